@@ -1,0 +1,57 @@
+# Every target sets itself up from a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help install demo test test-full check bench clean
+
+help:
+	@echo "make demo       run the main job on data that comes with an installed library"
+	@echo "make test       the tests"
+	@echo "make check      format, lint, types, layers, documentation that runs"
+	@echo "make test-full  the tests and the slow rest"
+	@echo "make bench      ratios against peers, measured side by side"
+	@echo "make install    .venv with every extra"
+
+# One stamp a set of extras; a changed pyproject or constraints file installs again.
+$(VENV)/.demo: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+# torch first and exactly pinned: asked for in any other way it brings gigabytes of GPU libraries.
+$(VENV)/.all: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) $$(grep '^torch==' constraints.txt)
+	@$(PIP) -e '.[all,dev]'
+	@touch $@ $(VENV)/.dev $(VENV)/.demo
+
+install: $(VENV)/.all
+
+demo: $(VENV)/.demo
+	@$(BIN)/tacit demo --out demo-output
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-full: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/test_docs.py
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/sampling.py
+
+clean:
+	rm -rf $(VENV) .bench demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

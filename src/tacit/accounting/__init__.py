@@ -1,0 +1,1 @@
+"""How guarantees add up: theorems, composition, privacy loss, calibration, the ledger."""

@@ -1,0 +1,284 @@
+"""Tight accounting of composed events with Google's dp-accounting. Its only importer.
+
+References
+----------
+.. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016 (moments accountant).
+.. [MTZ19] Mironov, Talwar, Zhang. Rényi differential privacy of the sampled Gaussian. 2019.
+.. [DGKKM22] Doroshenko et al. Connect the dots: tighter discrete approximations of privacy loss
+   distributions. PETS 2022.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit import errors, events
+from tacit.accounting import composition, gaussian
+from tacit.accounting.theorems import of_leaf
+from tacit.guarantees import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP, Unproven
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+ORDERS: tuple[float, ...] = (
+    *(1 + step / 1000 for step in (1, 2, 5, 10, 20, 50)),
+    *(1 + step / 10 for step in range(1, 100)),
+    *range(11, 64),
+    *(2.0**power for power in range(6, 13)),
+)
+"""Rényi orders: dp-accounting's own, and a few more at both ends."""
+
+SMALLEST_PLD_NOISE = 0.3
+"""Below this multiplier a discretised privacy loss needs too much memory."""
+
+_USUAL_GRID = 1e-4
+_ROUGH_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0)
+
+
+class Unsupported(errors.TacitError):
+    """This accountant cannot express the event."""
+
+
+def best(event: events.Event, delta: float) -> Guarantee:
+    """The smallest ε at δ that either accountant proves for events fixed beforehand."""
+    scope = events.scope_of(event)
+    proved = []
+    for account in (epsilon_rdp, epsilon_pld):
+        try:
+            proved.append(account(event, delta))
+        except Unsupported as unsupported:
+            reason = str(unsupported)
+    if not proved:
+        return Unproven(reason=reason, **scope)
+    return ApproxDP(epsilon=min(proved), delta=delta, **scope)
+
+
+def epsilon_rdp(event: events.Event, delta: float) -> float:
+    """ε at δ by Rényi accounting."""
+    return _epsilon_of(renyi_of(event), delta)
+
+
+def _epsilon_of(curve: RenyiDP, delta: float) -> float:
+    guarantee = curve.at_delta(delta)
+    return guarantee.epsilon if isinstance(guarantee, ApproxDP) else math.inf
+
+
+def renyi_of(event: events.Event, orders: tuple[float, ...] = ORDERS) -> RenyiDP:
+    """The Rényi curve of an event."""
+    curve = tuple(_curve(event, orders).tolist())
+    return RenyiDP(orders=orders, epsilons=curve, **events.scope_of(event))
+
+
+def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
+    match event:
+        case events.Repeated():
+            return event.count * _curve(event.event, orders)
+        case events.Composed():
+            return np.sum([_curve(part, orders) for part in event.events], axis=0)
+        case events.Parallel():
+            return np.max([_curve(part, orders) for part in event.events], axis=0)
+        case events.Gaussian():
+            return np.array(orders) / (2 * event.noise_multiplier**2)
+        case events.DiscreteGaussian():
+            return event.rho * np.array(orders)
+        case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
+            return np.array(_sampled_gaussian_curve(probability, inner.noise_multiplier, orders))
+    guarantee = _closed_form(event)
+    if isinstance(guarantee, PureDP | ZCDP):
+        return np.array(guarantee.renyi(orders).epsilons)
+    if isinstance(guarantee, RenyiDP) and set(orders) <= set(guarantee.orders):
+        known = dict(zip(guarantee.orders, guarantee.epsilons, strict=True))
+        return np.array([known[order] for order in orders])
+    raise Unsupported(f"{type(event).__name__} has no Rényi curve")
+
+
+@lru_cache(maxsize=64)
+def _sampled_gaussian_curve(
+    probability: float, noise_multiplier: float, orders: tuple[float, ...]
+) -> tuple[float, ...]:
+    from dp_accounting import dp_event
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(list(orders))
+    event = dp_event.GaussianDpEvent(noise_multiplier)
+    with _quiet():
+        accountant.compose(dp_event.PoissonSampledDpEvent(probability, event))
+    return tuple(float(value) for value in accountant.rdp)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """An order whose series does not converge is left out as infinite: no need to say so."""
+    logger = logging.getLogger("absl")
+    logger.addFilter(_drop)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_drop)
+
+
+def _drop(record: logging.LogRecord) -> bool:
+    return False
+
+
+def epsilon_pld(event: events.Event, delta: float) -> float:
+    """ε at δ by the discretised privacy loss distribution, rounded on the safe side."""
+    event = merged(event)
+    if isinstance(event, events.Gaussian):
+        return gaussian.epsilon_of(event.noise_multiplier, delta)
+    try:
+        estimate = _epsilon_of(renyi_of(event, _ROUGH_ORDERS), delta)
+    except Unsupported:
+        estimate = 10.0
+    # As fine as the answer needs and memory allows: the grid's error only ever adds to ε.
+    interval = max(min(_USUAL_GRID, estimate / 20_000), estimate / 200_000)
+    return float(_loss(event, interval).get_epsilon_for_delta(delta))
+
+
+def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
+    """PLD, or RDP where the noise is too small for PLD: the convention of `compare`."""
+    try:
+        return epsilon_pld(event, delta)
+    except Unsupported:
+        return epsilon_rdp(event, delta)
+
+
+def merged(event: events.Event) -> events.Event:
+    """n Gaussian draws with multiplier z are one with z/√n, exactly; the rest stays."""
+    match event:
+        case events.PoissonSampled(probability=1.0):
+            return merged(event.event)
+        case events.Repeated(event=inner, count=count):
+            inner = merged(inner)
+            if isinstance(inner, events.Gaussian):
+                sigma = errors.rational("merged", "sigma", float(inner.sigma) / math.sqrt(count))
+                return events.Gaussian(inner.l2_sensitivity, sigma, **events.scope_of(inner))
+            return events.Repeated(inner, count)
+        case events.Composed(events=parts):
+            return parts[0] if len(parts) == 1 else events.Composed(tuple(map(merged, parts)))
+    return event
+
+
+def _loss(event: events.Event, interval: float) -> PrivacyLossDistribution:
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    match event:
+        case events.Repeated():
+            return _loss(event.event, interval).self_compose(event.count)
+        case events.Composed():
+            total = _loss(event.events[0], interval)
+            for part in event.events[1:]:
+                total = total.compose(_loss(part, interval))
+            return total
+        case events.Gaussian():
+            probability, inner = 1.0, event
+        case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
+            pass
+        case _:
+            guarantee = _closed_form(event)
+            if not isinstance(guarantee, PureDP | ApproxDP):
+                raise Unsupported(f"{type(event).__name__} has no privacy loss distribution")
+            return privacy_loss_distribution.from_privacy_parameters(
+                common.DifferentialPrivacyParameters(guarantee.epsilon, guarantee.delta), interval
+            )
+    if inner.noise_multiplier < SMALLEST_PLD_NOISE:
+        raise Unsupported(f"noise multiplier below {SMALLEST_PLD_NOISE}")
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        inner.noise_multiplier, value_discretization_interval=interval, sampling_prob=probability
+    )
+
+
+def _closed_form(event: events.Event) -> Guarantee:
+    """The natural guarantee of what is left: a leaf, or a sampled leaf."""
+    if isinstance(event, events.PoissonSampled):
+        return sampled(of_leaf(event.event), event.probability)
+    return of_leaf(event)
+
+
+def sampled(guarantee: Guarantee, probability: float) -> Guarantee:
+    """Amplification by Poisson sampling where it has a closed form."""
+    if probability == 1:
+        return guarantee
+    if isinstance(guarantee, PureDP | ApproxDP):
+        return composition.amplified(guarantee, probability)
+    raise Unsupported(f"sampling of a {type(guarantee).__name__} has no closed form")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """ε at one δ of the same training run, by five ways of accounting."""
+
+    naive: float
+    advanced: float
+    zcdp: float
+    rdp: float
+    pld: float
+    notes: tuple[str, ...] = ()
+
+    def epsilons(self) -> dict[str, float]:
+        return {name: value for name, value in asdict(self).items() if name != "notes"}
+
+
+def compare(
+    noise_multiplier: float, sampling_probability: float, steps: int, delta: float
+) -> Comparison:
+    r"""What a Poisson-subsampled Gaussian spends (q, σ, steps, δ), under each accountant.
+
+    Conventions: naive and advanced take the analytic Gaussian at every step with
+    :math:`\delta_0 = \delta / (2\,q\,steps)`, amplified by sampling, so that the steps use half of
+    δ; advanced has the other half as its slack. zCDP is without amplification. PLD below σ = 0.3
+    falls back to RDP and says so in `notes`.
+    """
+    run = subsampled_gaussian(noise_multiplier, sampling_probability, steps)
+    delta = errors.probability("compare", "delta", delta, zero=False)
+    per_step = _analytic_step(float(noise_multiplier), sampling_probability, steps, delta)
+    naive = steps * per_step.epsilon
+    rdp = epsilon_rdp(run, delta)
+    notes: tuple[str, ...] = ()
+    try:
+        pld = epsilon_pld(run, delta)
+    except Unsupported:
+        pld = rdp
+        notes = (f"pld: fell back to RDP, as the noise multiplier is below {SMALLEST_PLD_NOISE}",)
+    concentrated = ZCDP(xi=0.0, rho=steps / (2 * noise_multiplier**2), **per_step.scope)
+    return Comparison(
+        naive=naive,
+        advanced=composition.advanced_epsilon(np.array([per_step.epsilon]), steps, delta / 2),
+        zcdp=concentrated.at_delta(delta).epsilon,  # type: ignore[attr-defined]
+        rdp=rdp,
+        pld=pld,
+        notes=notes,
+    )
+
+
+def subsampled_gaussian(noise_multiplier: Any, probability: Any, steps: Any) -> events.Event:
+    """`steps` Gaussian draws on Poisson samples: the event of DP-SGD."""
+    steps = errors.whole("subsampled_gaussian", "steps", steps, least=1, most=10**9)
+    sigma = errors.positive("subsampled_gaussian", "noise_multiplier", noise_multiplier)
+    try:
+        probability = float(probability)
+    except (TypeError, ValueError):
+        errors.refuse("subsampled_gaussian", "sampling_probability", "a number", probability)
+    if not 0 < probability <= 1:
+        errors.refuse("subsampled_gaussian", "sampling_probability", "in (0, 1]", probability)
+    one = events.Gaussian(1, sigma, adjacency="add-remove", unit="record")  # type: ignore[arg-type]
+    return events.Repeated(events.PoissonSampled(probability, one), steps)
+
+
+def _analytic_step(
+    noise_multiplier: float, probability: float, steps: int, delta: float
+) -> ApproxDP:
+    share = min(delta / (2 * probability * steps), 0.5)
+    scope = {"adjacency": "add-remove", "unit": "record"}
+    epsilon = gaussian.epsilon_of(noise_multiplier, share)
+    step = composition.amplified(ApproxDP(epsilon=epsilon, delta=share, **scope), probability)  # type: ignore[arg-type]
+    assert isinstance(step, ApproxDP)
+    return step

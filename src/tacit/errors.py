@@ -1,0 +1,142 @@
+"""Exceptions and argument checks. Messages echo parameters, never people's data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST_INTEGER = 2**53
+"""Integers up to here are exact in float64, and sums with noise stay inside int64."""
+
+
+class TacitError(Exception):
+    """Base of every error that Tacit raises on purpose."""
+
+
+class InvalidParameter(TacitError, ValueError):
+    """A parameter is outside the range on which the guarantee is proved."""
+
+
+class InvalidData(TacitError, ValueError):
+    """Data do not have the shape, type or range that the mechanism was built for."""
+
+
+class IncompatibleGuarantees(TacitError, ValueError):
+    """Guarantees about different neighbours or units were combined."""
+
+
+class BudgetExceeded(TacitError):
+    """A charge would overdraw its account. Nothing was charged."""
+
+
+class LedgerError(TacitError):
+    """An account is missing, exists already, or a key was used for something else."""
+
+
+class CertificateError(TacitError):
+    """A certificate does not say what its events and its artifact say."""
+
+
+def refuse(where: str, name: str, condition: str, value: object, remedy: str = "") -> NoReturn:
+    """Raise `InvalidParameter` in the house form of a message."""
+    end = f" {remedy}" if remedy else ""
+    raise InvalidParameter(f"{where}: {name} must be {condition}, got {value!r}.{end}")
+
+
+def rational(where: str, name: str, value: Any) -> Fraction:
+    """Read a number as the shortest decimal that denotes it: 0.1 means 1/10, exactly."""
+    try:
+        if isinstance(value, Fraction | int):
+            return Fraction(value)
+        return Fraction(str(value)) if isinstance(value, str) else Fraction(repr(float(value)))
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        refuse(where, name, "a finite number", value)
+
+
+def positive(where: str, name: str, value: Any) -> Fraction:
+    """A finite number above zero, exactly."""
+    number = rational(where, name, value)
+    if not number > 0:
+        refuse(where, name, "above 0", value)
+    return number
+
+
+def epsilon_in_range(where: str, value: Any) -> Fraction:
+    """A privacy parameter: finite and above zero; beyond 700, e^ε is not a float."""
+    number = positive(where, "epsilon", value)
+    if number > 700:
+        refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
+    return number
+
+
+def probability(where: str, name: str, value: Any, *, zero: bool = True) -> float:
+    """A number in [0, 1), or in (0, 1) where zero would make the statement empty."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        refuse(where, name, "a number", value)
+    if not (0 <= number < 1) or (number == 0 and not zero):
+        refuse(where, name, "in [0, 1)" if zero else "in (0, 1)", value)
+    return number
+
+
+def whole(where: str, name: str, value: Any, *, least: int, most: int = LARGEST_INTEGER) -> int:
+    """An integer in [least, most]; booleans and fractions are refused."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer and isinstance(value, float) and math.isfinite(value):
+        is_integer = value == int(value)
+    if not is_integer or not least <= int(value) <= most:
+        refuse(where, name, f"an integer from {least} to {most}", value)
+    return int(value)
+
+
+def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
+    """One of a few words."""
+    if str(value) not in allowed:
+        refuse(where, name, "one of " + ", ".join(allowed), value)
+    return str(value)
+
+
+def integers(
+    where: str, raw: Any, *, lower: int = -LARGEST_INTEGER, upper: int = LARGEST_INTEGER
+) -> npt.NDArray[np.int64]:
+    """Data as int64 within [lower, upper]; floats only where every one is whole."""
+    array = _array(where, raw)
+    if array.dtype.kind not in "iuf":
+        raise InvalidData(
+            f"{where}: data must be integers, got dtype {array.dtype}. Convert them first."
+        )
+    if array.dtype.kind == "f" and not bool(np.all(array == np.rint(array))):
+        raise InvalidData(
+            f"{where}: data must be whole numbers without NaN or infinity. Quantise them first."
+        )
+    if bool(np.any((array < lower) | (array > upper))):
+        raise InvalidData(f"{where}: data must lie in [{lower}, {upper}]. Clip or recode them.")
+    return array.astype(np.int64)
+
+
+def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
+    """Data as finite float64."""
+    array = _array(where, raw)
+    if array.dtype.kind not in "iuf":
+        raise InvalidData(f"{where}: data must be numbers, got dtype {array.dtype}.")
+    converted = array.astype(np.float64)
+    if not bool(np.all(np.isfinite(converted))):
+        raise InvalidData(f"{where}: data must be finite, without NaN or infinity.")
+    return converted
+
+
+def _array(where: str, raw: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(raw)
+    except (ValueError, TypeError, OverflowError):
+        # `from None`: the original message may quote the data.
+        raise InvalidData(f"{where}: data must form a regular array.") from None
+    if array.size == 0:
+        raise InvalidData(f"{where}: data must not be empty.")
+    return array

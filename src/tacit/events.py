@@ -1,0 +1,291 @@
+"""Frozen records of what ran. Accounting composes them; a certificate lists them.
+
+An event holds the numbers that the proof needs and nothing about the data. A constructor refuses
+numbers that would void its own statement. `tacit.accounting.guarantee_of` has the theorems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tacit import errors, guarantees
+from tacit.guarantees import Adjacency, Guarantee, Unit
+from tacit.randomness.reals import exp_floor
+
+WEIGHT_BITS = 64
+"""Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events. Abstract: use one of the concrete classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf(Event):
+    """One draw of one mechanism, towards the neighbours that it names. Abstract."""
+
+    adjacency: Adjacency
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        adjacency = errors.choice(name, "adjacency", self.adjacency, list(Adjacency))
+        unit = errors.choice(name, "unit", self.unit, list(Unit))
+        object.__setattr__(self, "adjacency", Adjacency(adjacency))
+        object.__setattr__(self, "unit", Unit(unit))
+
+    def _positive(self, *names: str) -> None:
+        for name in names:
+            value = errors.positive(type(self).__name__, name, getattr(self, name))
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Laplace(Leaf):
+    """Discrete Laplace noise of this scale on integers of this ℓ1 sensitivity."""
+
+    l1_sensitivity: Fraction
+    scale: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("l1_sensitivity", "scale")
+
+
+@dataclass(frozen=True)
+class Gaussian(Leaf):
+    """Gaussian noise of deviation sigma on vectors of this ℓ2 sensitivity, or a function of that."""
+
+    l2_sensitivity: Fraction
+    sigma: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("l2_sensitivity", "sigma")
+
+    @property
+    def noise_multiplier(self) -> float:
+        return float(self.sigma / self.l2_sensitivity)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(Leaf):
+    """Discrete Gaussian noise on integer vectors; `squared_sensitivity` is that of the ℓ2 norm."""
+
+    squared_sensitivity: Fraction
+    variance: Fraction
+    dimension: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("squared_sensitivity", "variance")
+        errors.whole("DiscreteGaussian", "dimension", self.dimension, least=1)
+
+    @property
+    def rho(self) -> float:
+        return float(self.squared_sensitivity / (2 * self.variance))
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Leaf):
+    """K-ary randomized response: true category with keep/2^64, each other with other/2^64."""
+
+    categories: int
+    epsilon: Fraction
+    keep: int
+    other: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("epsilon")
+        name = "RandomizedResponse"
+        errors.whole(name, "categories", self.categories, least=2)
+        if self.keep + (self.categories - 1) * self.other != 2**WEIGHT_BITS:
+            errors.refuse(name, "weights", "2^64 in all", (self.keep, self.other))
+        if not ratio_within(self.keep, self.other, self.epsilon):
+            errors.refuse(name, "keep / other", "at most e^epsilon", (self.keep, self.other))
+
+
+@dataclass(frozen=True)
+class SubsetSelection(Leaf):
+    """A subset of `size` categories that holds the true one with probability inclusion/2^64."""
+
+    categories: int
+    size: int
+    epsilon: Fraction
+    inclusion: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("epsilon")
+        name = "SubsetSelection"
+        errors.whole(name, "categories", self.categories, least=2)
+        errors.whole(name, "size", self.size, least=1, most=self.categories - 1)
+        held = self.inclusion * (self.categories - self.size)
+        missed = (2**WEIGHT_BITS - self.inclusion) * self.size
+        if not 0 < self.inclusion < 2**WEIGHT_BITS or not ratio_within(held, missed, self.epsilon):
+            errors.refuse(name, "inclusion", "within e^epsilon of the rest", self.inclusion)
+
+
+@dataclass(frozen=True)
+class Exponential(Leaf):
+    """Exponential mechanism or permute-and-flip: weight e^{ε score / (2 sensitivity)}."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("epsilon")
+
+
+@dataclass(frozen=True)
+class SparseVector(Leaf):
+    """Sparse vector: shares of ε for threshold, comparisons and (if any) numeric answers.
+
+    The noise has scale Δ/ε₁ on the threshold, 2cΔ/ε₂ (cΔ/ε₂ if monotonic) on each comparison and
+    cΔ/ε₃ on each of at most c numeric answers.
+    """
+
+    epsilon_threshold: Fraction
+    epsilon_comparisons: Fraction
+    epsilon_answers: Fraction
+    positives: int
+    monotonic: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("epsilon_threshold", "epsilon_comparisons")
+        answers = errors.rational("SparseVector", "epsilon_answers", self.epsilon_answers)
+        if answers < 0:
+            errors.refuse("SparseVector", "epsilon_answers", "at least 0", self.epsilon_answers)
+        object.__setattr__(self, "epsilon_answers", answers)
+        errors.whole("SparseVector", "positives", self.positives, least=1)
+
+
+@dataclass(frozen=True)
+class SmoothLaplace(Leaf):
+    r"""Discrete Laplace noise of scale S(x)/α, S a β-smooth bound of the local sensitivity."""
+
+    alpha: Fraction
+    beta: Fraction
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._positive("alpha", "beta")
+        errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
+
+
+@dataclass(frozen=True)
+class Declared(Event):
+    """Something outside Tacit whose guarantee its owner states; a certificate says so."""
+
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Event):
+    """The event on a sample that holds each unit independently with this probability."""
+
+    probability: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        if not 0 < self.probability <= 1:
+            errors.refuse("PoissonSampled", "probability", "in (0, 1]", self.probability)
+        for leaf in leaves(self.event):
+            if scope_of(leaf)["adjacency"] is not Adjacency.ADD_REMOVE:
+                errors.refuse(
+                    "PoissonSampled",
+                    "adjacency",
+                    "add-remove",
+                    str(scope_of(leaf)["adjacency"]),
+                    "Amplification by Poisson sampling is proved for add-remove neighbours.",
+                )
+
+
+@dataclass(frozen=True)
+class Repeated(Event):
+    """The event, `count` times, each on the whole data."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        errors.whole("Repeated", "count", self.count, least=1)
+
+
+@dataclass(frozen=True)
+class Composed(Event):
+    """Several events on the same data."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        _common_scope("Composed", self.events)
+
+
+@dataclass(frozen=True)
+class Parallel(Event):
+    """Several events on disjoint parts of the data, split without looking at the data."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        _common_scope("Parallel", self.events)
+
+
+def ratio_within(numerator: int, denominator: int, epsilon: Fraction) -> bool:
+    r"""Whether numerator/denominator ≤ :math:`e^\varepsilon`, decided in integers."""
+    bits = numerator.bit_length() + denominator.bit_length() + 64
+    return numerator << bits <= denominator * exp_floor(epsilon, bits)
+
+
+def leaves(event: Event) -> list[Event]:
+    """The events that are not built of others, in order."""
+    if isinstance(event, PoissonSampled | Repeated):
+        return leaves(event.event)
+    if isinstance(event, Composed | Parallel):
+        return [leaf for part in event.events for leaf in leaves(part)]
+    return [event]
+
+
+def scope_of(event: Event) -> dict[str, Any]:
+    """Adjacency and unit of an event."""
+    leaf = leaves(event)[0]
+    if isinstance(leaf, Declared):
+        return leaf.guarantee.scope
+    assert isinstance(leaf, Leaf)
+    return {"adjacency": leaf.adjacency, "unit": leaf.unit}
+
+
+def _common_scope(where: str, events: tuple[Event, ...]) -> None:
+    if not events:
+        errors.refuse(where, "events", "at least one", events)
+    placeholders: list[Guarantee] = [
+        guarantees.NotPrivate(**scope_of(leaf)) for event in events for leaf in leaves(event)
+    ]
+    guarantees.same_scope(where, placeholders)
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        Laplace,
+        Gaussian,
+        DiscreteGaussian,
+        RandomizedResponse,
+        SubsetSelection,
+        Exponential,
+        SparseVector,
+        SmoothLaplace,
+        Declared,
+        PoissonSampled,
+        Repeated,
+        Composed,
+        Parallel,
+    )
+}

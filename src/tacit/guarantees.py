@@ -1,0 +1,401 @@
+"""What is promised, to whom: guarantees as frozen values, and the theorems that convert them.
+
+Every guarantee names its `adjacency` (which two inputs an attacker cannot tell apart) and its
+`unit` (what one of them holds). Post-processing never weakens one, so there is nothing to call
+for it. Composition lives in `tacit.accounting.composition`.
+
+References
+----------
+.. [DR16] Dwork, Rothblum. Concentrated differential privacy. 2016.
+.. [BS16] Bun, Steinke. Concentrated differential privacy: simplifications, extensions, and lower
+   bounds. TCC 2016.
+.. [Mir17] Mironov. Rényi differential privacy. CSF 2017.
+.. [KOV15] Kairouz, Oh, Viswanath. The composition theorem for differential privacy. ICML 2015.
+.. [CKS20] Canonne, Kamath, Steinke. The discrete Gaussian for differential privacy. NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma
+
+from tacit import errors
+
+
+class Adjacency(StrEnum):
+    """Which pairs of inputs the guarantee ranges over."""
+
+    ANY_TWO_INPUTS = "any-two-inputs"
+    """Local model: whatever one person holds, against whatever else they could have held."""
+    REPLACE_ONE = "replace-one"
+    """Central model: one unit's data replaced by other data; the number of units is public."""
+    ADD_REMOVE = "add-remove"
+    """Central model: one unit's data added or removed."""
+
+    @property
+    def model(self) -> str:
+        return "local" if self is Adjacency.ANY_TWO_INPUTS else "central"
+
+
+class Unit(StrEnum):
+    """What one neighbour differs in."""
+
+    RECORD = "record"
+    LABEL = "label"
+    PERSON = "person"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """Base of all guarantees. Abstract: use one of the concrete classes."""
+
+    adjacency: Adjacency
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        adjacency = errors.choice(name, "adjacency", self.adjacency, list(Adjacency))
+        unit = errors.choice(name, "unit", self.unit, list(Unit))
+        object.__setattr__(self, "adjacency", Adjacency(adjacency))
+        object.__setattr__(self, "unit", Unit(unit))
+
+    @property
+    def whom(self) -> str:
+        """The neighbours in words."""
+        return f"{self.adjacency.model}, {self.adjacency}, unit: {self.unit}"
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """Adjacency and unit, to build another guarantee about the same neighbours."""
+        return {"adjacency": self.adjacency, "unit": self.unit}
+
+    def at_delta(self, delta: float) -> Guarantee:
+        """The smallest (ε, δ) statement at this δ that follows; unknown stays unknown."""
+        raise NotImplementedError
+
+    def group(self, size: int) -> Guarantee:
+        """What holds for `size` units at once."""
+        raise NotImplementedError
+
+    def replacing_one(self) -> Guarantee:
+        """Restate add-remove as replace-one: a replacement is one removal and one addition."""
+        if self.adjacency is not Adjacency.ADD_REMOVE:
+            errors.refuse("replacing_one", "adjacency", "add-remove", str(self.adjacency))
+        return replace(self.group(2), adjacency=Adjacency.REPLACE_ONE)
+
+
+@dataclass(frozen=True)
+class PureDP(Guarantee):
+    r"""ε-differential privacy: no output's odds change by more than :math:`e^\varepsilon`."""
+
+    epsilon: float
+    delta: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _store_float(self, "epsilon", least=0.0)
+
+    def at_delta(self, delta: float) -> ApproxDP:
+        r"""Tight: :math:`\varepsilon' = \ln(e^\varepsilon - \delta(1 + e^\varepsilon))`.
+
+        Randomized response is the worst ε-DP pair [KOV15]_, so its profile is the profile.
+        """
+        delta = errors.probability("PureDP.at_delta", "delta", delta)
+        inner = -delta * (1 + math.exp(-self.epsilon))
+        epsilon = max(self.epsilon + math.log1p(inner), 0.0) if inner > -1 else 0.0
+        return ApproxDP(epsilon=epsilon, delta=delta, **self.scope)
+
+    def group(self, size: int) -> PureDP:
+        return replace(self, epsilon=_group_size(size) * self.epsilon)
+
+    def concentrated(self) -> ConcentratedDP:
+        r"""(μ, τ)-CDP with :math:`\mu = \varepsilon\tanh(\varepsilon/2)`, :math:`\tau = \varepsilon`.
+
+        The mean of the loss is at most that of randomized response [KOV15]_ and the loss lies in
+        [−ε, ε], so Hoeffding's lemma gives τ [DR16]_.
+        """
+        return ConcentratedDP(
+            mu=self.epsilon * math.tanh(self.epsilon / 2), tau=self.epsilon, **self.scope
+        )
+
+    def zcdp(self) -> ZCDP:
+        r""":math:`\varepsilon^2/2`-zCDP [BS16]_, Proposition 1.4."""
+        return ZCDP(xi=0.0, rho=self.epsilon**2 / 2, **self.scope)
+
+    def renyi(self, orders: tuple[float, ...]) -> RenyiDP:
+        r"""Rényi curve of randomized response, the worst ε-DP pair.
+
+        .. math:: D_\alpha = \frac{1}{\alpha - 1}
+                  \ln\frac{\sinh(\alpha\varepsilon) - \sinh((\alpha - 1)\varepsilon)}{\sinh\varepsilon}
+        """
+        return RenyiDP(
+            orders=orders,
+            epsilons=tuple(_renyi_of_response(self.epsilon, order) for order in orders),
+            **self.scope,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.epsilon:.6g}-DP ({self.whom})"
+
+
+@dataclass(frozen=True)
+class ApproxDP(Guarantee):
+    r"""(ε, δ)-differential privacy: :math:`P(S) \le e^\varepsilon P'(S) + \delta` for every S."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _store_float(self, "epsilon", least=0.0)
+        delta = errors.probability("ApproxDP", "delta", self.delta)
+        object.__setattr__(self, "delta", delta)
+
+    def at_delta(self, delta: float) -> Guarantee:
+        """The same statement at a larger δ; at a smaller one nothing is known."""
+        delta = errors.probability("ApproxDP.at_delta", "delta", delta)
+        if delta < self.delta:
+            reason = f"an (epsilon, {self.delta:g}) statement says nothing at delta {delta:g}"
+            return Unproven(reason=reason, **self.scope)
+        # Above its δ the pair still factors through randomized response that fails with δ.
+        spare = (delta - self.delta) / (1 - self.delta)
+        epsilon = PureDP(epsilon=self.epsilon, **self.scope).at_delta(spare).epsilon
+        return replace(self, epsilon=epsilon, delta=delta)
+
+    def group(self, size: int) -> Guarantee:
+        r"""(kε, δ (e^{kε} − 1)/(e^ε − 1))."""
+        size = _group_size(size)
+        if self.epsilon == 0:
+            delta = size * self.delta
+        elif size * self.epsilon > 700:
+            delta = math.inf if self.delta else 0.0
+        else:
+            delta = self.delta * math.expm1(size * self.epsilon) / math.expm1(self.epsilon)
+        if delta >= 1:
+            return NotPrivate(**self.scope)
+        return replace(self, epsilon=size * self.epsilon, delta=delta)
+
+    def __str__(self) -> str:
+        return f"({self.epsilon:.6g}, {self.delta:.6g})-DP ({self.whom})"
+
+
+@dataclass(frozen=True)
+class ConcentratedDP(Guarantee):
+    r"""(μ, τ)-concentrated DP [DR16]_: loss with mean ≤ μ, and τ-subgaussian about its mean."""
+
+    mu: float
+    tau: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _store_float(self, "mu", least=0.0)
+        _store_float(self, "tau", least=0.0)
+
+    def zcdp(self) -> ZCDP:
+        r""":math:`(\mu - \tau^2/2, \tau^2/2)`-zCDP [BS16]_, Lemma 4.2."""
+        return ZCDP(xi=self.mu - self.tau**2 / 2, rho=self.tau**2 / 2, **self.scope)
+
+    def at_delta(self, delta: float) -> Guarantee:
+        return self.zcdp().at_delta(delta)
+
+    def group(self, size: int) -> Guarantee:
+        """Through zCDP: its constants are the tighter published ones."""
+        return self.zcdp().group(size)
+
+    def __str__(self) -> str:
+        return f"({self.mu:.6g}, {self.tau:.6g})-CDP ({self.whom})"
+
+
+@dataclass(frozen=True)
+class ZCDP(Guarantee):
+    r"""(ξ, ρ)-zCDP [BS16]_: :math:`D_\alpha \le \xi + \rho\alpha` for every α > 1."""
+
+    xi: float
+    rho: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _store_float(self, "rho", least=0.0)
+        _store_float(self, "xi", least=-self.rho)
+
+    def at_delta(self, delta: float) -> Guarantee:
+        """Smallest ε over all orders of the conversion in [CKS20]_."""
+        delta = errors.probability("ZCDP.at_delta", "delta", delta)
+        if self.rho == 0:
+            return PureDP(epsilon=self.xi, **self.scope).at_delta(delta)
+        if delta == 0:
+            return _no_pure_statement(self)
+
+        def epsilon_at(log_excess: float) -> float:
+            order = 1 + math.exp(log_excess)
+            return _renyi_to_epsilon(order, self.xi + self.rho * order, delta)
+
+        # The optimum is near α − 1 = √(ln(1/δ)/ρ); the bracket is ten e-folds either way.
+        middle = math.log(-math.log(delta) / self.rho) / 2
+        bounds = (middle - 10, middle + 10)
+        found = minimize_scalar(
+            epsilon_at, bounds=bounds, method="bounded", options={"xatol": 1e-9}
+        )
+        epsilon = min(float(found.fun), epsilon_at(middle))
+        return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
+
+    def group(self, size: int) -> ZCDP:
+        r""":math:`(\xi k \sum_{i \le k} 1/i,\; k^2\rho)` [BS16]_, Proposition 1.9."""
+        size = _group_size(size)
+        harmonic = float(digamma(size + 1)) + np.euler_gamma
+        # A negative ξ may not be scaled up: the proposition is for ξ ≥ 0.
+        return replace(self, xi=max(self.xi, 0.0) * size * harmonic, rho=size**2 * self.rho)
+
+    def renyi(self, orders: tuple[float, ...]) -> RenyiDP:
+        curve = tuple(self.xi + self.rho * order for order in orders)
+        return RenyiDP(orders=orders, epsilons=curve, **self.scope)
+
+    def __str__(self) -> str:
+        return f"({self.xi:.6g}, {self.rho:.6g})-zCDP ({self.whom})"
+
+
+@dataclass(frozen=True)
+class RenyiDP(Guarantee):
+    r"""A curve of Rényi divergences [Mir17]_: at each order α > 1 at most ε(α)."""
+
+    orders: tuple[float, ...]
+    epsilons: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        orders = tuple(float(order) for order in self.orders)
+        epsilons = tuple(float(epsilon) for epsilon in self.epsilons)
+        if not orders or not all(1 < order < math.inf for order in orders):
+            errors.refuse("RenyiDP", "orders", "finite and above 1", self.orders)
+        if list(orders) != sorted(set(orders)):
+            errors.refuse("RenyiDP", "orders", "increasing", self.orders)
+        if len(epsilons) != len(orders) or not all(epsilon >= 0 for epsilon in epsilons):
+            errors.refuse("RenyiDP", "epsilons", "one number ≥ 0 for each order", self.epsilons)
+        object.__setattr__(self, "orders", orders)
+        object.__setattr__(self, "epsilons", epsilons)
+
+    def at_delta(self, delta: float) -> Guarantee:
+        """Best order of the conversion in [CKS20]_."""
+        delta = errors.probability("RenyiDP.at_delta", "delta", delta)
+        if delta == 0:
+            return _no_pure_statement(self)
+        epsilon = min(
+            map(_renyi_to_epsilon, self.orders, self.epsilons, [delta] * len(self.orders))
+        )
+        if epsilon == math.inf:
+            return NotPrivate(**self.scope)
+        return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
+
+    def group(self, size: int) -> Guarantee:
+        r"""For :math:`k \le 2^c`: order :math:`\alpha/2^c`, :math:`3^c\varepsilon(\alpha)`, α ≥ 2^{c+1} [Mir17]_."""
+        doublings = math.ceil(math.log2(_group_size(size)))
+        kept = [
+            (order / 2**doublings, 3**doublings * epsilon)
+            for order, epsilon in zip(self.orders, self.epsilons, strict=True)
+            if order >= 2 ** (doublings + 1) or doublings == 0
+        ]
+        if not kept:
+            reason = f"no order of the curve is large enough for groups of {size}"
+            return Unproven(reason=reason, **self.scope)
+        orders, epsilons = zip(*kept, strict=True)
+        return replace(self, orders=orders, epsilons=epsilons)
+
+    def __str__(self) -> str:
+        best = min(zip(self.epsilons, self.orders, strict=True))
+        return f"Rényi DP, {len(self.orders)} orders, {best[0]:.6g} at {best[1]:g} ({self.whom})"
+
+
+@dataclass(frozen=True)
+class NotPrivate(Guarantee):
+    """Nothing is promised: an output may give its input away."""
+
+    epsilon: ClassVar[float] = math.inf
+    delta: ClassVar[float] = 0.0
+
+    def at_delta(self, delta: float) -> NotPrivate:
+        return self
+
+    def group(self, size: int) -> NotPrivate:
+        return self
+
+    def __str__(self) -> str:
+        return f"not private ({self.whom})"
+
+
+@dataclass(frozen=True)
+class Unproven(Guarantee):
+    """No proof is known; `reason` says which step fails. It has no ε: unknown is not a number."""
+
+    reason: str
+
+    def at_delta(self, delta: float) -> Unproven:
+        return self
+
+    def group(self, size: int) -> Unproven:
+        return self
+
+    def __str__(self) -> str:
+        return f"unproven: {self.reason} ({self.whom})"
+
+
+KINDS: dict[str, type[Guarantee]] = {
+    kind.__name__: kind
+    for kind in (PureDP, ApproxDP, ConcentratedDP, ZCDP, RenyiDP, NotPrivate, Unproven)
+}
+
+
+def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
+    """The adjacency and unit that all share; raises where they differ."""
+    if not guarantees:
+        errors.refuse(where, "guarantees", "at least one", [])
+    scopes = {(one.adjacency, one.unit) for one in guarantees}
+    if len(scopes) > 1:
+        listed = " and ".join(sorted(f"{adjacency}/{unit}" for adjacency, unit in scopes))
+        raise errors.IncompatibleGuarantees(
+            f"{where}: guarantees must share adjacency and unit, got {listed}. "
+            "Restate one of them (for example with replacing_one())."
+        )
+    return guarantees[0].scope
+
+
+def _store_float(guarantee: Guarantee, name: str, *, least: float) -> None:
+    """Check one number of a guarantee and keep it as a float (NaN fails the comparison)."""
+    value = getattr(guarantee, name)
+    where = type(guarantee).__name__
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        errors.refuse(where, name, "a number", value)
+    if not least <= number < math.inf:
+        errors.refuse(where, name, f"finite and at least {least:g}", value)
+    object.__setattr__(guarantee, name, number)
+
+
+def _group_size(size: int) -> int:
+    return errors.whole("group", "size", size, least=1)
+
+
+def _no_pure_statement(guarantee: Guarantee) -> Unproven:
+    reason = f"{type(guarantee).__name__} gives no statement at delta 0; ask for a delta above 0"
+    return Unproven(reason=reason, **guarantee.scope)
+
+
+def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
+    r""":math:`\varepsilon = D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}`."""
+    return divergence + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+
+
+def _renyi_of_response(epsilon: float, order: float) -> float:
+    """Rényi divergence between the two answers of binary ε-randomized response, in logs."""
+    if epsilon == 0:
+        return 0.0
+    keep, flip = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
+    total = np.logaddexp(order * keep + (1 - order) * flip, order * flip + (1 - order) * keep)
+    return min(max(float(total) / (order - 1), 0.0), epsilon)
