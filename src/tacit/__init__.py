@@ -1,0 +1,88 @@
+"""Learn from people's data without ever holding it raw, and say exactly what is protected.
+
+The public names. Each loads its module when it is first used, so `import tacit` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.accounting.derivation import guarantee_of as guarantee_of
+    from tacit.accounting.ledger import Ledger as Ledger
+    from tacit.certificate import Certificate as Certificate
+    from tacit.guarantees import ZCDP as ZCDP
+    from tacit.guarantees import Adjacency as Adjacency
+    from tacit.guarantees import ApproxDP as ApproxDP
+    from tacit.guarantees import ConcentratedDP as ConcentratedDP
+    from tacit.guarantees import NotPrivate as NotPrivate
+    from tacit.guarantees import PureDP as PureDP
+    from tacit.guarantees import RenyiDP as RenyiDP
+    from tacit.guarantees import Unit as Unit
+    from tacit.guarantees import Unproven as Unproven
+    from tacit.mechanisms import DiscreteGaussian as DiscreteGaussian
+    from tacit.mechanisms import DiscreteLaplace as DiscreteLaplace
+    from tacit.mechanisms import Exponential as Exponential
+    from tacit.mechanisms import Gaussian as Gaussian
+    from tacit.mechanisms import Geometric as Geometric
+    from tacit.mechanisms import Laplace as Laplace
+    from tacit.mechanisms import LocalGaussian as LocalGaussian
+    from tacit.mechanisms import LocalLaplace as LocalLaplace
+    from tacit.mechanisms import PermuteAndFlip as PermuteAndFlip
+    from tacit.mechanisms import RandomizedResponse as RandomizedResponse
+    from tacit.mechanisms import SmoothLaplace as SmoothLaplace
+    from tacit.mechanisms import SparseVector as SparseVector
+    from tacit.mechanisms import SubsetSelection as SubsetSelection
+    from tacit.randomness import Seeded as Seeded
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "tacit.accounting.derivation": ["guarantee_of"],
+    "tacit.accounting.ledger": ["Ledger"],
+    "tacit.certificate": ["Certificate"],
+    "tacit.guarantees": [
+        "Adjacency",
+        "ApproxDP",
+        "ConcentratedDP",
+        "NotPrivate",
+        "PureDP",
+        "RenyiDP",
+        "Unit",
+        "Unproven",
+        "ZCDP",
+    ],
+    "tacit.mechanisms": [
+        "DiscreteGaussian",
+        "DiscreteLaplace",
+        "Exponential",
+        "Gaussian",
+        "Geometric",
+        "Laplace",
+        "LocalGaussian",
+        "LocalLaplace",
+        "PermuteAndFlip",
+        "RandomizedResponse",
+        "SmoothLaplace",
+        "SparseVector",
+        "SubsetSelection",
+    ],
+    "tacit.randomness": ["Seeded"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("accounting", "audit", "errors", "events", "guarantees", "mechanisms", "randomness")
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    if name in _MODULES:
+        return import_module(f"tacit.{name}")
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME_OF, *_MODULES])

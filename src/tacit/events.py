@@ -57,7 +57,7 @@ class Laplace(Leaf):
 
 @dataclass(frozen=True)
 class Gaussian(Leaf):
-    """Gaussian noise of deviation sigma on vectors of this ℓ2 sensitivity, or a function of that."""
+    """Gaussian noise of deviation sigma on vectors of this ℓ2 sensitivity, or post-processed."""
 
     l2_sensitivity: Fraction
     sigma: Fraction
@@ -73,7 +73,10 @@ class Gaussian(Leaf):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Leaf):
-    """Discrete Gaussian noise on integer vectors; `squared_sensitivity` is that of the ℓ2 norm."""
+    """Discrete Gaussian noise on integer vectors; `squared_sensitivity` is that of the ℓ2 norm.
+
+    `dimension` is 0 where the number of entries is not fixed.
+    """
 
     squared_sensitivity: Fraction
     variance: Fraction
@@ -82,7 +85,7 @@ class DiscreteGaussian(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._positive("squared_sensitivity", "variance")
-        errors.whole("DiscreteGaussian", "dimension", self.dimension, least=1)
+        errors.whole("DiscreteGaussian", "dimension", self.dimension, least=0)
 
     @property
     def rho(self) -> float:

@@ -116,7 +116,7 @@ class PureDP(Guarantee):
         return replace(self, epsilon=_group_size(size) * self.epsilon)
 
     def concentrated(self) -> ConcentratedDP:
-        r"""(μ, τ)-CDP with :math:`\mu = \varepsilon\tanh(\varepsilon/2)`, :math:`\tau = \varepsilon`.
+        r"""(μ, τ)-CDP, :math:`\mu = \varepsilon\tanh(\varepsilon/2)`, :math:`\tau = \varepsilon`.
 
         The mean of the loss is at most that of randomized response [KOV15]_ and the loss lies in
         [−ε, ε], so Hoeffding's lemma gives τ [DR16]_.
@@ -132,8 +132,8 @@ class PureDP(Guarantee):
     def renyi(self, orders: tuple[float, ...]) -> RenyiDP:
         r"""Rényi curve of randomized response, the worst ε-DP pair.
 
-        .. math:: D_\alpha = \frac{1}{\alpha - 1}
-                  \ln\frac{\sinh(\alpha\varepsilon) - \sinh((\alpha - 1)\varepsilon)}{\sinh\varepsilon}
+        .. math:: e^{(\alpha - 1) D_\alpha} = \frac{\sinh(\alpha\varepsilon)
+                  - \sinh((\alpha - 1)\varepsilon)}{\sinh\varepsilon}
         """
         return RenyiDP(
             orders=orders,
@@ -294,7 +294,7 @@ class RenyiDP(Guarantee):
         return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
 
     def group(self, size: int) -> Guarantee:
-        r"""For :math:`k \le 2^c`: order :math:`\alpha/2^c`, :math:`3^c\varepsilon(\alpha)`, α ≥ 2^{c+1} [Mir17]_."""
+        r"""For k ≤ 2^c: :math:`3^c\varepsilon(\alpha)` at order α/2^c, if α ≥ 2^{c+1} [Mir17]_."""
         doublings = math.ceil(math.log2(_group_size(size)))
         kept = [
             (order / 2**doublings, 3**doublings * epsilon)
@@ -388,7 +388,7 @@ def _no_pure_statement(guarantee: Guarantee) -> Unproven:
 
 
 def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
-    r""":math:`\varepsilon = D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}`."""
+    r""":math:`D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}`."""
     return divergence + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 

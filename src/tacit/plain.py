@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeVar, get_type_hints
@@ -27,6 +28,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Enum | Fraction):
         return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no infinity
     # 64-bit weights are beyond what JSON readers keep exactly.
     return str(value) if isinstance(value, int) and abs(value) > errors.LARGEST_INTEGER else value
 
@@ -42,7 +45,7 @@ def guarantee_from_plain(data: Any) -> Guarantee:
 
 
 def _build(data: Any, kinds: dict[str, type[T]]) -> T:
-    kind = kinds.get(data.get("kind")) if isinstance(data, dict) else None
+    kind = kinds.get(str(data.get("kind"))) if isinstance(data, dict) else None
     if kind is None:
         known = ", ".join(kinds)
         got = data.get("kind") if isinstance(data, dict) else data
@@ -68,6 +71,8 @@ def _parse(where: str, name: str, kind: Any, value: Any) -> Any:
         return tuple(event_from_plain(item) for item in value)
     if kind == tuple[float, ...] and isinstance(value, list):
         return tuple(_parse(where, name, float, item) for item in value)
+    if kind is float and value == "inf":
+        return math.inf
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if type(value) is kind or (isinstance(value, str) and issubclass(kind, str)):

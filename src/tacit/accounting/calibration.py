@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 
 from tacit import errors, events
 from tacit.accounting import gaussian, privacy_loss
+from tacit.guarantees import ZCDP, Adjacency, ApproxDP, Unit
 
 Accountant = Callable[[events.Event, float], float]
 
@@ -35,7 +36,7 @@ def noise_multiplier_for(
     spent = _accountant(accountant)
     if sampling_probability == 1 and accountant != "rdp":
         privacy_loss.subsampled_gaussian(1, 1, steps)
-        return gaussian.noise_multiplier_for(epsilon, delta) * steps**0.5
+        return gaussian.noise_multiplier_for(epsilon, delta) * math.sqrt(steps)
 
     def excess(log_multiplier: float) -> float:
         run = privacy_loss.subsampled_gaussian(
@@ -53,6 +54,25 @@ def noise_multiplier_for(
     root = float(brentq(excess, lower, upper, xtol=_PRECISION / 2))
     while excess(root) > 0:
         root += _PRECISION / 2
+    return math.exp(root)
+
+
+def concentration_for(epsilon: float, delta: float) -> float:
+    """Largest ρ such that ρ-zCDP gives (ε, δ), rounded down."""
+    epsilon, delta = _target("concentration_for", epsilon, delta)
+
+    def excess(log_rho: float) -> float:
+        rho = math.exp(log_rho)
+        loss = ZCDP(0.0, rho, adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
+        converted = loss.at_delta(delta)
+        assert isinstance(converted, ApproxDP)
+        return converted.epsilon - epsilon
+
+    # ρ ≤ ε, as the conversion adds to ρ; ε²/(4 ln(1/δ) + 4ε) is enough by the simple conversion.
+    lower = math.log(epsilon**2 / (8 * (math.log(1 / delta) + epsilon)))
+    root = float(brentq(excess, lower, math.log(epsilon) + 1, xtol=1e-12))
+    while excess(root) > 0:
+        root -= 1e-12
     return math.exp(root)
 
 

@@ -87,6 +87,13 @@ def discrete_epsilon_of(variance: Fraction, sensitivity: int, delta: float) -> f
     )
 
 
+def discrete_sigma_for(epsilon: float, delta: float, sensitivity: int) -> float:
+    """Smallest deviation of one-dimensional discrete Gaussian noise that gives (ε, δ)."""
+    return _root_from_above(
+        lambda sigma: discrete_delta_of(Fraction(repr(sigma)) ** 2, sensitivity, epsilon), delta
+    )
+
+
 def _log_sum(log_mass: np.ndarray) -> float:
     return float(logsumexp(log_mass)) if log_mass.size else -math.inf
 

@@ -44,7 +44,7 @@ _ROUGH_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0)
 
 
 class Unsupported(errors.TacitError):
-    """This accountant cannot express the event."""
+    """Raised where an accountant cannot express an event."""
 
 
 def best(event: events.Event, delta: float) -> Guarantee:
@@ -80,11 +80,11 @@ def renyi_of(event: events.Event, orders: tuple[float, ...] = ORDERS) -> RenyiDP
 def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
     match event:
         case events.Repeated():
-            return event.count * _curve(event.event, orders)
+            return np.asarray(event.count * _curve(event.event, orders))
         case events.Composed():
-            return np.sum([_curve(part, orders) for part in event.events], axis=0)
+            return np.asarray(np.sum([_curve(part, orders) for part in event.events], axis=0))
         case events.Parallel():
-            return np.max([_curve(part, orders) for part in event.events], axis=0)
+            return np.asarray(np.max([_curve(part, orders) for part in event.events], axis=0))
         case events.Gaussian():
             return np.array(orders) / (2 * event.noise_multiplier**2)
         case events.DiscreteGaussian():
@@ -152,7 +152,7 @@ def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
 
 
 def merged(event: events.Event) -> events.Event:
-    """n Gaussian draws with multiplier z are one with z/√n, exactly; the rest stays."""
+    """N Gaussian draws with multiplier z are one with z/√n, exactly; the rest stays."""
     match event:
         case events.PoissonSampled(probability=1.0):
             return merged(event.event)

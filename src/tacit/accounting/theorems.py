@@ -61,7 +61,7 @@ def _discrete_gaussian(event: events.DiscreteGaussian, delta: float | None) -> G
 
 
 def smooth_laplace_epsilon(event: events.SmoothLaplace) -> float:
-    r""":math:`\varepsilon = \alpha + \max(\beta, \ln(2/\delta)(e^\beta - 1))` for noise of scale S/α.
+    r""":math:`\varepsilon = \alpha + \max(\beta, \ln(2/\delta)(e^\beta - 1))` at scale S/α.
 
     With :math:`t = S(x)/\alpha`, :math:`t' = S(x')/\alpha` and :math:`k = y - f(x)` the masses are
     :math:`\tanh(1/2t)\,e^{-|k|/t}`. If :math:`t' \ge t` their ratio is at most

@@ -109,7 +109,7 @@ def bernoulli_exp(exponent: Fraction, size: int, rng: Randomness) -> Booleans:
     if exponent == 0:
         return np.ones(size, dtype=np.bool_)
     law = Inversion(lambda bits: [exp_floor(-exponent, bits)])
-    return law.draw(size, rng) == 0
+    return np.asarray(law.draw(size, rng) == 0)
 
 
 def bernoulli_exp_each(
@@ -236,7 +236,7 @@ def _rounded_gaussian_block(
     error = (doubt + 2.0**-62 / survival) * (float(sigma) + distance)
     for index in np.flatnonzero(np.abs(distance - np.floor(distance) - 0.5) <= error):
         magnitude[index] = _settle_rounded(int(words[index]) >> 1, sigma, rng)
-    return np.where(negative, -magnitude, magnitude)
+    return np.asarray(np.where(negative, -magnitude, magnitude))
 
 
 def _settle_rounded(prefix: int, sigma: Fraction, rng: Randomness) -> int:

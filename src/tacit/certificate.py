@@ -1,0 +1,289 @@
+"""A certificate: guarantee, events, and the hash of what was released, as JSON.
+
+`verify` derives the guarantee from the events again and refuses any difference, and any changed
+byte: the file must be the canonical form of its content, and its digest must fit. Against someone
+who rewrites the digest too, sign it (Ed25519, needs `pip install tacit[sign]`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tacit import errors, events, guarantees, plain, wording
+from tacit.accounting.derivation import guarantee_of
+from tacit.errors import CertificateError
+from tacit.randomness import Randomness, source
+
+SCHEMA = "tacit-certificate/1"
+_TOLERANCE = 1e-9
+_LARGEST_FILE = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What was released: a plain file name, its length and its SHA-256."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> Artifact:
+        """Describe a file."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise CertificateError(
+                f"artifact: {path} must be a readable file ({error.strerror}). Check the path."
+            ) from None
+        return cls(path.name, len(content), hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a release promises, and why. Make one with `issue`, read one with `load`."""
+
+    guarantee: guarantees.Guarantee
+    event: events.Event
+    artifact: Artifact | None
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    seeded: bool
+    issued: str
+    library: str
+    signature: tuple[str, str] | None = None
+    """Public key and Ed25519 signature, in hexadecimal."""
+
+    @classmethod
+    def issue(
+        cls,
+        event: events.Event,
+        *,
+        guarantee: guarantees.Guarantee | None = None,
+        delta: float | None = None,
+        artifact: str | Path | None = None,
+        assumptions: tuple[str, ...] = (),
+        not_protected: tuple[str, ...] = (),
+        rng: Randomness | None = None,
+    ) -> Certificate:
+        """Certify what an event released.
+
+        Parameters
+        ----------
+        event
+            What ran, e.g. `mechanism.event`.
+        guarantee, delta
+            State this guarantee (it must follow from the event), or the one at this δ; without
+            either, the natural one.
+        artifact
+            The file that was released.
+        assumptions, not_protected
+            Sentences to add to the standard ones.
+        rng
+            The generator that the release used; a seeded one is recorded as such.
+        """
+        derived = guarantee_of(event, _delta_of(guarantee) if guarantee else delta)
+        if guarantee is not None and not _agree(derived, guarantee):
+            raise CertificateError(f"certificate: the event gives {derived}, not {guarantee}.")
+        return cls(
+            guarantee=guarantee or derived,
+            event=event,
+            artifact=None if artifact is None else Artifact.of(Path(artifact)),
+            assumptions=(*wording.standard_assumptions(event), *assumptions),
+            not_protected=(*wording.standard_limits(event), *not_protected),
+            seeded=not source(rng).secure,
+            issued=datetime.now(UTC).isoformat(timespec="seconds"),
+            library=f"tacit {version('tacit')}",
+        )
+
+    def to_json(self) -> str:
+        """The canonical form: sorted keys, two spaces, one newline at the end."""
+        body = self._body()
+        body["digest"] = _digest(body)
+        if self.signature is not None:
+            key, signature = self.signature
+            body["signature"] = {"algorithm": "Ed25519", "public_key": key, "value": signature}
+        return _canonical(body)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the certificate."""
+        path = Path(path)
+        path.write_text(self.to_json(), encoding="utf-8")
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """Read a certificate; anything but its canonical form and right digest is refused."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise CertificateError(
+                f"certificate: {path} must be a readable file ({error.strerror}). Check the path."
+            ) from None
+        return cls.from_json(content)
+
+    @classmethod
+    def from_json(cls, content: bytes | str) -> Certificate:
+        """Parse a certificate, byte for byte."""
+        raw = content.encode() if isinstance(content, str) else content
+        if len(raw) > _LARGEST_FILE:
+            raise CertificateError("certificate: file must be smaller than 16 MiB.")
+        try:
+            certificate = _parse(json.loads(raw))
+        except (errors.InvalidParameter, errors.IncompatibleGuarantees) as error:
+            raise CertificateError(f"certificate: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise CertificateError(
+                f"certificate: file must hold a {SCHEMA} document. Was it damaged or made by "
+                "another version?"
+            ) from None
+        if certificate.to_json().encode() != raw:
+            raise CertificateError(
+                "certificate: a byte was changed: content and digest do not agree."
+            )
+        return certificate
+
+    def verify(self, artifact: str | Path | None = None, public_key: str | None = None) -> None:
+        """Derive the guarantee again, compare the artifact, check the signature; raise if not."""
+        derived = guarantee_of(self.event, _delta_of(self.guarantee))
+        if not _agree(derived, self.guarantee):
+            raise CertificateError(
+                f"certificate: it states {self.guarantee}, but its events give {derived}."
+            )
+        if artifact is not None:
+            self._verify_artifact(Path(artifact))
+        if public_key is not None and (self.signature is None or self.signature[0] != public_key):
+            raise CertificateError("certificate: it is not signed with the given key.")
+        if self.signature is not None:
+            self._verify_signature(*self.signature)
+
+    def sign(self, key_pem: bytes) -> Certificate:
+        """A copy with an Ed25519 signature; the key is an unencrypted PEM file's content."""
+        ed25519, serialization, _ = _cryptography()
+        try:
+            key = serialization.load_pem_private_key(key_pem, password=None)
+        except (ValueError, TypeError):
+            raise CertificateError("sign: key must be an unencrypted PEM private key.") from None
+        if not isinstance(key, ed25519.Ed25519PrivateKey):
+            raise CertificateError("sign: key must be an Ed25519 key.")
+        value = key.sign(_digest(self._body()).encode()).hex()
+        public = key.public_key().public_bytes_raw().hex()
+        return dataclasses.replace(self, signature=(public, value))
+
+    def explain(self) -> str:
+        """In plain words: who is protected from whom, how well, why, and what is not."""
+        name = f" for {self.artifact.name}" if self.artifact else ""
+        return wording.explain(
+            self.guarantee,
+            self.event,
+            title=f"Certificate{name}, issued {self.issued}",
+            assumptions=self.assumptions,
+            not_protected=self.not_protected,
+            seeded=self.seeded,
+        )
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "library": self.library,
+            "issued": self.issued,
+            "guarantee": plain.to_plain(self.guarantee),
+            "event": plain.to_plain(self.event),
+            "artifact": self.artifact and dataclasses.asdict(self.artifact),
+            "assumptions": list(self.assumptions),
+            "not_protected": list(self.not_protected),
+            "randomness": "seeded" if self.seeded else "operating system",
+        }
+
+    def _verify_artifact(self, path: Path) -> None:
+        found = Artifact.of(path)
+        if self.artifact is None:
+            raise CertificateError("certificate: it names no artifact to compare with.")
+        if (found.sha256, found.bytes) != (self.artifact.sha256, self.artifact.bytes):
+            raise CertificateError(
+                f"certificate: {path.name} is not the certified artifact: its SHA-256 differs."
+            )
+
+    def _verify_signature(self, key: str, signature: str) -> None:
+        ed25519, _, invalid = _cryptography()
+        try:
+            public = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+            public.verify(bytes.fromhex(signature), _digest(self._body()).encode())
+        except (ValueError, invalid):
+            raise CertificateError("certificate: the signature does not fit.") from None
+
+
+def public_key_of(pem: bytes) -> str:
+    """The hexadecimal form, as in certificates, of a PEM public key."""
+    ed25519, serialization, _ = _cryptography()
+    try:
+        key = serialization.load_pem_public_key(pem)
+    except ValueError:
+        raise CertificateError("verify: public key must be a PEM file.") from None
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise CertificateError("verify: public key must be an Ed25519 key.")
+    return str(key.public_bytes_raw().hex())
+
+
+def _parse(data: Any) -> Certificate:
+    if data["schema"] != SCHEMA:
+        errors.refuse("certificate", "schema", SCHEMA, data["schema"], "Use a matching version.")
+    signature = data.get("signature")
+    return Certificate(
+        guarantee=plain.guarantee_from_plain(data["guarantee"]),
+        event=plain.event_from_plain(data["event"]),
+        artifact=None if data["artifact"] is None else Artifact(**data["artifact"]),
+        assumptions=tuple(data["assumptions"]),
+        not_protected=tuple(data["not_protected"]),
+        seeded=data["randomness"] == "seeded",
+        issued=data["issued"],
+        library=data["library"],
+        signature=signature and (signature["public_key"], signature["value"]),
+    )
+
+
+def _canonical(body: dict[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body).encode()).hexdigest()
+
+
+def _delta_of(guarantee: guarantees.Guarantee) -> float | None:
+    return getattr(guarantee, "delta", 0.0) or None
+
+
+def _agree(derived: guarantees.Guarantee, stated: guarantees.Guarantee) -> bool:
+    """Whether two guarantees are the same but for the last digits of their numbers."""
+    if type(derived) is not type(stated):
+        return False
+    first, second = plain.to_plain(derived), plain.to_plain(stated)
+    return all(_close(first[name], second[name]) for name in first)
+
+
+def _close(first: Any, second: Any) -> bool:
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_close, first, second))
+    if isinstance(first, float) and isinstance(second, float):
+        return abs(first - second) <= _TOLERANCE * max(abs(first), abs(second), 1e-300)
+    return bool(first == second)
+
+
+def _cryptography() -> tuple[Any, Any, type[Exception]]:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise CertificateError(
+            "certificate: signatures need the cryptography package. pip install 'tacit[sign]'."
+        ) from None
+    return ed25519, serialization, InvalidSignature

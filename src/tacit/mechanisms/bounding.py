@@ -1,0 +1,138 @@
+"""Bounding what one person can contribute: a grid, integer norms, projections.
+
+Floats are quantised first and bounded afterwards, in integers: rounding after clipping would add
+up to half a step a coordinate to the norm that the noise is calibrated to.
+
+References
+----------
+.. [DSSC08] Duchi, Shalev-Shwartz, Singer, Chandra. Efficient projections onto the ℓ1-ball. 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+LARGEST_RADIUS = 2**24
+"""Integer norms up to here are exact in int64 for up to 2^14 coordinates."""
+
+_SATURATION = 2.0**40
+
+
+def power_of_two(where: str, name: str, value: Any) -> float:
+    """A grid step: dividing by a power of two is exact in floating point."""
+    number = float(errors.positive(where, name, value))
+    if math.frexp(number)[0] != 0.5 or not 2.0**-40 <= number <= 2.0**40:
+        nearest = 2.0 ** math.floor(math.log2(number)) if 0 < number < math.inf else 1.0
+        errors.refuse(where, name, "a power of two from 2^-40 to 2^40", value, f"Try {nearest!r}.")
+    return number
+
+
+def grid_for(spread: float) -> float:
+    """A step about a thousandth of the noise: coarse enough to be exact, too fine to matter."""
+    return 2.0 ** (math.floor(math.log2(spread)) - 10)
+
+
+def quantize(raw: Any, grid: float, where: str = "quantize") -> Integers:
+    """Nearest multiples of the grid step, as integers; far out values saturate at 2^40 steps."""
+    steps = np.rint(errors.reals(where, raw) / grid)
+    return np.clip(steps, -_SATURATION, _SATURATION).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class GridBall:
+    """Vectors on a grid, clipped in integers to a ball: the input side of local mechanisms.
+
+    Parameters
+    ----------
+    where : str
+        The mechanism that an error should name.
+    radius : float
+        Of the ℓ1 (order 1) or ℓ2 (order 2) ball.
+    grid : float or None
+        A power of two; None is about a thousandth of a quarter of the radius.
+    """
+
+    where: str
+    radius: float
+    grid: float | None
+    order: int
+
+    @cached_property
+    def step(self) -> float:
+        """The grid step in use."""
+        radius = float(errors.positive(self.where, "radius", self.radius))
+        return power_of_two(self.where, "grid", self.grid or grid_for(radius / 4))
+
+    @cached_property
+    def radius_steps(self) -> int:
+        """The radius in grid steps, rounded down."""
+        radius = errors.positive(self.where, "radius", self.radius)
+        steps = math.floor(radius / Fraction(self.step))
+        return errors.whole(self.where, "radius / grid", steps, least=1, most=LARGEST_RADIUS)
+
+    def clip(self, raw: Any) -> Integers:
+        """The clipped vector (last axis) in grid steps."""
+        steps = quantize(np.atleast_1d(raw), self.step, self.where)
+        return _clip(steps, self.radius_steps, self.order)
+
+
+def clip_l1(values: Integers, radius: int) -> Integers:
+    """Scale vectors along the last axis towards zero until their ℓ1 norm is within the radius."""
+    return _clip(values, radius, order=1)
+
+
+def clip_l2(values: Integers, radius: int) -> Integers:
+    """Scale vectors along the last axis towards zero until their ℓ2 norm is within the radius."""
+    return _clip(values, radius, order=2)
+
+
+def _clip(values: Integers, radius: int, order: int) -> Integers:
+    radius = errors.whole("clip", "radius", radius, least=1, most=LARGEST_RADIUS)
+    real = values.astype(np.float64)
+    norm = np.linalg.norm(real, ord=order, axis=-1, keepdims=True) if values.ndim else np.abs(real)
+    clipped = np.trunc(real * np.minimum(radius / np.maximum(norm, 1.0), 1.0)).astype(np.int64)
+    # Decided in integers: a float norm can be off by one unit. Few rows ever need a second look.
+    while np.any(outside := (np.abs(clipped) ** order).sum(axis=-1) > radius**order):
+        clipped[outside] -= np.sign(clipped[outside])
+    return clipped
+
+
+def project_l1(vector: Any, radius: float) -> Reals:
+    """Nearest point of the ℓ1 ball [DSSC08]_."""
+    radius = float(errors.positive("project_l1", "radius", radius))
+    x = errors.reals("project_l1", vector)
+    if np.abs(x).sum() <= radius:
+        return x
+    return np.asarray(np.sign(x) * project_simplex(np.abs(x), radius))
+
+
+def project_l2(vector: Any, radius: float) -> Reals:
+    """Nearest point of the ℓ2 ball."""
+    radius = float(errors.positive("project_l2", "radius", radius))
+    x = errors.reals("project_l2", vector)
+    norm = float(np.linalg.norm(x))
+    return x if norm <= radius else x * (radius / norm)
+
+
+def project_simplex(vector: Any, total: float = 1.0) -> Reals:
+    """Nearest point with entries ≥ 0 that sum to `total` [DSSC08]_."""
+    total = float(errors.positive("project_simplex", "total", total))
+    x = errors.reals("project_simplex", vector)
+    if x.ndim != 1:
+        errors.refuse("project_simplex", "vector", "one-dimensional", x.shape)
+    descending = np.sort(x)[::-1]
+    excess = np.cumsum(descending) - total
+    active = np.flatnonzero(descending * np.arange(1, x.size + 1) > excess)[-1]
+    return np.asarray(np.maximum(x - excess[active] / (active + 1), 0.0))

@@ -1,0 +1,214 @@
+"""Guarantees and events in plain words, for someone who decides and does not compute."""
+
+from __future__ import annotations
+
+import math
+
+from tacit import events
+from tacit.guarantees import (
+    Adjacency,
+    ApproxDP,
+    Guarantee,
+    NotPrivate,
+    PureDP,
+    Unproven,
+)
+
+_PRIORS = (0.01, 0.5)
+_USUAL_DELTA = 1e-6
+
+
+def explain(
+    guarantee: Guarantee,
+    event: events.Event,
+    *,
+    title: str,
+    assumptions: tuple[str, ...] = (),
+    not_protected: tuple[str, ...] = (),
+    seeded: bool = False,
+) -> str:
+    """Who is protected from whom, how well, why that is true, and what is not protected."""
+    warning = (
+        ["MADE WITH A SEEDED GENERATOR, FOR TESTS: whoever knows the seed can undo the noise.", ""]
+        if seeded
+        else []
+    )
+    return "\n".join(
+        [
+            title,
+            "",
+            *warning,
+            "Who is protected, from whom",
+            *_bullets(_who(guarantee)),
+            "",
+            "How well",
+            *_bullets(how_well(guarantee)),
+            "",
+            "Why that is true",
+            *_bullets(describe(event)),
+            "",
+            "Assumptions",
+            *_bullets(list(assumptions)),
+            "",
+            "Not protected",
+            *_bullets(list(not_protected)),
+            "",
+        ]
+    )
+
+
+def posterior(prior: float, epsilon: float) -> float:
+    r"""The most that a belief can become: :math:`p e^\varepsilon / (1 - p + p e^\varepsilon)`."""
+    return prior / (prior + (1 - prior) * math.exp(-epsilon))
+
+
+def how_well(guarantee: Guarantee) -> list[str]:
+    """Odds and beliefs; for other notions, those of their (ε, δ) form."""
+    if isinstance(guarantee, NotPrivate):
+        return ["Not at all: what was released may give a person's data away."]
+    if isinstance(guarantee, Unproven):
+        return [f"Nobody knows: {guarantee.reason}. Treat it as not protected."]
+    if not isinstance(guarantee, PureDP | ApproxDP):
+        converted = guarantee.at_delta(_USUAL_DELTA)
+        return [f"It is {guarantee}, which implies {converted}:", *how_well(converted)]
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    lines = [f"epsilon = {epsilon:.6g}, delta = {delta:.3g}."]
+    if delta:
+        lines.append(
+            f"Apart from a failure of probability at most {delta:.3g}, in which anything may show:"
+        )
+    lines.append(
+        f"The odds of any conclusion about one {guarantee.unit} change by a factor of at most "
+        f"{_number(epsilon)}."
+    )
+    lines += [
+        f"Someone who was {prior:.0%} sure of a fact about it can become at most "
+        f"{posterior(prior, epsilon):.1%} sure."
+        for prior in _PRIORS
+    ]
+    return lines
+
+
+def describe(event: events.Event, depth: int = 0) -> list[str]:
+    """What ran, one line an event."""
+    indent = "  " * depth
+    match event:
+        case events.Composed():
+            inner = [line for part in event.events for line in describe(part, depth + 1)]
+            return [f"{indent}All of these ran on the same data:", *inner]
+        case events.Parallel():
+            inner = [line for part in event.events for line in describe(part, depth + 1)]
+            return [f"{indent}Each of these ran on people of its own:", *inner]
+        case events.Repeated():
+            return [f"{indent}{event.count} times:", *describe(event.event, depth + 1)]
+        case events.PoissonSampled():
+            share = f"{event.probability:.6g}"
+            head = f"{indent}On a random sample (each {_unit(event)} with probability {share}):"
+            return [head, *describe(event.event, depth + 1)]
+    return [indent + _describe_leaf(event)]
+
+
+def _describe_leaf(event: events.Event) -> str:
+    match event:
+        case events.Laplace():
+            return (
+                f"Discrete Laplace noise of scale {float(event.scale):.6g} on whole numbers that "
+                f"one {event.unit} can change by {float(event.l1_sensitivity):.6g} in all."
+            )
+        case events.Gaussian():
+            return (
+                f"Gaussian noise of deviation {float(event.sigma):.6g} on numbers that one "
+                f"{event.unit} can change by {float(event.l2_sensitivity):.6g} (Euclidean)."
+            )
+        case events.DiscreteGaussian():
+            return (
+                f"Discrete Gaussian noise of deviation {math.sqrt(event.variance):.6g} on whole "
+                f"numbers that one {event.unit} can change by "
+                f"{math.sqrt(event.squared_sensitivity):.6g} (Euclidean)."
+            )
+        case events.RandomizedResponse():
+            return (
+                f"Each answer, one of {event.categories}, is kept with probability "
+                f"{event.keep / 2**64:.6g} and replaced by any other with "
+                f"{event.other / 2**64:.6g} each."
+            )
+        case events.SubsetSelection():
+            return (
+                f"Each answer, one of {event.categories}, becomes a random set of {event.size} "
+                f"that holds the true one with probability {event.inclusion / 2**64:.6g}."
+            )
+        case events.Exponential():
+            return (
+                f"One candidate was chosen at random, better ones more likely "
+                f"(epsilon = {float(event.epsilon):.6g})."
+            )
+        case events.SparseVector():
+            return (
+                f"Questions were compared with a noisy threshold until {event.positives} were "
+                "above it."
+            )
+        case events.SmoothLaplace():
+            return (
+                "Discrete Laplace noise scaled to a smooth bound of what one "
+                f"{event.unit} can change in data like these."
+            )
+        case events.Declared():
+            return f"Declared by its owner, not derived here: {event.guarantee}."
+    raise AssertionError(f"no words for {type(event).__name__}")
+
+
+def standard_assumptions(event: events.Event) -> tuple[str, ...]:
+    """What every certificate of this kind of event rests on."""
+    local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
+    lines = ["The random generator of the operating system cannot be predicted."]
+    if local:
+        lines.append("The mechanism ran where the raw value was, and only its output left there.")
+        lines.append(f"Each {_unit(event)} was reported as often as the events say, not more.")
+    else:
+        lines.append("Whoever holds the raw data is trusted with them and released nothing else.")
+        lines.append("The stated sensitivity is that of the question that was asked.")
+    if any(isinstance(leaf, events.Declared) for leaf in events.leaves(event)):
+        lines.append("What is declared by its owner is true.")
+    return tuple(lines)
+
+
+def standard_limits(event: events.Event) -> tuple[str, ...]:
+    """What no certificate of this kind of event covers."""
+    unit = _unit(event)
+    adjacency = events.scope_of(event)["adjacency"]
+    lines = ["What is true of the group as a whole: learning that is the purpose."]
+    if adjacency is Adjacency.ANY_TWO_INPUTS:
+        lines.append("That someone took part at all.")
+    if adjacency is Adjacency.REPLACE_ONE:
+        lines.append(f"How many {unit}s there are.")
+    if unit != "person":
+        lines.append(f"A person behind several {unit}s: the protection weakens with each.")
+    return tuple(lines)
+
+
+def _who(guarantee: Guarantee) -> list[str]:
+    unit = guarantee.unit
+    protected = {
+        Adjacency.ANY_TWO_INPUTS: f"Each {unit} that was reported, whatever it held.",
+        Adjacency.REPLACE_ONE: f"Each {unit} in the data, against having held anything else.",
+        Adjacency.ADD_REMOVE: f"Each {unit} in the data, against not being in it at all.",
+    }[guarantee.adjacency]
+    local = guarantee.adjacency is Adjacency.ANY_TWO_INPUTS
+    whom = "including whoever collects it" if local else "but not from whoever holds the raw data"
+    return [
+        protected,
+        f"From anyone who sees what was released, whatever else they know, {whom}.",
+    ]
+
+
+def _unit(event: events.Event) -> str:
+    return str(events.scope_of(event)["unit"])
+
+
+def _number(epsilon: float) -> str:
+    factor = math.exp(min(epsilon, 700))
+    return f"{factor:.3g}" if factor < 1e6 else "over a million"
+
+
+def _bullets(lines: list[str]) -> list[str]:
+    return [f"  - {line}" for line in lines] or ["  - none stated"]
