@@ -4,7 +4,7 @@ import opendp.prelude as dp
 
 from peers import serve
 
-COUNT = 5_000  # as fast as at 100,000, and several calls fit into a turn
+COUNT = 2_000  # as fast as at 100,000, and many calls fit into a turn
 
 dp.enable_features("contrib")
 vectors = dp.vector_domain(dp.atom_domain(T="i64"))

@@ -28,7 +28,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def rate(task: Task, seconds: float = 0.6) -> float:
+def rate(task: Task, seconds: float = 0.9) -> float:
     """Draws a second in the fastest of the calls that fit into this turn.
 
     Other work on the machine only ever slows a call, and a process that has just been woken runs

@@ -23,13 +23,13 @@ app = typer.Typer(
     help="Learn from people's data without ever holding it raw, and say what is protected.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 ledger_app = typer.Typer(
     help="A budget that refuses: accounts, charges, refusals.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 app.add_typer(ledger_app, name="ledger")
 
@@ -39,6 +39,14 @@ Delta = Annotated[float, typer.Option(help="Probability of failure, in (0, 1).")
 Sampling = Annotated[
     float, typer.Option(help="Probability with which each record is in a step's sample.")
 ]
+LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file; `open` makes it.")]
+AccountName = Annotated[str, typer.Argument(help="The account: a person or a data set.")]
+BudgetEpsilon = Annotated[float | None, typer.Option(help="Budget: sum of ε.")]
+BudgetDelta = Annotated[float, typer.Option(help="Budget: sum of δ.")]
+BudgetRho = Annotated[float | None, typer.Option(help="Budget: sum of ρ (zCDP) instead.")]
+BudgetOrder = Annotated[
+    float | None, typer.Option(help="With --epsilon: a Rényi budget at this order instead.")
+]
 CertificateFile = Annotated[Path, typer.Argument(help="A certificate.", metavar="FILE")]
 
 
@@ -47,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=arguments, standalone_mode=False, prog_name="tacit")
         return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        print(help_text.format_message())
+        return 0
     except click.ClickException as error:
         return _fail(error.format_message(), BAD_INPUT)
     except (errors.CertificateError, errors.BudgetExceeded) as error:
@@ -138,12 +149,17 @@ def calibrate(
 
 @app.command()
 def audit(
-    mechanism: Annotated[str, typer.Argument(help="A name; --list shows them.")] = "",
+    mechanism: Annotated[
+        str,
+        typer.Argument(
+            help="discrete-laplace, discrete-gaussian, geometric, randomized-response, "
+            "subset-selection, exponential or sparse-vector."
+        ),
+    ],
     epsilon: Epsilon = 1.0,
-    delta: Annotated[float, typer.Option(help="For (ε, δ) mechanisms; 0 is their usual.")] = 0.0,
+    delta: Annotated[float, typer.Option(help="Of discrete-gaussian; 0 means 1e-5.")] = 0.0,
     samples: Annotated[int, typer.Option(help="Draws of each of two inputs.")] = 200_000,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.99,
-    show_list: Annotated[bool, typer.Option("--list", help="Show the names and stop.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Try to refute a mechanism's claim, from its exact law and from its draws.
@@ -152,8 +168,6 @@ def audit(
     """
     from tacit.audit import subjects
 
-    if show_list:
-        return _print({"mechanisms": list(subjects.SUBJECTS)}, as_json, "Mechanisms")
     report = subjects.audit(
         mechanism, epsilon=epsilon, delta=delta, samples=samples, confidence=confidence
     )
@@ -238,12 +252,12 @@ def sign(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for what is released.")] = Path("demo-output"),
-    epsilon: Epsilon = 1.0,
+    epsilon: Epsilon = 2.0,
     as_json: AsJson = False,
 ) -> None:
     """A survey answered to a trusted curator and to nobody, certified, on embedded data.
 
-    Example: tacit demo --epsilon 1
+    Example: tacit demo --epsilon 2
     """
     from tacit import demo as demonstration
 
@@ -264,7 +278,7 @@ def demo(
     ]
     _print_table(
         "Which digit did 1,797 people write?",
-        ("digit", "true (never released)", "by a trusted curator", "without trust (± 2 sd)"),
+        ("digit", "true, kept secret", "by a trusted curator", "without any trust"),
         rows,
     )
     for name, certificate in outcome.certificates.items():
@@ -275,16 +289,14 @@ def demo(
 
 @ledger_app.command("open")
 def ledger_open(
-    path: Annotated[Path, typer.Argument(help="The ledger's file; made if missing.")],
-    name: Annotated[str, typer.Argument(help="The account: a person or a data set.")],
+    path: LedgerPath,
+    name: AccountName,
     adjacency: Annotated[str, typer.Option(help="replace-one, add-remove or any-two-inputs.")],
     unit: Annotated[str, typer.Option(help="record, label, person or client.")] = "record",
-    epsilon: Annotated[float | None, typer.Option(help="Budget: sum of ε.")] = None,
-    delta: Annotated[float, typer.Option(help="Budget: sum of δ.")] = 0.0,
-    rho: Annotated[float | None, typer.Option(help="Budget: sum of ρ (zCDP) instead.")] = None,
-    order: Annotated[
-        float | None, typer.Option(help="With --epsilon: a Rényi budget at this order instead.")
-    ] = None,
+    epsilon: BudgetEpsilon = None,
+    delta: BudgetDelta = 0.0,
+    rho: BudgetRho = None,
+    order: BudgetOrder = None,
     as_json: AsJson = False,
 ) -> None:
     """Open an account with a budget.
@@ -301,8 +313,8 @@ def ledger_open(
 
 @ledger_app.command("charge")
 def ledger_charge(
-    path: Annotated[Path, typer.Argument(help="The ledger's file.")],
-    name: Annotated[str, typer.Argument(help="The account.")],
+    path: LedgerPath,
+    name: AccountName,
     epsilon: Annotated[float | None, typer.Option(help="Charge this ε (and δ) …")] = None,
     delta: Annotated[float, typer.Option(help="δ of the charge, or at which it is stated.")] = 0.0,
     certificate: Annotated[
@@ -335,9 +347,33 @@ def ledger_charge(
     _print(result | {"spent": str(left.spent)}, as_json, "Charged")
 
 
+@ledger_app.command("raise")
+def ledger_raise(
+    path: LedgerPath,
+    name: AccountName,
+    reason: Annotated[str, typer.Option(help="Why; kept on record.")],
+    epsilon: BudgetEpsilon = None,
+    delta: BudgetDelta = 0.0,
+    rho: BudgetRho = None,
+    order: BudgetOrder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set a larger budget: the only way to refill an account, and always on record.
+
+    Example: tacit ledger raise budget.sqlite patients --epsilon 2 --reason "board, 12 May"
+    """
+    from tacit.accounting.ledger import Ledger
+
+    _must_exist(path)
+    with Ledger(path) as ledger:
+        budget = _budget(epsilon, delta, rho, order, ledger.show(name).budget.scope)
+        ledger.raise_budget(name, budget, reason)
+    _print({"account": name, "budget": str(budget), "reason": reason}, as_json, "Raised")
+
+
 @ledger_app.command("show")
 def ledger_show(
-    path: Annotated[Path, typer.Argument(help="The ledger's file.")],
+    path: LedgerPath,
     name: Annotated[str | None, typer.Argument(help="The account; all if left out.")] = None,
     as_json: AsJson = False,
 ) -> None:

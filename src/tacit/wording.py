@@ -78,15 +78,23 @@ def how_well(guarantee: Guarantee) -> list[str]:
             f"Apart from a failure of probability at most {delta:.3g}, in which anything may show:"
         )
     lines.append(
-        f"The odds of any conclusion about one {guarantee.unit} change by a factor of at most "
-        f"{_number(epsilon)}."
+        f"What was released changes the odds of anything about one {guarantee.unit} by a factor "
+        f"of at most {_number(epsilon)}."
     )
     lines += [
-        f"Someone who was {prior:.0%} sure of a fact about it can become at most "
+        f"Someone who was {prior:.0%} sure {_fact(guarantee)} can become at most "
         f"{posterior(prior, epsilon):.1%} sure."
         for prior in _PRIORS
     ]
+    if guarantee.adjacency is Adjacency.ADD_REMOVE:
+        lines.append("For what it holds, if its presence is known, count epsilon twice.")
     return lines
+
+
+def _fact(guarantee: Guarantee) -> str:
+    if guarantee.adjacency is Adjacency.ADD_REMOVE:
+        return f"that one {guarantee.unit} is in the data"
+    return f"of something about one {guarantee.unit}"
 
 
 def describe(event: events.Event, depth: int = 0) -> list[str]:
@@ -189,7 +197,7 @@ def standard_limits(event: events.Event) -> tuple[str, ...]:
 def _who(guarantee: Guarantee) -> list[str]:
     unit = guarantee.unit
     protected = {
-        Adjacency.ANY_TWO_INPUTS: f"Each {unit} that was reported, whatever it held.",
+        Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever was reported.",
         Adjacency.REPLACE_ONE: f"Each {unit} in the data, against having held anything else.",
         Adjacency.ADD_REMOVE: f"Each {unit} in the data, against not being in it at all.",
     }[guarantee.adjacency]

@@ -239,7 +239,7 @@ def test_parallel_is_the_weakest_part():
 # --- advanced ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 10, 1000])
+@pytest.mark.parametrize("count", [1, 10, 100])
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 2.0])
 def test_advanced_is_the_published_formula(epsilon, count):
     for delta, slack in ((0.0, 1e-6), (1e-9, 1e-12), (1e-4, 0.3)):
@@ -299,7 +299,8 @@ def test_the_grouped_product_is_the_explicit_one():
     explicit = explicit_product([worst_pair(0.7, 0.01)] * 4)
     grouped = counted_product(0.7, 0.01, 4)
     for epsilon in (0.0, 0.4, 1.5, 2.5):
-        assert hockey_stick(*explicit, epsilon) == near(hockey_stick(*grouped, epsilon), 1e-30)
+        gap = hockey_stick(*explicit, epsilon) - hockey_stick(*grouped, epsilon)
+        assert abs(gap) < mp.mpf(10) ** -40
 
 
 @pytest.mark.parametrize("count", [5, 20, 50])

@@ -1,0 +1,99 @@
+"""Documentation that runs, and that cannot forget a public name, a command or a module."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import os
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import tacit
+from tacit import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CHECKER = doctest.OutputChecker()
+
+
+def assert_same(expected: str, printed: str, where: str) -> None:
+    """Equal but for white space; `...` stands for anything."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert CHECKER.check_output(expected, printed, flags), (
+        f"{where} prints\n{printed}\nbut the page says\n{expected}"
+    )
+
+
+def run_console(block: str, page: str) -> None:
+    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", block, re.MULTILINE):
+        words = shlex.split(command)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            words, capture_output=True, text=True, env={**os.environ, "PATH": path, "COLUMNS": "80"}
+        )
+        assert_same(expected, done.stdout + done.stderr, f"{page}: {command}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    printed = ""
+    for language, block in BLOCK.findall(page.read_text()):
+        if language == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(block, page.name, "exec"), namespace)
+            printed = out.getvalue()
+        elif language == "text":
+            assert_same(block, printed, page.name)
+        elif language == "console":
+            run_console(block, page.name)
+
+
+def modules() -> list[str]:
+    found = [m.name for m in pkgutil.walk_packages(tacit.__path__, "tacit.")]
+    return [name for name in found if name != "tacit.cli"]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_doctests(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_every_public_name_is_documented() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    missing = [n for n in tacit.__all__ if n != "__version__" and f"`{n}" not in text]
+    assert not missing
+
+
+def test_every_command_and_option_is_documented() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    missing = []
+
+    def visit(command: object, path: str) -> None:
+        for name, sub in getattr(command, "commands", {}).items():
+            visit(sub, f"{path} {name}")
+        if not hasattr(command, "commands"):
+            section = text.partition(f"## {path}\n")[2].partition("\n## ")[0]
+            options = [o for p in command.params for o in p.opts if o.startswith("--")]  # type: ignore[attr-defined]
+            missing.extend(f"{path} {o}" for o in options if o != "--help" and o not in section)
+
+    visit(typer.main.get_command(cli.app), "tacit")
+    assert not missing
+
+
+def test_tree_in_readme_is_the_tree() -> None:
+    tree = (ROOT / "README.md").read_text().partition("src/tacit/\n")[2].partition("```")[0]
+    named = set(re.findall(r"\b([a-z_]+)(?:\.py|/)", tree))
+    top = {p.stem for p in (ROOT / "src" / "tacit").iterdir() if p.name[0] not in "._"}
+    assert named == top - {"py"}
