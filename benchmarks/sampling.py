@@ -1,12 +1,11 @@
 """Draws a second, ours beside peers, as one JSON object on stdout; a ratio > 1: ours is faster.
 
-Ours are exact and use the operating system's entropy. Of the others only OpenDP is both;
-pure-ldp uses Python's Mersenne Twister, and the numpy lines are what one would write who cares
-about speed alone: floating point, and a generator an attacker can predict.
+Ours are exact, from the operating system's entropy. Of the others only OpenDP is exact and
+unpredictable; pure-ldp uses Python's Mersenne Twister, and the numpy lines are what one would
+write for speed alone: floating point and, unless they say otherwise, a predictable generator.
 
-Machines are noisy, so ours and its rivals take turns, in several rounds. Ours is the median of the
-rounds, a rival's its best round: noise then makes a ratio too small, never too large. (With the
-median for both, a neighbour's load doubled some ratios.)
+Machines are noisy, so ours and its rivals take turns, in several rounds. A rate is the median of
+the rounds' rates, a ratio the quotient of two such rates; null is what could not be measured.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from peers import Peer, Task, rate, say
 
 ROUNDS = 5
 COUNT = 100_000
-SUBSETS = 10_000  # a subset is a row of 100 bits
+SUBSETS = 10_000  # fewer, because a draw is a row of 27 categories
 
 Rival = Callable[[], float | None]
 
@@ -112,14 +111,12 @@ def measure(opendp: Peer, pure_ldp: Peer) -> dict[str, float | None]:
             for rival, theirs in rivals.items():
                 seen.setdefault(f"{name}_{rival}", []).append(theirs())
         say(f"round {number + 1} of {ROUNDS}")
-    results: dict[str, float | None] = {}
+    rates = {key: None if None in values else median(values) for key, values in seen.items()}
+    results = {f"{key}_per_second": value for key, value in rates.items()}
     for name, (_, rivals) in contests.items():
-        mine = results[f"{name}_per_second"] = median(seen[name])
         for rival in rivals:
-            rounds = seen[f"{name}_{rival}"]
-            best = None if None in rounds else max(rounds)
-            results[f"{name}_{rival}_per_second"] = best
-            results[f"{name}_over_{rival}"] = best and mine / best
+            other = rates[f"{name}_{rival}"]
+            results[f"{name}_over_{rival}"] = other and rates[name] / other
     return results
 
 

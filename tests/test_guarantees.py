@@ -61,8 +61,8 @@ def hockey_stick(first, second, epsilon):
 
 
 def assert_profile_crosses(pair, epsilon, delta):
-    """The profile of a pair falls to δ at ε, to 13 digits of ε."""
-    slack = mp.mpf("1e-13") * (1 + epsilon)
+    """The profile of a pair falls to δ at ε, to 13 digits of ε and 15 of 1 − δ."""
+    slack = mp.mpf("1e-13") * (1 + epsilon) + mp.mpf("1e-15") / (1 - delta)
     assert hockey_stick(*pair, epsilon + slack) <= delta
     if epsilon > 0:
         assert hockey_stick(*pair, epsilon - slack) >= delta

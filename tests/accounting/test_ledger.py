@@ -584,6 +584,18 @@ def test_a_locked_file_is_said_to_be_locked(path, monkeypatch):
         assert not ledger.charge("a", draw(0.1), key="one").repeated
 
 
+def test_the_switch_to_wal_waits_for_a_writer(path):
+    """SQLite itself fails at once here: processes that create the file together meet it."""
+    Ledger(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, other.execute, ["ROLLBACK"])
+        release.start()
+        Ledger(path).close()
+        release.join()
+
+
 @pytest.fixture
 def unprivileged():
     """A user whom permissions bind: they do not bind root."""

@@ -22,7 +22,7 @@ SCOPE = {"adjacency": "replace-one", "unit": "person"}
 PROCESSES = 8
 
 NURSERY = """
-import json, os, sys, time, traceback
+import json, os, signal, sys, time, traceback
 from tacit import errors, events
 from tacit.accounting.ledger import Ledger
 
@@ -65,6 +65,7 @@ for line in sys.stdin:
     start = time.monotonic() + 0.02 * count
     for _ in range(count):
         if os.fork() == 0:
+            signal.alarm(60)  # Whatever a failing test leaves behind ends.
             try:
                 time.sleep(max(start - time.monotonic(), 0))
                 globals()[job](*arguments)
@@ -81,22 +82,31 @@ class Nursery:
 
     def __init__(self, process):
         self._process = process
+        self.busy = False
 
     def start(self, job, count, *arguments):
+        self.busy = True
         self._process.stdin.write(json.dumps([job, count, *arguments]) + "\n")
         self._process.stdin.flush()
 
     def hear(self):
-        line = self._process.stdout.readline()
-        assert line, "the nursery ended without an answer"
-        return json.loads(line)
+        words = self._line()
+        assert words[0] != "ended", words
+        return words
 
     def rest(self):
         """What is still said until all have ended, and how they ended."""
         said = []
-        while (words := self.hear())[0] != "ended":
+        while (words := self._line())[0] != "ended":
             said.append(words)
         return said, words[1]
+
+    def _line(self):
+        line = self._process.stdout.readline()
+        assert line, "the nursery ended without an answer"
+        words = json.loads(line)
+        self.busy = words[0] != "ended"
+        return words
 
     def work(self, *arguments):
         """The same work in several processes at once: what was charged by each."""
@@ -107,12 +117,19 @@ class Nursery:
 
 
 @pytest.fixture(scope="module")
-def nursery():
+def shared_nursery():
     command = [sys.executable, "-c", NURSERY]
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipe) as process:
         yield Nursery(process)
         process.kill()
+
+
+@pytest.fixture
+def nursery(shared_nursery):
+    yield shared_nursery
+    if shared_nursery.busy:  # The test has failed midway: the next one starts afresh.
+        shared_nursery.rest()
 
 
 @pytest.fixture

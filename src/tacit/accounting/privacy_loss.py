@@ -163,7 +163,9 @@ def merged(event: events.Event) -> events.Event:
                 return events.Gaussian(inner.l2_sensitivity, sigma, **events.scope_of(inner))
             return events.Repeated(inner, count)
         case events.Composed(events=parts):
-            return parts[0] if len(parts) == 1 else events.Composed(tuple(map(merged, parts)))
+            return (
+                merged(parts[0]) if len(parts) == 1 else events.Composed(tuple(map(merged, parts)))
+            )
     return event
 
 
@@ -198,9 +200,11 @@ def _loss(event: events.Event, interval: float) -> PrivacyLossDistribution:
 
 def _closed_form(event: events.Event) -> Guarantee:
     """The natural guarantee of what is left: a leaf, or a sampled leaf."""
-    if isinstance(event, events.PoissonSampled):
-        return sampled(of_leaf(event.event), event.probability)
-    return of_leaf(event)
+    inner = event.event if isinstance(event, events.PoissonSampled) else event
+    if not isinstance(inner, events.Leaf | events.Declared):
+        raise Unsupported(f"{type(event).__name__} of {type(inner).__name__} has no closed form")
+    probability = event.probability if isinstance(event, events.PoissonSampled) else 1.0
+    return sampled(of_leaf(inner), probability)
 
 
 def sampled(guarantee: Guarantee, probability: float) -> Guarantee:

@@ -27,7 +27,7 @@ Reals = npt.NDArray[np.float64]
 LARGEST_RADIUS = 2**24
 """Integer norms up to here are exact in int64 for up to 2^14 coordinates."""
 
-_SATURATION = 2.0**40
+_SATURATION = 2.0**41
 
 
 def power_of_two(where: str, name: str, value: Any) -> float:
@@ -45,9 +45,14 @@ def grid_for(spread: float) -> float:
 
 
 def quantize(raw: Any, grid: float, where: str = "quantize") -> Integers:
-    """Nearest multiples of the grid step, as integers; far out values saturate at 2^40 steps."""
-    steps = np.rint(errors.reals(where, raw) / grid)
-    return np.clip(steps, -_SATURATION, _SATURATION).astype(np.int64)
+    """Nearest multiples of the grid step, as integers; far out values saturate at 2^40 steps.
+
+    Halves go up, always: values d steps apart then end at most ⌈d⌉ apart. (Halves to even would
+    send 0.5 and 1.5 to 0 and 2.) Half steps are floored first, which is exact in floats.
+    """
+    half_steps = np.floor(errors.reals(where, raw) * (2 / grid))
+    bounded = np.clip(half_steps, -_SATURATION, _SATURATION).astype(np.int64)
+    return np.asarray((bounded + 1) >> 1)
 
 
 @dataclass(frozen=True)

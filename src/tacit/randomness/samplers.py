@@ -93,7 +93,7 @@ def _uniform_below_masked(bound: int, size: int, rng: Randomness) -> Integers:
 
 def bernoulli(probability: Fraction, size: int, rng: Randomness) -> Booleans:
     """True with exactly this rational probability."""
-    if probability <= 0 or probability >= 1:
+    if size == 0 or probability <= 0 or probability >= 1:
         return np.full(size, probability >= 1)
     scaled = probability * 2**64
     threshold = math.floor(scaled)
