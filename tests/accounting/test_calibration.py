@@ -91,7 +91,7 @@ def test_noise_around_the_fallback_is_within():
 def test_targets_that_no_noise_reaches_are_refused():
     with pytest.raises(InvalidParameter, match=r"noise_multiplier_for: epsilon must be .* got"):
         calibration.noise_multiplier_for(
-            1e-9, 1e-12, sampling_probability=0.5, steps=10**9, accountant="rdp"
+            1e-9, 1e-12, sampling_probability=1.0, steps=10**9, accountant="rdp"
         )
 
 

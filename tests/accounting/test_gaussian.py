@@ -147,6 +147,18 @@ def test_discrete_epsilon_is_safe_and_tight(deviation, sensitivity):
         assert brute_force(deviation**2, sensitivity, epsilon * (1 - 1e-7)) > delta
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "sensitivity"),
+    [(0.5, 1e-3, 1), (1.0, 1e-6, 2), (2.0, 0.1, 1), (8.0, 1e-3, 1), (3.0, 1e-6, 5)],
+)
+def test_discrete_sigma_is_safe_although_the_profile_is_not_monotone(epsilon, delta, sensitivity):
+    """At a large ε more noise can mean a larger δ: the σ that comes back is checked itself."""
+    sigma = Fraction(repr(gaussian.discrete_sigma_for(epsilon, delta, sensitivity)))
+    assert brute_force(sigma**2, sensitivity, epsilon) <= delta * (1 + 1e-9)
+    less = Fraction(repr(float(sigma) * (1 - 1e-6)))
+    assert brute_force(less**2, sensitivity, epsilon) > delta
+
+
 def test_discrete_epsilon_can_be_zero():
     variance = Fraction(400)
     total = gaussian.discrete_delta_of(variance, 1, 0.0)

@@ -109,7 +109,13 @@ def test_an_overdraw_beyond_the_last_digit_of_a_float_is_refused(ledger, path):
     ledger.open("a", pure(1.0))
     ledger.charge("a", draw("1e-30"))
     # 1.0 - 1e-30 is 1.0 in floats; the message shows that it is not.
-    refuses(ledger, path, errors.BudgetExceeded, r"asked 1\.0, left 9{30}/10{30}\.", draw(1))
+    refuses(
+        ledger,
+        path,
+        errors.BudgetExceeded,
+        r"asked 1\.0, left 1\.0 \(exactly 9{30}/10{30}\)\.",
+        draw(1),
+    )
 
 
 def test_accepts_exactly_what_the_exact_sum_allows(ledger):
@@ -317,7 +323,6 @@ def test_other_neighbours_are_refused(ledger, path, budget, other):
         ({"event": 0.1}, "event must be an event"),
         ({"event": pure(0.1)}, "event must be an event"),
         ({"event": events.Event()}, "kind must be one of"),
-        ({"event": events.Composed([draw(0.1)])}, "writable as JSON"),
         ({"event": events.Laplace(10**300, Fraction(1, 10**300), **SCOPE)}, "range of floats"),
         ({"delta": math.nan}, "delta must be"),
         ({"delta": -1e-9}, "delta must be"),

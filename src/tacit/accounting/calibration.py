@@ -109,6 +109,8 @@ def _largest(within: Callable[[int], bool], lower: int) -> int:
     while lower < _MOST_STEPS and within(lower + stride):
         lower, stride = lower + stride, 2 * stride
     upper = lower + stride
+    upper = min(upper, _MOST_STEPS + 1)
+    lower = min(lower, _MOST_STEPS)
     while upper - lower > 1:
         middle = (lower + upper) // 2
         lower, upper = (middle, upper) if within(middle) else (lower, middle)

@@ -24,6 +24,7 @@ from scipy.special import gammaln
 from tacit import errors
 from tacit.guarantees import (
     ZCDP,
+    Adjacency,
     ApproxDP,
     ConcentratedDP,
     Guarantee,
@@ -116,11 +117,17 @@ def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
     for absorbing in (NotPrivate, Unproven):
         if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
             return found
+    if len(set(guarantees)) == 1:
+        return guarantees[0]
+    if all(isinstance(one, ZCDP) for one in guarantees):
+        return ZCDP(
+            xi=max(one.xi for one in guarantees if isinstance(one, ZCDP)),
+            rho=max(one.rho for one in guarantees if isinstance(one, ZCDP)),
+            **scope,
+        )
     if not all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
-        if len(set(guarantees)) == 1:
-            return guarantees[0]
         raise errors.IncompatibleGuarantees(
-            "parallel: concentrated and Rényi guarantees that differ have no maximum. "
+            "parallel: guarantees of different kinds have no maximum. "
             "Convert them with at_delta(delta) first."
         )
     epsilon = max(one.epsilon for one in guarantees if isinstance(one, PureDP | ApproxDP))
@@ -145,6 +152,8 @@ def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
     epsilon = advanced_epsilon(np.array([one.epsilon for one in parts]), 1, slack)
     failures = math.fsum(math.log1p(-one.delta) for one in parts)
     delta = -math.expm1(math.log1p(-slack) + failures)
+    if delta >= 1:
+        return NotPrivate(**scope)
     return ApproxDP(epsilon=epsilon, delta=delta, **scope)
 
 
@@ -166,9 +175,11 @@ def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee
     :math:`A_L, B_L` the chances of fewer than L flips under the two inputs, and s what is left of
     δ after failures, :math:`\varepsilon = \max_L \ln\frac{A_L - s}{B_L}`.
     """
+    if not isinstance(guarantee, PureDP | ApproxDP):
+        _refused("optimal", guarantee)
     count = errors.whole("optimal", "count", count, least=1)
     delta = errors.probability("optimal", "delta", delta)
-    spare = 1 - (1 - delta) / math.exp(count * math.log1p(-guarantee.delta))
+    spare = -math.expm1(math.log1p(-delta) - count * math.log1p(-guarantee.delta))
     if spare < 0:
         reason = f"{count} failures of chance {guarantee.delta:g} exceed delta {delta:g}"
         return Unproven(reason=reason, **guarantee.scope)
@@ -187,11 +198,22 @@ def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee
 
 def amplified(guarantee: PureDP | ApproxDP, probability: float) -> PureDP | ApproxDP:
     r"""Poisson sampling: :math:`\ln(1 + q(e^\varepsilon - 1))` and :math:`q\delta`."""
+    try:
+        inside = 0 < probability <= 1
+    except TypeError:
+        inside = False
+    if not inside:
+        errors.refuse("amplified", "probability", "in (0, 1]", probability)
+    if guarantee.adjacency is not Adjacency.ADD_REMOVE:
+        errors.refuse("amplified", "adjacency", "add-remove", str(guarantee.adjacency))
     if probability == 1:
         return guarantee
-    epsilon = float(
-        np.logaddexp(math.log1p(-probability), math.log(probability) + guarantee.epsilon)
-    )
+    if guarantee.epsilon < 1:
+        epsilon = math.log1p(probability * math.expm1(guarantee.epsilon))
+    else:
+        epsilon = float(
+            np.logaddexp(math.log1p(-probability), math.log(probability) + guarantee.epsilon)
+        )
     if isinstance(guarantee, PureDP):
         return PureDP(epsilon=max(epsilon, 0.0), **guarantee.scope)
     delta = probability * guarantee.delta

@@ -2,45 +2,80 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 from tacit import errors, events
 from tacit.accounting import composition, privacy_loss
 from tacit.accounting.theorems import of_leaf
-from tacit.guarantees import ZCDP, Guarantee, PureDP
+from tacit.guarantees import (
+    ZCDP,
+    ApproxDP,
+    ConcentratedDP,
+    Guarantee,
+    NotPrivate,
+    PureDP,
+    RenyiDP,
+    Unproven,
+)
 
 
 def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
     """The guarantee that an event gives: at this δ, or without one its natural statement."""
-    if delta is not None:
-        errors.probability("guarantee_of", "delta", delta)
-    if isinstance(event, events.Parallel):
-        return composition.parallel([guarantee_of(part, delta) for part in event.events])
-    if isinstance(event, events.Leaf | events.Declared):
-        return of_leaf(event, delta or None)
-    if delta:
-        return privacy_loss.best(event, delta)
+    for leaf in events.leaves(event):
+        # One part about which nothing is known: nothing is known of the whole.
+        if isinstance(leaf, events.Declared) and isinstance(leaf.guarantee, NotPrivate | Unproven):
+            return leaf.guarantee
+    if delta is not None and errors.probability("guarantee_of", "delta", delta) > 0:
+        return _at_delta(event, delta)
     return _natural(event)
 
 
+def _at_delta(event: events.Event, delta: float) -> Guarantee:
+    if isinstance(event, events.Parallel):
+        return composition.parallel([guarantee_of(part, delta) for part in event.events])
+    if isinstance(event, events.Leaf | events.Declared):
+        found = of_leaf(event, delta)
+        return found if isinstance(found, PureDP) else found.at_delta(delta)
+    accounted = privacy_loss.best(event, delta)
+    try:
+        summed = _natural(event).at_delta(delta)
+    except errors.TacitError:
+        return accounted
+    proved = [one for one in (accounted, summed) if isinstance(one, ApproxDP)]
+    return min(proved, key=lambda one: one.epsilon) if proved else accounted
+
+
 def _natural(event: events.Event) -> Guarantee:
-    if isinstance(event, events.Composed):
-        return composition.sequential([guarantee_of(part) for part in event.events])
-    if isinstance(event, events.Repeated):
-        return _times(guarantee_of(event.event), event.count)
-    if isinstance(event, events.PoissonSampled):
-        inner = guarantee_of(event.event)
-        if event.probability == 1 or not isinstance(inner, ZCDP):
+    match event:
+        case events.Leaf() | events.Declared():
+            return of_leaf(event)
+        case events.Parallel():
+            return composition.parallel([_natural(part) for part in event.events])
+        case events.Composed():
+            return composition.sequential([_natural(part) for part in event.events])
+        case events.Repeated():
+            return _times(_natural(event.event), event.count)
+        case events.PoissonSampled():
+            inner = _natural(event.event)
+            if event.probability < 1 and not isinstance(inner, PureDP | ApproxDP):
+                remedy = "Ask at a delta above 0."
+                errors.refuse("guarantee_of", "delta", "given for a sampled Gaussian", 0, remedy)
             return privacy_loss.sampled(inner, event.probability)
-        errors.refuse(
-            "guarantee_of", "delta", "given for a sampled Gaussian", None, "Ask at a delta above 0."
-        )
     raise AssertionError(f"no theorem for {type(event).__name__}")
 
 
 def _times(guarantee: Guarantee, count: int) -> Guarantee:
     """`count` equal guarantees, without a list of them."""
-    scope = guarantee.scope
-    if isinstance(guarantee, PureDP):
-        return PureDP(epsilon=count * guarantee.epsilon, **scope)
-    if isinstance(guarantee, ZCDP):
-        return ZCDP(xi=count * guarantee.xi, rho=count * guarantee.rho, **scope)
-    return composition.sequential([guarantee] * count)
+    match guarantee:
+        case PureDP(epsilon=epsilon):
+            return replace(guarantee, epsilon=count * epsilon)
+        case ApproxDP(epsilon=epsilon, delta=delta) if count * delta < 1:
+            return replace(guarantee, epsilon=count * epsilon, delta=count * delta)
+        case ConcentratedDP(mu=mu, tau=tau):
+            return replace(guarantee, mu=count * mu, tau=math.sqrt(count) * tau)
+        case ZCDP(xi=xi, rho=rho):
+            return replace(guarantee, xi=count * xi, rho=count * rho)
+        case RenyiDP(epsilons=epsilons):
+            return replace(guarantee, epsilons=tuple(count * epsilon for epsilon in epsilons))
+    return NotPrivate(**guarantee.scope)

@@ -102,9 +102,9 @@ def afford(
 
 
 def digits(amount: Fraction) -> str:
-    """A decimal where that is exact, else the fraction: 'asked 0.1, left 0.1' helps nobody."""
+    """A decimal, and the fraction where it is inexact: 'asked 0.1, left 0.1' helps nobody."""
     text = repr(float(amount))
-    return text if Fraction(text) == amount else str(amount)
+    return text if Fraction(text) == amount else f"{text} (exactly {amount})"
 
 
 def price_of(

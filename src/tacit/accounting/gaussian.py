@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import erfcx, log_ndtr
 
 _ROUND_UP = 1 + 1e-12
 _LARGEST_EXACT_SIGMA = 2**14
@@ -29,6 +30,13 @@ def delta_of(noise_multiplier: float, epsilon: float) -> float:
               - e^\varepsilon \Phi\!\left(-\tfrac{1}{2z} - \varepsilon z\right)
     """
     half = 0.5 / noise_multiplier
+    if half < 1e-3:
+        t = epsilon * noise_multiplier
+        mills = math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
+        slope = t * mills - 1
+        third = 2 * slope + t * (mills + t * slope)
+        density = math.exp(-((t - half) ** 2) / 2) / math.sqrt(2 * math.pi)
+        return density * max(-2 * half * slope - half**3 / 3 * third, 0.0)
     first = float(log_ndtr(half - epsilon * noise_multiplier))
     second = epsilon + float(log_ndtr(-half - epsilon * noise_multiplier))
     return math.exp(first) * max(-math.expm1(min(second - first, 0.0)), 0.0)
@@ -52,17 +60,20 @@ def discrete_delta_of(variance: Fraction, sensitivity: int, epsilon: float) -> f
     For a shift s the loss exceeds ε exactly where :math:`k > \varepsilon\sigma^2/s - s/2`; the
     largest value over the shifts 1, …, Δ is returned.
     """
-    deviation = math.sqrt(variance)
-    reach = math.ceil(40 * deviation) + sensitivity + 2
-    k = np.arange(-reach, reach + 1)
-    log_mass = -(k.astype(np.float64) ** 2) / float(2 * variance)
-    log_mass -= logsumexp(log_mass)
+    reach, tails = _log_tails(variance, sensitivity)
+
+    def log_above(cut: float) -> float:
+        if cut >= reach:
+            return -math.inf
+        return float(tails[max(math.floor(cut) + 1 + reach, 0)])
 
     def at_shift(shift: int) -> float:
         cut = epsilon * float(variance) / shift - shift / 2
-        first = _log_sum(log_mass[k > cut])
-        second = epsilon + _log_sum(log_mass[k > cut + shift])
-        return math.exp(first) * max(-math.expm1(min(second - first, 0.0)), 0.0) if first else 1.0
+        first = log_above(cut)
+        if first == -math.inf:
+            return 0.0
+        second = epsilon + log_above(cut + shift)
+        return math.exp(first) * -math.expm1(min(second - first, 0.0))
 
     return max(at_shift(shift) for shift in range(1, sensitivity + 1))
 
@@ -94,8 +105,14 @@ def discrete_sigma_for(epsilon: float, delta: float, sensitivity: int) -> float:
     )
 
 
-def _log_sum(log_mass: np.ndarray) -> float:
-    return float(logsumexp(log_mass)) if log_mass.size else -math.inf
+@lru_cache(maxsize=8)
+def _log_tails(variance: Fraction, sensitivity: int) -> tuple[int, np.ndarray]:
+    """Logarithm of P(K ≥ k) for k = −reach, …, reach."""
+    reach = math.ceil(40 * math.sqrt(variance)) + sensitivity + 2
+    k = np.arange(-reach, reach + 1, dtype=np.float64)
+    log_mass = -(k**2) / float(2 * variance)
+    tails = np.logaddexp.accumulate(log_mass[::-1])[::-1]
+    return reach, tails - tails[0]
 
 
 def _root_from_above(delta_at: Callable[[float], float], delta: float) -> float:

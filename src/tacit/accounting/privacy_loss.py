@@ -23,7 +23,15 @@ import numpy as np
 from tacit import errors, events
 from tacit.accounting import composition, gaussian
 from tacit.accounting.theorems import of_leaf
-from tacit.guarantees import ZCDP, ApproxDP, Guarantee, PureDP, RenyiDP, Unproven
+from tacit.guarantees import (
+    ZCDP,
+    ApproxDP,
+    ConcentratedDP,
+    Guarantee,
+    PureDP,
+    RenyiDP,
+    Unproven,
+)
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -51,11 +59,13 @@ def best(event: events.Event, delta: float) -> Guarantee:
     """The smallest ε at δ that either accountant proves for events fixed beforehand."""
     scope = events.scope_of(event)
     proved = []
+    reason = f"nothing finite holds at delta {delta:g}"
     for account in (epsilon_rdp, epsilon_pld):
         try:
             proved.append(account(event, delta))
         except Unsupported as unsupported:
             reason = str(unsupported)
+    proved = [epsilon for epsilon in proved if epsilon < math.inf]
     if not proved:
         return Unproven(reason=reason, **scope)
     return ApproxDP(epsilon=min(proved), delta=delta, **scope)
@@ -92,6 +102,8 @@ def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
             return np.array(_sampled_gaussian_curve(probability, inner.noise_multiplier, orders))
     guarantee = _closed_form(event)
+    if isinstance(guarantee, ConcentratedDP):
+        guarantee = guarantee.zcdp()
     if isinstance(guarantee, PureDP | ZCDP):
         return np.array(guarantee.renyi(orders).epsilons)
     if isinstance(guarantee, RenyiDP) and set(orders) <= set(guarantee.orders):
@@ -111,7 +123,7 @@ def _sampled_gaussian_curve(
     event = dp_event.GaussianDpEvent(noise_multiplier)
     with _quiet():
         accountant.compose(dp_event.PoissonSampledDpEvent(probability, event))
-    return tuple(float(value) for value in accountant.rdp)
+    return tuple(max(float(value), 0.0) for value in accountant.rdp)
 
 
 @contextmanager
@@ -135,7 +147,10 @@ def epsilon_pld(event: events.Event, delta: float) -> float:
     if isinstance(event, events.Gaussian):
         return gaussian.epsilon_of(event.noise_multiplier, delta)
     try:
-        estimate = _epsilon_of(renyi_of(event, _ROUGH_ORDERS), delta)
+        curve = renyi_of(event, _ROUGH_ORDERS)
+        # Where ε is near zero the grid follows the spread of the loss instead.
+        spread = math.sqrt(curve.epsilons[_ROUGH_ORDERS.index(2.0)])
+        estimate = max(_epsilon_of(curve, delta), spread)
     except Unsupported:
         estimate = 10.0
     # As fine as the answer needs and memory allows: the grid's error only ever adds to ε.
@@ -243,7 +258,8 @@ def compare(
     """
     run = subsampled_gaussian(noise_multiplier, sampling_probability, steps)
     delta = errors.probability("compare", "delta", delta, zero=False)
-    per_step = _analytic_step(float(noise_multiplier), sampling_probability, steps, delta)
+    noise_multiplier = float(errors.positive("compare", "noise_multiplier", noise_multiplier))
+    per_step = _analytic_step(noise_multiplier, float(sampling_probability), steps, delta)
     naive = steps * per_step.epsilon
     rdp = epsilon_rdp(run, delta)
     notes: tuple[str, ...] = ()
