@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit import errors, events, guarantees, plain, wording
 from tacit.accounting.derivation import guarantee_of
@@ -24,6 +25,8 @@ from tacit.randomness import Randomness, source
 SCHEMA = "tacit-certificate/1"
 _TOLERANCE = 1e-9
 _LARGEST_FILE = 16 * 2**20
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,20 @@ class Certificate:
         rng
             The generator that the release used; a seeded one is recorded as such.
         """
-        derived = guarantee_of(event, _delta_of(guarantee) if guarantee else delta)
-        if guarantee is not None and not _agree(derived, guarantee):
-            raise CertificateError(f"certificate: the event gives {derived}, not {guarantee}.")
+        if guarantee is None:
+            guarantee = guarantee_of(event, delta)
+        _must_follow(event, guarantee)
+        seeded = not source(rng).secure
         return cls(
-            guarantee=guarantee or derived,
+            guarantee=guarantee,
             event=event,
             artifact=None if artifact is None else Artifact.of(Path(artifact)),
-            assumptions=(*wording.standard_assumptions(event), *assumptions),
-            not_protected=(*wording.standard_limits(event), *not_protected),
-            seeded=not source(rng).secure,
+            assumptions=(
+                *wording.standard_assumptions(event, seeded=seeded),
+                *_sentences(assumptions),
+            ),
+            not_protected=(*wording.standard_limits(event), *_sentences(not_protected)),
+            seeded=seeded,
             issued=datetime.now(UTC).isoformat(timespec="seconds"),
             library=f"tacit {version('tacit')}",
         )
@@ -132,19 +139,20 @@ class Certificate:
     @classmethod
     def from_json(cls, content: bytes | str) -> Certificate:
         """Parse a certificate, byte for byte."""
-        raw = content.encode() if isinstance(content, str) else content
-        if len(raw) > _LARGEST_FILE:
-            raise CertificateError("certificate: file must be smaller than 16 MiB.")
         try:
+            raw = content.encode() if isinstance(content, str) else content
+            if len(raw) > _LARGEST_FILE:
+                raise CertificateError("certificate: file must be smaller than 16 MiB.")
             certificate = _parse(json.loads(raw))
+            unchanged = certificate.to_json().encode() == raw
         except (errors.InvalidParameter, errors.IncompatibleGuarantees) as error:
             raise CertificateError(f"certificate: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise CertificateError(
-                f"certificate: file must hold a {SCHEMA} document. Was it damaged or made by "
+                f"certificate: file must hold a {SCHEMA} document. Was it damaged, or made by "
                 "another version?"
             ) from None
-        if certificate.to_json().encode() != raw:
+        if not unchanged:
             raise CertificateError(
                 "certificate: a byte was changed: content and digest do not agree."
             )
@@ -152,11 +160,7 @@ class Certificate:
 
     def verify(self, artifact: str | Path | None = None, public_key: str | None = None) -> None:
         """Derive the guarantee again, compare the artifact, check the signature; raise if not."""
-        derived = guarantee_of(self.event, _delta_of(self.guarantee))
-        if not _agree(derived, self.guarantee):
-            raise CertificateError(
-                f"certificate: it states {self.guarantee}, but its events give {derived}."
-            )
+        _must_follow(self.event, self.guarantee)
         if artifact is not None:
             self._verify_artifact(Path(artifact))
         if public_key is not None and (self.signature is None or self.signature[0] != public_key):
@@ -233,20 +237,54 @@ def public_key_of(pem: bytes) -> str:
 
 
 def _parse(data: Any) -> Certificate:
+    """Read the parsed JSON; whatever has another type than it should raises `TypeError`."""
     if data["schema"] != SCHEMA:
         errors.refuse("certificate", "schema", SCHEMA, data["schema"], "Use a matching version.")
-    signature = data.get("signature")
+    artifact = data["artifact"]
+    if artifact is not None:
+        artifact = Artifact(
+            _text(artifact["name"]), _is(int, artifact["bytes"]), _text(artifact["sha256"])
+        )
+    signature = None
+    if "signature" in data:
+        signature = (
+            _hexadecimal(data["signature"]["public_key"], 64),
+            _hexadecimal(data["signature"]["value"], 128),
+        )
     return Certificate(
         guarantee=plain.guarantee_from_plain(data["guarantee"]),
         event=plain.event_from_plain(data["event"]),
-        artifact=None if data["artifact"] is None else Artifact(**data["artifact"]),
-        assumptions=tuple(data["assumptions"]),
-        not_protected=tuple(data["not_protected"]),
-        seeded=data["randomness"] == "seeded",
-        issued=data["issued"],
-        library=data["library"],
-        signature=signature and (signature["public_key"], signature["value"]),
+        artifact=artifact,
+        assumptions=tuple(map(_text, _is(list, data["assumptions"]))),
+        not_protected=tuple(map(_text, _is(list, data["not_protected"]))),
+        seeded=_text(data["randomness"]) == "seeded",
+        issued=_text(data["issued"]),
+        library=_text(data["library"]),
+        signature=signature,
     )
+
+
+def _is(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    return _is(str, value)
+
+
+def _hexadecimal(value: Any, digits: int) -> str:
+    if not re.fullmatch(f"[0-9a-f]{{{digits}}}", _text(value)):
+        raise ValueError
+    return _text(value)
+
+
+def _sentences(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if not isinstance(text, str) or not text.isprintable():
+            errors.refuse("certificate", "sentences", "lines of text", text)
+    return tuple(texts)
 
 
 def _canonical(body: dict[str, Any]) -> str:
@@ -257,8 +295,19 @@ def _digest(body: dict[str, Any]) -> str:
     return hashlib.sha256(_canonical(body).encode()).hexdigest()
 
 
-def _delta_of(guarantee: guarantees.Guarantee) -> float | None:
-    return getattr(guarantee, "delta", 0.0) or None
+def _must_follow(event: events.Event, stated: guarantees.Guarantee) -> None:
+    """The stated guarantee must be what the event gives: naturally, or at the stated δ."""
+    found = "nothing"
+    for delta in {0.0, getattr(stated, "delta", 0.0)}:
+        try:
+            derived = guarantee_of(event, delta)
+        except errors.TacitError as error:
+            found = str(error)
+            continue
+        if _agree(derived, stated):
+            return
+        found = str(derived)
+    raise CertificateError(f"certificate: it states {stated}, but its events give: {found}")
 
 
 def _agree(derived: guarantees.Guarantee, stated: guarantees.Guarantee) -> bool:

@@ -46,8 +46,10 @@ class CertificateError(TacitError):
 
 def refuse(where: str, name: str, condition: str, value: object, remedy: str = "") -> NoReturn:
     """Raise `InvalidParameter` in the house form of a message."""
+    shown = " ".join(repr(value).split())
+    shown = shown if len(shown) <= 100 else f"{shown[:99]}…"
     end = f" {remedy}" if remedy else ""
-    raise InvalidParameter(f"{where}: {name} must be {condition}, got {value!r}.{end}")
+    raise InvalidParameter(f"{where}: {name} must be {condition}, got {shown}.{end}")
 
 
 def rational(where: str, name: str, value: Any) -> Fraction:
@@ -59,8 +61,7 @@ def rational(where: str, name: str, value: Any) -> Fraction:
         if number and not _SMALLEST <= abs(number) <= _LARGEST:
             raise OverflowError
     except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        shown = value if len(repr(value)) < 80 else f"{repr(value)[:60]}…"
-        refuse(where, name, "a number from 1e-300 to 1e300, or 0", shown)
+        refuse(where, name, "a number from 1e-300 to 1e300, or 0", value)
     return number
 
 
@@ -131,6 +132,10 @@ def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
     array = _array(where, raw)
     if array.dtype.kind not in "iuf":
         raise InvalidData(f"{where}: data must be numbers, got dtype {array.dtype}.")
+    if array.dtype.kind in "iu" and bool(
+        np.any((array > LARGEST_INTEGER) | (array < -LARGEST_INTEGER))
+    ):
+        raise InvalidData(f"{where}: whole numbers must be within 2^53 to be exact. Scale them.")
     converted = array.astype(np.float64)
     if not bool(np.all(np.isfinite(converted))):
         raise InvalidData(f"{where}: data must be finite, without NaN or infinity.")

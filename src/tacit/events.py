@@ -199,6 +199,8 @@ class SmoothLaplace(Leaf):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._positive("alpha", "beta")
+        for name in ("alpha", "beta"):
+            errors.epsilon_in_range("SmoothLaplace", getattr(self, name))
         delta = errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
         object.__setattr__(self, "delta", delta)
 

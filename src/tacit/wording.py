@@ -165,10 +165,14 @@ def _describe_leaf(event: events.Event) -> str:
     raise AssertionError(f"no words for {type(event).__name__}")
 
 
-def standard_assumptions(event: events.Event) -> tuple[str, ...]:
+def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:
     """What every certificate of this kind of event rests on."""
     local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
-    lines = ["The random generator of the operating system cannot be predicted."]
+    lines = [
+        "Nobody knows the seed of the generator, which tests do not keep secret."
+        if seeded
+        else "The random generator of the operating system cannot be predicted."
+    ]
     if local:
         lines.append("The mechanism ran where the raw value was, and only its output left there.")
         lines.append(f"Each {_unit(event)} was reported as often as the events say, not more.")

@@ -5,7 +5,6 @@ A table holds the law of every output (column) given every input (row), in logar
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +66,10 @@ def profile(table: Table, epsilon: float) -> float:
               \left(P(y \mid x) - e^\varepsilon P(y \mid x')\right)_+
     """
     mass = np.exp(table.log_prob)
-    factor = math.exp(epsilon)
-    return max(float(np.maximum(mass[i] - factor * mass[j], 0).sum()) for i, j in table.pairs)
+    # Beyond 1 the scaled mass exceeds any other: no need to follow it further.
+    epsilon = min(epsilon, 1e6)
+    scaled = np.exp(np.minimum(table.log_prob + epsilon, 1.0))
+    return max(float(np.maximum(mass[i] - scaled[j], 0).sum()) for i, j in table.pairs)
 
 
 def smallest_epsilon(table: Table, delta: float = 0.0) -> float:
@@ -86,7 +87,7 @@ def _pair_epsilon(log_first: Reals, log_second: Reals, delta: float) -> float:
         return max(float(ratio.max()), 0.0)
     order = np.argsort(-ratio)
     held = np.cumsum(np.exp(log_first[order])) - delta
-    above = held > 0
+    above = held > held.size * 1e-16  # what rounding leaves of a δ that is used up
     with np.errstate(divide="ignore"):
         other = np.logaddexp.accumulate(log_second[order])
         odds = np.log(held[above]) - other[above]

@@ -68,7 +68,9 @@ def lower_bound(
     if isinstance(mechanism, Channel):
         scores: list[Score] = [likelihood_ratio(mechanism, first, second)]
     else:
-        scores = black_box(draws[0][: samples // 2], draws[1][: samples // 2])
+        # Scores learned from draws must be judged on others, or the luckiest is chosen.
+        learning, draws = [d[: samples // 4] for d in draws], [d[samples // 4 :] for d in draws]
+        scores = black_box(*learning)
     return bound_from_draws(draws[0], draws[1], scores, delta=delta, confidence=confidence)
 
 
@@ -79,6 +81,8 @@ def bound_from_draws(
     delta = errors.probability("bound_from_draws", "delta", delta)
     confidence = errors.probability("bound_from_draws", "confidence", confidence, zero=False)
     samples = min(len(first), len(second))
+    if samples < 2 or not scores:
+        errors.refuse("bound_from_draws", "draws and scores", "given", (samples, len(scores)))
     half, level = samples // 2, (1 - confidence) / 2
     choices = [_best_event(score, first[:half], second[:half], level, delta) for score in scores]
     best = max(range(len(scores)), key=lambda index: choices[index][0])
@@ -115,15 +119,17 @@ def black_box(first: Any, second: Any) -> list[Score]:
     released = np.asarray(first)
     scores: list[Score] = [_table_score(first, second)]
     if released.ndim == 1 and released.dtype.kind in "iuf":
-        scores.append(lambda draws: np.asarray(draws, dtype=np.float64))
+        scores += [lambda draws: np.asarray(draws, dtype=np.float64)]
+        scores += [lambda draws: -np.asarray(draws, dtype=np.float64)]
     if released.ndim == 1 and released.dtype.kind == "f":
-        scores.append(fineness)
+        scores += [fineness, lambda draws: -fineness(draws)]
     return scores
 
 
 def fineness(released: Any) -> Reals:
     """Minus the exponent of the last binary digit: how fine a grid the number lies on."""
-    mantissa, exponent = np.frexp(np.asarray(released, dtype=np.float64))
+    finite = np.nan_to_num(np.asarray(released, dtype=np.float64))
+    mantissa, exponent = np.frexp(finite)
     digits = np.abs(mantissa * 2.0**53).astype(np.int64)
     last = digits & -digits
     trailing = np.where(digits == 0, 0, np.log2(np.maximum(last, 1)))

@@ -78,7 +78,8 @@ class GridBall:
     def step(self) -> float:
         """The grid step in use."""
         radius = float(errors.positive(self.where, "radius", self.radius))
-        return power_of_two(self.where, "grid", self.grid or grid_for(radius / 4))
+        grid = grid_for(radius / 4) if self.grid is None else self.grid
+        return power_of_two(self.where, "grid", grid)
 
     @cached_property
     def radius_steps(self) -> int:
@@ -89,7 +90,7 @@ class GridBall:
 
     def clip(self, raw: Any) -> Integers:
         """The clipped vector (last axis) in grid steps."""
-        steps = quantize(np.atleast_1d(raw), self.step, self.where)
+        steps = np.atleast_1d(quantize(raw, self.step, self.where))
         return _clip(steps, self.radius_steps, self.order)
 
 

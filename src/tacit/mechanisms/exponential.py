@@ -150,13 +150,14 @@ class PermuteAndFlip:
     def log_prob(self, released: Any, raw: Any) -> Reals:
         r""":math:`p_i \int_0^1 \prod_{j \ne i}(1 - p_j + p_j t)\,dt`; the quadrature is exact."""
         scores = _scores("PermuteAndFlip", raw)
-        heads = np.exp(-float(self._rate) * _gaps(scores))
+        log_heads = -float(self._rate) * _gaps(scores)
+        heads = np.exp(log_heads)
         nodes, weights = np.polynomial.legendre.leggauss(scores.shape[-1] // 2 + 1)
         at = (nodes + 1) / 2
         factors = 1 - heads[..., None] + heads[..., None] * at
         total = np.prod(factors, axis=-2, keepdims=True)
         others = (total / factors * weights).sum(axis=-1) / 2
-        return _pick(np.log(heads) + np.log(others), released)
+        return _pick(log_heads + np.log(others), released)
 
 
 def _scores(where: str, raw: Any) -> Reals:

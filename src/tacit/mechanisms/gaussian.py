@@ -213,7 +213,7 @@ class LocalGaussian:
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         """One number a vector."""
-        released = errors.reals("LocalGaussian", np.atleast_1d(released)) / self.ball.step
+        released = np.atleast_1d(errors.reals("LocalGaussian", released)) / self.ball.step
         return np.asarray(self._noise.log_prob(released, self.ball.clip(raw)).sum(axis=-1))
 
 
@@ -246,7 +246,8 @@ def _stated(event: events.Event, epsilon: float | None, delta: float | None) -> 
     """What was asked for (the calibration is on its safe side), else the natural statement."""
     if epsilon is None or delta is None:
         return of_leaf(event)
-    return ApproxDP(epsilon=float(epsilon), delta=float(delta), **events.scope_of(event))
+    number = float(errors.rational("guarantee", "epsilon", epsilon))
+    return ApproxDP(epsilon=number, delta=float(delta), **events.scope_of(event))
 
 
 def _check_sigma(where: str, sigma: float) -> None:

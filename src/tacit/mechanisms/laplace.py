@@ -120,8 +120,10 @@ class Geometric:
 
     def __post_init__(self) -> None:
         largest = errors.LARGEST_INTEGER
-        errors.whole("Geometric", "lower", self.lower, least=-largest)
-        errors.whole("Geometric", "upper", self.upper, least=self.lower + 1)
+        lower = errors.whole("Geometric", "lower", self.lower, least=-largest)
+        upper = errors.whole("Geometric", "upper", self.upper, least=lower + 1)
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
         _ = self._noise
 
     @cached_property
@@ -298,7 +300,7 @@ class LocalLaplace:
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         """One number a vector."""
-        released = errors.reals("LocalLaplace", np.atleast_1d(released)) / self.ball.step
+        released = np.atleast_1d(errors.reals("LocalLaplace", released)) / self.ball.step
         return np.asarray(self._noise.log_prob(released, self.ball.clip(raw)).sum(axis=-1))
 
 

@@ -59,7 +59,7 @@ class RandomizedResponse:
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
-        _ = self.event
+        object.__setattr__(self, "categories", self.event.categories)
 
     @classmethod
     def warner(cls, truth: float) -> RandomizedResponse:

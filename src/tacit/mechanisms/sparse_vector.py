@@ -66,8 +66,12 @@ class SparseVector:
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
-        errors.whole("SparseVector", "threshold", self.threshold, least=-(2**53))
+        threshold = errors.whole("SparseVector", "threshold", self.threshold, least=-(2**53))
+        object.__setattr__(self, "threshold", threshold)
         errors.whole("SparseVector", "sensitivity", self.sensitivity, least=1, most=2**40)
+        for name in ("numeric", "monotonic"):
+            if not isinstance(getattr(self, name), bool):
+                errors.refuse("SparseVector", name, "True or False", getattr(self, name))
         _ = self.event
 
     @cached_property
@@ -83,7 +87,7 @@ class SparseVector:
             epsilon - answers - threshold,
             answers,
             count,
-            bool(self.monotonic),
+            self.monotonic,
             adjacency=self.adjacency,
             unit=self.unit,
         )
@@ -95,7 +99,7 @@ class SparseVector:
     @property
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:
         """Noise scales of threshold, comparisons and numeric values (0 if there are none)."""
-        event, sensitivity = self.event, Fraction(self.sensitivity)
+        event, sensitivity = self.event, Fraction(int(self.sensitivity))
         factor = 1 if event.monotonic else 2
         comparisons = factor * event.positives * sensitivity / event.epsilon_comparisons
         answers = event.epsilon_answers and event.positives * sensitivity / event.epsilon_answers

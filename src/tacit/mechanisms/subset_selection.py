@@ -58,7 +58,7 @@ class SubsetSelection:
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
-        _ = self.event
+        object.__setattr__(self, "categories", self.event.categories)
 
     @cached_property
     def event(self) -> events.SubsetSelection:

@@ -1,0 +1,666 @@
+"""One case a mechanism (or more): inputs, outputs, draws, and what its constructor must refuse.
+
+`case` runs a test over every case; `contract` over every mechanism's constructor.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import mechanisms
+
+DRAWS = 60_000
+DELTA = 1e-3
+DIGITS = 123457
+"""The number that stands for somebody's data: it may not show up in an error."""
+
+
+def broadcast(raw: Any, count: int) -> np.ndarray:
+    return np.broadcast_to(np.asarray(raw), (count, *np.shape(raw)))
+
+
+def plain_law(mechanism: Any, outputs: Any, raw: Any) -> np.ndarray:
+    """Log-probability of every output given one raw value; entries of a vector are summed."""
+    found = np.asarray(mechanism.log_prob(np.asarray(outputs), broadcast(raw, len(outputs))))
+    return found.reshape(len(outputs), -1).sum(axis=1)
+
+
+def plain_draws(mechanism: Any, raw: Any, count: int, rng: Any) -> np.ndarray:
+    return np.asarray(mechanism.release(broadcast(raw, count), rng))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration of a mechanism."""
+
+    name: str
+    kind: type
+    make: Callable[[float], Any]
+    """The mechanism at this ε."""
+    pairs: list[tuple[Any, Any]] | Callable[[Any], list[tuple[Any, Any]]]
+    """Adjacent inputs, or what gives them for a mechanism."""
+    outputs: Callable[[Any], Any]
+    """Every output of a mechanism, or so many that the rest has no weight."""
+    raw: Any
+    """What the draws are of."""
+    epsilons: tuple[float, ...] = (0.1, 1.0, 3.0)
+    tight: float | None = None
+    """How near the worst pair comes to ε (or to δ, as a share), if the theorem is tight."""
+    law: Callable[[Any, Any, Any], np.ndarray] = plain_law
+    draws: Callable[[Any, Any, int, Any], np.ndarray] = plain_draws
+    sampled: Callable[[float], Any] | None = None
+    """The mechanism to draw from, where it is not `make`'s."""
+    count: int = DRAWS
+    seen: Callable[[Any], Any] | None = None
+    """Outputs for the test of draws, where they are not `outputs`'."""
+
+    def adjacent(self, mechanism: Any) -> list[tuple[Any, Any]]:
+        return self.pairs(mechanism) if callable(self.pairs) else self.pairs
+
+    def drawn(self, epsilon: float) -> Any:
+        return (self.sampled or self.make)(epsilon)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Arguments that are fine, and those that are not."""
+
+    kind: type
+    good: dict[str, Any]
+    raw: Any
+    bad: dict[str, list[Any]]
+    whole: tuple[str, ...] = ()
+    """Parameters that are integers: a whole float is refused, or as good as the integer."""
+    huge: tuple[str, ...] = ()
+    """Parameters for which 2^60 voids the proof."""
+    bad_data: list[Any] = field(default_factory=list)
+    bad_shape: list[Any] = field(default_factory=list)
+    """Fine numbers in a shape that a release refuses; a law may broadcast it."""
+    release: dict[str, Any] = field(default_factory=dict)
+    """Further arguments of `release`."""
+
+
+def reach(scale: float, weight: float = 26.0) -> int:
+    return math.ceil(weight * scale) + 2
+
+
+# --- outputs -------------------------------------------------------------------------------------
+
+
+def around(low: int, high: int, scale: Callable[[Any], float], weight: float = 26.0) -> Any:
+    """Integers from so many scales below `low` to as many above `high`."""
+
+    def outputs(mechanism: Any) -> np.ndarray:
+        far = reach(scale(mechanism), weight)
+        return np.arange(low - far, high + far + 1)
+
+    return outputs
+
+
+def laplace_scale(mechanism: Any) -> float:
+    return float(mechanism.event.scale)
+
+
+def gaussian_sigma(mechanism: Any) -> float:
+    event = mechanism.event
+    return math.sqrt(event.variance) if hasattr(event, "variance") else float(event.sigma)
+
+
+def column(outputs: Callable[[Any], Any], step: float = 1.0) -> Callable[[Any], Any]:
+    """The same outputs as vectors of one entry, in units of the grid."""
+    return lambda mechanism: np.asarray(outputs(mechanism))[:, None] * step
+
+
+def square(weight: float) -> Callable[[Any], Any]:
+    """Vectors of two entries on the grid of a local mechanism."""
+
+    def outputs(mechanism: Any) -> np.ndarray:
+        far = mechanism.ball.radius_steps + reach(laplace_scale(mechanism), weight)
+        axis = np.arange(-far, far + 1) * mechanism.ball.step
+        return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+
+    return outputs
+
+
+def runs(questions: int, positives: int, values: Callable[[Any], Any] | None = None) -> Any:
+    """Everything a sparse vector can say; if numeric, with every value near the answers."""
+
+    def outputs(mechanism: Any) -> np.ndarray:
+        said = []
+        for pattern in itertools.product((0, 1), repeat=questions):
+            asked, above = [], 0
+            for outcome in pattern:
+                asked.append(outcome)
+                above += outcome
+                if above == positives:
+                    break
+            said.append(tuple(asked) + (-1,) * (questions - len(asked)))
+        said = sorted(set(said))
+        if values is None:
+            return np.array(said)
+        grid = values(mechanism)
+        rows = []
+        for run in said:
+            at = [i for i, outcome in enumerate(run) if outcome == 1]
+            for chosen in itertools.product(grid, repeat=len(at)):
+                row = [[outcome, 0] for outcome in run]
+                for i, value in zip(at, chosen, strict=True):
+                    row[i][1] = int(value)
+                rows.append(row)
+        return np.array(rows)
+
+    return outputs
+
+
+def near_answers(low: int, high: int, weight: float) -> Callable[[Any], Any]:
+    return lambda mechanism: range(
+        low - reach(float(mechanism.scales[2]), weight),
+        high + reach(float(mechanism.scales[2]), weight) + 1,
+    )
+
+
+# --- smooth Laplace takes its bound beside the data ----------------------------------------------
+
+
+def smooth_law(mechanism: Any, outputs: Any, raw: Any) -> np.ndarray:
+    value, bound = raw
+    return np.asarray(mechanism.log_prob(outputs, np.full(len(outputs), value), bound=bound))
+
+
+def smooth_draws(mechanism: Any, raw: Any, count: int, rng: Any) -> np.ndarray:
+    value, bound = raw
+    return np.array([int(mechanism.release(value, rng, bound=bound)) for _ in range(count)])
+
+
+def smooth_pairs(mechanism: Any) -> list[tuple[Any, Any]]:
+    """Bounds that change as fast as they may, values that differ as much as they may."""
+    change = math.exp(mechanism.beta)
+    found = []
+    for bound in (1.0, 5.0):
+        for other in (bound, bound * change, bound / change):
+            shift = int(min(bound, other))
+            found.append(((0, bound), (shift, other)))
+    return found
+
+
+# --- Laplace fixes how many entries are released together ----------------------------------------
+
+
+def answer_law(mechanism: Any, outputs: Any, raw: Any) -> np.ndarray:
+    """The law of one entry: of its integers, after a look at what `log_prob` says of them."""
+    steps = np.asarray(outputs)[:, 0] / mechanism.step
+    at = int(np.rint(raw[0] / mechanism.step))
+    if mechanism.dimension == 1:
+        at = int(mechanism._steps(raw)[0])
+        for index in (0, len(outputs) // 3, len(outputs) // 2):
+            stated = mechanism.log_prob(outputs[index], raw)[0]
+            assert stated == mechanism._noise.log_prob(steps[index], at)
+    return mechanism._noise.log_prob(steps, np.full(len(steps), at))
+
+
+def answer_draws(mechanism: Any, raw: Any, count: int, rng: Any) -> np.ndarray:
+    if mechanism.dimension == 1:
+        return np.array([mechanism.release(raw, rng) for _ in range(count)])
+    return mechanism.release(np.zeros(DRAWS), rng)[:count, None]
+
+
+# --- cases ---------------------------------------------------------------------------------------
+
+SCORES = [0.0, 2.0, 4.0, 7.0]
+
+
+def sparse(name: str, *, epsilons: tuple[float, ...], positives: int, **options: Any) -> Case:
+    questions, low, high = 3, -1, 3
+    values = None
+    seen = None
+    if options.get("numeric"):
+        questions = 2 if positives == 2 else 3
+        values = near_answers(low, high, 25.0)
+        seen = runs(questions, positives, near_answers(low, high, 4.0))
+    pairs = [([0, 0, 0], [1, 1, 1]), ([2, -1, 1], [3, 0, 1])]
+    if not options.get("monotonic"):
+        pairs += [([0, 0, 1], [1, 1, 0]), ([3, -1, 0], [2, 0, 1])]
+    return Case(
+        name=name,
+        kind=mechanisms.SparseVector,
+        make=lambda epsilon: mechanisms.SparseVector(
+            epsilon=epsilon, threshold=1, positives=positives, **options
+        ),
+        pairs=[(a[:questions], b[:questions]) for a, b in pairs[-3:]],
+        outputs=runs(questions, positives, values),
+        seen=seen,
+        raw=[-1, 3, 1][:questions],
+        epsilons=epsilons,
+    )
+
+
+CASES = [
+    Case(
+        name="DiscreteLaplace",
+        kind=mechanisms.DiscreteLaplace,
+        make=lambda epsilon: mechanisms.DiscreteLaplace(epsilon=epsilon, sensitivity=3),
+        pairs=[(0, 3), (5, 2), (0, 1), (7, 9)],
+        outputs=around(0, 9, laplace_scale),
+        raw=5,
+        tight=1e-9,
+    ),
+    Case(
+        name="Geometric",
+        kind=mechanisms.Geometric,
+        make=lambda epsilon: mechanisms.Geometric(
+            epsilon=epsilon, lower=-2, upper=12, sensitivity=2
+        ),
+        pairs=[(x, y) for x in range(-2, 13) for y in range(-2, 13) if 0 < abs(x - y) <= 2],
+        outputs=lambda mechanism: np.arange(-2, 13),
+        raw=3,
+        tight=1e-9,
+    ),
+    Case(
+        name="Laplace",
+        kind=mechanisms.Laplace,
+        make=lambda epsilon: mechanisms.Laplace(epsilon=epsilon, sensitivity=2.5, grid=0.25),
+        # Ten steps apart, and as far as rounding can drive them: 10.5 steps become 11 or 10.
+        pairs=[([0.0], [2.5]), ([0.125], [2.6]), ([0.37], [-2.13]), ([0.1], [2.59])],
+        outputs=column(around(-20, 20, laplace_scale), 0.25),
+        law=answer_law,
+        # All draws of one call are entries of one answer.
+        sampled=lambda epsilon: mechanisms.Laplace(
+            epsilon=epsilon, sensitivity=1.0, grid=1.0, dimension=DRAWS
+        ),
+        draws=answer_draws,
+        seen=column(around(0, 0, laplace_scale, 14.0)),
+        raw=[0.0],
+    ),
+    Case(
+        name="LocalLaplace",
+        kind=mechanisms.LocalLaplace,
+        make=lambda epsilon: mechanisms.LocalLaplace(epsilon=epsilon, radius=1.0, grid=0.125),
+        pairs=[([1.0], [-1.0]), ([-9.0], [9.0]), ([0.3], [-0.7]), ([0.0], [1.0])],
+        outputs=column(around(-8, 8, laplace_scale), 0.125),
+        raw=[0.5],
+        tight=1e-9,
+    ),
+    Case(
+        name="LocalLaplace of two entries",
+        kind=mechanisms.LocalLaplace,
+        make=lambda epsilon: mechanisms.LocalLaplace(epsilon=epsilon, radius=1.0, grid=0.5),
+        pairs=[
+            ([1.0, 0.0], [-1.0, 0.0]),
+            ([0.0, 8.0], [0.0, -8.0]),
+            ([0.5, 0.5], [-0.5, -0.5]),
+            ([7.0, -3.0], [-2.0, 9.0]),
+        ],
+        outputs=square(26.0),
+        seen=square(10.0),
+        raw=[0.5, -0.5],
+        epsilons=(1.0, 3.0),
+        tight=1e-9,
+    ),
+    Case(
+        name="DiscreteGaussian of one entry",
+        kind=mechanisms.DiscreteGaussian,
+        make=lambda epsilon: mechanisms.DiscreteGaussian(
+            epsilon=epsilon, delta=DELTA, sensitivity=2, dimension=1
+        ),
+        pairs=[([0], [2]), ([5], [3]), ([0], [1])],
+        outputs=column(around(0, 5, gaussian_sigma, 12.0)),
+        raw=[4],
+        tight=1e-6,
+    ),
+    Case(
+        name="DiscreteGaussian",
+        kind=mechanisms.DiscreteGaussian,
+        make=lambda epsilon: mechanisms.DiscreteGaussian(
+            epsilon=epsilon, delta=DELTA, sensitivity=2
+        ),
+        pairs=[(0, 2), (5, 3), (0, 1)],
+        outputs=around(0, 5, gaussian_sigma, 12.0),
+        raw=4,
+    ),
+    Case(
+        name="Gaussian",
+        kind=mechanisms.Gaussian,
+        make=lambda epsilon: mechanisms.Gaussian(epsilon=epsilon, delta=DELTA, sensitivity=40),
+        pairs=[(0, 40), (45, 5), (0, 17)],
+        outputs=around(0, 45, gaussian_sigma, 12.0),
+        raw=7,
+        tight=1e-3,
+    ),
+    Case(
+        name="LocalGaussian",
+        kind=mechanisms.LocalGaussian,
+        make=lambda epsilon: mechanisms.LocalGaussian(
+            epsilon=epsilon, delta=DELTA, radius=1.0, grid=0.015625
+        ),
+        pairs=[([1.0], [-1.0]), ([-40.0], [40.0]), ([0.3], [-0.6])],
+        outputs=column(around(-64, 64, gaussian_sigma, 12.0), 0.015625),
+        raw=[0.25],
+        tight=1e-3,
+    ),
+    *(
+        Case(
+            name=f"RandomizedResponse of {categories}",
+            kind=mechanisms.RandomizedResponse,
+            make=lambda epsilon, categories=categories: mechanisms.RandomizedResponse(
+                categories=categories, epsilon=epsilon
+            ),
+            pairs=list(itertools.permutations(range(categories), 2)),
+            outputs=lambda mechanism, categories=categories: np.arange(categories),
+            raw=1,
+            tight=1e-9,
+        )
+        for categories in (2, 5)
+    ),
+    *(
+        Case(
+            name=f"SubsetSelection of {size} in 6",
+            kind=mechanisms.SubsetSelection,
+            make=lambda epsilon, size=size: mechanisms.SubsetSelection(
+                categories=6, size=size, epsilon=epsilon
+            ),
+            pairs=list(itertools.permutations(range(6), 2)),
+            outputs=lambda mechanism, size=size: np.array(
+                list(itertools.combinations(range(6), size))
+            ),
+            raw=4,
+            tight=1e-9,
+        )
+        for size in (1, 2, 4)
+    ),
+    *(
+        Case(
+            name=kind.__name__,
+            kind=kind,
+            make=lambda epsilon, kind=kind: kind(epsilon=epsilon, sensitivity=1.0),
+            pairs=[
+                (SCORES, [1.0, 1.0, 5.0, 6.0]),
+                (SCORES, [s + 1 for s in SCORES]),
+                ([40.0, 0.0, 0.0, 0.0], [39.0, 1.0, 1.0, 1.0]),
+                ([40.0, 0.0, 0.0, 0.0], [39.0, 1.0, -1.0, -1.0]),
+                ([0.0, 0.0, 0.0, 0.0], [1.0, -1.0, -1.0, -1.0]),
+            ],
+            outputs=lambda mechanism: np.arange(4),
+            raw=SCORES,
+            count=DRAWS if kind is mechanisms.Exponential else DRAWS // 2,  # one at a time
+        )
+        for kind in (mechanisms.Exponential, mechanisms.PermuteAndFlip)
+    ),
+    sparse("SparseVector", positives=1, epsilons=(0.3, 1.0, 3.0)),
+    sparse("SparseVector twice", positives=2, epsilons=(0.3, 1.0, 3.0)),
+    sparse("SparseVector monotonic", positives=1, monotonic=True, epsilons=(0.3, 1.0, 3.0)),
+    sparse("SparseVector monotonic twice", positives=2, monotonic=True, epsilons=(1.0, 3.0)),
+    sparse("SparseVector numeric", positives=1, numeric=True, epsilons=(1.0, 3.0)),
+    sparse("SparseVector numeric twice", positives=2, numeric=True, epsilons=(16.0,)),
+    sparse(
+        "SparseVector numeric monotonic",
+        positives=1,
+        numeric=True,
+        monotonic=True,
+        epsilons=(1.0, 3.0),
+    ),
+    sparse(
+        "SparseVector numeric monotonic twice",
+        positives=2,
+        numeric=True,
+        monotonic=True,
+        epsilons=(16.0,),
+    ),
+    Case(
+        name="SmoothLaplace",
+        kind=mechanisms.SmoothLaplace,
+        make=lambda epsilon: mechanisms.SmoothLaplace(epsilon=epsilon, delta=DELTA),
+        pairs=smooth_pairs,
+        outputs=around(0, 7, lambda mechanism: 6 / float(mechanism.event.alpha)),
+        law=smooth_law,
+        draws=smooth_draws,
+        count=12_000,  # one a call
+        raw=(7, 2.0),
+    ),
+]
+
+# --- contracts -----------------------------------------------------------------------------------
+
+NOT_NUMBERS = [math.nan, math.inf, -math.inf, None, "x", 1j, [1], {}]
+NOT_POSITIVE = [*NOT_NUMBERS, 0, -1, -0.5]
+NOT_EPSILON = [*NOT_POSITIVE, 701, 2**60]
+NOT_DELTA = [*NOT_NUMBERS, 0, -0.1, 1, 1.5]
+NOT_COUNT = [*NOT_POSITIVE, 1.5, True]
+NOT_GRID = [math.nan, math.inf, -math.inf, "x", 1j, 0, 0.0, -1, 0.3, 2.0**41, 2.0**-41]
+WORDS = {"adjacency": ["x", None, 3], "unit": ["x", None, 3]}
+SCOPE = {"unit": WORDS["unit"]}
+
+BAD_ANYWHERE = [
+    [math.nan, DIGITS],
+    [math.inf, DIGITS],
+    [-math.inf, DIGITS],
+    [],
+    np.zeros((0, 3)),
+    [[DIGITS, 1], [2]],
+    [[1], [2, DIGITS]],
+    str(DIGITS),
+    [str(DIGITS)],
+    [str(DIGITS), "x"],
+    np.array([DIGITS, 1], dtype=object),
+    [DIGITS, None],
+    None,
+    {"a": DIGITS},
+    [DIGITS * 1j],
+    DIGITS**20,
+    [[DIGITS**20, 1]],
+    np.array(["2020-01-01"], dtype="datetime64[D]"),
+]
+BAD_INTEGERS = [
+    *BAD_ANYWHERE,
+    DIGITS + 0.5,
+    [DIGITS + 0.25, 1.0],
+    [2**53 + DIGITS],
+    np.array([2**64 - DIGITS], dtype=np.uint64),
+    [-(2**60) - DIGITS],
+]
+
+CONTRACTS = [
+    Contract(
+        mechanisms.DiscreteLaplace,
+        {"epsilon": 1.0, "sensitivity": 2},
+        [1, 2],
+        {"epsilon": NOT_EPSILON, "sensitivity": NOT_COUNT, **WORDS},
+        whole=("sensitivity",),
+        huge=("sensitivity",),
+        bad_data=BAD_INTEGERS,
+    ),
+    Contract(
+        mechanisms.Geometric,
+        {"epsilon": 1.0, "lower": 0, "upper": 9, "sensitivity": 1},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "sensitivity": NOT_COUNT,
+            "lower": [*NOT_NUMBERS, 0.5, -(2**60)],
+            "upper": [*NOT_NUMBERS, 0.5, 0, -1],
+            **WORDS,
+        },
+        whole=("sensitivity", "lower", "upper"),
+        huge=("sensitivity", "upper"),
+        bad_data=BAD_INTEGERS,
+    ),
+    Contract(
+        mechanisms.Laplace,
+        {"epsilon": 1.0, "sensitivity": 1.5, "dimension": 2, "grid": 0.25},
+        [1.0, 2.0],
+        {
+            "epsilon": NOT_EPSILON,
+            "sensitivity": NOT_POSITIVE,
+            "dimension": NOT_COUNT,
+            "grid": NOT_GRID,
+            **WORDS,
+        },
+        whole=("dimension",),
+        huge=("sensitivity", "dimension"),
+        bad_data=BAD_ANYWHERE,
+        bad_shape=[[DIGITS], [DIGITS, 1, 2], DIGITS],
+    ),
+    Contract(
+        mechanisms.LocalLaplace,
+        {"epsilon": 1.0, "radius": 1.0, "grid": 0.25},
+        [[1.0, 2.0]],
+        {"epsilon": NOT_EPSILON, "radius": NOT_POSITIVE, "grid": NOT_GRID, **SCOPE},
+        huge=("radius",),
+        bad_data=BAD_ANYWHERE,
+    ),
+    Contract(
+        mechanisms.DiscreteGaussian,
+        {"epsilon": 1.0, "delta": 1e-5, "sensitivity": 2, "dimension": 2},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "delta": NOT_DELTA,
+            "sensitivity": NOT_COUNT,
+            "dimension": [bad for bad in NOT_COUNT if bad is not None],
+            "sigma": [2.0],
+            **WORDS,
+        },
+        whole=("sensitivity", "dimension"),
+        huge=("sensitivity", "dimension"),
+        bad_data=BAD_INTEGERS,
+        bad_shape=[[DIGITS], [DIGITS, 1, 2], DIGITS, [[DIGITS], [1]]],
+    ),
+    Contract(
+        mechanisms.DiscreteGaussian,
+        {"sigma": 2.0, "sensitivity": 2},
+        [1, 2],
+        {
+            "sigma": [bad for bad in NOT_POSITIVE if bad is not None] + [2.0**46],
+            "epsilon": [1.0],
+            "delta": [1e-5],
+        },
+        huge=("sigma",),
+        bad_data=BAD_INTEGERS,
+    ),
+    Contract(
+        mechanisms.Gaussian,
+        {"epsilon": 1.0, "delta": 1e-5, "sensitivity": 2.5},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "delta": NOT_DELTA,
+            "sensitivity": NOT_POSITIVE,
+            "sigma": [2.0],
+            **WORDS,
+        },
+        huge=("sensitivity",),
+        bad_data=BAD_INTEGERS,
+    ),
+    Contract(
+        mechanisms.Gaussian,
+        {"sigma": 2.0, "sensitivity": 2},
+        [1, 2],
+        {
+            "sigma": [bad for bad in NOT_POSITIVE if bad is not None] + [2.0**46],
+            "epsilon": [1.0],
+            "delta": [1e-5],
+        },
+        huge=("sigma",),
+        bad_data=BAD_INTEGERS,
+    ),
+    Contract(
+        mechanisms.LocalGaussian,
+        {"epsilon": 1.0, "delta": 1e-5, "radius": 1.0, "grid": 0.25},
+        [[1.0, 2.0]],
+        {
+            "epsilon": NOT_EPSILON,
+            "delta": NOT_DELTA,
+            "radius": NOT_POSITIVE,
+            "grid": NOT_GRID,
+            **SCOPE,
+        },
+        huge=("radius",),
+        bad_data=BAD_ANYWHERE,
+    ),
+    Contract(
+        mechanisms.RandomizedResponse,
+        {"epsilon": 1.0, "categories": 3},
+        [1, 2],
+        {"epsilon": NOT_EPSILON, "categories": [*NOT_COUNT, 1], **SCOPE},
+        whole=("categories",),
+        huge=("categories",),
+        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [-DIGITS, 0], [3, 0], [-1]],
+    ),
+    Contract(
+        mechanisms.SubsetSelection,
+        {"epsilon": 1.0, "categories": 5, "size": 2},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "categories": [*NOT_COUNT, 1, 2],
+            "size": [*(bad for bad in NOT_COUNT if bad is not None), 5, 6],
+            **SCOPE,
+        },
+        whole=("categories", "size"),
+        huge=("categories", "size"),
+        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [-DIGITS, 0], [5, 0], [-1]],
+    ),
+    *(
+        Contract(
+            kind,
+            {"epsilon": 1.0, "sensitivity": 0.5},
+            [[1.0, 2.0, 3.0]],
+            {"epsilon": NOT_EPSILON, "sensitivity": [*NOT_POSITIVE, 1e-320], **WORDS},
+            # Integers beyond 2^53 are not floats: rounding them would widen the sensitivity.
+            bad_data=[*BAD_ANYWHERE, DIGITS, [DIGITS], [[DIGITS], [1]], [2**60 + DIGITS, 1]],
+        )
+        for kind in (mechanisms.Exponential, mechanisms.PermuteAndFlip)
+    ),
+    Contract(
+        mechanisms.SparseVector,
+        {"epsilon": 1.0, "threshold": 3, "sensitivity": 1, "positives": 2},
+        [1, 2],
+        {
+            "epsilon": NOT_EPSILON,
+            "threshold": [*NOT_NUMBERS, 0.5, -(2**60)],
+            "sensitivity": NOT_COUNT,
+            "positives": NOT_COUNT,
+            "monotonic": ["no"],
+            **WORDS,
+        },
+        whole=("sensitivity", "positives", "threshold"),
+        huge=("sensitivity", "positives", "threshold"),
+        bad_data=BAD_INTEGERS,
+        bad_shape=[DIGITS],
+    ),
+    Contract(
+        mechanisms.SmoothLaplace,
+        {"epsilon": 1.0, "delta": 1e-5},
+        3,
+        {"epsilon": NOT_EPSILON, "delta": NOT_DELTA, **WORDS},
+        bad_data=BAD_INTEGERS,
+        bad_shape=[[DIGITS, 1]],
+        release={"bound": 2.0},
+    ),
+]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+@pytest.fixture(params=CONTRACTS, ids=lambda c: f"{c.kind.__name__}-{'-'.join(c.good)}")
+def contract(request: pytest.FixtureRequest) -> Contract:
+    return request.param
+
+
+@pytest.fixture
+def all_cases() -> list[Case]:
+    return CASES
+
+
+@pytest.fixture
+def all_contracts() -> list[Contract]:
+    return CONTRACTS

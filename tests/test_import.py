@@ -1,0 +1,124 @@
+"""`import tacit` is quick, and loads nothing that is not needed yet."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+import tacit
+
+HEAVY = ("torch", "sklearn", "pandas", "matplotlib", "fastapi", "flwr")
+MOST_SECONDS = 0.3
+
+# What is not installed here would not be missed: attempts are recorded, whether they succeed or
+# not.
+WATCH = """
+import sys
+attempts = []
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {watched!r}:
+            attempts.append(name)
+        return None
+sys.meta_path.insert(0, Watch())
+{statement}
+import json
+loaded = [name for name in {watched!r} if name in sys.modules]
+print(json.dumps(sorted(set(attempts) | set(loaded))))
+"""
+
+TIME = """
+import time, numpy, scipy
+before = time.perf_counter()
+import tacit
+print(time.perf_counter() - before)
+"""
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def loaded_by(statement: str, *watched: str) -> list[str]:
+    return list(json.loads(python(WATCH.format(statement=statement, watched=watched))))
+
+
+def test_the_watch_sees_what_is_loaded() -> None:
+    # Also what is tried and missing, and what is loaded in passing.
+    statement = "import sklearn.base\ntry:\n    import flwr\nexcept ImportError:\n    pass"
+    found = loaded_by(statement, *HEAVY)
+    assert "sklearn" in found
+    assert "flwr" in found
+    assert "torch" not in found
+
+
+def test_import_loads_nothing_heavy() -> None:
+    assert loaded_by("import tacit", *HEAVY, "dp_accounting", "typer", "cryptography") == []
+
+
+def test_usual_names_load_nothing_heavy() -> None:
+    statement = "from tacit import DiscreteLaplace, Ledger, PureDP"
+    assert loaded_by(statement, *HEAVY, "dp_accounting") == []
+
+
+def test_every_name_loads_nothing_heavy() -> None:
+    assert loaded_by("from tacit import *", *HEAVY) == []
+
+
+def test_the_command_line_loads_nothing_heavy() -> None:
+    statement = "from tacit.cli import main; main(['audit', 'geometric', '--samples', '0'])"
+    silent = (
+        f"import contextlib, io\nwith contextlib.redirect_stderr(io.StringIO()):\n    {statement}"
+    )
+    assert loaded_by(silent, *HEAVY, "dp_accounting") == []
+
+
+def test_using_a_mechanism_loads_nothing_heavy() -> None:
+    statement = (
+        "from tacit import Certificate, DiscreteLaplace\n"
+        "noise = DiscreteLaplace(epsilon=1, sensitivity=1)\n"
+        "noise.release(5)\n"
+        "Certificate.issue(noise.event).verify()"
+    )
+    assert loaded_by(statement, *HEAVY, "dp_accounting", "cryptography") == []
+
+
+def test_import_is_quick() -> None:
+    seconds = [float(python(TIME)) for _ in range(5)]
+    assert statistics.median(seconds) <= MOST_SECONDS
+
+
+@pytest.mark.parametrize("name", tacit.__all__)
+def test_every_public_name_resolves(name: str) -> None:
+    assert getattr(tacit, name) is not None
+    assert name in dir(tacit)
+
+
+def test_public_names_are_listed_once() -> None:
+    assert len(tacit.__all__) == len(set(tacit.__all__))
+    assert {"DiscreteLaplace", "Ledger", "PureDP", "Certificate"} <= set(tacit.__all__)
+
+
+def test_star_import_gives_every_public_name() -> None:
+    names: dict[str, object] = {}
+    exec("from tacit import *", names)
+    assert set(tacit.__all__) <= set(names)
+
+
+def test_whatever_dir_shows_is_there() -> None:
+    code = "import tacit\nfor name in dir(tacit): getattr(tacit, name)\nprint(tacit.audit.__name__)"
+    assert python(code) == "tacit.audit\n"
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="Magic"):
+        _ = tacit.Magic
+    with pytest.raises(ImportError):
+        exec("from tacit import Magic")

@@ -1,0 +1,268 @@
+"""Plain words: the right numbers, and words for every kind of event and guarantee."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tacit import Certificate, events, guarantees, wording
+from tacit.guarantees import (
+    ZCDP,
+    Adjacency,
+    ApproxDP,
+    ConcentratedDP,
+    Guarantee,
+    NotPrivate,
+    PureDP,
+    RenyiDP,
+    Unit,
+    Unproven,
+)
+from tacit.mechanisms import RandomizedResponse, SparseVector, SubsetSelection
+from tacit.randomness import Seeded
+
+SCOPE: dict[str, Any] = {"adjacency": "add-remove", "unit": "record"}
+LOCAL: dict[str, Any] = {"adjacency": "any-two-inputs", "unit": "person"}
+LAPLACE = events.Laplace(Fraction(3), Fraction(6), **SCOPE)
+
+EVENTS: dict[str, tuple[events.Event, list[str]]] = {
+    "Laplace": (LAPLACE, ["Laplace", "scale 6", "by 3"]),
+    "Gaussian": (events.Gaussian(Fraction(1, 2), Fraction(5), **SCOPE), ["deviation 5", "by 0.5"]),
+    "DiscreteGaussian": (
+        events.DiscreteGaussian(Fraction(4), Fraction(9), 1, **SCOPE),
+        ["Discrete Gaussian", "deviation 3", "2 (Euclidean)"],
+    ),
+    "RandomizedResponse": (
+        RandomizedResponse(categories=3, epsilon=1.0).event,
+        ["one of 3", f"{math.e / (math.e + 2):.6g}", f"{1 / (math.e + 2):.6g}"],
+    ),
+    "SubsetSelection": (
+        SubsetSelection(categories=10, epsilon=1.0, size=2).event,
+        ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
+    ),
+    "Exponential": (events.Exponential(Fraction(1, 4), **SCOPE), ["candidate", "0.25"]),
+    "SparseVector": (
+        SparseVector(epsilon=1.0, threshold=0, positives=7).event,
+        ["threshold", "7"],
+    ),
+    "SmoothLaplace": (
+        events.SmoothLaplace(Fraction(1), Fraction(1, 10), 1e-6, **SCOPE),
+        ["Laplace", "smooth"],
+    ),
+    "Declared": (
+        events.Declared(Unproven(reason="nobody looked", **SCOPE)),
+        ["Declared by its owner", "nobody looked"],
+    ),
+    "PoissonSampled": (events.PoissonSampled(0.125, LAPLACE), ["sample", "0.125", "scale 6"]),
+    "Repeated": (events.Repeated(LAPLACE, 41), ["41 times", "scale 6"]),
+    "Composed": (events.Composed((LAPLACE, LAPLACE)), ["same data", "scale 6"]),
+    "Parallel": (events.Parallel((LAPLACE, LAPLACE)), ["people of its own", "scale 6"]),
+}
+
+GUARANTEES: dict[str, Guarantee] = {
+    "PureDP": PureDP(epsilon=1.0, **SCOPE),
+    "ApproxDP": ApproxDP(epsilon=1.0, delta=1e-5, **SCOPE),
+    "ConcentratedDP": ConcentratedDP(mu=0.1, tau=0.5, **SCOPE),
+    "ZCDP": ZCDP(xi=0.0, rho=0.1, **SCOPE),
+    "RenyiDP": RenyiDP(orders=(2.0, 8.0), epsilons=(0.1, 0.4), **SCOPE),
+    "NotPrivate": NotPrivate(**SCOPE),
+    "Unproven": Unproven(reason="step 2 reuses the data", **SCOPE),
+}
+
+
+def said(guarantee: Guarantee) -> str:
+    return "\n".join(wording.how_well(guarantee))
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def test_epsilon_one_in_numbers() -> None:
+    text = said(PureDP(epsilon=1.0, **SCOPE))
+    assert "2.72" in text
+    assert re.search(r"1 ?% sure .* at most 2\.7 ?% sure", text)
+    assert re.search(r"50 ?% sure .* at most 73\.1 ?% sure", text)
+    assert "epsilon = 1, delta = 0." in text
+    assert "failure" not in text
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 2.0, 10.0])
+@pytest.mark.parametrize("prior", [0.0, 0.01, 0.5, 0.99, 1.0])
+def test_posterior_is_bayes(prior: float, epsilon: float) -> None:
+    # The likelihood ratio is at most e^ε.
+    odds = prior * math.exp(epsilon)
+    assert wording.posterior(prior, epsilon) == pytest.approx(odds / (odds + 1 - prior))
+
+
+def test_posterior_far_out() -> None:
+    assert wording.posterior(0.01, 5000.0) == 1.0
+    assert wording.posterior(0.5, 0.0) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "factor"),
+    [(0.0, "1."), (math.log(2), "2."), (2.0, "7.39."), (10.0, "2.2e+04."), (800.0, "a million.")],
+)
+def test_factors(epsilon: float, factor: str) -> None:
+    line = next(
+        line for line in said(PureDP(epsilon=epsilon, **SCOPE)).splitlines() if "odds" in line
+    )
+    assert line.endswith(factor)
+
+
+def test_delta_is_a_chance_of_failure() -> None:
+    text = said(ApproxDP(epsilon=1.0, delta=1e-5, **SCOPE))
+    assert "failure of probability at most 1e-05" in text
+    assert "2.72" in text
+
+
+@pytest.mark.parametrize("name", ["ZCDP", "ConcentratedDP", "RenyiDP"])
+def test_other_notions_are_converted(name: str) -> None:
+    guarantee = GUARANTEES[name]
+    converted = guarantee.at_delta(1e-6)
+    assert isinstance(converted, ApproxDP)
+    text = said(guarantee)
+    assert str(guarantee) in text
+    assert f"implies {converted}" in text
+    assert f"epsilon = {converted.epsilon:.6g}, delta = 1e-06" in text
+    assert f"{wording.posterior(0.5, converted.epsilon):.1%}" in text
+
+
+def test_a_curve_without_a_finite_order_protects_nobody() -> None:
+    guarantee = RenyiDP(orders=(2.0,), epsilons=(math.inf,), **SCOPE)
+    assert "Not at all" in said(guarantee)
+
+
+def test_unknown_is_not_a_number() -> None:
+    text = said(GUARANTEES["Unproven"])
+    assert "step 2 reuses the data" in text
+    assert "not protected" in text
+    assert not re.search(r"epsilon|%|odds", text)
+    nothing = said(GUARANTEES["NotPrivate"])
+    assert "Not at all" in nothing
+    assert not re.search(r"epsilon|%|odds", nothing)
+
+
+# --- every kind ---------------------------------------------------------------------------------
+
+
+def test_every_kind_is_in_these_tests() -> None:
+    assert set(EVENTS) == set(events.KINDS)
+    assert set(GUARANTEES) == set(guarantees.KINDS)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_has_words(name: str) -> None:
+    event, words = EVENTS[name]
+    text = "\n".join(wording.describe(event))
+    for word in words:
+        assert word in text
+    assert wording.standard_assumptions(event)
+    assert wording.standard_limits(event)
+
+
+@pytest.mark.parametrize("name", GUARANTEES)
+def test_every_guarantee_has_words(name: str) -> None:
+    text = wording.explain(GUARANTEES[name], LAPLACE, title="The title", assumptions=("One.",))
+    assert text.startswith("The title\n")
+    headings = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert headings == [
+        "The title",
+        "Who is protected, from whom",
+        "How well",
+        "Why that is true",
+        "Assumptions",
+        "Not protected",
+    ]
+    assert "  - One." in text
+    assert "  - none stated" in text  # no limits were given
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_certificate_is_explained(name: str) -> None:
+    event, words = EVENTS[name]
+    text = Certificate.issue(event).explain()
+    sections = re.split(r"\n(?=\S)", text)
+    for heading in ("Who is protected", "How well", "Why that is true", "Assumptions"):
+        (section,) = (one for one in sections if one.startswith(heading))
+        assert section.count("  - ") >= 1
+        assert "none stated" not in section
+    (limits,) = (one for one in sections if one.startswith("Not protected"))
+    assert "learning that is the purpose" in limits
+    for word in words:
+        assert word in text
+
+
+def test_nested_events_are_indented() -> None:
+    event = events.Composed((events.Repeated(events.PoissonSampled(0.5, LAPLACE), 3), LAPLACE))
+    lines = wording.describe(event)
+    depths = [len(line) - len(line.lstrip()) for line in lines]
+    assert depths == [0, 2, 4, 6, 2]
+    assert "3 times" in lines[1]
+
+
+def test_an_unknown_event_has_no_words() -> None:
+    class Odd(events.Leaf):
+        pass
+
+    with pytest.raises(AssertionError, match="Odd"):
+        wording.describe(Odd(**SCOPE))
+
+
+# --- who, from whom, and what not ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+def test_who_is_protected_from_whom(unit: Unit) -> None:
+    said_of = {
+        adjacency: wording.explain(
+            PureDP(epsilon=1.0, adjacency=adjacency, unit=unit), LAPLACE, title=""
+        )
+        for adjacency in Adjacency
+    }
+    local = said_of[Adjacency.ANY_TWO_INPUTS]
+    assert "including whoever collects it" in local
+    assert f"Each {unit} " in local
+    assert "report" in local
+    for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
+        assert "not from whoever holds the raw data" in said_of[adjacency]
+        assert f"Each {unit} in the data" in said_of[adjacency]
+    assert "held anything else" in said_of[Adjacency.REPLACE_ONE]
+    assert "not being in it" in said_of[Adjacency.ADD_REMOVE]
+
+
+def test_assumptions_follow_the_model() -> None:
+    local = " ".join(wording.standard_assumptions(events.Declared(PureDP(epsilon=1.0, **LOCAL))))
+    central = " ".join(wording.standard_assumptions(LAPLACE))
+    assert "where the raw value was" in local
+    assert "trusted" not in local
+    assert "trusted" in central
+    assert "sensitivity" in central
+    assert "declared" in local
+    assert "declared" not in central
+
+
+def test_limits_follow_the_neighbours() -> None:
+    def limits(**scope: Any) -> str:
+        return " ".join(wording.standard_limits(events.Laplace(Fraction(1), Fraction(1), **scope)))
+
+    assert "took part" in limits(adjacency="any-two-inputs", unit="person")
+    assert "How many records" in limits(adjacency="replace-one", unit="record")
+    assert "How many" not in limits(adjacency="add-remove", unit="record")
+    assert "behind several records" in limits(adjacency="add-remove", unit="record")
+    assert "behind several" not in limits(adjacency="add-remove", unit="person")
+
+
+def test_seeded_releases_are_announced_first() -> None:
+    text = Certificate.issue(LAPLACE, rng=Seeded(1)).explain()
+    assert text.index("SEEDED") < text.index("Who is protected")
+    assert "SEEDED" not in Certificate.issue(LAPLACE).explain()
+
+
+def test_a_seeded_release_does_not_claim_the_operating_system() -> None:
+    certificate = Certificate.issue(LAPLACE, rng=Seeded(1))
+    assert not any("operating system" in line for line in certificate.assumptions)
