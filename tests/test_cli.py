@@ -575,7 +575,8 @@ def test_demo_flow(run: Run, tmp_path: Path) -> None:
         )
     (account,) = run("ledger", "show", out / "ledger.sqlite", "--json").json["accounts"]
     assert account["spent"] == account["budget"]
-    refused(run("ledger", "charge", out / "ledger.sqlite", "survey", "--epsilon", "0.001"), 1)
+    account = run("ledger", "show", out / "ledger.sqlite", "--json").json["accounts"][-1]["account"]
+    refused(run("ledger", "charge", out / "ledger.sqlite", account, "--epsilon", "0.001"), 1)
     # What was true is in no file that is released.
     counts = json.loads((out / "curator.json").read_text())["counts"]
     assert counts == found["curator"]

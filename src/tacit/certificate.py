@@ -170,6 +170,7 @@ class Certificate:
 
     def sign(self, key_pem: bytes) -> Certificate:
         """A copy with an Ed25519 signature; the key is an unencrypted PEM file's content."""
+        _must_follow(self.event, self.guarantee)
         ed25519, serialization, _ = _cryptography()
         try:
             key = serialization.load_pem_private_key(key_pem, password=None)
@@ -271,7 +272,10 @@ def _is(kind: type[T], value: Any) -> T:
 
 
 def _text(value: Any) -> str:
-    return _is(str, value)
+    # Printable: what is explained must not write to the reader's terminal.
+    if not _is(str, value).isprintable():
+        raise ValueError
+    return str(value)
 
 
 def _hexadecimal(value: Any, digits: int) -> str:

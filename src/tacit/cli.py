@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tacit import errors
 
@@ -303,9 +305,10 @@ def ledger_open(
 
     Example: tacit ledger open budget.sqlite patients --epsilon 1 --adjacency replace-one
     """
-    from tacit.accounting.ledger import Ledger
+    from tacit.accounting.ledger import Ledger, line_of_text
 
     budget = _budget(epsilon, delta, rho, order, {"adjacency": adjacency, "unit": unit})
+    line_of_text("ledger open", "account", name)  # before the file is made
     with Ledger(path) as ledger:
         ledger.open(name, budget)
     _print({"account": name, "budget": str(budget)}, as_json, "Opened")
@@ -412,7 +415,11 @@ def _budget(
 
     if (epsilon is None) == (rho is None):
         errors.refuse("budget", "exactly one of --epsilon, --rho", "given", (epsilon, rho))
+    if delta and (rho is not None or order is not None):
+        errors.refuse("budget", "--delta", "left out of a ρ or Rényi budget", delta)
     if rho is not None:
+        if order is not None:
+            errors.refuse("budget", "--order", "left out of a ρ budget", order)
         return ZCDP(0.0, rho, **scope)
     assert epsilon is not None
     if order is not None:
@@ -442,15 +449,19 @@ def _cell(value: Any) -> str:
 
 
 def _print_json(values: dict[str, Any]) -> None:
-    print(json.dumps(values, ensure_ascii=False))
+    finite = {
+        name: str(value) if isinstance(value, float) and math.isinf(value) else value
+        for name, value in values.items()
+    }
+    print(json.dumps(finite, ensure_ascii=False, allow_nan=False))
 
 
 def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    table = Table(title=title, title_justify="left", show_header=any(columns))
+    table = Table(title=Text(title), title_justify="left", show_header=any(columns))
     for column in columns:
         table.add_column(column)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # not markup: names and paths may hold brackets
     Console().print(table)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,11 @@ def _answers() -> Any:
 
 def _charge(path: Path, mechanism: DiscreteLaplace, epsilon: float) -> None:
     """Before the draw: a charge that would overdraw must leave nothing released."""
-    path.unlink(missing_ok=True)
+    account = f"survey of {datetime.now(UTC).isoformat()}"
     with Ledger(path) as ledger:
         budget = PureDP(epsilon, adjacency=Adjacency.REPLACE_ONE, unit=Unit.PERSON)
-        ledger.open("survey", budget)
-        ledger.charge("survey", mechanism.event, key="histogram")
+        ledger.open(account, budget)
+        ledger.charge(account, mechanism.event, key="histogram")
 
 
 def _publish(out: Path, name: str, mechanism: Mechanism, counts: list[Any]) -> Certificate:

@@ -78,7 +78,7 @@ def test_real_neighbours_stay_within_the_integer_sensitivity(x, y, power, slack)
 
 
 def test_the_sensitivity_of_many_entries_counts_every_rounding():
-    """d entries, each 0.3 of a step apart, each rounded to different sides."""
+    """Eight entries, each 0.3 of a step apart, each rounded to different sides."""
     d = 8
     mechanism = Laplace(epsilon=1.0, sensitivity=0.3 * d, dimension=d, grid=1.0)
     low, high = np.full(d, 0.4), np.full(d, 0.7)

@@ -68,9 +68,11 @@ def concentration_for(epsilon: float, delta: float) -> float:
         assert isinstance(converted, ApproxDP)
         return converted.epsilon - epsilon
 
-    # ρ ≤ ε, as the conversion adds to ρ; ε²/(4 ln(1/δ) + 4ε) is enough by the simple conversion.
-    lower = math.log(epsilon**2 / (8 * (math.log(1 / delta) + epsilon)))
-    root = float(brentq(excess, lower, math.log(epsilon) + 1, xtol=1e-12))
+    # ε²/(4 ln(1/δ) + 4ε) is enough by the simple conversion; half of it leaves room.
+    lower = upper = math.log(epsilon**2 / (8 * (math.log(1 / delta) + epsilon)))
+    while excess(upper) <= 0:
+        lower, upper = upper, upper + 1
+    root = float(brentq(excess, lower, upper, xtol=1e-12))
     while excess(root) > 0:
         root -= 1e-12
     return math.exp(root)

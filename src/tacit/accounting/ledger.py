@@ -113,7 +113,7 @@ class Ledger:
     def open(self, account: str, budget: Guarantee) -> None:
         """Open an account with a budget: `PureDP`, `ApproxDP`, `ZCDP` with ξ = 0 or `RenyiDP`."""
         where = "Ledger.open"
-        account = _line(where, "account", account)
+        account = line_of_text(where, "account", account)
         nothing = dict.fromkeys(filters.limits_of(where, budget), Fraction(0))
         with self._file.transaction(where, write=True) as db:
             if db.execute("SELECT 1 FROM accounts WHERE name = ?", (account,)).fetchone():
@@ -160,7 +160,7 @@ class Ledger:
             There is no such account, or the key was charged for something else.
         """
         where = "Ledger.charge"
-        key = uuid.uuid4().hex if key is None else _line(where, "key", key)
+        key = uuid.uuid4().hex if key is None else line_of_text(where, "key", key)
         event = _as_stored(where, event)
         delta = None if delta is None else errors.probability(where, "delta", delta) or None
         with self._file.transaction(where, write=False) as db:
@@ -182,7 +182,7 @@ class Ledger:
     def raise_budget(self, account: str, budget: Guarantee, reason: str) -> None:
         """Set another budget of the same kind, not below what is spent; recorded with a reason."""
         where = "Ledger.raise_budget"
-        reason, limits = _line(where, "reason", reason), filters.limits_of(where, budget)
+        reason, limits = line_of_text(where, "reason", reason), filters.limits_of(where, budget)
         with self._file.transaction(where, write=True) as db:
             old, spent = _standing(db, where, account)
             guarantees.same_scope(where, [old, budget])
@@ -220,7 +220,7 @@ class Ledger:
 def _standing(db: sqlite3.Connection, where: str, account: str) -> tuple[Guarantee, Amounts]:
     """Budget and running total of an account."""
     query = "SELECT budget, spent FROM accounts WHERE name = ?"
-    row = db.execute(query, (_line(where, "account", account),)).fetchone()
+    row = db.execute(query, (line_of_text(where, "account", account),)).fetchone()
     if row is None:
         raise errors.LedgerError(
             f"{where}: account must exist, got {account!r}. Open it with a budget first."
@@ -333,7 +333,8 @@ def _amounts(data: Any) -> Amounts:
     return {name: Fraction(amount) for name, amount in data.items()}
 
 
-def _line(where: str, name: str, text: Any) -> str:
+def line_of_text(where: str, name: str, text: Any) -> str:
+    """A name, key or reason: one printable line."""
     if not (isinstance(text, str) and text.strip() and text.isprintable()):
         errors.refuse(where, name, "a nonempty line of text", text)
     return text
