@@ -23,7 +23,7 @@ from tacit.errors import CertificateError
 from tacit.randomness import Randomness, source
 
 SCHEMA = "tacit-certificate/1"
-_TOLERANCE = 1e-9
+_TOLERANCE = 1e-8
 _LARGEST_FILE = 16 * 2**20
 
 T = TypeVar("T")

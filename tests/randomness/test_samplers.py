@@ -527,7 +527,7 @@ def test_large_rates_end_quickly(rates):
     """
     found = [int(line) for line in alone(code, seconds=10).split()]
     for rate, above in zip(rates, found, strict=True):
-        chance = math.exp(-min(rate, 700))
+        chance = math.exp(-min(rate, 100))
         assert stats.binomtest(above, 100_000, chance).pvalue > SIGNIFICANCE
 
 

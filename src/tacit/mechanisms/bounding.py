@@ -27,14 +27,14 @@ Reals = npt.NDArray[np.float64]
 LARGEST_RADIUS = 2**24
 """Integer norms up to here are exact in int64 for up to 2^14 coordinates."""
 
-_SATURATION = 2.0**41
+_SATURATION = 2.0**40
 
 
 def power_of_two(where: str, name: str, value: Any) -> float:
     """A grid step: dividing by a power of two is exact in floating point."""
     number = float(errors.positive(where, name, value))
     if math.frexp(number)[0] != 0.5 or not 2.0**-40 <= number <= 2.0**40:
-        nearest = 2.0 ** math.floor(math.log2(number)) if 0 < number < math.inf else 1.0
+        nearest = 2.0 ** min(max(math.floor(math.log2(number)), -40), 40)
         errors.refuse(where, name, "a power of two from 2^-40 to 2^40", value, f"Try {nearest!r}.")
     return number
 
@@ -50,9 +50,9 @@ def quantize(raw: Any, grid: float, where: str = "quantize") -> Integers:
     Halves go up, always: values d steps apart then end at most ⌈d⌉ apart. (Halves to even would
     send 0.5 and 1.5 to 0 and 2.) Half steps are floored first, which is exact in floats.
     """
-    half_steps = np.floor(errors.reals(where, raw) * (2 / grid))
-    bounded = np.clip(half_steps, -_SATURATION, _SATURATION).astype(np.int64)
-    return np.asarray((bounded + 1) >> 1)
+    reach = _SATURATION * grid
+    half_steps = np.floor(np.clip(errors.reals(where, raw), -reach, reach) * (2 / grid))
+    return np.asarray((half_steps.astype(np.int64) + 1) >> 1)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,11 @@ def _clip(values: Integers, radius: int, order: int) -> Integers:
     radius = errors.whole("clip", "radius", radius, least=1, most=LARGEST_RADIUS)
     real = values.astype(np.float64)
     norm = np.linalg.norm(real, ord=order, axis=-1, keepdims=True) if values.ndim else np.abs(real)
-    clipped = np.trunc(real * np.minimum(radius / np.maximum(norm, 1.0), 1.0)).astype(np.int64)
+    scaled = real * np.minimum(radius / np.maximum(norm, 1.0), 1.0)
+    # Towards zero, but not off a whole number that only rounding has missed.
+    nearest = np.rint(scaled)
+    whole = np.abs(scaled - nearest) <= 2.0**-20
+    clipped = np.where(whole, nearest, np.trunc(scaled)).astype(np.int64)
     # Decided in integers: a float norm can be off by one unit. Few rows ever need a second look.
     while np.any(outside := (np.abs(clipped) ** order).sum(axis=-1) > radius**order):
         clipped[outside] -= np.sign(clipped[outside])
@@ -128,8 +132,9 @@ def project_l2(vector: Any, radius: float) -> Reals:
     """Nearest point of the ℓ2 ball."""
     radius = float(errors.positive("project_l2", "radius", radius))
     x = errors.reals("project_l2", vector)
-    norm = float(np.linalg.norm(x))
-    return x if norm <= radius else x * (radius / norm)
+    largest = float(np.abs(x).max())
+    norm = float(np.linalg.norm(x / largest)) if largest else 0.0  # its square may overflow
+    return x if norm * largest <= radius else (x / largest) * (radius / norm)
 
 
 def project_simplex(vector: Any, total: float = 1.0) -> Reals:
@@ -138,6 +143,7 @@ def project_simplex(vector: Any, total: float = 1.0) -> Reals:
     x = errors.reals("project_simplex", vector)
     if x.ndim != 1:
         errors.refuse("project_simplex", "vector", "one-dimensional", x.shape)
+    x = x - x.max()  # projecting commutes with that, and the total is not lost in large numbers
     descending = np.sort(x)[::-1]
     excess = np.cumsum(descending) - total
     active = np.flatnonzero(descending * np.arange(1, x.size + 1) > excess)[-1]

@@ -26,6 +26,7 @@ from tacit.randomness.reals import exp_floor
 
 _DOUBT = 2.0**-36
 _MOST_CANDIDATES = 2**14
+_LARGEST_SCORE = 1e300
 
 Reals = npt.NDArray[np.float64]
 
@@ -167,6 +168,8 @@ def _scores(where: str, raw: Any) -> Reals:
             f"{where}: data must be scores of 2 to {_MOST_CANDIDATES} candidates, "
             f"got shape {scores.shape}."
         )
+    if bool(np.any(np.abs(scores) > _LARGEST_SCORE)):
+        raise errors.InvalidData(f"{where}: scores must be within 1e300. Scale them.")
     return scores
 
 

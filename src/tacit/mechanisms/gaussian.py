@@ -27,6 +27,7 @@ from tacit.mechanisms import bounding
 from tacit.randomness import Randomness, discrete_gaussian, rounded_gaussian, source
 
 _LARGEST_SIGMA = 2**45
+_WIDE = 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,11 @@ class Gaussian:
         """Entry by entry; sum over entries for the whole array."""
         distance = np.abs(_difference(released, raw))
         sigma = float(self.event.sigma)
+        if sigma > _WIDE:
+            # The density at the middle of the cell, and how much it bends there.
+            z = distance / sigma
+            bend = np.log1p((z**2 - 1) / (24 * sigma**2))
+            return np.asarray(-(z**2) / 2 - math.log(sigma * math.sqrt(2 * math.pi)) + bend)
         # Both ends in the lower tail, where the logarithm keeps its digits.
         near = log_ndtr((0.5 - distance) / sigma)
         far = log_ndtr((-0.5 - distance) / sigma)

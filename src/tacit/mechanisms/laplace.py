@@ -315,4 +315,4 @@ def log_tail(scale: Fraction, k: npt.NDArray[np.int64]) -> npt.NDArray[np.float6
     rate = float(1 / scale)
     distance = np.where(k >= 0, k, 1 - k)
     upper = -distance * rate - math.log1p(math.exp(-rate))
-    return np.where(k >= 0, upper, np.log1p(-np.exp(upper)))
+    return np.where(k >= 0, upper, np.log1p(-np.exp(np.where(k >= 0, -1.0, upper))))

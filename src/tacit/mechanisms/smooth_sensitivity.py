@@ -43,6 +43,8 @@ def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int
 
     with the values sorted, m the middle, and the bounds standing in beyond both ends.
     """
+    lower = errors.whole("median_sensitivities", "lower", lower, least=-(2**53))
+    upper = errors.whole("median_sensitivities", "upper", upper, least=lower + 1)
     values = np.sort(np.clip(errors.integers("median_sensitivities", raw), lower, upper).ravel())
     size, middle = values.size, (values.size - 1) // 2
     padded = np.concatenate([np.full(size + 2, lower), values, np.full(size + 2, upper)])
@@ -115,6 +117,10 @@ class SmoothLaplace:
 
     def _scale(self, bound: float) -> Fraction:
         # The bound is a number of the data: it must not appear in an error.
-        if not 0 < bound < 2**50 * float(self.event.alpha):
+        try:
+            scale = Fraction(repr(float(bound))) / self.event.alpha
+        except (TypeError, ValueError, OverflowError):
+            scale = Fraction(0)
+        if not 0 < scale < 2**50:
             raise errors.InvalidData("SmoothLaplace: bound must be above 0 and below 2^50 alpha.")
-        return Fraction(repr(float(bound))) / self.event.alpha
+        return scale

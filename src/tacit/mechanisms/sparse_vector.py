@@ -26,6 +26,7 @@ from tacit.mechanisms.laplace import log_mass, log_tail
 from tacit.randomness import Randomness, discrete_laplace, source
 
 ABOVE, BELOW, NOT_ASKED = 1, 0, -1
+_BLOCK, _LONGEST_SUM = 2**16, 2**28
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,8 @@ class SparseVector:
         for name in ("numeric", "monotonic"):
             if not isinstance(getattr(self, name), bool):
                 errors.refuse("SparseVector", name, "True or False", getattr(self, name))
-        _ = self.event
+        if max(self.scales) > 2**50:
+            errors.refuse("SparseVector", "noise scale", "at most 2^50", float(max(self.scales)))
 
     @cached_property
     def event(self) -> events.SparseVector:
@@ -114,7 +116,10 @@ class SparseVector:
         bar = self.threshold + int(discrete_laplace(threshold_scale, 1, stream)[0])
         left = self.event.positives
         for answer in answers:
-            value = int(errors.integers("SparseVector", answer))
+            checked = errors.integers("SparseVector", answer)
+            if checked.size != 1:
+                raise errors.InvalidData("SparseVector: one answer at a time.")
+            value = int(checked.item())
             if value + int(discrete_laplace(comparison_scale, 1, stream)[0]) < bar:
                 yield BELOW, 0
                 continue
@@ -185,15 +190,30 @@ class SparseVector:
         finished = said == self.event.positives and stop > 0 and outcomes[stop - 1] == ABOVE
         if not finished and (stop < len(asked) or said >= self.event.positives):
             return -math.inf
-        threshold_scale, comparison_scale, answer_scale = self.scales
-        reach = math.ceil(45 * threshold_scale)
-        bar = np.arange(-reach, reach + 1)
-        needed = self.threshold + bar[:, None] - answers[None, :stop]
-        below = log_tail(comparison_scale, 1 - needed)
-        passed = np.where(outcomes[:stop] == ABOVE, log_tail(comparison_scale, needed), below)
-        log_bar = log_mass(threshold_scale, bar)
-        total = float(logsumexp(log_bar + passed.sum(axis=1)))
+        at = outcomes == ABOVE
+        if np.any(values[~at]):
+            return -math.inf
+        total = self._log_prob_of_comparisons(at[:stop], answers[:stop] - self.threshold)
         if self.numeric:
-            at = outcomes == ABOVE
-            total += float(log_mass(answer_scale, values[at] - answers[at]).sum())
+            total += float(log_mass(self.scales[2], values[at] - answers[at]).sum())
+        return total
+
+    def _log_prob_of_comparisons(
+        self, above: npt.NDArray[np.bool_], answers: npt.NDArray[np.int64]
+    ) -> float:
+        """Sum over the noise of the threshold: out to where every comparison is decided."""
+        threshold_scale, comparison_scale, _ = self.scales
+        margin = math.ceil(45 * (threshold_scale + comparison_scale))
+        start = min(int(answers.min()), 0) - margin
+        stop = max(int(answers.max()), 0) + margin + 1
+        if stop - start > _LONGEST_SUM:
+            errors.refuse("log_prob", "noise scale", "small enough to sum over", stop - start)
+        total = -math.inf
+        for first in range(start, stop, _BLOCK):
+            bar = np.arange(first, min(first + _BLOCK, stop))
+            needed = bar[:, None] - answers[None, :]
+            said_above = log_tail(comparison_scale, needed)
+            passed = np.where(above, said_above, log_tail(comparison_scale, 1 - needed))
+            part = log_mass(threshold_scale, bar) + passed.sum(axis=1)
+            total = float(np.logaddexp(total, logsumexp(part)))
         return total

@@ -174,9 +174,10 @@ def _digit(rate: Fraction, *, truncated: bool) -> Inversion:
             one = 1 << precision
             powers = [exp_floor(-rate * k, precision) for k in outcomes]
             cut = exp_floor(-rate * _RADIX, precision) if truncated else 0
-            # Each power e stands for a number in [e, e + 1): enclose the quotient.
+            # Each power e stands for an irrational number strictly between e and e + 1: enclose
+            # the quotient. Strictly, or a power too small to see would never be settled.
             lower = [((one - e - 1) << bits) // (one - cut) for e in powers]
-            upper = [((one - e) << bits) // (one - cut - truncated) for e in powers]
+            upper = [(((one - e) << bits) - 1) // (one - cut - truncated) for e in powers]
             if lower == upper:
                 return lower
             precision *= 2
