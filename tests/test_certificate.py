@@ -308,6 +308,14 @@ def test_a_bad_delta_is_refused(delta: float) -> None:
         Certificate.issue(GAUSSIAN, delta=delta)
 
 
+@pytest.mark.parametrize("sentences", [("two\nlines",), ("\x1b[2J",), (5,), (None,), "not a tuple"])
+def test_sentences_are_lines_of_text(sentences: Any) -> None:
+    with pytest.raises(TacitError):
+        Certificate.issue(LAPLACE, assumptions=sentences)
+    with pytest.raises(TacitError):
+        Certificate.issue(LAPLACE, not_protected=sentences)
+
+
 def test_an_artifact_that_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(CertificateError):

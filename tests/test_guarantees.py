@@ -502,7 +502,7 @@ def test_numbers_outside_their_range_are_refused(kind, name, rest, value):
     with pytest.raises(InvalidParameter) as caught:
         kind(**{name: value}, **rest, **SCOPE)
     assert f"{kind.__name__}: {name} must be" in str(caught.value)
-    assert f"got {value!r}" in str(caught.value)
+    assert f"got {value!r}"[:80] in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.2000001, None, "one"])
@@ -519,11 +519,11 @@ BAD_DELTAS = [math.nan, math.inf, -math.inf, -1e-300, 1.0, 1.5, None, "one", HUG
 def test_delta_outside_its_range_is_refused(value):
     with pytest.raises(InvalidParameter, match="ApproxDP: delta must be") as caught:
         ApproxDP(1.0, value, **SCOPE)
-    assert f"got {value!r}" in str(caught.value)
+    assert f"got {value!r}"[:80] in str(caught.value)
     for one in EXAMPLES[:5]:
         with pytest.raises(InvalidParameter, match="delta must be") as caught:
             one.at_delta(value)
-        assert f"got {value!r}" in str(caught.value)
+        assert f"got {value!r}"[:80] in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, math.nan, math.inf, True, None, "2", 2**53 + 1])
@@ -531,7 +531,7 @@ def test_group_sizes_outside_their_range_are_refused(value):
     for one in EXAMPLES[:5]:
         with pytest.raises(InvalidParameter, match="size must be") as caught:
             one.group(value)
-        assert f"got {value!r}" in str(caught.value)
+        assert f"got {value!r}"[:80] in str(caught.value)
 
 
 @pytest.mark.parametrize(

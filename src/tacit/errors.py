@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-_SMALLEST_EPSILON = Fraction(1, 10**9)
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
 
 LARGEST_INTEGER = 2**53
@@ -74,12 +73,12 @@ def positive(where: str, name: str, value: Any) -> Fraction:
     return number
 
 
-def epsilon_in_range(where: str, value: Any) -> Fraction:
+def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10**9)) -> Fraction:
     """A privacy parameter. Below 1e-9 weights have no digits left, beyond 700 e^ε is no float."""
     number = positive(where, "epsilon", value)
     if number > 700:
         refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
-    if number < _SMALLEST_EPSILON:
+    if number < least:
         refuse(where, "epsilon", "at least 1e-9", value, "Such an epsilon lets nothing through.")
     return number
 

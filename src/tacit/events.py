@@ -42,7 +42,8 @@ class Leaf(Event):
         object.__setattr__(self, name, value)
 
     def _epsilon(self) -> None:
-        epsilon = errors.epsilon_in_range(type(self).__name__, self.epsilon)  # type: ignore[attr-defined]
+        raw = self.epsilon  # type: ignore[attr-defined]
+        epsilon = errors.epsilon_in_range(type(self).__name__, raw, least=Fraction(0))
         object.__setattr__(self, "epsilon", epsilon)
 
     def _positive(self, *names: str) -> None:
@@ -200,7 +201,7 @@ class SmoothLaplace(Leaf):
         super().__post_init__()
         self._positive("alpha", "beta")
         for name in ("alpha", "beta"):
-            errors.epsilon_in_range("SmoothLaplace", getattr(self, name))
+            errors.epsilon_in_range("SmoothLaplace", getattr(self, name), least=Fraction(0))
         delta = errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
         object.__setattr__(self, "delta", delta)
 

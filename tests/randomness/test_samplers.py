@@ -5,6 +5,7 @@ Seeds are fixed, so a pass stays a pass; every statistic also has to reject a la
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import subprocess
@@ -556,6 +557,14 @@ def test_discrete_gaussian_law(sigma):
     draws = discrete_gaussian(sigma**2, 100_000, Seeded(15))
     assert integer_p_value(draws, gaussian_law(float(sigma))) > SIGNIFICANCE
     assert integer_p_value(draws, gaussian_law(float(sigma) * 1.1)) < 1e-12
+
+
+@pytest.mark.parametrize("sigma", [Fraction(3, 10), Fraction(7, 3), Fraction(10**5)])
+def test_discrete_gaussian_exact_path_agrees_with_the_fast_one(sigma, monkeypatch):
+    fast = discrete_gaussian(sigma**2, 300, Seeded(23))
+    coins = functools.partial(bernoulli_exp_each, doubt=1.0)
+    monkeypatch.setattr(samplers, "bernoulli_exp_each", coins)
+    assert np.array_equal(discrete_gaussian(sigma**2, 300, Seeded(23)), fast)
 
 
 @pytest.mark.parametrize("sigma", [Fraction(1, 5), *SIGMAS[1:]])
