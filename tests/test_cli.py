@@ -677,6 +677,8 @@ BAD: list[tuple[str, ...]] = [
     *(with_option(DEMO, "--epsilon", value) for value in (*NOT_POSITIVE, "701", "1e-17")),
     ("demo", "--out", "c.json"),
     ("demo", "--out", "c.json/under"),
+    ("demo", "--out", "c.json/two\nlines"),
+    ("verify", "two\nlines"),
     *(with_option(LEDGER_OPEN, "--epsilon", value) for value in ("nan", "inf", "-1", "text", "")),
     *(with_option(LEDGER_OPEN, "--delta", value) for value in ("nan", "inf", "-1", "text", "1")),
     with_option(LEDGER_OPEN, "--adjacency", "neighbours"),

@@ -23,7 +23,7 @@ from tacit.errors import CertificateError
 from tacit.randomness import Randomness, source
 
 SCHEMA = "tacit-certificate/1"
-_TOLERANCE = 1e-8
+_TOLERANCE, _ROUNDING = 1e-8, 1e-11
 _LARGEST_FILE = 16 * 2**20
 
 T = TypeVar("T")
@@ -159,10 +159,18 @@ class Certificate:
         return certificate
 
     def verify(self, artifact: str | Path | None = None, public_key: str | None = None) -> None:
-        """Derive the guarantee again, compare the artifact, check the signature; raise if not."""
+        """Derive the guarantee again, compare the artifact, check the signature; raise if not.
+
+        A certificate that names an artifact is not verified without it.
+        """
         _must_follow(self.event, self.guarantee)
         if artifact is not None:
             self._verify_artifact(Path(artifact))
+        elif self.artifact is not None:
+            raise CertificateError(
+                f"verify: artifact must be given, as the certificate is about "
+                f"{self.artifact.name!r}. Pass its path."
+            )
         if public_key is not None and (self.signature is None or self.signature[0] != public_key):
             raise CertificateError("certificate: it is not signed with the given key.")
         if self.signature is not None:
@@ -188,11 +196,14 @@ class Certificate:
         return wording.explain(
             self.guarantee,
             self.event,
-            title=f"Certificate{name}, issued {self.issued}",
+            title=f"Certificate{name}, issued {self.issued}, {self._signed()}",
             assumptions=self.assumptions,
             not_protected=self.not_protected,
             seeded=self.seeded,
         )
+
+    def _signed(self) -> str:
+        return f"signed with key {self.signature[0][:16]}…" if self.signature else "not signed"
 
     def _body(self) -> dict[str, Any]:
         return {
@@ -231,7 +242,9 @@ def public_key_of(pem: bytes) -> str:
     try:
         key = serialization.load_pem_public_key(pem)
     except ValueError:
-        raise CertificateError("verify: public key must be a PEM file.") from None
+        raise errors.InvalidParameter(
+            "verify: public key must be a PEM file of a public key, not of a private one."
+        ) from None
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise CertificateError("verify: public key must be an Ed25519 key.")
     return str(key.public_bytes_raw().hex())
@@ -285,10 +298,11 @@ def _hexadecimal(value: Any, digits: int) -> str:
 
 
 def _sentences(texts: tuple[str, ...]) -> tuple[str, ...]:
-    for text in texts:
+    sentences = tuple(texts) if isinstance(texts, tuple | list) else (None,)
+    for text in sentences:
         if not isinstance(text, str) or not text.isprintable():
-            errors.refuse("certificate", "sentences", "lines of text", text)
-    return tuple(texts)
+            errors.refuse("certificate", "sentences", "a tuple of lines of text", texts)
+    return tuple(map(str, sentences))
 
 
 def _canonical(body: dict[str, Any]) -> str:
@@ -315,7 +329,7 @@ def _must_follow(event: events.Event, stated: guarantees.Guarantee) -> None:
 
 
 def _agree(derived: guarantees.Guarantee, stated: guarantees.Guarantee) -> bool:
-    """Whether two guarantees are the same but for the last digits of their numbers."""
+    """Whether they are the same, but that calibration may stay a little on the safe side."""
     if type(derived) is not type(stated):
         return False
     first, second = plain.to_plain(derived), plain.to_plain(stated)
@@ -326,7 +340,7 @@ def _close(first: Any, second: Any) -> bool:
     if isinstance(first, list) and isinstance(second, list):
         return len(first) == len(second) and all(map(_close, first, second))
     if isinstance(first, float) and isinstance(second, float):
-        return abs(first - second) <= _TOLERANCE * max(abs(first), abs(second), 1e-300)
+        return -_ROUNDING * abs(first) <= second - first <= _TOLERANCE * abs(first)
     return bool(first == second)
 
 

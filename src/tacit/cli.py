@@ -127,7 +127,8 @@ def calibrate(
     from tacit.accounting import calibration
 
     if (steps is None) == (noise_multiplier is None):
-        errors.refuse("calibrate", "exactly one of --steps, --noise-multiplier", "given", "other")
+        given = "neither" if steps is None else "both"
+        errors.refuse("calibrate", "exactly one of --steps, --noise-multiplier", "given", given)
     if steps is not None:
         noise_multiplier = calibration.noise_multiplier_for(
             epsilon,
@@ -146,7 +147,11 @@ def calibrate(
             accountant=accountant,
         )
     found = {"noise_multiplier": noise_multiplier, "steps": steps, "epsilon": epsilon}
-    _print(found | {"delta": delta}, as_json, f"For ε = {epsilon:g} at δ = {delta:g}")
+    _print(
+        found | {"delta": delta, "accountant": accountant},
+        as_json,
+        f"For ε = {epsilon:g} at δ = {delta:g}",
+    )
 
 
 @app.command()
@@ -304,6 +309,7 @@ def ledger_open(
     """Open an account with a budget.
 
     Example: tacit ledger open budget.sqlite patients --epsilon 1 --adjacency replace-one
+    --unit person
     """
     from tacit.accounting.ledger import Ledger, line_of_text
 
@@ -338,7 +344,8 @@ def ledger_charge(
     with Ledger(path) as ledger:
         scope = ledger.show(name).budget.scope
         if (epsilon is None) == (certificate is None):
-            errors.refuse("charge", "exactly one of --epsilon, --certificate", "given", "other")
+            given = "neither" if epsilon is None else "both"
+            errors.refuse("charge", "exactly one of --epsilon, --certificate", "given", given)
         event: events.Event
         if certificate is not None:
             event = Certificate.load(certificate).event
@@ -430,7 +437,7 @@ def _budget(
 def _must_exist(*paths: Path | None) -> None:
     for path in paths:
         if path is not None and not path.is_file():
-            errors.refuse("tacit", "path", "an existing file", str(path), "Check the path.")
+            errors.refuse("command line", "path", "an existing file", str(path), "Check the path.")
 
 
 def _print(values: dict[str, Any], as_json: bool, title: str) -> None:

@@ -116,9 +116,9 @@ def integers(
 ) -> npt.NDArray[np.int64]:
     """Data as int64 within [lower, upper]; floats only where every one is whole."""
     array = _array(where, raw)
-    if array.dtype.kind not in "iuf":
+    if array.dtype.kind not in "biuf":
         raise InvalidData(
-            f"{where}: data must be integers, got dtype {array.dtype}. Convert them first."
+            f"{where}: data must be integers, got {array.dtype.type.__name__}. Convert them first."
         )
     if array.dtype.kind == "f" and not bool(np.all(array == np.rint(array))):
         raise InvalidData(
@@ -133,7 +133,10 @@ def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
     """Data as finite float64."""
     array = _array(where, raw)
     if array.dtype.kind not in "iuf":
-        raise InvalidData(f"{where}: data must be numbers, got dtype {array.dtype}.")
+        kind = array.dtype.type.__name__
+        raise InvalidData(f"{where}: data must be numbers, got {kind}.")
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        raise InvalidData(f"{where}: data must fit float64. Round them first, in your own way.")
     if array.dtype.kind in "iu" and bool(
         np.any((array > LARGEST_INTEGER) | (array < -LARGEST_INTEGER))
     ):

@@ -240,7 +240,7 @@ class ZCDP(Guarantee):
             return _renyi_to_epsilon(order, self.xi + self.rho * order, delta)
 
         # The optimum is near α − 1 = √(ln(1/δ)/ρ); the bracket is ten e-folds either way.
-        middle = math.log(-math.log(delta) / self.rho) / 2
+        middle = math.log(-math.log(delta) / max(self.rho, 1e-300)) / 2
         bounds = (middle - 10, middle + 10)
         found = minimize_scalar(
             epsilon_at, bounds=bounds, method="bounded", options={"xatol": 1e-9}
@@ -398,7 +398,7 @@ def _renyi_of_response(epsilon: float, order: float) -> float:
     """Rényi divergence between the two answers of binary ε-randomized response, in logs."""
     if epsilon == 0:
         return 0.0
-    if order * epsilon < 1:
+    if order * epsilon < 700:  # without cancellation, wherever it does not overflow
         half = epsilon / 2
         excess = 2 * math.sinh(order * half) * math.sinh((order - 1) * half) / math.cosh(half)
         return min(math.log1p(excess) / (order - 1), epsilon)

@@ -75,20 +75,33 @@ def how_well(guarantee: Guarantee) -> list[str]:
     lines = [f"epsilon = {epsilon:.6g}, delta = {delta:.3g}."]
     if delta:
         lines.append(
-            f"Apart from a failure of probability at most {delta:.3g}, in which anything may show:"
+            f"Whatever is concluded from it would be concluded at most {_number(epsilon)} times as "
+            f"often, plus {delta:.3g} in all, as {_otherwise(guarantee)}."
         )
+        if not epsilon or delta >= -math.expm1(-epsilon):
+            return lines
+        # P(loss > 2ε) ≤ δ/(1 − e^{−ε}): on that set P ≤ e^ε P' + δ ≤ e^{−ε} P + δ.
+        rare = _ceiling(delta / -math.expm1(-epsilon), 3)
+        lines.append(f"Apart from outcomes of probability at most {rare:.3g}:")
+        epsilon *= 2
     lines.append(
-        f"What was released changes the odds of anything about one {guarantee.unit} by a factor "
-        f"of at most {_number(epsilon)}."
+        f"What was released changes the odds {_fact(guarantee)} by a factor of at most "
+        f"{_number(epsilon)}."
     )
     lines += [
         f"Someone who was {prior:.0%} sure {_fact(guarantee)} can become at most "
-        f"{posterior(prior, epsilon):.1%} sure."
+        f"{_ceiling(100 * posterior(prior, epsilon), 3):.3g}% sure."
         for prior in _PRIORS
     ]
     if guarantee.adjacency is Adjacency.ADD_REMOVE:
         lines.append("For what it holds, if its presence is known, count epsilon twice.")
     return lines
+
+
+def _otherwise(guarantee: Guarantee) -> str:
+    if guarantee.adjacency is Adjacency.ADD_REMOVE:
+        return f"if one {guarantee.unit} were not in the data"
+    return f"if one {guarantee.unit} held anything else"
 
 
 def _fact(guarantee: Guarantee) -> str:
@@ -167,6 +180,7 @@ def _describe_leaf(event: events.Event) -> str:
 
 def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:
     """What every certificate of this kind of event rests on."""
+    leaves = events.leaves(event)
     local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
     lines = [
         "Nobody knows the seed of the generator, which tests do not keep secret."
@@ -179,7 +193,9 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
     else:
         lines.append("Whoever holds the raw data is trusted with them and released nothing else.")
         lines.append("The stated sensitivity is that of the question that was asked.")
-    if any(isinstance(leaf, events.Declared) for leaf in events.leaves(event)):
+    if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
+        lines.append("Between neighbours, all compared answers move in the same direction.")
+    if any(isinstance(leaf, events.Declared) for leaf in leaves):
         lines.append("What is declared by its owner is true.")
     return tuple(lines)
 
@@ -219,7 +235,13 @@ def _unit(event: events.Event) -> str:
 
 def _number(epsilon: float) -> str:
     factor = math.exp(min(epsilon, 700))
-    return f"{factor:.3g}" if factor < 1e6 else "over a million"
+    return f"{_ceiling(factor, 3):.3g}" if factor < 1e6 else "over a million"
+
+
+def _ceiling(number: float, digits: int) -> float:
+    """Rounded up to so many digits: an upper bound must stay one."""
+    unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
+    return math.ceil(number / unit * (1 - 1e-12)) * unit
 
 
 def _bullets(lines: list[str]) -> list[str]:

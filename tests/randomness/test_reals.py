@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from tacit.randomness import reals
 from tacit.randomness.reals import exp_floor
 
 
@@ -105,6 +106,23 @@ def test_against_rational_series():
 def test_more_bits_refine_fewer(x, bits):
     assume(abs(x) <= 500)
     assert exp_floor(x, bits + 64) >> 64 == exp_floor(x, bits)
+
+
+@settings(deadline=None, max_examples=200)
+@given(x=rationals, digits=st.integers(8, 20))
+@example(x=Fraction(2000, 3), digits=12)
+@example(x=Fraction(-2000, 3), digits=12)
+def test_the_enclosure_holds_the_truth(x, digits):
+    """With few digits, where rounding x itself matters most: a floor would rarely show it."""
+    assume(abs(x) <= 2000)
+    lower, upper = (Fraction(end) for end in reals._enclosure_of_exp(x, digits))
+    with mp.workprec(400):
+        exact = mp.exp(mp.mpf(x.numerator) / x.denominator)
+        assert mp.mpf(lower.numerator) / lower.denominator < exact
+        assert mp.mpf(upper.numerator) / upper.denominator > exact
+        # And it closes in, so that the search for digits ends.
+        width = mp.mpf((upper - lower).numerator) / (upper - lower).denominator
+        assert width < exact * (10 + 10 * abs(float(x))) * mp.mpf(10) ** -(digits - 1)
 
 
 def test_zero_is_exact():

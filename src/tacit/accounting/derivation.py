@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tacit import errors, events
 from tacit.accounting import composition, privacy_loss
-from tacit.accounting.theorems import of_leaf
+from tacit.accounting.theorems import float_above, of_leaf
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
@@ -22,6 +22,9 @@ from tacit.guarantees import (
 
 def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
     """The guarantee that an event gives: at this δ, or without one its natural statement."""
+    if not isinstance(event, events.Event):
+        kind = type(event).__name__
+        errors.refuse("guarantee_of", "event", "an event", kind, "Did you mean mechanism.event?")
     for leaf in events.leaves(event):
         # One part about which nothing is known: nothing is known of the whole.
         if isinstance(leaf, events.Declared) and isinstance(leaf.guarantee, NotPrivate | Unproven):
@@ -69,7 +72,8 @@ def _times(guarantee: Guarantee, count: int) -> Guarantee:
     """`count` equal guarantees, without a list of them."""
     match guarantee:
         case PureDP(epsilon=epsilon):
-            return replace(guarantee, epsilon=count * epsilon)
+            total = count * errors.rational("guarantee_of", "epsilon", epsilon)
+            return replace(guarantee, epsilon=float_above(total))
         case ApproxDP(epsilon=epsilon, delta=delta) if count * delta < 1:
             return replace(guarantee, epsilon=count * epsilon, delta=count * delta)
         case ConcentratedDP(mu=mu, tau=tau):

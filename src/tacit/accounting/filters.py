@@ -27,7 +27,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
-from tacit import errors, events, guarantees
+from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.privacy_loss import Unsupported, renyi_of
 from tacit.guarantees import (
@@ -49,6 +49,8 @@ def limits_of(where: str, budget: Guarantee) -> Amounts:
     """The largest sums that a budget allows; raises where it has no filter."""
     if not isinstance(budget, PureDP | ApproxDP | ZCDP | RenyiDP):
         errors.refuse(where, "budget", "PureDP, ApproxDP, ZCDP or RenyiDP", budget)
+    if isinstance(budget, PureDP | ApproxDP) and budget.epsilon == 0:
+        errors.refuse(where, "epsilon", "above 0 in a budget", budget.epsilon)
     if isinstance(budget, ZCDP) and budget.xi != 0:
         errors.refuse(where, "xi", "0 in a budget", budget.xi, "Set rho alone.")
     if isinstance(budget, RenyiDP) and math.inf in budget.epsilons:
@@ -118,7 +120,12 @@ def price_of(
     for leaf in events.leaves(event):
         if isinstance(leaf, events.Declared):
             _proved(where, leaf.guarantee)
-    guarantees.same_scope(where, [budget, NotPrivate(**events.scope_of(event))])
+    if (charged := events.scope_of(event)) != budget.scope:
+        raise errors.IncompatibleGuarantees(
+            f"{where}: the charge must share adjacency and unit with its account, which is "
+            f"{budget.adjacency}/{budget.unit}, got {charged['adjacency']}/{charged['unit']}. "
+            "Build the mechanism for the account's neighbours, with their sensitivity."
+        )
     if delta is not None and not isinstance(budget, PureDP | ApproxDP):
         errors.refuse(where, "delta", f"None for a {type(budget).__name__} account", delta)
     try:

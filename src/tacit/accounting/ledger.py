@@ -313,7 +313,8 @@ def _read(where: str, account: str, parse: Callable[[Any], T], text: Any) -> T:
 def _as_stored(where: str, event: events.Event) -> events.Event:
     """The event as it reads back from its text: what is on record is what is charged."""
     if not isinstance(event, events.Event):
-        errors.refuse(where, "event", "an event of tacit.events", event)
+        remedy = "Did you mean mechanism.event?"
+        errors.refuse(where, "event", "an event of tacit.events", type(event).__name__, remedy)
     try:
         return event_from_plain(json.loads(_text(event)))
     except (TypeError, AttributeError):

@@ -29,14 +29,14 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
             return event.guarantee
         case events.Laplace():
             # |‖y − x‖₁ − ‖y − x'‖₁| ≤ Δ for every y, and the normaliser does not depend on x.
-            return PureDP(epsilon=_float_above(event.l1_sensitivity / event.scale), **scope)
+            return PureDP(epsilon=float_above(event.l1_sensitivity / event.scale), **scope)
         case events.RandomizedResponse() | events.SubsetSelection() | events.Exponential():
             # The event's constructor has compared the odds with e^ε in integers [War65, YB18];
             # the exponential mechanism and permute-and-flip: [MT07, MS20].
-            return PureDP(epsilon=float(event.epsilon), **scope)
+            return PureDP(epsilon=float_above(event.epsilon), **scope)
         case events.SparseVector():
             shares = (event.epsilon_threshold, event.epsilon_comparisons, event.epsilon_answers)
-            return PureDP(epsilon=_float_above(sum(shares, Fraction(0))), **scope)
+            return PureDP(epsilon=float_above(sum(shares, Fraction(0))), **scope)
         case events.SmoothLaplace():
             return ApproxDP(epsilon=smooth_laplace_epsilon(event), delta=event.delta, **scope)
         case events.Gaussian():
@@ -49,7 +49,7 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
     raise AssertionError(f"no theorem for {type(event).__name__}")
 
 
-def _float_above(number: Fraction) -> float:
+def float_above(number: Fraction) -> float:
     """The float that denotes a number as a decimal, or else the next one above it."""
     nearest = float(number)
     return nearest if Fraction(repr(nearest)) >= number else math.nextafter(nearest, math.inf)

@@ -12,14 +12,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
+
+from tacit import errors
 
 
 @dataclass(frozen=True)
 class CountEstimate:
-    """Unbiased counts and their estimated variances, one a category."""
+    """Unbiased counts and their estimated variances, one a category.
+
+    The variance is that of the randomisation: the counts are of the people who reported. For a
+    population they were drawn from, add the variance of drawing them.
+    """
 
     counts: npt.NDArray[np.float64]
     variances: npt.NDArray[np.float64]
+    reports: int
+
+    def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
+        """Normal intervals for the counts, one row of two ends a category."""
+        confidence = errors.probability("interval", "confidence", confidence, zero=False)
+        reach = float(ndtri((1 + confidence) / 2)) * np.sqrt(self.variances)
+        return np.stack([self.counts - reach, self.counts + reach], axis=-1)
 
 
 def unbiased_counts(
@@ -36,5 +50,7 @@ def unbiased_counts(
     held = np.clip(counts, 0, reports)
     noise = held * true * (1 - true) + (reports - held) * other * (1 - other)
     return CountEstimate(
-        counts.astype(np.float64), np.asarray(noise / (true - other) ** 2, dtype=np.float64)
+        counts.astype(np.float64),
+        np.asarray(noise / (true - other) ** 2, dtype=np.float64),
+        reports,
     )

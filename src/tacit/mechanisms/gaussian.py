@@ -39,14 +39,15 @@ class DiscreteGaussian:
     Parameters
     ----------
     sensitivity : int
-        ℓ2 sensitivity of the whole array.
+        ℓ2 sensitivity of the entries that are released together.
     sigma : float, optional
         Give either this (the guarantee is then ρ = Δ²/(2σ²) of zCDP) …
     epsilon, delta : float, optional
         … or these two (σ is then the smallest that gives (ε, δ)).
     dimension : int, optional
         Number of entries released together, the last axis of the data; further axes are separate
-        runs. One entry is accounted exactly. More, or (by default) any number, go through zCDP.
+        runs, each of which costs the guarantee. One entry is accounted exactly. Without it the
+        whole array is released together, and more than one entry go through zCDP.
     adjacency, unit
         The neighbours that the sensitivity was worked out for.
     """
@@ -61,6 +62,7 @@ class DiscreteGaussian:
 
     def __post_init__(self) -> None:
         _ = self.event
+        _freeze_target(self)
 
     @cached_property
     def event(self) -> events.DiscreteGaussian:
@@ -136,6 +138,7 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         _ = self.event
+        _freeze_target(self)
 
     @cached_property
     def event(self) -> events.Gaussian:
@@ -248,12 +251,19 @@ def _variance_for(epsilon: float, delta: float, sensitivity: int, dimension: int
     return Fraction(repr(profile.discrete_sigma_for(epsilon, delta, sensitivity))) ** 2
 
 
+def _freeze_target(mechanism: DiscreteGaussian | Gaussian) -> None:
+    """Keep ε and δ as the floats they were: what was passed in may change later."""
+    for name in ("epsilon", "delta"):
+        if (value := getattr(mechanism, name)) is not None:
+            number = float(errors.rational(type(mechanism).__name__, name, value))
+            object.__setattr__(mechanism, name, number)
+
+
 def _stated(event: events.Event, epsilon: float | None, delta: float | None) -> Guarantee:
     """What was asked for (the calibration is on its safe side), else the natural statement."""
     if epsilon is None or delta is None:
         return of_leaf(event)
-    number = float(errors.rational("guarantee", "epsilon", epsilon))
-    return ApproxDP(epsilon=number, delta=float(delta), **events.scope_of(event))
+    return ApproxDP(epsilon=epsilon, delta=delta, **events.scope_of(event))
 
 
 def _check_sigma(where: str, sigma: float) -> None:

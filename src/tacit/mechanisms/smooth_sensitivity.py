@@ -23,6 +23,12 @@ from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.mechanisms.laplace import log_mass
 from tacit.randomness import Randomness, discrete_laplace, source
 
+_SMALLEST_BOUND = 1e-250
+"""A floor for every data set alike, so the bound stays smooth where e^{−βk} is no float."""
+
+_SLACK = 1e-12
+"""Far above the rounding of a bound that is computed in floats."""
+
 
 def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
     r""":math:`S = \max_k e^{-\beta k} A_k`, A_k the largest local sensitivity within distance k.
@@ -33,7 +39,8 @@ def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
     at_distance = errors.reals("smooth_bound", sensitivity_at_distance)
     if at_distance.ndim != 1 or bool(np.any(at_distance < 0)):
         raise errors.InvalidData("smooth_bound: sensitivities must be a list of numbers ≥ 0.")
-    return float(np.max(at_distance * np.exp(-beta * np.arange(at_distance.size))))
+    largest = float(np.max(at_distance * np.exp(-beta * np.arange(at_distance.size))))
+    return max(largest, _SMALLEST_BOUND)
 
 
 def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int64]:
@@ -87,8 +94,10 @@ class SmoothLaplace:
         epsilon = errors.epsilon_in_range("SmoothLaplace", self.epsilon)
         delta = errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
         largest = min(math.log1p(float(epsilon) / 2 / math.log(2 / delta)), float(epsilon) / 2)
-        # Below the exact root by far more than the rounding of a bound computed in floats.
+        # Rounded down: the digits of the logarithm are not all right.
         beta = Fraction(repr(largest * (1 - 1e-9)))
+        if beta < 1e-9:
+            errors.refuse("SmoothLaplace", "epsilon", "large enough for a bound", self.epsilon)
         return events.SmoothLaplace(
             epsilon / 2, beta, delta, adjacency=self.adjacency, unit=self.unit
         )
@@ -96,7 +105,7 @@ class SmoothLaplace:
     @property
     def beta(self) -> float:
         """How fast the bound may change from neighbour to neighbour."""
-        return float(self.event.beta) * (1 - 1e-9)
+        return float(self.event.beta) - _SLACK
 
     @property
     def guarantee(self) -> Guarantee:

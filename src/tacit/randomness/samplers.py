@@ -235,7 +235,9 @@ def _rounded_gaussian_block(
     magnitude = np.rint(distance).astype(np.int64)
     # Bits not yet drawn move the distance by a share of 2^-63 / survival at most.
     error = (doubt + 2.0**-62 / survival) * (float(sigma) + distance)
-    for index in np.flatnonzero(np.abs(distance - np.floor(distance) - 0.5) <= error):
+    unclear = np.abs(distance - np.floor(distance) - 0.5) <= error
+    unclear |= words >> np.uint64(1) == 0  # the far tail: how far is not known yet
+    for index in np.flatnonzero(unclear):
         magnitude[index] = _settle_rounded(int(words[index]) >> 1, sigma, rng)
     return np.asarray(np.where(negative, -magnitude, magnitude))
 
@@ -246,17 +248,19 @@ def _settle_rounded(prefix: int, sigma: Fraction, rng: Randomness) -> int:
     while True:
         prefix = prefix << 64 | int(rng.words(1)[0])
         bits += 64
-        with mpmath.workprec(bits + 64):
-            root = mpmath.mpf(sigma.numerator) / sigma.denominator * mpmath.sqrt(2)
+        tail = _normal_tail(sigma, bits)
+        m = bisect_left(range(math.ceil(sigma * bits) + 1), True, key=lambda m: tail(m) <= prefix)
+        # The error of a tail is far below one unit, thanks to its guard bits.
+        if abs(tail(m) - prefix) > 2 and (m == 0 or abs(tail(m - 1) - prefix) > 2):
+            return m
 
-            def tail(m: int, root: mpmath.mpf = root, bits: int = bits) -> mpmath.mpf:
-                return mpmath.ldexp(mpmath.erfc((m + mpmath.mpf(0.5)) / root), bits)
 
-            found = range(math.ceil(sigma * bits) + 1)
-            m = bisect_left(found, True, key=lambda m: bool(tail(m) <= prefix))
-            # mpmath's error is far below one unit here, thanks to 64 guard bits.
-            if abs(tail(m) - prefix) > 2 and (m == 0 or abs(tail(m - 1) - prefix) > 2):
-                return m
+def _normal_tail(sigma: Fraction, bits: int) -> Callable[[int], mpmath.mpf]:
+    """The function 2^bits P(|σZ| > m + ½), with 64 guard bits."""
+    context = mpmath.MPContext()  # its own: the shared one is not safe across threads
+    context.prec = bits + 64
+    root = context.mpf(sigma.numerator) / sigma.denominator * context.sqrt(2)
+    return lambda m: context.ldexp(context.erfc((m + context.mpf(0.5)) / root), bits)
 
 
 def subsets(universe: int, count: int, rows: int, rng: Randomness) -> Booleans:
