@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -184,7 +185,7 @@ def test_account_says_where_it_falls_back(run: Run) -> None:
 def test_calibrate_a_plain_gaussian(run: Run) -> None:
     outcome = run("calibrate", "--epsilon", 1, "--delta", "1e-5", "--steps", 1, "--json")
     assert outcome.code == 0
-    assert set(outcome.json) == {"noise_multiplier", "steps", "epsilon", "delta"}
+    assert set(outcome.json) == {"noise_multiplier", "steps", "epsilon", "delta", "accountant"}
     assert outcome.json["noise_multiplier"] == pytest.approx(3.730632, rel=1e-6)
     found = outcome.json["noise_multiplier"]
     back = run("account", "--noise-multiplier", found, "--steps", 1, "--delta", "1e-5", "--json")
@@ -323,8 +324,9 @@ def test_verify_explain_sign(run: Run, tmp_path: Path) -> None:
     assert text.strip() == explained.json["explanation"].strip()
     for heading in ("Who is protected", "How well", "Why", "Assumptions", "Not protected"):
         assert heading in text
-    for number in ("2.72", "2.7", "73.1"):
-        assert number in text
+    assert "2.72" in text
+    assert re.search(r"2\.(7|68) ?%", text)
+    assert re.search(r"73\.[12] ?%", text)
 
 
 def test_verify_with_the_wrong_key(run: Run, tmp_path: Path) -> None:
@@ -666,6 +668,8 @@ BAD: list[tuple[str, ...]] = [
     (*VERIFY, "--artifact", "folder"),
     (*VERIFY, "--public-key", "missing"),
     (*VERIFY, "--public-key", "folder"),
+    (*VERIFY, "--public-key", "garbage"),
+    (*VERIFY, "--public-key", "key.pem"),
     ("explain",),
     ("explain", "missing.json"),
     ("explain", "folder"),
@@ -726,9 +730,7 @@ UNVERIFIED: list[tuple[str, ...]] = [
     ("verify", "object.json"),
     ("verify", "counts.json"),
     (*VERIFY, "--artifact", "garbage"),
-    (*VERIFY, "--public-key", "garbage"),
     (*VERIFY, "--public-key", "public.pem"),
-    (*VERIFY, "--public-key", "key.pem"),
     ("explain", "garbage"),
     ("explain", "object.json"),
     ("sign", "garbage", "--key", "key.pem"),

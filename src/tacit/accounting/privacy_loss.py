@@ -52,7 +52,7 @@ SMALLEST_PLD_DELTA = 1e-9
 
 _FOURIER_ERROR = 1e-11  # absolute; up to 2e-12 was seen against exactly known profiles
 _MOST_COMPOSITIONS = 10**8
-_USUAL_GRID = 1e-4
+_USUAL_GRID, _FINEST_GRID = 1e-4, 1e-9
 _ROUGH_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0)
 
 
@@ -161,7 +161,7 @@ def epsilon_pld(event: events.Event, delta: float) -> float:
     if delta < SMALLEST_PLD_DELTA:
         raise Unsupported(f"delta below {SMALLEST_PLD_DELTA:g}")
     # As fine as the answer needs and memory allows: the grid's error only ever adds to ε.
-    interval = max(min(_USUAL_GRID, estimate / 20_000), estimate / 200_000)
+    interval = max(min(_USUAL_GRID, estimate / 20_000), estimate / 200_000, _FINEST_GRID)
     try:
         return float(_loss(event, interval).get_epsilon_for_delta(delta - _FOURIER_ERROR))
     except (OverflowError, ValueError, MemoryError):
