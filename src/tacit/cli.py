@@ -284,7 +284,7 @@ def demo(
         )
     ]
     _print_table(
-        "Which digit did 1,797 people write?",
+        "Which digit did 1,797 people write? (± two standard deviations)",
         ("digit", "true, kept secret", "by a trusted curator", "without any trust"),
         rows,
     )

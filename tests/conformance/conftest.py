@@ -284,7 +284,7 @@ CASES = [
         make=lambda epsilon: mechanisms.LocalLaplace(epsilon=epsilon, radius=1.0, grid=0.125),
         pairs=[([1.0], [-1.0]), ([-9.0], [9.0]), ([0.3], [-0.7]), ([0.0], [1.0])],
         outputs=column(around(-8, 8, laplace_scale), 0.125),
-        raw=[0.5],
+        raw=[9.0],  # outside the ball: clipped first
         tight=1e-9,
     ),
     Case(
@@ -299,7 +299,7 @@ CASES = [
         ],
         outputs=square(26.0),
         seen=square(10.0),
-        raw=[0.5, -0.5],
+        raw=[7.0, -3.0],  # outside the ball: clipped first
         epsilons=(1.0, 3.0),
         tight=1e-9,
     ),
@@ -341,7 +341,7 @@ CASES = [
         ),
         pairs=[([1.0], [-1.0]), ([-40.0], [40.0]), ([0.3], [-0.6])],
         outputs=column(around(-64, 64, gaussian_sigma, 12.0), 0.015625),
-        raw=[0.25],
+        raw=[-40.0],  # outside the ball: clipped first
         tight=1e-3,
     ),
     *(

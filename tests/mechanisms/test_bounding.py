@@ -289,6 +289,14 @@ def test_projection_l2_of_a_vector_whose_square_overflows():
     assert found == pytest.approx([math.sqrt(0.5)] * 2)
 
 
+def test_projections_of_the_largest_floats():
+    assert bounding.project_simplex([1e308, -1e308], 1.0) == pytest.approx([1.0, 0.0])
+    assert bounding.project_l1([1.5e308, -1.5e308], 1.0) == pytest.approx([0.5, -0.5])
+    assert bounding.project_l2([1.5e308, -1.5e308], 1.0) == pytest.approx(
+        [math.sqrt(0.5), -math.sqrt(0.5)]
+    )
+
+
 @pytest.mark.parametrize("radius", [0, -1, math.nan, math.inf, None, "x"])
 def test_projections_refuse_bad_radii(radius):
     for project in (bounding.project_l1, bounding.project_l2, bounding.project_simplex):

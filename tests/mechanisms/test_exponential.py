@@ -196,6 +196,16 @@ def test_the_largest_gap_there_is_does_not_warn(kind):
 
 
 @BOTH
+def test_gaps_that_overflow_once_scaled_do_not_warn(kind):
+    """ε/(2Δ) times the gap is no float; the chance is 0 all the same."""
+    mechanism = kind(epsilon=1.0, sensitivity=1e-10)
+    scores = [0.0, 1e300]
+    assert int(mechanism.release(scores)) == 1
+    assert float(mechanism.log_prob(1, scores)) == pytest.approx(0, abs=1e-12)
+    assert float(mechanism.log_prob(0, scores)) == -math.inf
+
+
+@BOTH
 def test_equal_scores_are_equally_likely(kind):
     mechanism = kind(epsilon=3.0, sensitivity=1.0)
     found = np.exp(mechanism.log_prob(np.arange(5), np.full((5, 5), 7.25)))

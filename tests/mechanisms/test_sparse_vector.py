@@ -193,6 +193,18 @@ def test_a_large_sensitivity_has_a_law_that_fits_into_memory():
     assert float(mechanism.log_prob([0], [0])) == pytest.approx(math.log(0.5), abs=1e-3)
 
 
+def test_a_sum_that_is_too_long_is_refused_without_a_word_about_the_answers():
+    """How long the sum would be depends on the data: it may not be in the message."""
+    mechanism = SparseVector(epsilon=1.0, threshold=0)
+    messages = set()
+    for answer in (2**45, 2**45 + 123457):
+        try:
+            mechanism.log_prob([0], [answer])
+        except (InvalidData, InvalidParameter) as error:
+            messages.add(str(error))
+    assert len(messages) <= 1
+
+
 def worst_ratio(log_prob, pairs, outputs):
     worst = 0.0
     for raw, other in pairs:

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
+from tacit.mechanisms.base import Channel
+from tacit.randomness import Randomness
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -92,6 +94,15 @@ class GridBall:
         """The clipped vector (last axis) in grid steps."""
         steps = np.atleast_1d(quantize(raw, self.step, self.where))
         return _clip(steps, self.radius_steps, self.order)
+
+    def release(self, noise: Channel, raw: Any, rng: Randomness | None) -> Reals:
+        """Clipped vectors through an integer mechanism, back on the scale of the data."""
+        return np.asarray(noise.release(self.clip(raw), rng).astype(np.float64) * self.step)
+
+    def log_prob(self, noise: Channel, released: Any, raw: Any) -> Reals:
+        """The law of that, one number a vector."""
+        steps = np.atleast_1d(errors.reals(self.where, released)) / self.step
+        return np.asarray(noise.log_prob(steps, self.clip(raw)).sum(axis=-1))
 
 
 def clip_l1(values: Integers, radius: int) -> Integers:

@@ -217,13 +217,11 @@ class LocalGaussian:
         return self._noise.guarantee
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.float64]:
-        noisy = self._noise.release(self.ball.clip(raw), rng)
-        return noisy.astype(np.float64) * self.ball.step
+        return self.ball.release(self._noise, raw, rng)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         """One number a vector."""
-        released = np.atleast_1d(errors.reals("LocalGaussian", released)) / self.ball.step
-        return np.asarray(self._noise.log_prob(released, self.ball.clip(raw)).sum(axis=-1))
+        return self.ball.log_prob(self._noise, released, raw)
 
 
 def _target(
