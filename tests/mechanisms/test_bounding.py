@@ -33,6 +33,10 @@ def norm_within(values, radius, order):
 @example(values=[2**62] + [1] * 11, radius=2**24, order=1)
 @example(values=[49], radius=1, order=1)
 @example(values=[1] * 12, radius=1, order=2)
+# Floats put these on a point that is one unit of the squared norm outside.
+@example(values=[10**10, 1000], radius=10**7, order=2)
+@example(values=[10**10, -1000, 1000, 1000], radius=10**7, order=2)
+@example(values=[2**24 * 2**16, 2**16], radius=2**24, order=2)
 def test_clip_never_exceeds_the_radius(values, radius, order):
     clip = {1: bounding.clip_l1, 2: bounding.clip_l2}[order]
     clipped = clip(np.array(values, dtype=np.int64), radius)

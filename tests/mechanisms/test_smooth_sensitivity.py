@@ -110,6 +110,30 @@ def test_the_bound_by_hand():
     assert 0 < smooth_bound([0, 0, 0], 1) < 1e-200  # a floor, the same for all data
 
 
+def test_the_bound_of_many_people_who_agree_does_not_vanish():
+    """e^(−βk) is no float any more, but the bound is above 0: a refusal would tell that they do.
+
+    The larger of a smooth bound and a constant is smooth: there is room for a floor.
+    """
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    bound = smooth_bound([0] * 50_000 + [100], mechanism.beta)
+    assert 0 < bound < 1e-3
+    assert int(mechanism.release(7, tacit.Seeded(1), bound=bound)) == 7
+    assert float(mechanism.log_prob(7, 7, bound=bound)) == pytest.approx(0, abs=1e-12)
+    assert float(mechanism.log_prob(8, 7, bound=bound)) < -100
+
+
+@pytest.mark.parametrize("bound", [1e-3, 1e-30, 1e-300, 1e-320, 5e-324])
+def test_tiny_bounds_have_a_law_or_are_refused(bound):
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    try:
+        stay, move = (float(mechanism.log_prob(y, 7, bound=bound)) for y in (7, 8))
+    except InvalidData:
+        return
+    assert stay == pytest.approx(0, abs=1e-12)
+    assert move < -400
+
+
 @pytest.mark.parametrize("beta", [0, -1, math.nan, math.inf, None, "x"])
 def test_a_bad_beta_is_refused(beta):
     with pytest.raises(InvalidParameter):

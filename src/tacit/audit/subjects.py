@@ -85,7 +85,7 @@ def _geometric(epsilon: float, delta: float) -> Subject:
 def _exponential(epsilon: float, delta: float) -> Subject:
     # The further behind a candidate is, the nearer its odds come to e^ε.
     channel = Exponential(epsilon=epsilon, sensitivity=1)
-    behind = 10 / epsilon
+    behind = 8 / epsilon
     inputs = [[-behind, 0.0], [1 - behind, -1.0]]
     table = exact.tabulate_over(channel, inputs, range(2), lambda a, b: True)
     return Subject(channel, inputs[0], inputs[1], table)
