@@ -134,8 +134,9 @@ def project_l1(vector: Any, radius: float) -> Reals:
     """Nearest point of the ℓ1 ball [DSSC08]_."""
     radius = float(errors.positive("project_l1", "radius", radius))
     x = errors.reals("project_l1", vector)
-    if np.abs(x).sum() <= radius:
-        return x
+    with np.errstate(over="ignore"):
+        if np.abs(x).sum() <= radius:
+            return x
     return np.asarray(np.sign(x) * project_simplex(np.abs(x), radius))
 
 
@@ -154,7 +155,9 @@ def project_simplex(vector: Any, total: float = 1.0) -> Reals:
     x = errors.reals("project_simplex", vector)
     if x.ndim != 1:
         errors.refuse("project_simplex", "vector", "one-dimensional", x.shape)
-    x = x - x.max()  # projecting commutes with that, and the total is not lost in large numbers
+    # Projecting commutes with a shift, and what lies `total` below the largest ends at 0 anyway.
+    with np.errstate(over="ignore"):
+        x = np.maximum(x - x.max(), -total)
     descending = np.sort(x)[::-1]
     excess = np.cumsum(descending) - total
     active = np.flatnonzero(descending * np.arange(1, x.size + 1) > excess)[-1]

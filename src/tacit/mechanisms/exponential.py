@@ -26,7 +26,7 @@ from tacit.randomness.reals import exp_floor
 
 _DOUBT = 2.0**-36
 _MOST_CANDIDATES = 2**14
-_LARGEST_SCORE = 1e300
+_LARGEST_SCORE = 1e150
 
 Reals = npt.NDArray[np.float64]
 
@@ -78,7 +78,7 @@ class Exponential:
         """The index of the chosen candidate, for each row of scores."""
         scores, stream = _scores("Exponential", raw), source(rng)
         rows = scores.reshape(-1, scores.shape[-1])
-        cumulative = np.cumsum(np.exp(-float(self._rate) * _gaps(rows)), axis=-1)
+        cumulative = np.cumsum(np.exp(-_exponents(self._rate, rows)), axis=-1)
         words = stream.words(len(rows))
         target = (words >> np.uint64(11)) * 2.0**-53 * cumulative[:, -1]
         chosen = (cumulative[:, :-1] <= target[:, None]).sum(axis=-1)
@@ -89,7 +89,7 @@ class Exponential:
 
     def log_prob(self, released: Any, raw: Any) -> Reals:
         scores = _scores("Exponential", raw)
-        log_weight = -float(self._rate) * _gaps(scores)
+        log_weight = -_exponents(self._rate, scores)
         log_weight -= np.log(np.exp(log_weight).sum(axis=-1, keepdims=True))
         return _pick(log_weight, released)
 
@@ -140,7 +140,7 @@ class PermuteAndFlip:
             row, column = divmod(index, rows.shape[1])
             return self._rate * _exact_gap(rows[row], column)
 
-        approximate = float(self._rate) * _gaps(rows)
+        approximate = _exponents(self._rate, rows)
         heads = bernoulli_exp_each(approximate.ravel(), exponent, stream).reshape(rows.shape)
         order = np.cumsum(heads, axis=-1) * heads
         chosen = [
@@ -151,7 +151,7 @@ class PermuteAndFlip:
     def log_prob(self, released: Any, raw: Any) -> Reals:
         r""":math:`p_i \int_0^1 \prod_{j \ne i}(1 - p_j + p_j t)\,dt`; the quadrature is exact."""
         scores = _scores("PermuteAndFlip", raw)
-        log_heads = -float(self._rate) * _gaps(scores)
+        log_heads = -_exponents(self._rate, scores)
         heads = np.exp(log_heads)
         nodes, weights = np.polynomial.legendre.leggauss(scores.shape[-1] // 2 + 1)
         at = (nodes + 1) / 2
@@ -169,12 +169,17 @@ def _scores(where: str, raw: Any) -> Reals:
             f"got shape {scores.shape}."
         )
     if bool(np.any(np.abs(scores) > _LARGEST_SCORE)):
-        raise errors.InvalidData(f"{where}: scores must be within 1e300. Scale them.")
+        raise errors.InvalidData(f"{where}: scores must be within 1e150. Scale them.")
     return scores
 
 
 def _gaps(scores: Reals) -> Reals:
     return np.asarray(scores.max(axis=-1, keepdims=True) - scores)
+
+
+def _exponents(rate: Fraction, scores: Reals) -> Reals:
+    with np.errstate(over="ignore"):  # beyond floats a chance is 0
+        return np.asarray(float(rate) * _gaps(scores))
 
 
 def _exact_gap(scores: Reals, index: int) -> Fraction:

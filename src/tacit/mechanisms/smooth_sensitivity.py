@@ -130,6 +130,8 @@ class SmoothLaplace:
             scale = Fraction(repr(float(bound))) / self.event.alpha
         except (TypeError, ValueError, OverflowError):
             scale = Fraction(0)
-        if not 0 < scale < 2**50:
-            raise errors.InvalidData("SmoothLaplace: bound must be above 0 and below 2^50 alpha.")
+        if not _SMALLEST_BOUND / 1000 < scale < 2**50:
+            raise errors.InvalidData(
+                "SmoothLaplace: bound must be within 1e-250 and 2^50 alpha. Use smooth_bound."
+            )
         return scale

@@ -207,7 +207,8 @@ class SparseVector:
         start = min(int(answers.min()), 0) - margin
         stop = max(int(answers.max()), 0) + margin + 1
         if stop - start > _LONGEST_SUM:
-            errors.refuse("log_prob", "noise scale", "small enough to sum over", stop - start)
+            # How long the sum is depends on the answers: no number here.
+            raise errors.InvalidData("SparseVector: the noise is too wide to sum its law.")
         total = -math.inf
         for first in range(start, stop, _BLOCK):
             bar = np.arange(first, min(first + _BLOCK, stop))
