@@ -211,6 +211,7 @@ reals = st.lists(st.floats(-50, 50, allow_subnormal=False), min_size=1, max_size
 
 @usual
 @given(x=reals, total=st.floats(0.01, 100))
+@example(x=[0.0, 0.0, 0.0, 0.0, 0.0, 26.0], total=25.76367076257354)
 def test_project_simplex_satisfies_its_optimality_conditions(x, total):
     """The answer is (x − τ)₊ with Σp = total for one τ: necessary, sufficient, and unique."""
     p = bounding.project_simplex(x, total)

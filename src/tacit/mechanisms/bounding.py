@@ -155,9 +155,9 @@ def project_simplex(vector: Any, total: float = 1.0) -> Reals:
     x = errors.reals("project_simplex", vector)
     if x.ndim != 1:
         errors.refuse("project_simplex", "vector", "one-dimensional", x.shape)
-    # Projecting commutes with a shift, and what lies `total` below the largest ends at 0 anyway.
+    # Projecting commutes with a shift, and what lies far below the largest ends at 0 anyway.
     with np.errstate(over="ignore"):
-        x = np.maximum(x - x.max(), -total)
+        x = np.maximum(x - x.max(), -2 * total)
     descending = np.sort(x)[::-1]
     excess = np.cumsum(descending) - total
     active = np.flatnonzero(descending * np.arange(1, x.size + 1) > excess)[-1]
