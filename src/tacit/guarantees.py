@@ -17,6 +17,7 @@ References
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -53,7 +54,7 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guarantee:
+class Guarantee(ABC):
     """Base of all guarantees. Abstract: use one of the concrete classes."""
 
     adjacency: Adjacency
@@ -76,13 +77,13 @@ class Guarantee:
         """Adjacency and unit, to build another guarantee about the same neighbours."""
         return {"adjacency": self.adjacency, "unit": self.unit}
 
+    @abstractmethod
     def at_delta(self, delta: float) -> Guarantee:
         """The smallest (ε, δ) statement at this δ that follows; unknown stays unknown."""
-        raise NotImplementedError
 
+    @abstractmethod
     def group(self, size: int) -> Guarantee:
         """What holds for `size` units at once."""
-        raise NotImplementedError
 
     def replacing_one(self) -> Guarantee:
         """Restate add-remove as replace-one: a replacement is one removal and one addition."""

@@ -108,7 +108,7 @@ class Geometric:
     -----
     ε-DP, by post-processing of `DiscreteLaplace`: what falls outside is clamped to the end of the
     range, never renormalised (a normaliser that depends on the data is not paid for). Raw values
-    outside the range are clamped first.
+    outside the range (up to 2^53) are clamped first.
     """
 
     epsilon: float
