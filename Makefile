@@ -20,12 +20,13 @@ $(VENV)/.demo: pyproject.toml constraints.txt
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
+# torch first and exactly pinned: asked for in any other way it brings gigabytes of GPU libraries.
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) $$(grep '^torch==' constraints.txt)
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
-# torch first and exactly pinned: asked for in any other way it brings gigabytes of GPU libraries.
 $(VENV)/.all: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)

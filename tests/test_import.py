@@ -68,8 +68,26 @@ def test_usual_names_load_nothing_heavy() -> None:
     assert loaded_by(statement, *HEAVY, "dp_accounting") == []
 
 
-def test_every_name_loads_nothing_heavy() -> None:
-    assert loaded_by("from tacit import *", *HEAVY) == []
+LEARNERS = {"NoiseAwareClassifier", "NovelClassClassifier", "StudentClassifier", "JoinClassifier"}
+
+
+def test_every_name_but_the_learners_loads_nothing_heavy() -> None:
+    light = sorted(set(tacit.__all__) - LEARNERS - {"VLM", "__version__"})
+    assert loaded_by(f"from tacit import {', '.join(light)}", *HEAVY) == []
+
+
+def test_learners_load_scikit_learn_but_not_torch() -> None:
+    found = loaded_by(f"from tacit import {', '.join(sorted(LEARNERS))}", *HEAVY)
+    assert "sklearn" in found
+    assert "torch" not in found
+
+
+def test_a_missing_library_is_named_with_its_remedy() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try:\n    from tacit import VLM\nexcept ImportError as error:\n    print(error)"
+    )
+    assert python(code) == "tacit.VLM needs torch. pip install 'tacit[learn]'.\n"
 
 
 def test_the_command_line_loads_nothing_heavy() -> None:

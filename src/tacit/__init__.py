@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.accounting.derivation import guarantee_of as guarantee_of
     from tacit.accounting.ledger import Ledger as Ledger
+    from tacit.artifact import load as load
     from tacit.certificate import Certificate as Certificate
     from tacit.guarantees import ZCDP as ZCDP
     from tacit.guarantees import Adjacency as Adjacency
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from tacit.guarantees import RenyiDP as RenyiDP
     from tacit.guarantees import Unit as Unit
     from tacit.guarantees import Unproven as Unproven
+    from tacit.inference.join import JoinClassifier as JoinClassifier
+    from tacit.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
+    from tacit.inference.novel import NovelClassClassifier as NovelClassClassifier
+    from tacit.inference.student import StudentClassifier as StudentClassifier
+    from tacit.learned.codebook import Codebook as Codebook
+    from tacit.learned.direct import Direct as Direct
+    from tacit.learned.vlm import VLM as VLM
     from tacit.mechanisms import DiscreteGaussian as DiscreteGaussian
     from tacit.mechanisms import DiscreteLaplace as DiscreteLaplace
     from tacit.mechanisms import Exponential as Exponential
@@ -35,12 +43,18 @@ if TYPE_CHECKING:
     from tacit.mechanisms import SparseVector as SparseVector
     from tacit.mechanisms import SubsetSelection as SubsetSelection
     from tacit.randomness import Seeded as Seeded
+    from tacit.reports import Reports as Reports
+    from tacit.schema import ArraySchema as ArraySchema
+    from tacit.schema import Categorical as Categorical
+    from tacit.schema import Continuous as Continuous
+    from tacit.schema import TableSchema as TableSchema
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "tacit.accounting.derivation": ["guarantee_of"],
     "tacit.accounting.ledger": ["Ledger"],
+    "tacit.artifact": ["load"],
     "tacit.certificate": ["Certificate"],
     "tacit.guarantees": [
         "Adjacency",
@@ -53,6 +67,13 @@ _HOMES = {
         "Unproven",
         "ZCDP",
     ],
+    "tacit.inference.join": ["JoinClassifier"],
+    "tacit.inference.noise_aware": ["NoiseAwareClassifier"],
+    "tacit.inference.novel": ["NovelClassClassifier"],
+    "tacit.inference.student": ["StudentClassifier"],
+    "tacit.learned.codebook": ["Codebook"],
+    "tacit.learned.direct": ["Direct"],
+    "tacit.learned.vlm": ["VLM"],
     "tacit.mechanisms": [
         "DiscreteGaussian",
         "DiscreteLaplace",
@@ -69,16 +90,37 @@ _HOMES = {
         "SubsetSelection",
     ],
     "tacit.randomness": ["Seeded"],
+    "tacit.reports": ["Reports"],
+    "tacit.schema": ["ArraySchema", "Categorical", "Continuous", "TableSchema"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("accounting", "audit", "errors", "events", "guarantees", "mechanisms", "randomness")
+_MODULES = (
+    "accounting",
+    "audit",
+    "ceilings",
+    "errors",
+    "events",
+    "guarantees",
+    "inference",
+    "learned",
+    "mechanisms",
+    "plan",
+    "randomness",
+    "schema",
+)
 
 __all__ = ["__version__", *sorted(_HOME_OF)]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
-        return getattr(import_module(_HOME_OF[name]), name)
+        try:
+            return getattr(import_module(_HOME_OF[name]), name)
+        except ModuleNotFoundError as error:
+            missing = str(error.name).partition(".")[0]
+            raise ImportError(
+                f"tacit.{name} needs {missing}. pip install 'tacit[learn]'."
+            ) from None
     if name in _MODULES:
         return import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")

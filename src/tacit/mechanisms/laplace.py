@@ -57,7 +57,7 @@ class DiscreteLaplace:
     0.5-DP (central, replace-one, unit: record)
     """
 
-    epsilon: float
+    epsilon: float | Fraction
     sensitivity: int
     adjacency: Adjacency = Adjacency.REPLACE_ONE
     unit: Unit = Unit.RECORD

@@ -55,7 +55,7 @@ class RandomizedResponse:
     """
 
     categories: int
-    epsilon: float
+    epsilon: float | Fraction
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:

@@ -53,7 +53,7 @@ class SubsetSelection:
     """
 
     categories: int
-    epsilon: float
+    epsilon: float | Fraction
     size: int | None = None
     unit: Unit = Unit.RECORD
 
@@ -84,6 +84,18 @@ class SubsetSelection:
     @property
     def guarantee(self) -> Guarantee:
         return of_leaf(self.event)
+
+    @property
+    def inclusion(self) -> tuple[float, float]:
+        """The chance that a report holds its own category, and that it holds any other one."""
+        p = self.event.inclusion / _TOTAL
+        return p, _other(self.categories, self.event.size, p)
+
+    @property
+    def log_odds(self) -> float:
+        """How much more likely, in logarithms, a set is from a category in it than from one not."""
+        p, d, k = Fraction(self.event.inclusion, _TOTAL), self.event.size, self.categories
+        return math.log(p * (k - d) / ((1 - p) * d))
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """One sorted row of `size` categories for each raw category."""
@@ -122,9 +134,48 @@ class SubsetSelection:
         """How many people are in each category, unbiased."""
         sets = self._sets(released)
         support = np.bincount(sets.ravel(), minlength=self.categories)
-        p = self.event.inclusion / _TOTAL
-        reports = sets.size // self.event.size
-        return unbiased_counts(support, reports, p, _other(self.categories, self.event.size, p))
+        return unbiased_counts(support, sets.size // self.event.size, *self.inclusion)
+
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of one report on the wire."""
+        return -(-min(self.categories, self.event.size * self._place_bits) // 8)
+
+    @property
+    def _place_bits(self) -> int:
+        return (self.categories - 1).bit_length()
+
+    def to_bytes(self, released: Any) -> npt.NDArray[np.uint8]:
+        """The compact form, one row of `report_bytes` each: a bitmap or a list, if shorter."""
+        sets = self._sets(released).reshape(-1, self.event.size)
+        if self.categories <= self.event.size * self._place_bits:
+            bits = np.zeros((len(sets), self.categories), np.uint8)
+            np.put_along_axis(bits, sets, 1, axis=1)
+        else:
+            places = np.arange(self._place_bits)[::-1]
+            bits = ((sets[:, :, None] >> places) & 1).astype(np.uint8).reshape(len(sets), -1)
+        return np.packbits(bits, axis=1)
+
+    def from_bytes(self, wire: Any) -> npt.NDArray[np.int64]:
+        """Read the compact form back; what is no report is refused."""
+        packed = np.asarray(wire)
+        if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != self.report_bytes:
+            raise errors.InvalidData(
+                f"SubsetSelection: a report must be {self.report_bytes} bytes."
+            )
+        bits = np.unpackbits(packed, axis=1)
+        width = min(self.categories, self.event.size * self._place_bits)
+        body = bits[:, :width].astype(np.int64)
+        if bool(np.any(bits[:, width:])):
+            raise errors.InvalidData("SubsetSelection: a report must end in zeros.")
+        if width < self.categories:
+            weights = 1 << np.arange(self._place_bits)[::-1]
+            return self._sets(body.reshape(len(body), self.event.size, -1) @ weights)
+        if bool(np.any(body.sum(axis=1) != self.event.size)):
+            raise errors.InvalidData(
+                f"SubsetSelection: a report must list {self.event.size} categories."
+            )
+        return self._sets(np.nonzero(body)[1].reshape(len(body), self.event.size))
 
     def inputs(self) -> range:
         return range(self.categories)

@@ -1,0 +1,365 @@
+"""`tacit fit`, `privatize`, `learn`, `evaluate`, `plan`: from in-house rows to a classifier."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tacit import errors
+from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
+
+KINDS = ("codebook", "vlm", "gaussian", "direct")
+_MOST_ROWS = 200_000
+
+Data = Annotated[Path, typer.Argument(help="CSV (with a header) or Parquet.", metavar="DATA")]
+Out = Annotated[Path, typer.Option("--out", help="What to write; must not exist yet.")]
+Label = Annotated[str | None, typer.Option(help="The column that holds the label.")]
+Classes = Annotated[
+    str | None, typer.Option(help="How many labels there are (0, 1, …), or their values: no,yes.")
+]
+Seed = Annotated[int, typer.Option(help="Of what is learned in-house; the noise has none.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (fit, privatize, learn, evaluate, plan):
+        app.command()(command)
+
+
+def fit(
+    data: Data,
+    epsilon: Annotated[float, typer.Option(help="What one report, label included, may cost.")],
+    out: Out,
+    kind: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}.")] = "codebook",
+    people: Annotated[int | None, typer.Option(help="How many are expected to report.")] = None,
+    classes: Classes = None,
+    label: Annotated[str | None, typer.Option(help="A column to leave out.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="Public bounds and categories (JSON), instead of D1's.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Rows are images, e.g. 28x28.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="scattering, quantile, raw, random, autoencoder or invariant."),
+    ] = None,
+    codewords: Annotated[int | None, typer.Option(help="Instead of the rule's choice.")] = None,
+    latent_dimension: Annotated[int, typer.Option(help="Of vlm and gaussian.")] = 8,
+    radius: Annotated[float, typer.Option(help="Of vlm and gaussian: latents are clipped.")] = 5.0,
+    pretraining_epsilon: Annotated[
+        str, typer.Option(help="Of vlm and gaussian: noise while training, or 'learned'.")
+    ] = "15",
+    delta: Annotated[float | None, typer.Option(help="Of gaussian.")] = None,
+    rows: Annotated[
+        int, typer.Option(help="Learn from at most so many rows, drawn at random.")
+    ] = _MOST_ROWS,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a mechanism from in-house rows, without labels, and write it as a directory.
+
+    Example: tacit fit inhouse.parquet --epsilon 2 --people 10000 --classes 10 --image 28x28
+    --label digit --out mechanism
+    """
+    from tacit import tables
+
+    errors.choice("fit", "kind", kind, KINDS)
+    _must_be_new(out)
+    given = None if schema is None else _schema(schema)
+    mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data is read
+    table, total = tables.sample(data, rows, seed, given)
+    table = tables.split_label(table, label, data)[0]
+    with _naming(data):
+        mechanism.fit(table, schema=given, image=_image(image), seed=seed)
+    mechanism.save(out)
+    labelled = mechanism.classes is not None
+    values = {
+        "kind": kind,
+        "rows": table.num_rows,
+        "rows_in_file": total,
+        "codewords": getattr(mechanism, "codewords_", None),
+        "bytes_a_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
+        "guarantee": str(mechanism.guarantee(labelled)),
+        "in_house_rows": "not protected",
+        "written": str(out),
+    }
+    print_values(values, as_json, "Fitted")
+
+
+def privatize(
+    mechanism: Annotated[Path, typer.Argument(help="The directory that fit wrote.", metavar="DIR")],
+    data: Data,
+    out: Out,
+    epsilon: Annotated[float | None, typer.Option(help="Another ε than it was fitted for.")] = None,
+    label: Label = None,
+    as_json: AsJson = False,
+) -> None:
+    """Release one report a row, batch by batch. On a person's own device: a file of one row.
+
+    Example: tacit privatize mechanism person.csv --label digit --out reports.parquet
+    """
+    from tacit import artifact, tables
+    from tacit.reports import ReportsWriter
+
+    _must_be_new(out)
+    local = _loaded(artifact.load(mechanism), "release", mechanism)
+    if epsilon is not None:
+        local = local.at(epsilon)
+    total = tables.count(data)
+    with ReportsWriter(out, local, label is not None) as writer, _progress(total) as advance:
+        for batch in tables.batches(data, local.schema):
+            rows, values = tables.split_label(batch, label, data)
+            with _naming(data):
+                labels = values
+                if values is not None:
+                    labels = tables.as_classes(values, local.classes, f"column {label!r}")
+                writer.add(local.release(rows, labels))
+            advance(batch.num_rows)
+    result = {
+        "reports": writer.count,
+        "guarantee": str(local.guarantee(label is not None)),
+        "labelled": label is not None,
+        "written": str(out),
+    }
+    print_values(result, as_json, "Released")
+
+
+def learn(
+    reports: Annotated[Path, typer.Argument(help="What privatize wrote.")],
+    out: Out,
+    inhouse: Annotated[
+        Path | None, typer.Option(help="In-house rows for a student; the model must stay inside.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="A column of --inhouse to leave out.")] = None,
+    rows: Annotated[int, typer.Option(help="Of --inhouse, at most so many.")] = _MOST_ROWS,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a classifier from reports alone, through the known noise.
+
+    Example: tacit learn reports.parquet --out model
+    """
+    from tacit import tables
+    from tacit.inference.noise_aware import NoiseAwareClassifier
+    from tacit.inference.student import StudentClassifier
+    from tacit.reports import Reports
+
+    _must_be_new(out)
+    released = Reports.read(reports)
+    model: Any = NoiseAwareClassifier(seed=seed)
+    if inhouse is not None:
+        table, _ = tables.sample(inhouse, rows, seed, released.schema)
+        table = tables.split_label(table, label, inhouse)[0]
+        model = StudentClassifier(inhouse=table, seed=seed)
+    with _naming(reports), _shift_on_stderr():
+        model.fit(released)
+    model.save(out)
+    values = {
+        "reports": len(released),
+        "classes": [str(value) for value in model.classes_],
+        "guarantee": str(model.guarantee_),
+        "in_house_rows": "carried: keep the model inside" if inhouse else "see the mechanism",
+        "written": str(out),
+    }
+    print_values(values, as_json, "Learned")
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="The directory that learn wrote.", metavar="MODEL")],
+    data: Data,
+    label: Annotated[
+        str | None,
+        typer.Option(help="The column that holds the label; the surplus one if left out."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accuracy of a model on clean, labelled rows, in all and by class.
+
+    Example: tacit evaluate model test.parquet --label digit
+    """
+    from tacit import artifact, tables
+    from tacit.evaluation import Tally
+
+    classifier = _loaded(artifact.load(model), "predict", model)
+    given = classifier.mechanism_.schema
+    tally = Tally(tuple(classifier.classes_.tolist()))
+    with _progress(tables.count(data)) as advance:
+        for batch in tables.batches(data, given):
+            name = label or _surplus(batch, given.names, data)
+            rows, values = tables.split_label(batch, name, data)
+            with _naming(data):
+                truth = tables.as_classes(values, tally.classes, f"column {name!r}")  # type: ignore[arg-type]
+                tally.add(truth, classifier.predict(rows))
+            advance(batch.num_rows)
+    result = tally.to_dict()
+    if as_json:
+        return print_json(result)
+    lines = [("all", *_line(result))]
+    lines += [(str(one["class"]), *_line(one)) for one in result["by_class"]]
+    print_table("Accuracy", ("class", "rows", "accuracy", "95 % interval"), lines)
+
+
+def plan(
+    classes: Annotated[int, typer.Option(help="How many labels there are.")],
+    epsilon: Annotated[float, typer.Option(help="What one report may cost.")],
+    target_accuracy: Annotated[float, typer.Option(help="What the classifier should reach.")],
+    people: Annotated[int | None, typer.Option(help="If known: what to expect of them.")] = None,
+    inhouse: Annotated[
+        Path | None, typer.Option(help="In-house rows: simulate on their own structure.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="A column of --inhouse to leave out.")] = None,
+    image: Annotated[str | None, typer.Option(help="Rows are images, e.g. 28x28.")] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """How many people are needed, and what to expect, before anything is collected.
+
+    Example: tacit plan --classes 10 --epsilon 1 --target-accuracy .9
+    """
+    from tacit import plan as planning
+    from tacit import tables
+
+    table = None
+    if inhouse is not None:
+        table, _ = tables.sample(inhouse, planning.MOST_ROWS, seed)
+        table = tables.split_label(table, label, inhouse)[0]
+    made = planning.plan(
+        classes=classes,
+        epsilon=epsilon,
+        target_accuracy=target_accuracy,
+        people=people,
+        inhouse=table,
+        image=_image(image),
+        seed=seed,
+    )
+    if as_json:
+        return print_json(made.to_dict())
+    lines = [
+        (f"{row.epsilon:g}", f"{row.people:,}", str(row.codewords), f"{row.accuracy:.3f}")
+        for row in made.rows
+    ]
+    print_table(made.title, ("ε", "people", "codewords", "accuracy"), lines)
+    for sentence in (made.answer, *made.assumptions):
+        print(f"- {sentence}")
+
+
+def _mechanism(kind: str, given: dict[str, Any]) -> Any:
+    common = {"epsilon": given["epsilon"], "classes": _classes(given["classes"])}
+    if kind == "codebook":
+        from tacit.learned.codebook import Codebook
+
+        wanted = ("people", "codewords", "features")
+        return Codebook(**common, **{name: given[name] for name in wanted})
+    if kind == "direct":
+        from tacit.learned.direct import Direct
+
+        return Direct(**common)
+    from tacit.learned.vlm import VLM
+
+    pretraining = given["pretraining_epsilon"]
+    if pretraining != "learned":
+        pretraining = errors.positive("fit", "pretraining-epsilon", pretraining)
+    return VLM(
+        **common,
+        latent_dimension=given["latent_dimension"],
+        radius=given["radius"],
+        pretraining_epsilon=pretraining if pretraining == "learned" else float(pretraining),
+        noise="laplace" if kind == "vlm" else "gaussian",
+        delta=given["delta"],
+    )
+
+
+def _classes(text: str | None) -> int | list[str] | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return [value.strip() for value in text.split(",")]
+
+
+def _image(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    try:
+        height, width = (int(side) for side in text.lower().split("x"))
+    except ValueError:
+        errors.refuse("command line", "image", "like 28x28", text)
+    return height, width
+
+
+def _schema(path: Path) -> Any:
+    from tacit import schema
+
+    must_exist(path)
+    try:
+        return schema.from_plain(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        reason = str(error) if isinstance(error, errors.TacitError) else "it must be JSON."
+        raise errors.InvalidData(f"{path}: {reason}") from None
+
+
+def _must_be_new(path: Path) -> None:
+    if path.exists():
+        errors.refuse("command line", "--out", "new", str(path), "Remove it or choose another.")
+
+
+def _loaded(thing: Any, needed: str, path: Path) -> Any:
+    if not hasattr(thing, needed):
+        kind = "a mechanism, as fit writes" if needed == "release" else "a model, as learn writes"
+        errors.refuse("command line", "directory", kind, str(path))
+    return thing
+
+
+def _surplus(batch: Any, names: tuple[str, ...], path: Path) -> str:
+    surplus = [name for name in batch.schema.names if name not in names]
+    if len(surplus) != 1:
+        errors.refuse("evaluate", "--label", f"given, as {path.name} has {len(surplus)} more", None)
+    return str(surplus[0])
+
+
+def _line(part: dict[str, Any]) -> tuple[str, str, str]:
+    low, high = part["interval"]
+    return f"{part['rows']:,}", f"{part['accuracy']:.4f}", f"{low:.4f} to {high:.4f}"
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors about data name the file."""
+    try:
+        yield
+    except errors.InvalidData as error:
+        raise errors.InvalidData(f"{path}: {error}") from None
+
+
+@contextmanager
+def _shift_on_stderr() -> Iterator[None]:
+    import sys
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        print(f"tacit: {warning.message}", file=sys.stderr)
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Any]:
+    """A bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("rows"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("rows", total=total)
+        yield lambda count: bar.advance(task, count)

@@ -1,0 +1,189 @@
+r"""Maximum likelihood through a finite channel: which shares of the symbols explain the reports?
+
+A report is a set S of symbols, and P(S | x) depends on x only through whether S holds it, with odds
+:math:`e^\lambda` (`SubsetSelection.log_odds`). With shares θ of the symbols,
+
+.. math:: \ell(\theta) = \sum_i \log\Bigl(1 + (e^\lambda - 1) \sum_{x \in S_i} \theta_x\Bigr)
+          + \text{const},
+
+which is concave. Expectation-maximisation climbs it without ever leaving the simplex; squared
+extrapolation [VR08]_ makes that quick. Everything is post-processing of reports.
+
+References
+----------
+.. [DLR77] Dempster, Laird, Rubin. Maximum likelihood from incomplete data via the EM algorithm.
+.. [VR08] Varadhan, Roland. Simple and globally convergent methods for accelerating the
+   convergence of any EM algorithm. Scand. J. Stat. 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
+from tacit import errors
+from tacit.mechanisms import SubsetSelection
+
+Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+_BLOCK_CELLS = 1 << 22
+_SMALLEST = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Reports of symbols (codeword · classes + label), and the channel they came through."""
+
+    sets: npt.NDArray[Any]
+    channel: SubsetSelection
+    classes: int = 1
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    @property
+    def codewords(self) -> int:
+        return self.channel.categories // self.classes
+
+    def likelihood(self, shares: Reals) -> tuple[float, Reals]:
+        """ℓ(θ) and its gradient, in the shape of the shares."""
+        theta, gain = shares.ravel(), math.expm1(self.channel.log_odds)
+        total, slope = 0.0, np.zeros(theta.size)
+        rows = max(_BLOCK_CELLS // self.sets.shape[1], 1)
+        for start in range(0, len(self.sets), rows):
+            block = self.sets[start : start + rows].astype(np.intp, copy=False)
+            mass = 1 + gain * theta[block].sum(axis=1)
+            total += float(np.log(mass).sum())
+            weights = np.repeat(gain / mass, block.shape[1])
+            slope += np.bincount(block.ravel(), weights, theta.size)
+        return total, slope.reshape(shares.shape)
+
+    def resampled(self, rng: np.random.Generator) -> Evidence:
+        """As many reports, drawn with replacement."""
+        chosen = rng.integers(0, len(self.sets), len(self.sets))
+        return Evidence(self.sets[chosen], self.channel, self.classes)
+
+
+def maximum_likelihood(
+    evidence: Evidence,
+    prior: Reals,
+    *,
+    start: Reals | None = None,
+    tolerance: float = 1e-6,
+    steps: int = 2000,
+) -> Reals:
+    """Shares θ, (codewords, classes), with a Dirichlet prior on the codewords' own shares.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        What was reported.
+    prior : array, (codewords,)
+        Pseudo-counts: as if that many people of each codeword had been seen in the clear.
+    """
+    shape = (evidence.codewords, evidence.classes)
+    if start is None:
+        base = (prior + 1.0) / (prior + 1.0).sum()
+        start = np.repeat(base[:, None] / shape[1], shape[1], axis=1)
+    theta, value = start, -math.inf
+    for _ in range(steps):
+        once, _ = _step(theta, evidence, prior)
+        twice, reached = _step(once, evidence, prior)
+        leap = _extrapolated(theta, once, twice)
+        landed, height = _step(leap, evidence, prior)
+        # The leap may overshoot; two plain steps never do.
+        new, new_value = (landed, height) if height >= reached else (twice, reached)
+        change = float(np.abs(new - theta).sum())
+        theta, value = new, max(new_value, value)
+        if change < tolerance:
+            break
+    return theta
+
+
+def _step(theta: Reals, evidence: Evidence, prior: Reals) -> tuple[Reals, float]:
+    """One step of EM, and the objective where it started."""
+    value, slope = evidence.likelihood(theta)
+    # Σ_i 1/mass_i from the identity Σ_x θ_x slope_x = Σ_i (mass_i − 1)/mass_i.
+    inverse = len(evidence) - float((theta * slope).sum())
+    expected = theta * (inverse + slope)
+    value += float((prior * np.log(np.maximum(theta.sum(axis=1), _SMALLEST))).sum())
+    rows = expected.sum(axis=1) + prior
+    within = expected / np.maximum(expected.sum(axis=1, keepdims=True), _SMALLEST)
+    return within * (rows / rows.sum())[:, None], value
+
+
+def _extrapolated(theta: Reals, once: Reals, twice: Reals) -> Reals:
+    first, second = once - theta, twice - 2 * once + theta
+    norm = float((second**2).sum())
+    length = max(1.0, math.sqrt(float((first**2).sum()) / norm)) if norm > 0 else 1.0
+    leap = theta + 2 * length * first + length**2 * second
+    leap = np.maximum(leap, 1e-3 * twice)  # inside the simplex, where EM can go on from
+    return np.asarray(leap / leap.sum())
+
+
+@dataclass(frozen=True)
+class ShiftTest:
+    """Do the people's codewords look like those of the in-house rows?
+
+    Parameters
+    ----------
+    statistic, degrees : float, int
+        Wald's statistic of the difference, χ² under "no shift".
+    p_value : float
+        How often chance alone would give as much.
+    """
+
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
+    """Compare unbiased codeword shares from reports with in-house counts.
+
+    A report's own unbiased vote for each codeword has a covariance that is estimated from the
+    reports; the in-house rows are a sample too.
+    """
+    k = evidence.codewords
+    if len(evidence) <= 2 * k or inhouse.sum() <= k or k < 2:
+        return ShiftTest(0.0, max(k - 1, 1), 1.0)
+    p, q = evidence.channel.inclusion
+    votes = np.zeros((len(evidence), k))
+    rows = np.repeat(np.arange(len(evidence)), evidence.sets.shape[1])
+    np.add.at(votes, (rows, evidence.sets.ravel().astype(np.int64) // evidence.classes), 1.0)
+    votes = (votes - evidence.classes * q) / (p - q)
+    share = inhouse / inhouse.sum()
+    difference = votes.mean(axis=0) - share
+    covariance = np.cov(votes, rowvar=False) / len(evidence)
+    covariance += (np.diag(share) - np.outer(share, share)) / inhouse.sum()
+    inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
+    statistic = float(difference @ inverse @ difference)
+    return ShiftTest(statistic, k - 1, float(chi2.sf(statistic, k - 1)))
+
+
+def bootstrap(evidence: Evidence, prior: Reals, estimate: Reals, repeats: int, seed: int) -> Reals:
+    """Estimates from resampled reports, (repeats, codewords, classes), each from the first one."""
+    repeats = errors.whole("bootstrap", "repeats", repeats, least=20, most=10_000)
+    rng = np.random.default_rng(seed)
+    start = np.maximum(estimate, 1e-9)
+    start = start / start.sum()
+    draws = []
+    for _ in range(repeats):
+        # The in-house rows behind the prior are a sample too.
+        counts = rng.poisson(prior).astype(np.float64)
+        again = evidence.resampled(rng)
+        draws.append(maximum_likelihood(again, counts, start=start, tolerance=1e-4, steps=100))
+    return np.stack(draws)
+
+
+def interval(draws: Reals, confidence: float) -> Reals:
+    """Percentile intervals along the first axis; the two ends are the last axis of the result."""
+    confidence = errors.probability("interval", "confidence", confidence, zero=False)
+    ends = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return np.moveaxis(ends, 0, -1)

@@ -1,0 +1,139 @@
+"""Joining: clean columns that one party holds, beside reports of what another one holds.
+
+The rows of the two parts belong to the same people, in the same order. Labels are the first
+party's own, or part of the reports.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import artifact, errors, labels
+from tacit.certificate import Certificate
+from tacit.inference.neural import Network, Settings, fit_network
+from tacit.inference.noise_aware import certificate_of, mechanism_parts, restore_mechanism
+from tacit.reports import Reports
+
+Floats = npt.NDArray[np.float32]
+
+
+class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learn a label from clean columns and reports together.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Hidden layers; none is a linear classifier.
+    level : {"latent", "feature"}
+        What is seen of a report: the latent (for a codebook, the probability of each codeword), or
+        the decoded row.
+    seed : int
+        Of starting weights and held-out rows.
+
+    Notes
+    -----
+    The clean columns and labels are the learner's own data: the model carries them, and towards
+    them nothing is protected here. Towards those who reported, learning is post-processing.
+    """
+
+    kind: ClassVar[str] = "join"
+
+    def __init__(
+        self, *, hidden: tuple[int, ...] = (50,), level: str = "latent", seed: int = 0
+    ) -> None:
+        self.hidden = hidden
+        self.level = level
+        self.seed = seed
+
+    def fit(self, reports: Reports, y: Any = None, *, clean: Any = None) -> Self:
+        """Learn from reports, clean columns (n, p), and labels where the reports have none."""
+        where = "JoinClassifier.fit"
+        if not isinstance(reports, Reports) or (y is None) != reports.labelled:
+            raise errors.InvalidData(
+                f"{where}: labels must come with the reports, or as y, and not both."
+            )
+        columns = _clean(where, clean, len(reports))
+        if y is not None:
+            values = np.unique(np.asarray(y))
+            self.classes_ = values
+            codes = labels.codes(where, y, tuple(values.tolist()))
+            flip = np.eye(len(values))
+        else:
+            self.classes_ = np.asarray(reports.mechanism.classes)
+            codes, flip = self._released_labels(reports)
+        if len(codes) != len(reports):
+            raise errors.InvalidData(f"{where}: labels must be as many as reports.")
+        self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
+        self.reports_, self.seeded_ = len(reports), reports.seeded
+        inputs = np.hstack([columns, self._seen(reports)])
+        settings = Settings(hidden=tuple(self.hidden))
+        self.network_ = fit_network(inputs, codes, flip, settings, seed=self.seed)
+        return self
+
+    def _released_labels(self, reports: Reports) -> tuple[Any, Any]:
+        if "label" not in reports.columns:
+            raise errors.InvalidData(
+                "JoinClassifier.fit: a codebook's label is part of its symbol. Release without "
+                "labels, and pass y."
+            )
+        return reports.columns["label"], reports.mechanism.label_matrix
+
+    def _seen(self, rows: Any) -> Floats:
+        if isinstance(rows, Reports):
+            return np.asarray(rows.mechanism.released_features(rows, level=self.level))
+        return np.asarray(self.mechanism_.clean_features(rows, level=self.level))
+
+    def predict_proba(self, rows: Any, *, clean: Any = None) -> npt.NDArray[np.float64]:
+        """Of reports, or of clean rows of the other party, with the clean columns beside them."""
+        check_is_fitted(self, "network_")
+        seen = self._seen(rows)
+        return self.network_.predict_proba(np.hstack([_clean("predict", clean, len(seen)), seen]))
+
+    def predict(self, rows: Any, *, clean: Any = None) -> npt.NDArray[Any]:
+        """The most probable label of each row."""
+        return np.asarray(self.classes_[self.predict_proba(rows, clean=clean).argmax(axis=1)])
+
+    def score(self, rows: Any, y: Any, *, clean: Any = None) -> float:
+        """Accuracy."""
+        return float(np.mean(self.predict(rows, clean=clean) == np.asarray(y)))
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the reports that this was learned from."""
+        return certificate_of(self.mechanism_, self.seeded_)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory; it carries the learner's own columns."""
+        check_is_fitted(self, "network_")
+        return artifact.save(self, path)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        parameters, arrays = mechanism_parts(self)
+        parameters["network"], weights = self.network_.parts()
+        return parameters, {**arrays, **{f"network.{k}": v for k, v in weights.items()}}
+
+    @classmethod
+    def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> JoinClassifier:
+        """Rebuild what `parts` took apart."""
+        settings = parameters["settings"]
+        made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
+        restore_mechanism(made, parameters, arrays)
+        weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
+        made.network_ = Network.from_parts(parameters["network"], weights)
+        return made
+
+
+def _clean(where: str, clean: Any, count: int) -> Floats:
+    if clean is None:
+        errors.refuse(where, "clean", "given", None, "Pass the clean columns, one row a report.")
+    columns = errors.reals(where, clean).astype(np.float32)
+    if columns.ndim != 2 or len(columns) != count:
+        raise errors.InvalidData(f"{where}: clean columns must be an array, one row a report.")
+    return columns

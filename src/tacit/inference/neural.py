@@ -1,0 +1,390 @@
+r"""A classifier fitted through the noise of its labels, as plain functions of arrays.
+
+The network says :math:`p_\psi(y \mid \tilde x)`; what is seen is a flipped label. It is fitted by
+
+.. math:: \max_\psi \; \frac{1}{n} \sum_{i=1}^n
+          \log \sum_{y=1}^C p(\tilde y_i \mid y)\, p_\psi(y \mid \tilde x_i)
+          \; - \; \frac{w}{2} \lVert \psi \rVert^2
+
+(equation 7 of [MBPFFB20]_), where :math:`p(\tilde y \mid y)` is the known law of the flip. With
+labels that were not flipped this law is the identity matrix and the rest is the usual likelihood.
+
+Notes
+-----
+Everything here is post-processing of reports: it costs no privacy. Training stops where the same
+likelihood of held-out *reports* is highest, so no clean label is needed anywhere.
+
+References
+----------
+.. [MBPFFB20] Mansbridge, Barbour, Piras, Frye, Feige, Barber. Learning to noise:
+   application-agnostic data sharing with local differential privacy. 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Floats = npt.NDArray[np.float32]
+
+_BLOCK_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A fitted classifier: scaling, then linear layers with ReLU between them. Needs numpy only.
+
+    Parameters
+    ----------
+    center, spread : arrays (D,)
+        Inputs are taken as (x − center) / spread.
+    weights, biases : tuples of arrays
+        Layer by layer, (inputs, outputs) and (outputs,).
+    held_out : float
+        Mean log-likelihood of the held-out reports, in nats; NaN where none were held out.
+    """
+
+    center: Floats
+    spread: Floats
+    weights: tuple[Floats, ...]
+    biases: tuple[Floats, ...]
+    held_out: float = float("nan")
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return int(self.biases[-1].size)
+
+    def logits(self, features: Any) -> Floats:
+        """What the softmax is taken of."""
+        rows = _matrix("Network", features, self.center.size)
+        blocks = [
+            self._forward(rows[start : start + _BLOCK_ROWS])
+            for start in range(0, len(rows), _BLOCK_ROWS)
+        ]
+        return np.concatenate(blocks)
+
+    def _forward(self, rows: Floats) -> Floats:
+        value = (rows - self.center) / self.spread
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            value = np.maximum(value @ weight + bias, 0)
+        return np.asarray(value @ self.weights[-1] + self.biases[-1])
+
+    def predict_proba(self, features: Any) -> npt.NDArray[np.float64]:
+        """Probability of every class for every row."""
+        logits = self.logits(features).astype(np.float64)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    def log_likelihood(
+        self, features: Any, released_labels: Any, flip_matrix: Any
+    ) -> npt.NDArray[np.float64]:
+        """Log-probability of every released label, given its row."""
+        flip = _flip(flip_matrix)
+        labels = _labels(released_labels, len(features), len(flip))
+        seen = (self.predict_proba(features) * flip[:, labels].T).sum(axis=1)
+        return np.asarray(np.log(np.maximum(seen, np.finfo(np.float64).tiny)))
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """JSON-ready parameters, and arrays by name."""
+        arrays = {"center": self.center, "spread": self.spread}
+        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            arrays[f"weight.{index}"], arrays[f"bias.{index}"] = weight, bias
+        held_out = None if np.isnan(self.held_out) else self.held_out
+        return {"layers": len(self.weights), "held_out": held_out}, arrays
+
+    @classmethod
+    def from_parts(
+        cls, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Network:
+        """Build it again from what `parts` gave."""
+        layers = range(errors.whole("Network", "layers", params["layers"], least=1, most=64))
+        as_float = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+        held_out = params["held_out"]
+        return cls(
+            as_float["center"],
+            as_float["spread"],
+            tuple(as_float[f"weight.{index}"] for index in layers),
+            tuple(as_float[f"bias.{index}"] for index in layers),
+            float("nan") if held_out is None else float(held_out),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How networks are fitted.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Hidden layers; none at all is a linear classifier, the better one under heavy noise.
+    weight_decay : float
+        w above, on weights and not on biases; inputs have unit spread.
+    epochs, patience : int
+        At most so many passes; stop after so many without a better held-out likelihood.
+    batch_size, learning_rate
+        Of Adam.
+    output_bias : bool
+        Whether the last layer has a bias. See Notes.
+
+    Notes
+    -----
+    A network fitted to noisy rows spreads its logits over the range of the noise. Where it is to
+    classify *clean* rows, these lie close together in the middle of that range, and an estimated
+    bias of the last layer outweighs all they say: at small ε every clean row gets one class.
+    Without it, rows are judged against the centre of all rows, and classes count as equally
+    frequent: for clean rows under heavy noise much the better choice.
+    """
+
+    hidden: tuple[int, ...] = (50,)
+    weight_decay: float = 1e-3
+    epochs: int = 200
+    patience: int = 20
+    batch_size: int = 512
+    learning_rate: float = 5e-3
+    output_bias: bool = True
+
+    def __post_init__(self) -> None:
+        where = "Settings"
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        for size in self.hidden:
+            errors.whole(where, "hidden", size, least=1)
+        for name in ("epochs", "patience", "batch_size"):
+            errors.whole(where, name, getattr(self, name), least=1)
+        errors.positive(where, "learning_rate", self.learning_rate)
+        if not 0 <= float(self.weight_decay) < np.inf:
+            errors.refuse(where, "weight_decay", "at least 0", self.weight_decay)
+
+
+def fit_network(
+    features: Any,
+    released_labels: Any,
+    flip_matrix: Any,
+    settings: Settings | None = None,
+    *,
+    validation: float | tuple[Any, Any] = 0.1,
+    seed: int = 0,
+    device: str = "cpu",
+) -> Network:
+    """Fit one classifier of released rows with released labels.
+
+    Parameters
+    ----------
+    features : array (n, D)
+        Released rows, at latent or feature level. They are brought to zero mean and unit spread:
+        under heavy noise that divides them by the noise.
+    released_labels : array of int (n,)
+        As reported: codes 0, …, C − 1.
+    flip_matrix : array (C, C)
+        Row y holds the law of the report of someone whose label is y, as in
+        `RandomizedResponse.matrix`; the identity for labels that were not flipped.
+    settings : Settings, optional
+        Layers and training.
+    validation : float, or (features, released labels)
+        Share of the reports to hold out, or others that were held out already.
+    seed, device
+        Of the start, the order of the rows and the held-out share; where to compute.
+    """
+    where = "fit_network"
+    rows, flip = _matrix(where, features), _flip(flip_matrix)
+    labels = _labels(released_labels, len(rows), len(flip))
+    if isinstance(validation, tuple):
+        held_rows = _matrix(where, validation[0], rows.shape[1])
+        held_labels = _labels(validation[1], len(held_rows), len(flip))
+    else:
+        keep, held = _hold_out(len(rows), validation, seed)
+        held_rows, held_labels = rows[held], labels[held]
+        rows, labels = rows[keep], labels[keep]
+    (network,) = fit_networks(
+        rows[None],
+        labels[None],
+        flip[None],
+        held_rows[None],
+        held_labels[None],
+        settings or Settings(),
+        seed=seed,
+        device=device,
+    )
+    return network
+
+
+def fit_networks(
+    features: Any,
+    released_labels: Any,
+    flip_matrices: Any,
+    held_features: Any,
+    held_labels: Any,
+    settings: Settings,
+    *,
+    weight_decays: Any = None,
+    seed: int = 0,
+    device: str = "cpu",
+) -> list[Network]:
+    """Fit many classifiers of one shape side by side: the first axis of every array counts them.
+
+    Their losses are added up and share no parameter, so each ends where it would end alone with
+    the same start and the same batches. `weight_decays`, one each, goes before the settings'.
+    """
+    import torch
+
+    place = torch.device(device)
+
+    def tensor(array: Any) -> Tensor:
+        return torch.as_tensor(array, dtype=torch.float32, device=place)
+
+    x, held_x = tensor(features), tensor(held_features)
+    y, held_y = (torch.as_tensor(a, device=place) for a in (released_labels, held_labels))
+    log_flip = tensor(np.log(np.maximum(flip_matrices, 1e-30)))
+    decay = np.broadcast_to(
+        settings.weight_decay if weight_decays is None else weight_decays, len(x)
+    )
+    penalty = tensor(np.array(decay))
+    center = x.mean(dim=1, keepdim=True)
+    spread = x.std(dim=1, keepdim=True).clamp_min(1e-6)
+    x, held_x = (x - center) / spread, (held_x - center) / spread
+    generator = torch.Generator().manual_seed(seed)
+    sizes = (x.shape[2], *settings.hidden, log_flip.shape[1])
+    layers = [layer.to(place) for layer in _start(len(x), sizes, generator)]
+    best, score = _train(layers, (x, y), (held_x, held_y), log_flip, penalty, settings, generator)
+    return _networks(best, center[:, 0], spread[:, 0], score)
+
+
+def _start(count: int, sizes: Sequence[int], generator: Any) -> list[Tensor]:
+    """Weights and biases in turn; the last layer starts at zero: every class is as likely."""
+    import torch
+
+    layers: list[Tensor] = []
+    for index, (wide, out) in enumerate(pairwise(sizes)):
+        last = index == len(sizes) - 2
+        # The same start for all: differences between them are then not luck.
+        weight = torch.randn(1, wide, out, generator=generator) * (0 if last else (2 / wide) ** 0.5)
+        layers += [weight.repeat(count, 1, 1), torch.zeros(count, 1, out)]
+    return layers
+
+
+def _forward(layers: Sequence[Tensor], x: Tensor) -> Tensor:
+    import torch
+
+    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+        x = torch.relu(torch.baddbmm(bias, x, weight))
+    return torch.baddbmm(layers[-1], x, layers[-2])
+
+
+def _log_likelihood(layers: Sequence[Tensor], x: Tensor, y: Tensor, log_flip: Tensor) -> Tensor:
+    """Mean noise-aware log-likelihood of each problem."""
+    import torch
+
+    log_proba = torch.log_softmax(_forward(layers, x), dim=2)
+    # (problems, rows, classes): how likely each class makes the label that was seen
+    index = y[:, None, :].expand(-1, log_flip.shape[1], -1)
+    seen = log_flip.gather(2, index).transpose(1, 2)
+    return torch.logsumexp(log_proba + seen, dim=2).mean(dim=1)
+
+
+def _train(
+    layers: list[Tensor],
+    train: tuple[Tensor, Tensor],
+    held: tuple[Tensor, Tensor],
+    log_flip: Tensor,
+    penalty: Tensor,
+    settings: Settings,
+    generator: Any,
+) -> tuple[list[Tensor], Tensor]:
+    """Adam; each problem keeps the parameters of its own best epoch."""
+    import torch
+
+    free = layers if settings.output_bias else layers[:-1]
+    optimizer = torch.optim.Adam(
+        [layer.requires_grad_(True) for layer in free], settings.learning_rate
+    )
+    x, y = train
+    best, stale = _snapshot(layers), 0
+    score = torch.full_like(penalty, -torch.inf)
+    for _ in range(settings.epochs):
+        order = torch.randperm(x.shape[1], generator=generator).to(x.device)
+        for rows in torch.split(order, settings.batch_size):
+            likelihood = _log_likelihood(layers, x[:, rows], y[:, rows], log_flip)
+            size = sum((weight**2).sum(dim=(1, 2)) for weight in layers[::2])
+            optimizer.zero_grad()
+            (penalty / 2 * size - likelihood).sum().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        found = _held_out(layers, held, log_flip)
+        better = found > score
+        score = torch.where(better, found, score)
+        best = [
+            torch.where(better[:, None, None], new, old)
+            for new, old in zip(_snapshot(layers), best, strict=True)
+        ]
+        stale = 0 if bool(better.any()) else stale + 1
+        if stale > settings.patience:
+            break
+    return best, score
+
+
+def _snapshot(layers: Sequence[Tensor]) -> list[Tensor]:
+    return [layer.detach().clone() for layer in layers]
+
+
+def _held_out(layers: Sequence[Tensor], held: tuple[Tensor, Tensor], log_flip: Tensor) -> Tensor:
+    import torch
+
+    with torch.no_grad():
+        return _log_likelihood(layers, *held, log_flip)
+
+
+def _networks(layers: list[Tensor], center: Tensor, spread: Tensor, score: Tensor) -> list[Network]:
+    weights = [layer.cpu().numpy() for layer in layers[::2]]
+    biases = [layer[:, 0].cpu().numpy() for layer in layers[1::2]]
+    centers, spreads, scores = center.cpu().numpy(), spread.cpu().numpy(), score.cpu().numpy()
+    return [
+        Network(
+            centers[i].copy(),
+            spreads[i].copy(),
+            tuple(weight[i].copy() for weight in weights),
+            tuple(bias[i].copy() for bias in biases),
+            float(scores[i]),
+        )
+        for i in range(len(scores))
+    ]
+
+
+def _hold_out(count: int, share: float, seed: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    share = errors.probability("fit_network", "validation", share, zero=False)
+    held = max(round(share * count), 1)
+    if held >= count:
+        raise errors.InvalidData("fit_network: there must be reports to fit and to hold out.")
+    order = np.random.default_rng(seed).permutation(count)
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def _matrix(where: str, features: Any, width: int | None = None) -> Floats:
+    rows = np.asarray(features)
+    if rows.ndim != 2 or rows.dtype.kind not in "biuf" or (width or rows.shape[1]) != rows.shape[1]:
+        shape = f"(n, {width or 'D'})"
+        raise errors.InvalidData(f"{where}: features must be numbers of shape {shape}.")
+    return rows.astype(np.float32, copy=False)
+
+
+def _labels(released_labels: Any, rows: int, classes: int) -> npt.NDArray[np.int64]:
+    labels = errors.integers("released labels", released_labels, lower=0, upper=classes - 1)
+    if labels.shape != (rows,):
+        raise errors.InvalidData("released labels: there must be one for every row.")
+    return labels
+
+
+def _flip(flip_matrix: Any) -> npt.NDArray[np.float64]:
+    flip = np.asarray(flip_matrix, np.float64)
+    square = flip.ndim == 2 and flip.shape[0] == flip.shape[1]
+    if not square or not np.allclose(flip.sum(axis=1), 1) or bool(np.any(flip < 0)):
+        errors.refuse("fit_network", "flip_matrix", "square, with rows that sum to 1", flip.shape)
+    return flip

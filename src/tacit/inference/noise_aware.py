@@ -1,0 +1,293 @@
+r"""Classifiers learned from reports alone, through the known noise.
+
+For a codebook the shares of all (codeword, label) pairs are estimated by maximum likelihood through
+the channel; for the other mechanisms a network is fitted by
+:math:`\log \sum_y p(\tilde y \mid y)\,p_\psi(y \mid \tilde x)`. Either way the classifier predicts
+clean rows, and rows that are themselves reported.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import artifact, errors
+from tacit.certificate import Certificate
+from tacit.guarantees import Guarantee
+from tacit.inference import finite
+from tacit.inference.finite import Evidence
+from tacit.inference.neural import Network, Settings, fit_network
+from tacit.reports import Reports
+
+Reals = npt.NDArray[np.float64]
+
+PRIORS = ("inhouse", "auto", "none")
+_SIGNIFICANCE = 0.01
+
+
+class ShiftWarning(UserWarning):
+    """The people who reported do not look like the in-house rows."""
+
+
+class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learn from labelled reports; predict clean or released rows.
+
+    Parameters
+    ----------
+    prior : {"auto", "inhouse", "none"}
+        Codebooks: whether the in-house counts of the codewords help. "auto" tests whether the
+        people look like the in-house rows; where they do not, it warns and leaves the counts out.
+    level : {"latent", "feature"}
+        Other mechanisms: learn from released latents, or from decoded rows.
+    hidden : tuple of int
+        Other mechanisms: hidden layers of the network.
+    seed : int
+        Of starting weights, held-out reports and resampling. It protects nobody and need not.
+
+    Attributes
+    ----------
+    classes_ : array
+        Label values.
+    table_ : array, (codewords, classes)
+        Codebooks: estimated shares, summing to 1.
+    shift_ : ShiftTest
+        Codebooks: do the people look like the in-house rows?
+    network_ : Network
+        Other mechanisms: what was fitted.
+    guarantee_ : Guarantee
+        Towards those who reported: learning is post-processing.
+    """
+
+    kind: ClassVar[str] = "noise-aware"
+
+    def __init__(
+        self,
+        *,
+        prior: str = "auto",
+        level: str = "latent",
+        hidden: tuple[int, ...] = (50,),
+        seed: int = 0,
+    ) -> None:
+        self.prior = prior
+        self.level = level
+        self.hidden = hidden
+        self.seed = seed
+
+    def fit(self, reports: Reports, y: None = None) -> Self:
+        """Learn from labelled reports; `y` is for scikit-learn's sake and must be None."""
+        if not isinstance(reports, Reports) or not reports.labelled:
+            raise errors.InvalidData(
+                "NoiseAwareClassifier.fit: it must get reports with labels. Release with labels=…."
+            )
+        errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
+        self.mechanism_ = reports.mechanism
+        self.classes_ = np.asarray(reports.mechanism.classes)
+        self.guarantee_: Guarantee = reports.guarantee
+        self.reports_ = len(reports)
+        self.seeded_ = reports.seeded
+        if reports.mechanism.kind == "codebook":
+            self._fit_table(reports)
+        else:
+            self._fit_network(reports)
+        return self
+
+    def _fit_table(self, reports: Reports) -> None:
+        self._evidence = evidence_of(reports)
+        counts = self.mechanism_.counts_
+        self.shift_ = finite.shift_test(self._evidence, counts)
+        trusted = self.prior == "inhouse" or (
+            self.prior == "auto" and self.shift_.p_value >= _SIGNIFICANCE
+        )
+        if self.prior == "auto" and not trusted:
+            warnings.warn(
+                f"The people's codewords differ from the in-house ones (p = "
+                f"{self.shift_.p_value:.2g}): their shares are estimated from reports alone.",
+                ShiftWarning,
+                stacklevel=3,
+            )
+        self._prior = counts.astype(np.float64) * float(trusted)
+        self.table_ = finite.maximum_likelihood(self._evidence, self._prior)
+
+    def _fit_network(self, reports: Reports) -> None:
+        inputs = self.mechanism_.released_features(reports, level=self.level)
+        self.network_ = fit_network(
+            inputs,
+            reports.columns["label"],
+            self.mechanism_.label_matrix,
+            Settings(hidden=tuple(self.hidden)),
+            seed=self.seed,
+        )
+
+    # --- predictions ---------------------------------------------------------------------------
+
+    def predict_proba(self, rows: Any) -> Reals:
+        """Of clean rows, or of unlabelled `Reports` from the same mechanism (at any ε)."""
+        check_is_fitted(self, "mechanism_")
+        if isinstance(rows, Reports):
+            self._must_be_mine(rows)
+            if hasattr(self, "table_"):
+                return self._of_posterior(rows)
+            inputs = rows.mechanism.released_features(rows, level=self.level)
+        elif hasattr(self, "table_"):
+            return np.asarray(self.given_codeword()[self.mechanism_.encode(rows)])
+        else:
+            inputs = self.mechanism_.clean_features(rows, level=self.level)
+        return self.network_.predict_proba(inputs)
+
+    def predict(self, rows: Any) -> npt.NDArray[Any]:
+        """The most probable label of each row."""
+        return np.asarray(self.classes_[self.predict_proba(rows).argmax(axis=1)])
+
+    def given_codeword(self) -> Reals:
+        """P(label | codeword); where nothing is known of a codeword, the shares of the labels."""
+        mass = self.table_.sum(axis=1, keepdims=True)
+        overall = self.table_.sum(axis=0)
+        known = self.table_ / np.maximum(mass, 1e-300)
+        return np.asarray(np.where(mass > 1e-12, known, overall / overall.sum()))
+
+    def for_private_points(self, epsilon: float) -> NoiseAwareClassifier:
+        """For people who want an answer and show only a report of their row, at this ε.
+
+        Codewords with the same most probable label become one, and a report names a single one:
+        randomized response over the labels, which no ε-DP channel beats (see `tacit.ceilings`).
+        """
+        check_is_fitted(self, "table_")
+        answer = self.given_codeword().argmax(axis=1)
+        used = np.unique(answer)
+        made = NoiseAwareClassifier(**self.get_params())
+        made.mechanism_ = self.mechanism_.regrouped(answer, subset_size=1).at(epsilon)
+        made.classes_, made.reports_ = self.classes_, self.reports_
+        made.guarantee_, made.seeded_ = self.guarantee_, self.seeded_
+        made.shift_ = self.shift_
+        made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
+        return made
+
+    def _of_posterior(self, reports: Reports) -> Reals:
+        mass = self.table_.sum(axis=1)
+        posterior = reports.mechanism.posterior(reports, mass)
+        return np.asarray(posterior @ self.given_codeword())
+
+    def _must_be_mine(self, reports: Reports) -> None:
+        same = artifact.fingerprint(reports.mechanism.at(self.mechanism_.epsilon))
+        if reports.labelled or same != artifact.fingerprint(self.mechanism_):
+            raise errors.InvalidData(
+                "predict: reports must be without labels and of the classifier's own mechanism. "
+                "Release them with classifier.mechanism_."
+            )
+
+    # --- estimates -----------------------------------------------------------------------------
+
+    def class_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
+        """Estimated shares of the labels among the people, and their intervals (classes, 2)."""
+        draws = self._draws(repeats).sum(axis=1)
+        return self.table_.sum(axis=0), finite.interval(draws, confidence)
+
+    def codeword_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
+        """Estimated shares of the codewords, and their intervals (codewords, 2)."""
+        draws = self._draws(repeats).sum(axis=2)
+        return self.table_.sum(axis=1), finite.interval(draws, confidence)
+
+    def _draws(self, repeats: int) -> Reals:
+        check_is_fitted(self, "table_")
+        if not hasattr(self, "_evidence"):
+            raise errors.InvalidParameter(
+                "intervals: the classifier must hold its reports, as after fit. Fit it again."
+            )
+        return finite.bootstrap(self._evidence, self._prior, self.table_, repeats, self.seed)
+
+    # --- storage -------------------------------------------------------------------------------
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the reports that this was learned from."""
+        return certificate_of(self.mechanism_, self.seeded_)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory; reports are not part of it."""
+        check_is_fitted(self, "mechanism_")
+        return artifact.save(self, path)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        parameters, arrays = mechanism_parts(self)
+        if hasattr(self, "table_"):
+            shift = self.shift_
+            parameters["shift"] = [shift.statistic, shift.degrees, shift.p_value]
+            return parameters, {**arrays, "table": self.table_}
+        parameters["network"], weights = self.network_.parts()
+        return parameters, {**arrays, **{f"network.{k}": v for k, v in weights.items()}}
+
+    @classmethod
+    def from_parts(
+        cls, parameters: dict[str, Any], arrays: artifact.Arrays
+    ) -> NoiseAwareClassifier:
+        """Rebuild what `parts` took apart."""
+        made = cls(**_settings(parameters))
+        restore_mechanism(made, parameters, arrays)
+        if "table" in arrays:
+            made.table_ = arrays["table"]
+            statistic, degrees, p_value = parameters["shift"]
+            made.shift_ = finite.ShiftTest(statistic, degrees, p_value)
+        else:
+            made.network_ = Network.from_parts(parameters["network"], _within(arrays, "network."))
+        return made
+
+
+def evidence_of(reports: Reports) -> Evidence:
+    """The reports of a codebook as the likelihood takes them."""
+    classes = len(reports.mechanism.classes) if reports.labelled else 1
+    channel = reports.mechanism.channel(reports.labelled)
+    return Evidence(reports.columns["symbols"], channel, classes)
+
+
+def certificate_of(mechanism: Any, seeded: bool) -> Certificate:
+    """Of labelled reports, from which classifiers are learned."""
+    from tacit.randomness import Seeded
+    from tacit.reports import certify
+
+    return certify(mechanism, mechanism.classes is not None, Seeded(0) if seeded else None)
+
+
+def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
+    """What every classifier stores: its settings, and the mechanism that it belongs to."""
+    inner, weights = model.mechanism_.parts()
+    settings = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in model.get_params().items()
+        if name != "inhouse"
+    }
+    parameters = {
+        "settings": settings,
+        "mechanism": {"kind": model.mechanism_.kind, "parameters": inner},
+        "reports": model.reports_,
+        "seeded": model.seeded_,
+        "classes": model.classes_.tolist(),
+    }
+    return parameters, {f"mechanism.{name}": weight for name, weight in weights.items()}
+
+
+def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.Arrays) -> None:
+    """The other way round."""
+    inner = parameters["mechanism"]
+    weights = _within(arrays, "mechanism.")
+    model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)
+    model.classes_ = np.asarray(parameters["classes"])
+    model.reports_, model.seeded_ = int(parameters["reports"]), bool(parameters["seeded"])
+    model.guarantee_ = model.mechanism_.guarantee(model.mechanism_.classes is not None)
+
+
+def _settings(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in parameters["settings"].items()
+    }
+
+
+def _within(arrays: artifact.Arrays, prefix: str) -> artifact.Arrays:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

@@ -1,0 +1,126 @@
+"""A class that in-house data never held: reports of its people against in-house rows of the rest.
+
+Everybody invited has the new class, so the report holds no label; that they have it is known from
+their taking part, and the certificate says so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import artifact, errors
+from tacit.certificate import Certificate
+from tacit.guarantees import Adjacency, NotPrivate, Unit
+from tacit.inference import proportions
+from tacit.inference.neural import Network
+from tacit.inference.noise_aware import evidence_of, mechanism_parts, restore_mechanism
+from tacit.randomness import Seeded
+from tacit.reports import Reports
+
+KNOWN_BY_TAKING_PART = (
+    "That someone who reported has the new class: all who were invited have it.",
+)
+
+
+class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Tell a new class (1) from in-house ones (0).
+
+    Parameters
+    ----------
+    inhouse : rows
+        Clean in-house rows of the other classes.
+    share : float
+        Of the new class among the rows to be told apart.
+    penalty : float
+        Ridge penalty of the log odds; see `tacit.inference.proportions`.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        Towards those who reported.
+    inhouse_guarantee_ : NotPrivate
+        Towards the in-house rows: none.
+    """
+
+    kind: ClassVar[str] = "novel-class"
+
+    def __init__(
+        self, *, inhouse: Any = None, share: float = 0.5, penalty: float = proportions.PENALTY
+    ) -> None:
+        self.inhouse = inhouse
+        self.share = share
+        self.penalty = penalty
+
+    def fit(self, reports: Reports, y: None = None) -> Self:
+        """Learn from unlabelled reports of people who have the new class."""
+        where = "NovelClassClassifier"
+        errors.probability(where, "share", self.share, zero=False)
+        if self.inhouse is None:
+            errors.refuse(where, "inhouse", "given", None, "Pass in-house rows of other classes.")
+        if not isinstance(reports, Reports) or reports.labelled:
+            raise errors.InvalidData(f"{where}.fit: it must get reports without labels.")
+        if reports.mechanism.kind != "codebook":
+            raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
+        self.reports_, self.seeded_ = len(reports), reports.seeded
+        self._finish()
+        vectors = self.mechanism_.vectors(self.inhouse)
+        codes = self.mechanism_.quantizer_.of_vectors(vectors)
+        rows = proportions.Inhouse.of(vectors, codes)
+        self.network_ = proportions.fit_tilt(rows, evidence_of(reports), self.penalty)
+        return self
+
+    def _finish(self) -> None:
+        self.classes_ = np.array([0, 1])
+        self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
+
+    def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
+        """Of clean rows: in-house, new."""
+        check_is_fitted(self, "network_")
+        odds = self.network_.predict_proba(self.mechanism_.vectors(rows))
+        odds = odds * [1 - self.share, self.share]
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    def predict(self, rows: Any) -> npt.NDArray[np.int64]:
+        """1 where the new class is the more probable."""
+        return np.asarray(self.classes_[self.predict_proba(rows).argmax(axis=1)])
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the reports, with what taking part reveals."""
+        return Certificate.issue(
+            self.mechanism_.event(False),
+            guarantee=self.guarantee_,
+            not_protected=(*self.mechanism_.not_protected, *KNOWN_BY_TAKING_PART),
+            rng=Seeded(0) if self.seeded_ else None,
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory; it carries the in-house rows' likeness."""
+        check_is_fitted(self, "network_")
+        return artifact.save(self, path)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        parameters, arrays = mechanism_parts(self)
+        parameters["network"], weights = self.network_.parts()
+        return parameters, {**arrays, **{f"network.{k}": v for k, v in weights.items()}}
+
+    @classmethod
+    def from_parts(
+        cls, parameters: dict[str, Any], arrays: artifact.Arrays
+    ) -> NovelClassClassifier:
+        """Rebuild what `parts` took apart."""
+        made = cls(**parameters["settings"])
+        restore_mechanism(made, parameters, arrays)
+        made.guarantee_ = made.mechanism_.guarantee(False)
+        made._finish()
+        weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
+        made.network_ = Network.from_parts(parameters["network"], weights)
+        return made

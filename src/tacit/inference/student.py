@@ -1,0 +1,196 @@
+"""A student: in-house rows and the estimated table teach a model of clean rows.
+
+It predicts better than the table, as it sees more of a row than its codeword. It carries the
+in-house rows it was taught on: towards them it is not private, and it must stay in-house.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tacit import artifact, errors
+from tacit.certificate import Certificate
+from tacit.guarantees import Adjacency, NotPrivate, Unit
+from tacit.inference import proportions
+from tacit.inference.neural import Network
+from tacit.inference.noise_aware import (
+    NoiseAwareClassifier,
+    certificate_of,
+    evidence_of,
+    mechanism_parts,
+    restore_mechanism,
+)
+from tacit.reports import Reports
+
+TEACHING = ("auto", "table", "likelihood")
+_MOST_ROWS, _EPOCHS, _RULED_OUT = 50_000, 20, -50.0
+
+
+class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learn from labelled reports and in-house rows; predict clean rows.
+
+    Parameters
+    ----------
+    inhouse : rows
+        In-house rows without labels, best those that the mechanism was fitted on.
+    teaching : {"auto", "table", "likelihood"}
+        "table": a network learns the most probable label of each row's codeword. "likelihood": a
+        linear model of the label is fitted to the reports themselves
+        (`tacit.inference.proportions`). "auto" takes the first for linked codewords, which follow
+        classes of any shape, and the second for compact ones.
+    hidden : tuple of int
+        Hidden layers of the network that the table teaches.
+    penalty : float
+        Ridge penalty of the linear model.
+    prior, seed
+        As in `NoiseAwareClassifier`.
+
+    Attributes
+    ----------
+    teacher_ : NoiseAwareClassifier
+        The estimated table.
+    guarantee_ : Guarantee
+        Towards those who reported.
+    inhouse_guarantee_ : NotPrivate
+        Towards the in-house rows: none.
+    """
+
+    kind: ClassVar[str] = "student"
+
+    def __init__(
+        self,
+        *,
+        inhouse: Any = None,
+        teaching: str = "auto",
+        hidden: tuple[int, ...] = (256,),
+        penalty: float = proportions.PENALTY,
+        prior: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        self.inhouse = inhouse
+        self.teaching = teaching
+        self.hidden = hidden
+        self.penalty = penalty
+        self.prior = prior
+        self.seed = seed
+
+    def fit(self, reports: Reports, y: None = None) -> Self:
+        """Estimate the table, then teach."""
+        where = "StudentClassifier"
+        errors.choice(where, "teaching", self.teaching, TEACHING)
+        errors.positive(where, "penalty", self.penalty)
+        if self.inhouse is None:
+            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
+        if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
+            raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
+        self._take(teacher)
+        vectors = self.mechanism_.vectors(self.inhouse)
+        codes = self.mechanism_.quantizer_.of_vectors(vectors)
+        if self._by_likelihood():
+            rows = proportions.Inhouse.of(vectors, codes)
+            shares = teacher.table_.sum(axis=1)
+            evidence = evidence_of(reports)
+            self.network_ = proportions.fit_labels(rows, evidence, shares, self.penalty)
+        else:
+            answers = teacher.given_codeword().argmax(axis=1)[codes]
+            self.network_ = _taught(vectors, answers, len(self.classes_), self.hidden, self.seed)
+        return self
+
+    def _take(self, teacher: NoiseAwareClassifier) -> None:
+        self.teacher_ = teacher
+        for name in ("mechanism_", "classes_", "guarantee_", "reports_", "seeded_"):
+            setattr(self, name, getattr(teacher, name))
+        self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
+
+    def _by_likelihood(self) -> bool:
+        quantizer = self.mechanism_.quantizer_
+        compact = quantizer.codewords == len(quantizer.cells)
+        return self.teaching == "likelihood" or (self.teaching == "auto" and compact)
+
+    def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
+        """Of clean rows; released ones are the teacher's."""
+        check_is_fitted(self, "network_")
+        if isinstance(rows, Reports):
+            return self.teacher_.predict_proba(rows)
+        return self.network_.predict_proba(self.mechanism_.vectors(rows))
+
+    def predict(self, rows: Any) -> npt.NDArray[Any]:
+        """The most probable label of each row."""
+        return np.asarray(self.classes_[self.predict_proba(rows).argmax(axis=1)])
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of the reports that this was learned from."""
+        return certificate_of(self.mechanism_, self.seeded_)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory. It carries the in-house rows' likeness: keep it in-house."""
+        check_is_fitted(self, "network_")
+        return artifact.save(self, path)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        parameters, arrays = mechanism_parts(self)
+        parameters["network"], weights = self.network_.parts()
+        parameters["teacher"], taught = self.teacher_.parts()
+        arrays |= {f"network.{name}": weight for name, weight in weights.items()}
+        return parameters, {**arrays, "table": taught["table"]}
+
+    @classmethod
+    def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> StudentClassifier:
+        """Rebuild what `parts` took apart."""
+        settings = parameters["settings"]
+        made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
+        restore_mechanism(made, parameters, arrays)
+        inner = {name: a for name, a in arrays.items() if not name.startswith("network.")}
+        made._take(NoiseAwareClassifier.from_parts(parameters["teacher"], inner))
+        weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
+        made.network_ = Network.from_parts(parameters["network"], weights)
+        return made
+
+
+def _taught(
+    vectors: npt.NDArray[np.float32],
+    answers: npt.NDArray[np.int64],
+    classes: int,
+    hidden: tuple[int, ...],
+    seed: int,
+) -> Network:
+    """A network on the codewords' labels; scikit-learn's, so that no torch is needed."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    chosen = np.random.default_rng(seed).permutation(len(vectors))[:_MOST_ROWS]
+    center = vectors.mean(axis=0)
+    spread = np.full_like(center, max(float(vectors.std(axis=0).mean()), 1e-12))
+    model = MLPClassifier(tuple(hidden), alpha=1e-3, max_iter=_EPOCHS, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few passes are what is wanted
+        model.fit((vectors[chosen] - center) / spread, answers[chosen])
+    weights, bias = _all_classes(model, classes)
+    return Network(
+        center,
+        spread,
+        (*(np.asarray(layer, np.float32) for layer in model.coefs_[:-1]), weights),
+        (*(np.asarray(layer, np.float32) for layer in model.intercepts_[:-1]), bias),
+    )
+
+
+def _all_classes(model: Any, classes: int) -> tuple[Any, Any]:
+    """The last layer with a column for every class; labels that no codeword has are ruled out."""
+    last, bias = model.coefs_[-1], model.intercepts_[-1]
+    if len(model.classes_) <= 2:  # scikit-learn then keeps the log odds of the last one alone
+        last, bias = np.hstack([0 * last, last]), np.concatenate([0 * bias, bias])
+        last, bias = last[:, -len(model.classes_) :], bias[-len(model.classes_) :]
+    weights = np.zeros((len(last), classes), np.float32)
+    offsets = np.full(classes, _RULED_OUT, np.float32)
+    weights[:, model.classes_], offsets[model.classes_] = last, bias
+    return weights, offsets

@@ -1,0 +1,165 @@
+r"""Training of a variational mechanism: an autoencoder whose latent is noised as a report will be.
+
+With h the encoder's output, ν its clipping to the ball of radius l, and p(x | z) the decoder's law,
+each row contributes the bound of equation 5 of [000]_,
+
+.. math:: \mathbb{E}_{q(z \mid x)} \log p(x \mid z) - \mathrm{KL}(q(z \mid x) \,\|\, p(z)),
+          \qquad \mu = \nu(h(x))
+
+For Laplace noise :math:`q = \mathrm{Laplace}(\mu, b)` and :math:`p = \mathrm{Laplace}(0, b_0)` with
+:math:`b_0 = 1/\sqrt2` in every coordinate, the ball is that of ℓ1, and as
+:math:`\mathbb{E}_q |z| = |\mu| + b\,e^{-|\mu|/b}`,
+
+.. math:: \mathrm{KL} = \log\frac{b_0}{b} + \frac{|\mu| + b\,e^{-|\mu|/b}}{b_0} - 1
+
+For Gaussian noise :math:`q = \mathcal{N}(\mu, \sigma^2)`, :math:`p = \mathcal{N}(0, 1)`, the ball
+is that of ℓ2, and :math:`\mathrm{KL} = (\mu^2 + \sigma^2 - 1)/2 - \log\sigma`.
+
+References
+----------
+.. [000] Mansbridge et al. Learning to noise: application-agnostic data sharing with local
+   differential privacy. 2020. Section 3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from tacit import errors
+from tacit.learned import encoders
+from tacit.learned.encoders import Batch, Likelihood, TableFrontEnd
+from tacit.schema import ArraySchema, Rows, Schema
+
+PRIOR_SCALE = math.sqrt(0.5)
+"""b₀: a Laplace prior of variance 1."""
+
+ORDERS = {"laplace": 1, "gaussian": 2}
+LIKELIHOODS = ("logits", "bernoulli", "mixed")
+Progress = Callable[[int, int, float], None]
+
+
+def clip(outputs: Tensor, radius: float, order: int) -> Tensor:
+    """ν: what lies outside the ℓ1 or ℓ2 ball is scaled onto it."""
+    norm: Tensor = torch.linalg.vector_norm(outputs, ord=order, dim=1, keepdim=True)
+    norm = norm.clamp_min(1e-12)
+    return outputs * (radius / norm).clamp(max=1)
+
+
+def divergence(center: Tensor, spread: Tensor, noise: str) -> Tensor:
+    """KL of posterior and prior, one number a row; spread is b or σ."""
+    if noise == "laplace":
+        size = center.abs()
+        expected = (size + spread * torch.exp(-size / spread)) / PRIOR_SCALE
+        return (math.log(PRIOR_SCALE) - spread.log() + expected - 1).sum(dim=1)
+    return ((center.square() + spread.square() - 1) / 2 - spread.log()).sum(dim=1)
+
+
+def standard_noise(like: Tensor, noise: str, generator: torch.Generator) -> Tensor:
+    """Laplace or Gaussian draws of scale 1, for training only: never what is released."""
+    if noise == "gaussian":
+        return torch.randn(like.shape, generator=generator, device=like.device)
+    uniform = torch.rand(like.shape, generator=generator, device=like.device) - 0.5
+    return -uniform.sign() * torch.log1p(-2 * uniform.abs().clamp(max=0.5 - 1e-7))
+
+
+def law_of(schema: Schema, name: str | None) -> Likelihood:
+    """The likelihood of this name; by default the one that goes with the type of rows."""
+    if name is None:
+        return encoders.likelihood(schema)
+    if name == "mixed":
+        return encoders.Mixed(encoders.front_end(schema))
+    if not isinstance(schema, ArraySchema):
+        errors.refuse("VLM", "likelihood", "mixed for tables", name)
+    if name == "logits":
+        return encoders.GaussianOnLogits(schema.width)
+    return encoders.Bernoulli(schema.width)
+
+
+def sizes_for(
+    schema: Schema, latent_dimension: int, law: Likelihood
+) -> tuple[list[int], list[int]]:
+    """Layers of encoder and decoder: the paper's for images, and for tables."""
+    image = isinstance(schema, ArraySchema) and schema.image is not None
+    into = encoders.IMAGE_ENCODER if image else encoders.TABLE_ENCODER
+    back = encoders.IMAGE_DECODER if image else encoders.TABLE_DECODER
+    inputs = encoders.front_end(schema).dimension
+    return [inputs, *into, latent_dimension], [latent_dimension, *back, law.parameter_count]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How long and how fast: Adam, whose learning rate falls to zero in a straight line."""
+
+    epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        errors.whole("Training", "epochs", self.epochs, least=1)
+        errors.whole("Training", "batch_size", self.batch_size, least=1)
+        errors.positive("Training", "learning_rate", self.learning_rate)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is maximised, and what it is made of."""
+
+    front: TableFrontEnd
+    law: Likelihood
+    encoder: nn.Sequential
+    decoder: nn.Sequential
+    log_spread: Tensor
+    radius: float
+    noise: str
+
+    def loss(self, rows: Batch, generator: torch.Generator) -> Tensor:
+        """Mean negative bound of a batch, with one draw of the noise a row."""
+        center = clip(self.encoder(self.front(rows)), self.radius, ORDERS[self.noise])
+        spread = self.log_spread.exp()
+        latent = center + spread * standard_noise(center, self.noise, generator)
+        fit = self.law.log_prob(self.decoder(latent), rows)
+        return (divergence(center, spread, self.noise) - fit).mean()
+
+
+def train(
+    objective: Objective,
+    rows: Rows,
+    settings: Training,
+    *,
+    learn_spread: bool,
+    seed: int,
+    device: str,
+    progress: Progress | None = None,
+) -> list[float]:
+    """Fit encoder, decoder and, where asked, the spread, in place; the mean loss of each epoch."""
+    generator = torch.Generator(device).manual_seed(seed)
+    data = encoders.to_batch(rows, device)
+    weights: list[Tensor] = [*objective.encoder.parameters(), *objective.decoder.parameters()]
+    objective.log_spread.requires_grad_(learn_spread)
+    weights += [objective.log_spread] if learn_spread else []
+    # "fused": a step is then one kernel, and small networks are bound by the number of kernels.
+    optimizer = torch.optim.Adam(weights, lr=settings.learning_rate, fused=True)
+    steps = settings.epochs * math.ceil(len(data) / settings.batch_size)
+    fall = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    losses: list[float] = []
+    for epoch in range(settings.epochs):
+        total = torch.zeros((), device=device)
+        order = torch.randperm(len(data), generator=generator, device=device)
+        for chosen in torch.split(order, settings.batch_size):
+            loss = objective.loss(data[chosen], generator)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            fall.step()
+            total += loss.detach() * len(chosen)
+        losses.append(float(total) / len(data))
+        if not math.isfinite(losses[-1]):
+            raise errors.TacitError("VLM.fit: training diverged. Lower the learning rate.")
+        if progress is not None:
+            progress(epoch + 1, settings.epochs, losses[-1])
+    return losses

@@ -1,0 +1,512 @@
+r"""The variational Laplace mechanism: a learned latent, clipped, on a grid, with exact noise.
+
+An encoder learned on in-house rows without labels gives a latent h(x) of d numbers. On a person's
+device it is put on a grid of step g, scaled in integers into the ℓ1 ball of R = ⌊l/g⌋ steps, and
+released with discrete Laplace noise,
+
+.. math:: P(\tilde z \mid x) = \prod_{i=1}^d \tanh\!\left(\frac{1}{2t}\right)
+          e^{-|\tilde z_i - \mu_i(x)|/t}, \qquad t = \frac{2R}{\varepsilon_x}
+
+A label is released beside it by K-ary randomized response: ε is split into (1 − s)ε for the row and
+sε for the label. `noise="gaussian"` is the sibling with an ℓ2 ball, a normal variable rounded to
+the grid, and (ε, δ).
+
+References
+----------
+.. [000] Mansbridge et al. Learning to noise: application-agnostic data sharing with local
+   differential privacy. 2020. Section 3.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tacit import artifact, errors, events, labels, schema
+from tacit.accounting import gaussian
+from tacit.accounting.derivation import guarantee_of
+from tacit.certificate import Certificate
+from tacit.events import Composed, Event
+from tacit.guarantees import Adjacency, Guarantee
+from tacit.learned import encoders, variational
+from tacit.learned.variational import Training
+from tacit.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
+from tacit.mechanisms.bounding import GridBall
+from tacit.randomness import Randomness, source
+from tacit.reports import Columns, Reports, certify
+from tacit.schema import ArraySchema, Rows, Schema
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+LEVELS = ("latent", "feature")
+NOT_PROTECTED = (
+    "The in-house rows that the mechanism was fitted on (D1) are not protected: encoder and "
+    "decoder were trained on them without noise.",
+)
+
+_BLOCK_ROWS = 4096
+_EXACT = "donot_use_mm_for_euclid_dist"
+
+
+class VLM:
+    """A mechanism learned without labels; people report a noised latent, and a flipped label.
+
+    Parameters
+    ----------
+    epsilon : float
+        Local privacy parameter of one report, label included. Without a label, all of it goes to
+        the latent.
+    latent_dimension : int
+        d.
+    radius : float
+        l, of the ball that latents are scaled into.
+    pretraining_epsilon : float or "learned"
+        The noise while training: that of a report of the latent alone at this ε, or learned.
+    classes : int or sequence, optional
+        The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
+    label_share : float
+        s, what the label gets of ε; the paper's λ is 1 − s.
+    noise : {"laplace", "gaussian"}
+        Pure ε-DP, or (ε, δ).
+    delta : float, optional
+        Of the Gaussian noise; none for Laplace.
+    likelihood : {"logits", "bernoulli", "mixed"}, optional
+        Law of rows given latents while training; by default the one that fits their type.
+    grid : float, optional
+        g, a power of two; by default about a thousandth of a quarter of the radius.
+
+    Notes
+    -----
+    ε-DP for any two rows, labels included: any two vectors of the ball are within 2R steps of each
+    other, whatever the encoder does, and basic composition adds the label's share. Decoding is
+    post-processing.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> images, digits = load_digits(return_X_y=True)
+    >>> mechanism = VLM(epsilon=4, classes=10).fit(images[:500], image=(8, 8), epochs=1)
+    >>> print(mechanism.release(images[500:], digits[500:]).guarantee)
+    4-DP (local, any-two-inputs, unit: record)
+    """
+
+    kind: ClassVar[str] = "vlm"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        latent_dimension: int = 8,
+        radius: float = 5.0,
+        pretraining_epsilon: float | str = 15.0,
+        classes: int | Sequence[Any] | None = None,
+        label_share: float = 0.5,
+        noise: str = "laplace",
+        delta: float | None = None,
+        likelihood: str | None = None,
+        grid: float | None = None,
+    ) -> None:
+        where = "VLM"
+        self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
+        self.latent_dimension = errors.whole(
+            where, "latent_dimension", latent_dimension, least=1, most=2**14
+        )
+        self.noise = errors.choice(where, "noise", noise, tuple(variational.ORDERS))
+        self.delta = _delta(where, self.noise, delta)
+        self.ball = GridBall(where, radius, grid, order=variational.ORDERS[self.noise])
+        _ = self.ball.radius_steps
+        self.pretraining_epsilon = _pretraining(where, pretraining_epsilon)
+        self.classes = None if classes is None else labels.declare(where, classes)
+        labels.split(where, epsilon, label_share)
+        self.label_share: Fraction = errors.rational(where, "label_share", label_share)
+        if likelihood is not None:
+            errors.choice(where, "likelihood", likelihood, variational.LIKELIHOODS)
+        self.likelihood = likelihood
+        self.device = "cpu"
+
+    @property
+    def radius(self) -> float:
+        """L, as given."""
+        return float(self.ball.radius)
+
+    def fit(
+        self,
+        raw: Any,
+        *,
+        schema: Schema | None = None,
+        image: tuple[int, int] | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        epochs: int | None = None,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        progress: variational.Progress | None = None,
+    ) -> Self:
+        """Learn encoder and decoder from in-house rows; the bounds too, where no schema is given.
+
+        By default 20 epochs, or as many as make 2,000 steps. The fitted mechanism computes on the
+        CPU; see `on`.
+        """
+        given = _inferred(raw, image) if schema is None else schema
+        rows = given.rows(raw, "VLM.fit")
+        if epochs is None:
+            epochs = max(20, math.ceil(2000 * batch_size / len(rows)))
+        settings = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
+        law = variational.law_of(given, self.likelihood)
+        sizes = variational.sizes_for(given, self.latent_dimension, law)
+        seed = errors.whole("VLM.fit", "seed", seed, least=0)
+        encoder, decoder = encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
+        objective = variational.Objective(
+            encoders.front_end(given),
+            law,
+            encoder.to(device),
+            decoder.to(device),
+            torch.tensor(math.log(self._pretraining_spread()), device=device),
+            self.radius,
+            self.noise,
+        )
+        self.losses_ = variational.train(
+            objective,
+            rows,
+            settings,
+            learn_spread=self.pretraining_epsilon == "learned",
+            seed=seed,
+            device=device,
+            progress=progress,
+        )
+        self.spread_ = float(objective.log_spread.detach().exp())
+        self._set(given, encoder.to("cpu"), decoder.to("cpu"))
+        return self
+
+    def _pretraining_spread(self) -> float:
+        """B or σ of the posterior while training; where it is learned, where that starts."""
+        if self.pretraining_epsilon == "learned":
+            return variational.PRIOR_SCALE
+        epsilon = float(self.pretraining_epsilon)
+        if self.delta is not None:
+            return 2 * self.radius * gaussian.noise_multiplier_for(epsilon, self.delta)
+        return 2 * self.radius / epsilon
+
+    def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
+        self._schema = given
+        self._law = variational.law_of(given, self.likelihood)
+        self._front = encoders.front_end(given)
+        self.encoder_ = encoder.eval().requires_grad_(False)
+        self.decoder_ = decoder.eval().requires_grad_(False)
+
+    def at(self, epsilon: float) -> VLM:
+        """The same fitted mechanism at another ε."""
+        other = copy.copy(self)
+        other.epsilon = errors.epsilon_in_range("VLM", epsilon)
+        for cached in ("_channels", "_guarantees"):
+            other.__dict__.pop(cached, None)
+        return other
+
+    def on(self, device: str) -> VLM:
+        """The same fitted mechanism, computing on another device."""
+        other = copy.copy(self)
+        other.encoder_ = copy.deepcopy(self.encoder_).to(device)
+        other.decoder_ = copy.deepcopy(self.decoder_).to(device)
+        other.device = device
+        return other
+
+    # --- the channel ---------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> Schema:
+        """Of raw rows."""
+        self._must_be_fitted()
+        return self._schema
+
+    @cached_property
+    def _channels(self) -> dict[bool, tuple[DiscreteLaplace | Gaussian, RandomizedResponse | None]]:
+        return {}
+
+    def channel(
+        self, labelled: bool
+    ) -> tuple[DiscreteLaplace | Gaussian, RandomizedResponse | None]:
+        """Noise on the grid steps of a latent, and the flip of a label where one is reported."""
+        if labelled not in self._channels:
+            row, flip = self.epsilon, None
+            if labelled:
+                row, label = labels.split("VLM", self.epsilon, self.label_share)
+                flip = labels.flip(self.classes, label, "VLM")
+            self._channels[labelled] = (self._noise(row), flip)
+        return self._channels[labelled]
+
+    def _noise(self, epsilon: Fraction) -> DiscreteLaplace | Gaussian:
+        steps, scope = 2 * self.ball.radius_steps, Adjacency.ANY_TWO_INPUTS
+        if self.delta is None:
+            return DiscreteLaplace(epsilon=epsilon, sensitivity=steps, adjacency=scope)
+        return Gaussian(
+            sensitivity=steps, epsilon=float(epsilon), delta=self.delta, adjacency=scope
+        )
+
+    @property
+    def label_matrix(self) -> npt.NDArray[np.float64]:
+        """Row y holds the law of the report of someone whose label has code y."""
+        flip = self.channel(True)[1]
+        assert flip is not None
+        return flip.matrix
+
+    def event(self, labelled: bool) -> Event:
+        """What runs on one person's row."""
+        noise, flip = self.channel(labelled)
+        return noise.event if flip is None else Composed((noise.event, flip.event))
+
+    def guarantee(self, labelled: bool) -> Guarantee:
+        """Towards the person who reports."""
+        if labelled not in self._guarantees:
+            self._guarantees[labelled] = guarantee_of(self.event(labelled), self.delta)
+        return self._guarantees[labelled]
+
+    @cached_property
+    def _guarantees(self) -> dict[bool, Guarantee]:
+        # Composing a Gaussian with a flip takes a while. The ε found is at most the one asked for.
+        return {}
+
+    @property
+    def not_protected(self) -> tuple[str, ...]:
+        """What the certificate must say beside the guarantee."""
+        return NOT_PROTECTED
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of one person's report, with a label where classes are declared."""
+        return certify(self, self.classes is not None)
+
+    # --- on a person's device ------------------------------------------------------------------
+
+    def encode(self, raw: Any) -> Integers:
+        """Clipped latents in grid steps, (n, d): what the noise is added to."""
+        self._must_be_fitted()
+        return np.concatenate([self.encode_rows(rows) for rows in self._blocks(raw, "VLM")])
+
+    def encode_rows(self, rows: Rows) -> Integers:
+        """The same of checked rows."""
+        encoded = np.empty((len(rows), self.latent_dimension), np.int64)
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            block = rows[start : start + _BLOCK_ROWS]
+            encoded[start : start + _BLOCK_ROWS] = self.ball.clip(self._outputs(block))
+        return encoded
+
+    def _outputs(self, rows: Rows) -> Floats:
+        """The encoder's outputs; arrays have no gaps and no codes, and need no layout."""
+        with encoders.inference():
+            if isinstance(self._schema, ArraySchema):
+                inputs = torch.as_tensor(rows.numbers, device=self.device)
+            else:
+                inputs = self._front(rows, self.device)
+            outputs: Tensor = self.encoder_(inputs)
+        return np.asarray(outputs.cpu().numpy())
+
+    def _blocks(self, raw: Any, where: str) -> Iterator[Rows]:
+        """Checked rows, a block at a time where raw is an array: no scaled copy of all of them."""
+        if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= _BLOCK_ROWS:
+            yield self._schema.rows(raw, where)
+            return
+        for start in range(0, len(raw), _BLOCK_ROWS):
+            yield self._schema.rows(raw[start : start + _BLOCK_ROWS], where)
+
+    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
+        """One report a row: a noised latent in grid steps, and a flipped label where given."""
+        self._must_be_fitted()
+        codes = None if labels is None else self._codes(labels)
+        encoded = np.concatenate([self.encode_rows(b) for b in self._blocks(raw, "VLM.release")])
+        noise, flip = self.channel(codes is not None)
+        stream = source(rng)
+        columns: Columns = {}
+        if codes is not None and flip is not None:
+            if len(codes) != len(encoded):
+                raise errors.InvalidData("VLM.release: labels must be as many as rows.")
+            columns["label"] = flip.release(codes, stream)
+        columns["latent"] = noise.release(encoded, stream)
+        return Reports(self, columns, codes is not None, not stream.secure)
+
+    def _codes(self, given: Any) -> Integers:
+        return labels.codes("VLM.release", given, self.classes)
+
+    def log_prob(
+        self, columns: Columns, encoded: Any, codes: Any = None
+    ) -> npt.NDArray[np.float64]:
+        """The exact law of reports given clean grid steps, and codes of labels where reported."""
+        noise, flip = self.channel(codes is not None)
+        total = noise.log_prob(columns["latent"], encoded).sum(axis=-1)
+        if flip is not None:
+            total = total + flip.log_prob(columns["label"], codes)
+        return np.asarray(total)
+
+    def check(self, columns: Columns, labelled: bool) -> Columns:
+        """Reports as integers; what the channel cannot have released is refused."""
+        names = {"latent", "label"} if labelled else {"latent"}
+        if set(columns) != names or columns["latent"].shape[1:] != (self.latent_dimension,):
+            wanted = f"'latent' ({self.latent_dimension} wide)" + " and 'label'" * labelled
+            raise errors.InvalidData(f"reports: columns must be {wanted}.")
+        if len({len(column) for column in columns.values()}) != 1:
+            raise errors.InvalidData("reports: columns must be of equal length.")
+        checked = {"latent": _integers("reports", columns["latent"], 2**62)}
+        if labelled:
+            codes = _integers("reports", columns["label"], len(self.classes or ()) - 1)
+            if codes.ndim != 1 or bool(np.any(codes < 0)):
+                raise errors.InvalidData("reports: 'label' must hold codes of declared classes.")
+            checked["label"] = codes
+        return checked
+
+    # --- what a learner may ask ----------------------------------------------------------------
+
+    def clean_features(self, raw: Any, level: str = "latent") -> Floats:
+        """Of clean rows: their latents, or what these are decoded to."""
+        return self._features(self.encode(raw), level, None)
+
+    def released_features(
+        self, reports: Reports | Columns, level: str = "latent", sample: bool = False, seed: int = 0
+    ) -> Floats:
+        """Of reports: latents, or decoded rows, the mean or a draw from the decoder's law.
+
+        Drawn rows are post-processing: `seed` hides nothing and need not.
+        """
+        columns = reports.columns if isinstance(reports, Reports) else reports
+        return self._features(columns["latent"], level, seed if sample else None)
+
+    def posterior(self, reports: Reports | Columns, inhouse: Any, labelled: bool = True) -> Floats:
+        """P(in-house row j | released latent i), (n, m), if people look like the in-house rows.
+
+        `inhouse` holds clean grid steps, as `encode` gives them; `labelled` says whether the
+        reports have labels, and so how much noise they have.
+        """
+        columns = reports.columns if isinstance(reports, Reports) else reports
+        labelled = reports.labelled if isinstance(reports, Reports) else labelled
+        event = self.channel(labelled)[0].event
+        order = variational.ORDERS[self.noise]
+        released, clean = (
+            torch.as_tensor(steps, dtype=torch.float32, device=self.device)
+            for steps in (columns["latent"], inhouse)
+        )
+        distance = torch.cdist(released, clean, p=float(order), compute_mode=_EXACT)
+        if isinstance(event, events.Laplace):
+            odds = -distance / float(event.scale)
+        else:
+            odds = -distance.square() / (2 * float(event.sigma) ** 2)
+        return np.asarray(torch.softmax(odds, dim=1).cpu().numpy())
+
+    def _features(self, steps: Integers, level: str, seed: int | None) -> Floats:
+        latents = (steps * self.ball.step).astype(np.float32)
+        if errors.choice("VLM", "level", level, LEVELS) == "latent":
+            return latents
+        generator = torch.Generator(self.device).manual_seed(seed or 0)
+        decoded = []
+        with encoders.inference():
+            for start in range(0, len(latents), _BLOCK_ROWS):
+                block = torch.as_tensor(latents[start : start + _BLOCK_ROWS], device=self.device)
+                law, parameters = self._law, self.decoder_(block)
+                rows = law.mean(parameters) if seed is None else law.sample(parameters, generator)
+                decoded.append(rows.cpu().numpy())
+        return np.concatenate(decoded)
+
+    # --- storage -------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory; see `tacit.artifact`."""
+        return artifact.save(self, path)
+
+    def onnx(self) -> bytes:
+        """The encoder as a graph: rows to latents that are still to be put on their grid."""
+        from tacit.learned.onnx import network_encoder
+
+        return network_encoder(self.schema, self.encoder_)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and weights."""
+        self._must_be_fitted()
+        parameters = {
+            "epsilon": str(self.epsilon),
+            "latent_dimension": self.latent_dimension,
+            "radius": self.radius,
+            "pretraining_epsilon": self.pretraining_epsilon,
+            "classes": None if self.classes is None else list(self.classes),
+            "label_share": str(self.label_share),
+            "noise": self.noise,
+            "delta": self.delta,
+            "likelihood": self.likelihood,
+            "grid": self.ball.step,
+            "spread": self.spread_,
+            "schema": self.schema.to_plain(),
+        }
+        networks = {"encoder": self.encoder_, "decoder": self.decoder_}
+        arrays = {
+            f"{name}.{key}": value
+            for name, network in networks.items()
+            for key, value in encoders.to_arrays(network).items()
+        }
+        return parameters, arrays
+
+    @classmethod
+    def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> VLM:
+        """Rebuild what `parts` took apart."""
+        settings = dict(parameters)
+        given, spread = schema.from_plain(settings.pop("schema")), settings.pop("spread")
+        settings["epsilon"] = Fraction(settings["epsilon"])
+        settings["label_share"] = Fraction(settings["label_share"])
+        made = cls(**settings)
+        made.spread_, made.losses_ = float(spread), []
+        if not all(bool(np.isfinite(array).all()) for array in arrays.values()):
+            raise errors.InvalidData("VLM: weights must be finite. Was the file made by hand?")
+        law = variational.law_of(given, made.likelihood)
+        sizes = variational.sizes_for(given, made.latent_dimension, law)
+        networks = [
+            encoders.restore(lambda size=size: encoders.mlp(size), _within(arrays, name))  # type: ignore[misc]
+            for name, size in zip(("encoder", "decoder"), sizes, strict=True)
+        ]
+        made._set(given, *networks)
+        return made
+
+    def _must_be_fitted(self) -> None:
+        if not hasattr(self, "encoder_"):
+            raise errors.InvalidParameter("VLM: it must be fitted first. Call fit.")
+
+
+def _delta(where: str, noise: str, delta: Any) -> float | None:
+    if noise == "laplace":
+        if delta is not None:
+            remedy = "Laplace noise needs none; say noise='gaussian' for (ε, δ)."
+            errors.refuse(where, "delta", "left out", delta, remedy)
+        return None
+    if delta is None:
+        errors.refuse(where, "delta", "given for Gaussian noise", None, "1e-6 is a usual choice.")
+    return errors.probability(where, "delta", delta, zero=False)
+
+
+def _pretraining(where: str, value: Any) -> float | str:
+    if value == "learned":
+        return "learned"
+    number = errors.positive(where, "pretraining_epsilon", value)
+    if number > 700:
+        errors.refuse(where, "pretraining_epsilon", 'at most 700, or "learned"', value)
+    return float(number)
+
+
+def _inferred(raw: Any, image: tuple[int, int] | None) -> Schema:
+    return schema.infer(raw, image, "VLM.fit")
+
+
+def _integers(where: str, values: Any, most: int) -> Integers:
+    return errors.integers(where, values, lower=-most, upper=most)
+
+
+def _within(arrays: artifact.Arrays, name: str) -> artifact.Arrays:
+    """The weights of one network, under their own names."""
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}

@@ -1,0 +1,174 @@
+"""Files of rows: CSV or Parquet, a batch at a time, so that one larger than memory is no matter.
+
+Column types come from the schema where there is one: a CSV file is then read as what it should be,
+not as what its first lines look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+from tacit.schema import ArraySchema, Continuous, Schema
+
+BATCH_ROWS = 8192
+_CSV, _PARQUET = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
+
+
+def batches(path: str | Path, given: Schema | None = None, rows: int = BATCH_ROWS) -> Iterator[Any]:
+    """Arrow record batches of a file, none of them empty; a file without rows is refused."""
+    path = Path(path)
+    if not path.is_file():
+        errors.refuse("data", "path", "an existing file", str(path), "Check the path.")
+    lower = path.name.lower()
+    if not lower.endswith(_CSV + _PARQUET):
+        remedy = "Convert it first."
+        errors.refuse("data", "file", f"one of {', '.join(_CSV + _PARQUET)}", path.name, remedy)
+    read = _csv if lower.endswith(_CSV) else _parquet
+    pa, found = _arrow(), False
+    try:
+        for batch in read(path, given, rows):
+            if batch.num_rows:
+                found = True
+                yield batch
+    except (pa.ArrowException, UnicodeDecodeError, EOFError):
+        # `from None`: Arrow's own message may quote a line of the file.
+        raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
+    if not found:
+        raise errors.InvalidData(f"{path}: it must have at least one row.")
+
+
+def _complaint(name: str) -> str:
+    if name.endswith(_PARQUET):
+        return "it must be a readable Parquet file. Was it damaged?"
+    return (
+        "it must be a CSV file with a header, and every column of the type that the schema says. "
+        "Look for text in columns of numbers, and for lines of another length."
+    )
+
+
+def sample(path: str | Path, most: int, seed: int, given: Schema | None = None) -> tuple[Any, int]:
+    """A table of at most so many rows, uniformly drawn, and how many the file has.
+
+    Every row draws a number; those with the smallest stay.
+    """
+    pa, rng = _arrow(), np.random.default_rng(seed)
+    kept: list[Any] = []
+    keys = np.empty(0)
+    total = 0
+    for batch in batches(path, given):
+        kept.append(pa.Table.from_batches([batch]))
+        keys = np.concatenate([keys, rng.random(batch.num_rows)])
+        total += batch.num_rows
+        if len(keys) > 2 * most:
+            kept, keys = _smallest(kept, keys, most)
+    kept, _ = _smallest(kept, keys, most)
+    return kept[0].combine_chunks(), total
+
+
+def _smallest(
+    tables: list[Any], keys: npt.NDArray[np.float64], most: int
+) -> tuple[list[Any], npt.NDArray[np.float64]]:
+    joined = _arrow().concat_tables(tables, promote_options="permissive")
+    if len(keys) <= most:
+        return [joined], keys
+    chosen = np.sort(np.argpartition(keys, most)[:most])
+    return [joined.take(chosen)], keys[chosen]
+
+
+def count(path: str | Path) -> int | None:
+    """Rows, where the file says so without being read."""
+    if not str(path).lower().endswith(_PARQUET) or not Path(path).is_file():
+        return None
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return int(file.metadata.num_rows)
+    except Exception:  # reading it will say what is wrong
+        return None
+
+
+def split_label(
+    batch: Any, label: str | None, path: str | Path
+) -> tuple[Any, npt.NDArray[Any] | None]:
+    """The batch without its label column, and that column."""
+    if label is None:
+        return batch, None
+    if label not in batch.schema.names:
+        have = ", ".join(batch.schema.names[:8])
+        errors.refuse("data", "label", f"a column of {path}", label, f"It has {have}, ….")
+    column = batch.column(label)
+    if column.null_count:
+        raise errors.InvalidData(f"{path}: column {label!r} must be without gaps.")
+    values = column.to_pylist()
+    return batch.drop_columns([label]), np.array(values, dtype=object)
+
+
+def as_classes(
+    values: npt.NDArray[Any], classes: tuple[Any, ...] | None, where: str
+) -> npt.NDArray[Any]:
+    """Labels of a file in the type of the declared classes: "3" is 3 where classes are numbers."""
+    wanted = int if classes and isinstance(classes[0], int) else str
+    try:
+        if wanted is str:
+            return np.array([str(value) for value in values])
+        numbers = [int(value) for value in values]
+        if any(float(value) != number for value, number in zip(values, numbers, strict=True)):
+            raise ValueError
+        return np.array(numbers)
+    except (TypeError, ValueError):
+        raise errors.InvalidData(f"{where}: labels must be whole numbers, as declared.") from None
+
+
+def _csv(path: Path, given: Schema | None, rows: int) -> Iterator[Any]:
+    from pyarrow import csv
+
+    pa = _arrow()
+    types = {} if given is None else _types(given)
+    delimiter = "\t" if path.name.lower().endswith(".tsv") else ","
+    if path.stat().st_size == 0:
+        raise errors.InvalidData(f"{path}: it must have a header and at least one row.")
+    reader = csv.open_csv(
+        path,
+        parse_options=csv.ParseOptions(delimiter=delimiter),
+        convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
+    )
+    with reader:
+        for batch in reader:
+            for start in range(0, batch.num_rows, rows):
+                yield pa.RecordBatch.from_arrays(
+                    batch.slice(start, rows).columns, schema=batch.schema
+                )
+
+
+def _parquet(path: Path, given: Schema | None, rows: int) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(batch_size=rows)
+
+
+def _types(given: Schema) -> dict[str, Any]:
+    pa = _arrow()
+    if isinstance(given, ArraySchema):
+        return dict.fromkeys(given.columns or (), pa.float64())
+    return {
+        column.name: pa.float64() if isinstance(column, Continuous) else pa.string()
+        for column in given.columns
+    }
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise errors.TacitError(
+            "data: CSV and Parquet need the pyarrow package. pip install 'tacit[collect]'."
+        ) from None
+    return pyarrow
