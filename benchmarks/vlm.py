@@ -14,11 +14,15 @@ How a classifier is picked, for each ε and split:
    The mechanism with the highest estimated accuracy wins.
 
 The likelihood of reports cannot pick the mechanism: it prefers the one whose latents stand the
-noise best, which is the one that keeps the least of a clean image.
+noise best, and in trials these kept less of a clean image.
 
 Generous to this mechanism, as the paper's own search is: the people report to every mechanism, and
 only one report each is counted. `plain` is the classifier of equation 7 (linear, fitted to
 released latents, flipped labels only) on the winner, for comparison.
+
+The grid, the share of the label and the settings below were settled while looking at test accuracy
+on split 0, so that split is no fair judge of them and is not among the defaults; the other splits
+draw their test images from the same 10,000.
 
     python benchmarks/vlm.py --device cuda --json vlm.json
 """
@@ -229,7 +233,7 @@ def summary(epsilon: float, runs: list[dict]) -> dict:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--seeds", default="10,11,12")
     parser.add_argument("--epsilons", default="1,2,4,6,8,10")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--candidates", default=",".join(map(str, range(len(GRID)))))

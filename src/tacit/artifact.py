@@ -64,7 +64,8 @@ def save(thing: Storable, path: str | Path) -> Path:
         files[ENCODER] = encoder
     title = _TITLES[0] if hasattr(thing, "release") else _TITLES[1]
     files[title] = _document(thing, files)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        errors.refuse("save", "folder", "an existing one", str(path.parent), "Make it first.")
     partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         for name, content in files.items():
@@ -140,9 +141,9 @@ def _read_document(content: bytes, where: str) -> dict[str, Any]:
         names = ("kind", "parameters", "certificate", "files", "library", "format")
         if sorted(body) != sorted(names) or not isinstance(body["files"], dict):
             raise KeyError
+        unchanged = _canonical({**body, "digest": digest}) == content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ArtifactError(f"{where}: it must be a {FORMAT} document. Was it damaged?") from None
-    unchanged = _canonical({**body, "digest": digest}) == content
     if not unchanged or hashlib.sha256(_canonical(body)).hexdigest() != digest:
         raise ArtifactError(f"{where}: a byte was changed: content and digest do not agree.")
     return dict(body)

@@ -165,7 +165,8 @@ class ReportsWriter:
         self._partial: Path | None = None
 
     def __enter__(self) -> ReportsWriter:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.path.parent.is_dir():
+            errors.refuse("reports", "folder", "an existing one", str(self.path.parent))
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
         os.close(handle)
         self._partial = Path(name)
@@ -175,6 +176,8 @@ class ReportsWriter:
         """Append a batch that came from the writer's own mechanism."""
         if reports.mechanism is not self.mechanism or reports.labelled != self.labelled:
             raise errors.InvalidData("reports: a batch must come from the writer's mechanism.")
+        if self._writer is not None and reports.seeded and not self.seeded:
+            raise errors.InvalidData("reports: seeded and secure batches must not share a file.")
         self.seeded |= reports.seeded
         table = _to_arrow(reports.columns)
         if self._writer is None:
@@ -225,7 +228,7 @@ def _from_arrow(table: Any, metadata: dict[bytes, bytes], where: str) -> Reports
     mechanism = artifact.unpack(packed, where)
     certificate = Certificate.from_json(stated)
     certificate.verify()
-    if certificate.event != mechanism.event(labelled):
+    if certificate.event != mechanism.event(labelled) or certificate.seeded != seeded:
         raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
     columns = {name: _to_numpy(table.column(name)) for name in table.column_names}
     return Reports(mechanism, columns, labelled, seeded)

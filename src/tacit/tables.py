@@ -20,8 +20,17 @@ BATCH_ROWS = 8192
 _CSV, _PARQUET = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
 
 
-def batches(path: str | Path, given: Schema | None = None, rows: int = BATCH_ROWS) -> Iterator[Any]:
-    """Arrow record batches of a file, none of them empty; a file without rows is refused."""
+def batches(
+    path: str | Path,
+    given: Schema | None = None,
+    rows: int = BATCH_ROWS,
+    *,
+    words: str | None = None,
+) -> Iterator[Any]:
+    """Arrow record batches of a file, none of them empty; a file without rows is refused.
+
+    `words` names a column of a CSV file to be read as text, whatever it looks like.
+    """
     path = Path(path)
     if not path.is_file():
         errors.refuse("data", "path", "an existing file", str(path), "Check the path.")
@@ -29,14 +38,19 @@ def batches(path: str | Path, given: Schema | None = None, rows: int = BATCH_ROW
     if not lower.endswith(_CSV + _PARQUET):
         remedy = "Convert it first."
         errors.refuse("data", "file", f"one of {', '.join(_CSV + _PARQUET)}", path.name, remedy)
+    types = {} if given is None else _types(given)
+    types |= {} if words is None else {words: _arrow().string()}
     read = _csv if lower.endswith(_CSV) else _parquet
     pa, found = _arrow(), False
     try:
-        for batch in read(path, given, rows):
+        for batch in read(path, types, rows):
+            names = batch.schema.names
+            if len(set(names)) != len(names):
+                raise errors.InvalidData(f"{path}: its columns must have distinct names.")
             if batch.num_rows:
                 found = True
                 yield batch
-    except (pa.ArrowException, UnicodeDecodeError, EOFError):
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError):
         # `from None`: Arrow's own message may quote a line of the file.
         raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
     if not found:
@@ -57,6 +71,7 @@ def sample(path: str | Path, most: int, seed: int, given: Schema | None = None) 
 
     Every row draws a number; those with the smallest stay.
     """
+    most = errors.whole("data", "rows", most, least=1)
     pa, rng = _arrow(), np.random.default_rng(seed)
     kept: list[Any] = []
     keys = np.empty(0)
@@ -101,8 +116,7 @@ def split_label(
     if label is None:
         return batch, None
     if label not in batch.schema.names:
-        have = ", ".join(batch.schema.names[:8])
-        errors.refuse("data", "label", f"a column of {path}", label, f"It has {have}, ….")
+        errors.refuse("data", "label", f"a column of {path}", label, "Has it a header?")
     column = batch.column(label)
     if column.null_count:
         raise errors.InvalidData(f"{path}: column {label!r} must be without gaps.")
@@ -122,32 +136,38 @@ def as_classes(
         if any(float(value) != number for value, number in zip(values, numbers, strict=True)):
             raise ValueError
         return np.array(numbers)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise errors.InvalidData(f"{where}: labels must be whole numbers, as declared.") from None
 
 
-def _csv(path: Path, given: Schema | None, rows: int) -> Iterator[Any]:
+def _csv(path: Path, types: dict[str, Any], rows: int) -> Iterator[Any]:
     from pyarrow import csv
 
     pa = _arrow()
-    types = {} if given is None else _types(given)
     delimiter = "\t" if path.name.lower().endswith(".tsv") else ","
     if path.stat().st_size == 0:
         raise errors.InvalidData(f"{path}: it must have a header and at least one row.")
-    reader = csv.open_csv(
-        path,
-        parse_options=csv.ParseOptions(delimiter=delimiter),
-        convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
-    )
-    with reader:
-        for batch in reader:
+    parse = csv.ParseOptions(delimiter=delimiter)
+
+    def reader(known: dict[str, Any]) -> Any:
+        convert = csv.ConvertOptions(column_types=known, strings_can_be_null=True)
+        return csv.open_csv(path, parse_options=parse, convert_options=convert)
+
+    with reader(types) as first:
+        # What looks whole at the start of a file need not stay so.
+        whole = [
+            f.name for f in first.schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)
+        ]
+    types = {**dict.fromkeys(whole, pa.float64()), **types}
+    with reader(types) as batches_of_file:
+        for batch in batches_of_file:
             for start in range(0, batch.num_rows, rows):
                 yield pa.RecordBatch.from_arrays(
                     batch.slice(start, rows).columns, schema=batch.schema
                 )
 
 
-def _parquet(path: Path, given: Schema | None, rows: int) -> Iterator[Any]:
+def _parquet(path: Path, types: dict[str, Any], rows: int) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:

@@ -154,3 +154,108 @@ def test_the_largest_number_of_categories():
     mechanism = SubsetSelection(categories=2**20, epsilon=8.0, size=3)
     assert mechanism.release([5, 2**20 - 1]).shape == (2, 3)
     assert np.isfinite(mechanism.log_prob([[0, 1, 2]], [5])).all()
+
+
+# --- what a learner and a wire need of it --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("categories", "size"), [(2, 1), (5, 2), (6, 5), (60, None)])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_inclusion_and_odds_are_those_of_the_law(categories, size, epsilon):
+    mechanism = SubsetSelection(categories=categories, epsilon=epsilon, size=size)
+    p, q = chances(categories, mechanism.event.size, epsilon)
+    assert mechanism.inclusion == pytest.approx((p, q), rel=1e-12)
+    assert mechanism.log_odds == pytest.approx(epsilon, abs=1e-9)
+    assert mechanism.log_odds <= epsilon * (1 + 1e-15)
+    chosen = np.arange(mechanism.event.size)
+    held, missed = mechanism.log_prob(np.stack([chosen] * 2), [0, categories - 1])
+    assert held - missed == pytest.approx(mechanism.log_odds, abs=1e-9)
+
+
+def test_inclusion_is_how_often_reports_hold_a_category():
+    mechanism = SubsetSelection(categories=6, epsilon=1.0, size=2)
+    law = np.exp(mechanism.log_prob(mechanism.outputs(), np.full(15, 3)))
+    for category in range(6):
+        holds = (mechanism.outputs() == category).any(axis=1)
+        assert law[holds].sum() == pytest.approx(mechanism.inclusion[category != 3], rel=1e-12)
+
+
+# One bitmap, one list, sizes on both sides of a byte, a single place, and more than one byte each.
+WIRES = [(2, 1, 1), (8, 3, 1), (9, 4, 2), (16, 1, 1), (17, 1, 1), (300, 2, 3), (300, 100, 38)]
+
+
+@pytest.mark.parametrize(("categories", "size", "expected"), WIRES)
+def test_the_compact_form_is_small_and_comes_back(categories, size, expected):
+    mechanism = SubsetSelection(categories=categories, epsilon=1.0, size=size)
+    assert mechanism.report_bytes == expected
+    released = mechanism.release(np.arange(categories).repeat(20))
+    wire = mechanism.to_bytes(released)
+    assert wire.shape == (len(released), expected)
+    assert wire.dtype == np.uint8
+    assert np.array_equal(mechanism.from_bytes(wire), released)
+
+
+@settings(deadline=None, max_examples=100)
+@given(data=st.data(), categories=st.integers(2, 400))
+def test_any_set_comes_back(data, categories):
+    size = data.draw(st.integers(1, categories - 1))
+    mechanism = SubsetSelection(categories=categories, epsilon=1.0, size=size)
+    pick = np.random.default_rng(data.draw(st.integers(0, 2**32))).permutation(categories)
+    sets = np.sort(pick[:size])[None]
+    wire = mechanism.to_bytes(sets)
+    assert np.array_equal(mechanism.from_bytes(wire), sets)
+    assert mechanism.report_bytes <= -(-categories // 8)
+
+
+def test_different_reports_have_different_bytes():
+    for categories, size in ((7, 3), (40, 2)):
+        mechanism = SubsetSelection(categories=categories, epsilon=1.0, size=size)
+        wire = mechanism.to_bytes(mechanism.outputs())
+        assert len(np.unique(wire, axis=0)) == math.comb(categories, size)
+
+
+@pytest.mark.parametrize(("categories", "size"), [(9, 4), (300, 2)])
+def test_bytes_that_are_no_report_are_refused(categories, size):
+    """Whatever is read back is a report that the channel can have released."""
+    mechanism = SubsetSelection(categories=categories, epsilon=1.0, size=size)
+    width = mechanism.report_bytes
+    every = np.arange(2**16, dtype=np.uint32)
+    refused = 0
+    for number in every[:: 2**16 // 512]:
+        wire = np.zeros((1, width), np.uint8)
+        wire[0, :2] = int(number) >> 8, int(number) & 255
+        try:
+            back = mechanism.from_bytes(wire)
+        except InvalidData:
+            refused += 1
+            continue
+        assert np.array_equal(mechanism.to_bytes(back), wire)
+    assert refused > 0
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        np.zeros((1, 2), np.int64),
+        np.zeros((1, 3), np.uint8),
+        np.zeros((1, 1), np.uint8),
+        np.zeros(2, np.uint8),
+        np.array([[0b11110000, 0b10000000]], np.uint8),  # five categories
+        np.array([[0b11100000, 0]], np.uint8),  # three
+        np.array([[0b11110000, 0b00000001]], np.uint8),  # bits behind the last category
+    ],
+)
+def test_bitmaps_of_another_form_are_refused(wire):
+    mechanism = SubsetSelection(categories=9, epsilon=1.0, size=4)
+    with pytest.raises(InvalidData, match="a report must"):
+        mechanism.from_bytes(wire)
+
+
+@pytest.mark.parametrize("places", [(5, 5), (7, 3), (3, 300), (511, 511)])
+def test_lists_of_another_form_are_refused(places):
+    """300 categories take nine bits a place: repeats, disorder and places beyond are seen."""
+    mechanism = SubsetSelection(categories=300, epsilon=1.0, size=2)
+    bits = [[int(b) for b in f"{place:09b}"] for place in places]
+    wire = np.packbits(np.array([bits[0] + bits[1]], np.uint8), axis=1)
+    with pytest.raises(InvalidData):
+        mechanism.from_bytes(wire)

@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except errors.TacitError as error:
         return _fail(str(error), BAD_INPUT)
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}", BAD_INPUT)
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return _fail(message, BAD_INPUT)
     except click.Abort:
         return _fail("stopped", 130)
 

@@ -113,7 +113,7 @@ def privatize(
         local = local.at(epsilon)
     total = tables.count(data)
     with ReportsWriter(out, local, label is not None) as writer, _progress(total) as advance:
-        for batch in tables.batches(data, local.schema):
+        for batch in tables.batches(data, local.schema, words=_words(local.classes, label)):
             rows, values = tables.split_label(batch, label, data)
             with _naming(data):
                 labels = values
@@ -190,7 +190,7 @@ def evaluate(
     given = classifier.mechanism_.schema
     tally = Tally(tuple(classifier.classes_.tolist()))
     with _progress(tables.count(data)) as advance:
-        for batch in tables.batches(data, given):
+        for batch in tables.batches(data, given, words=_words(tally.classes, label)):
             name = label or _surplus(batch, given.names, data)
             rows, values = tables.split_label(batch, name, data)
             with _naming(data):
@@ -300,7 +300,7 @@ def _schema(path: Path) -> Any:
     must_exist(path)
     try:
         return schema.from_plain(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         reason = str(error) if isinstance(error, errors.TacitError) else "it must be JSON."
         raise errors.InvalidData(f"{path}: {reason}") from None
 
@@ -308,6 +308,13 @@ def _schema(path: Path) -> Any:
 def _must_be_new(path: Path) -> None:
     if path.exists():
         errors.refuse("command line", "--out", "new", str(path), "Remove it or choose another.")
+    if not path.parent.is_dir():
+        errors.refuse("command line", "--out", "in an existing folder", str(path), "Make it first.")
+
+
+def _words(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
+    """The label column, where labels are words: "01" must not be read as a number."""
+    return label if classes and isinstance(classes[0], str) else None
 
 
 def _loaded(thing: Any, needed: str, path: Path) -> Any:

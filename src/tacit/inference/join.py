@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import artifact, errors, labels
 from tacit.certificate import Certificate
 from tacit.inference.neural import Network, Settings, fit_network
-from tacit.inference.noise_aware import certificate_of, mechanism_parts, restore_mechanism
+from tacit.inference.noise_aware import mechanism_parts, restore_mechanism
 from tacit.reports import Reports
 
 Floats = npt.NDArray[np.float32]
@@ -70,7 +70,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(codes) != len(reports):
             raise errors.InvalidData(f"{where}: labels must be as many as reports.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
-        self.reports_, self.seeded_ = len(reports), reports.seeded
+        self.reports_, self.certificate_ = len(reports), reports.certificate
         inputs = np.hstack([columns, self._seen(reports)])
         settings = Settings(hidden=tuple(self.hidden))
         self.network_ = fit_network(inputs, codes, flip, settings, seed=self.seed)
@@ -106,7 +106,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def certificate(self) -> Certificate:
         """Of the reports that this was learned from."""
-        return certificate_of(self.mechanism_, self.seeded_)
+        return self.certificate_
 
     def save(self, path: str | Path) -> Path:
         """Write a directory; it carries the learner's own columns."""

@@ -88,9 +88,9 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         self.mechanism_ = reports.mechanism
         self.classes_ = np.asarray(reports.mechanism.classes)
+        self.certificate_ = reports.certificate
         self.guarantee_: Guarantee = reports.guarantee
         self.reports_ = len(reports)
-        self.seeded_ = reports.seeded
         if reports.mechanism.kind == "codebook":
             self._fit_table(reports)
         else:
@@ -163,7 +163,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         made = NoiseAwareClassifier(**self.get_params())
         made.mechanism_ = self.mechanism_.regrouped(answer, subset_size=1).at(epsilon)
         made.classes_, made.reports_ = self.classes_, self.reports_
-        made.guarantee_, made.seeded_ = self.guarantee_, self.seeded_
+        made.guarantee_, made.certificate_ = self.guarantee_, self.certificate_
         made.shift_ = self.shift_
         made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
         return made
@@ -206,7 +206,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     @property
     def certificate(self) -> Certificate:
         """Of the reports that this was learned from."""
-        return certificate_of(self.mechanism_, self.seeded_)
+        return self.certificate_
 
     def save(self, path: str | Path) -> Path:
         """Write a directory; reports are not part of it."""
@@ -246,14 +246,6 @@ def evidence_of(reports: Reports) -> Evidence:
     return Evidence(reports.columns["symbols"], channel, classes)
 
 
-def certificate_of(mechanism: Any, seeded: bool) -> Certificate:
-    """Of labelled reports, from which classifiers are learned."""
-    from tacit.randomness import Seeded
-    from tacit.reports import certify
-
-    return certify(mechanism, mechanism.classes is not None, Seeded(0) if seeded else None)
-
-
 def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
     """What every classifier stores: its settings, and the mechanism that it belongs to."""
     inner, weights = model.mechanism_.parts()
@@ -266,7 +258,7 @@ def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
         "settings": settings,
         "mechanism": {"kind": model.mechanism_.kind, "parameters": inner},
         "reports": model.reports_,
-        "seeded": model.seeded_,
+        "learned_from": model.certificate_.to_json(),
         "classes": model.classes_.tolist(),
     }
     return parameters, {f"mechanism.{name}": weight for name, weight in weights.items()}
@@ -278,8 +270,9 @@ def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.A
     weights = _within(arrays, "mechanism.")
     model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)
     model.classes_ = np.asarray(parameters["classes"])
-    model.reports_, model.seeded_ = int(parameters["reports"]), bool(parameters["seeded"])
-    model.guarantee_ = model.mechanism_.guarantee(model.mechanism_.classes is not None)
+    model.reports_ = int(parameters["reports"])
+    model.certificate_ = Certificate.from_json(parameters["learned_from"])
+    model.guarantee_ = model.certificate_.guarantee
 
 
 def _settings(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if reports.mechanism.kind != "codebook":
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
-        self.reports_, self.seeded_ = len(reports), reports.seeded
+        self.reports_, self.certificate_ = len(reports), _certificate(reports)
         self._finish()
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
@@ -94,12 +94,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     @property
     def certificate(self) -> Certificate:
         """Of the reports, with what taking part reveals."""
-        return Certificate.issue(
-            self.mechanism_.event(False),
-            guarantee=self.guarantee_,
-            not_protected=(*self.mechanism_.not_protected, *KNOWN_BY_TAKING_PART),
-            rng=Seeded(0) if self.seeded_ else None,
-        )
+        return self.certificate_
 
     def save(self, path: str | Path) -> Path:
         """Write a directory; it carries the in-house rows' likeness."""
@@ -119,8 +114,16 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Rebuild what `parts` took apart."""
         made = cls(**parameters["settings"])
         restore_mechanism(made, parameters, arrays)
-        made.guarantee_ = made.mechanism_.guarantee(False)
         made._finish()
         weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
         made.network_ = Network.from_parts(parameters["network"], weights)
         return made
+
+
+def _certificate(reports: Reports) -> Certificate:
+    return Certificate.issue(
+        reports.event,
+        guarantee=reports.guarantee,
+        not_protected=(*reports.mechanism.not_protected, *KNOWN_BY_TAKING_PART),
+        rng=Seeded(0) if reports.seeded else None,
+    )

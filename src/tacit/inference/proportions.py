@@ -110,7 +110,7 @@ def fit_tilt(inhouse: Inhouse, evidence: Evidence, penalty: float = PENALTY) -> 
         tilt = np.exp(score - score.max())
         tilt /= tilt.sum()
         value, slope = evidence.likelihood(inhouse.totals(tilt, evidence.codewords))
-        pull = tilt * (slope[:, 0][inhouse.codes] if slope.ndim == 2 else slope[inhouse.codes])
+        pull = tilt * slope[inhouse.codes]
         pull = pull - tilt * pull.sum()
         return value, (inhouse.inputs.T @ pull.astype(np.float32)).astype(np.float64)
 

@@ -22,7 +22,6 @@ from tacit.inference import proportions
 from tacit.inference.neural import Network
 from tacit.inference.noise_aware import (
     NoiseAwareClassifier,
-    certificate_of,
     evidence_of,
     mechanism_parts,
     restore_mechanism,
@@ -106,7 +105,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take(self, teacher: NoiseAwareClassifier) -> None:
         self.teacher_ = teacher
-        for name in ("mechanism_", "classes_", "guarantee_", "reports_", "seeded_"):
+        for name in ("mechanism_", "classes_", "guarantee_", "reports_", "certificate_"):
             setattr(self, name, getattr(teacher, name))
         self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
@@ -129,7 +128,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def certificate(self) -> Certificate:
         """Of the reports that this was learned from."""
-        return certificate_of(self.mechanism_, self.seeded_)
+        return self.certificate_
 
     def save(self, path: str | Path) -> Path:
         """Write a directory. It carries the in-house rows' likeness: keep it in-house."""

@@ -135,6 +135,8 @@ class Codebook:
         projection = quantizers.fit_projection(learned, rows, components, damped, seed)
         vectors = quantizers.project(learned, rows, projection)
         cells, groups = quantizers.fit_cells(vectors, wanted, self.grouping or grouping, seed)
+        if len(cells) < 2:
+            raise errors.InvalidData("Codebook.fit: in-house rows must not be all alike.")
         self._set(given, learned, Quantizer(projection, cells, groups))
         codes = groups[quantizers.nearest(vectors, cells)]
         self.counts_ = np.bincount(codes, minlength=self.codewords_)
@@ -147,6 +149,7 @@ class Codebook:
         return codewords_for(float(self.epsilon), self.people, len(self.classes))
 
     def _set(self, given: Schema, learned: Features, quantizer: Quantizer) -> None:
+        self.__dict__.pop("_channels", None)
         self._schema, self.features_, self.quantizer_ = given, learned, quantizer
         self.codewords_ = quantizer.codewords
 

@@ -1,0 +1,428 @@
+"""Released rows: what a table of them carries, writes, reads, and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tacit
+from tacit import reports as module
+from tacit.artifact import ArtifactError
+from tacit.certificate import Certificate
+from tacit.errors import CertificateError, InvalidData, InvalidParameter, TacitError
+from tacit.learned.codebook import Codebook
+from tacit.reports import Reports, ReportsWriter, certify
+from tacit.schema import ArraySchema
+
+ROWS = np.random.default_rng(0).random((150, 3))
+LABELS = np.random.default_rng(1).integers(0, 2, 150)
+KEYS = (b"tacit.reports", b"tacit.certificate", b"tacit.mechanism")
+
+
+@pytest.fixture(scope="module")
+def mechanism():
+    return Codebook(epsilon=1, codewords=6, classes=2).fit(ROWS, schema=ArraySchema(3, 0, 1))
+
+
+@pytest.fixture
+def released(mechanism):
+    return mechanism.release(ROWS, LABELS)
+
+
+def listing(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def rewrite(path, *, columns=None, metadata=None):
+    """The same file with other columns or metadata, as somebody would write it by hand."""
+    table = pq.read_table(path)
+    kept = {key: table.schema.metadata[key] for key in KEYS}
+    if columns is not None:
+        table = pa.table(columns)
+    kept.update(metadata or {})
+    kept = {key: value for key, value in kept.items() if value is not None}
+    pq.write_table(table.replace_schema_metadata(kept), path)
+    return path
+
+
+def lists(sets):
+    array = np.asarray(sets)
+    return pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])
+
+
+# --- what a table carries ------------------------------------------------------------------------
+
+
+def test_reports_carry_channel_guarantee_schema_and_count(mechanism, released):
+    assert len(released) == 150
+    assert released.schema == mechanism.schema
+    assert released.guarantee == mechanism.guarantee(True)
+    assert released.event == mechanism.event(True)
+    assert mechanism.release(ROWS).event == mechanism.event(False)
+    assert released.event != mechanism.event(False)
+    released.certificate.verify()
+
+
+def test_reports_take_little_room(mechanism, released):
+    assert released.columns["symbols"].dtype == np.uint8
+    wide = Codebook(epsilon=1, codewords=130, classes=2).fit(ROWS, schema=mechanism.schema)
+    assert wide.channel(True).categories == 260
+    assert wide.release(ROWS, LABELS).columns["symbols"].dtype == np.uint16
+
+
+def test_a_part_is_reports_again(released):
+    part = released[10:20]
+    assert isinstance(part, Reports)
+    assert np.array_equal(part.columns["symbols"], released.columns["symbols"][10:20])
+    chosen = released[np.array([3, 1, 3])]
+    assert np.array_equal(chosen.columns["symbols"], released.columns["symbols"][[3, 1, 3]])
+    assert part.labelled
+    assert len(released[:0]) == 0
+
+
+def test_seeded_reports_are_marked(mechanism, tmp_path):
+    seeded = mechanism.release(ROWS, LABELS, rng=tacit.Seeded(3))
+    secure = mechanism.release(ROWS, LABELS)
+    assert (seeded.seeded, secure.seeded) == (True, False)
+    assert seeded.certificate.seeded
+    assert not secure.certificate.seeded
+    assert mechanism.release(ROWS, rng=np.random.default_rng(0)).seeded
+    assert seeded[:5].certificate.seeded
+    assert Reports.concatenate([secure, seeded]).certificate.seeded
+    back = Reports.read(seeded.write(tmp_path / "seeded.parquet"))
+    assert back.seeded
+    assert back.certificate.seeded
+    assert b'"randomness": "seeded"' in pq.read_metadata(tmp_path / "seeded.parquet").metadata[KEYS[1]]
+    assert not Reports.read(secure.write(tmp_path / "secure.parquet")).seeded
+
+
+# --- several parts -------------------------------------------------------------------------------
+
+
+def test_parts_of_one_channel_are_put_together(mechanism, released, tmp_path):
+    loaded = tacit.load(mechanism.save(tmp_path / "m"))
+    other = loaded.release(ROWS[:7], LABELS[:7])
+    both = Reports.concatenate([released, other])
+    assert len(both) == 157
+    assert np.array_equal(both.columns["symbols"][150:], other.columns["symbols"])
+    assert both.guarantee == released.guarantee
+
+
+def test_parts_of_other_channels_are_refused(mechanism, released):
+    other = Codebook(epsilon=1, codewords=6, classes=2)
+    other.fit(ROWS[:100], schema=mechanism.schema)
+    wrong = (
+        mechanism.at(2).release(ROWS, LABELS),  # another ε
+        mechanism.at(1.0000001).release(ROWS, LABELS),
+        mechanism.release(ROWS),  # no labels
+        other.release(ROWS, LABELS),  # other codewords under the same numbers
+        mechanism.regrouped([0, 1, 2, 3, 4, 4]).release(ROWS),
+    )
+    for part in wrong:
+        for parts in ([released, part], [part, released], [released, released, part]):
+            with pytest.raises(InvalidData, match="equal channels"):
+                Reports.concatenate(parts)
+
+
+def test_nothing_is_not_put_together():
+    with pytest.raises(InvalidParameter, match="parts must be at least one"):
+        Reports.concatenate([])
+
+
+# --- what no channel can have released -----------------------------------------------------------
+
+
+def bad_sets(size, symbols=12):
+    good = np.arange(size)
+    return {
+        "too few": [good[:-1]],
+        "too many": [np.arange(size + 1)],
+        "out of range": [np.append(good[:-1], symbols)],
+        "negative": [np.append([-1], good[1:])],
+        "unsorted": [good[::-1]],
+        "repeated": [np.append(good[:-1], good[-2])],
+        "one of several": [good, good[::-1]],
+        "fractions": [good + 0.5],
+        "missing": [np.append(good[:-1].astype(float), np.nan)],
+        "words": [good.astype(str)],
+    }
+
+
+@pytest.mark.parametrize("wrong", bad_sets(4))
+def test_reports_outside_the_support_are_refused(mechanism, released, wrong, tmp_path):
+    size = released.columns["symbols"].shape[1]
+    assert size >= 2
+    sets = np.array(bad_sets(size)[wrong])
+    with pytest.raises(InvalidData):
+        Reports(mechanism, {"symbols": sets}, labelled=True)
+    path = rewrite(released.write(tmp_path / "r.parquet"), columns={"symbols": lists(sets)})
+    with pytest.raises(InvalidData):
+        Reports.read(path)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {},
+        {"symbols": np.arange(4)},
+        {"other": np.arange(4)[None]},
+        {"symbols": np.arange(4)[None], "label": np.zeros(1)},
+    ],
+)
+def test_other_columns_are_refused(mechanism, columns):
+    with pytest.raises(InvalidData, match="columns must be 'symbols' alone"):
+        Reports(mechanism, columns, labelled=True)
+
+
+def test_unlabelled_reports_are_not_labelled_ones(mechanism):
+    """The two channels have other sets: one cannot be passed off as the other."""
+    plain = mechanism.release(ROWS).columns
+    assert mechanism.channel(True).event.size != mechanism.channel(False).event.size
+    with pytest.raises(InvalidData):
+        Reports(mechanism, plain, labelled=True)
+
+
+# --- Parquet -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_parquet_and_back(mechanism, tmp_path, labelled):
+    released = mechanism.release(ROWS, LABELS if labelled else None)
+    path = released.write(tmp_path / "deep" / "reports.parquet")
+    back = Reports.read(path)
+    assert np.array_equal(back.columns["symbols"], released.columns["symbols"])
+    assert back.columns["symbols"].dtype == released.columns["symbols"].dtype
+    assert (back.labelled, back.seeded) == (labelled, False)
+    assert back.guarantee == released.guarantee
+    assert np.array_equal(back.mechanism.encode(ROWS), mechanism.encode(ROWS))
+    assert len(Reports.concatenate([back, released])) == 300
+    assert listing(tmp_path) == ["deep", "deep/reports.parquet"]
+
+
+def test_the_certificate_is_in_the_metadata(released, tmp_path):
+    """Readable without Tacit's own reader, and true."""
+    path = released.write(tmp_path / "reports.parquet")
+    metadata = pq.read_schema(path).metadata
+    certificate = Certificate.from_json(metadata[b"tacit.certificate"])
+    certificate.verify()
+    assert certificate.guarantee == released.guarantee
+    assert certificate.event == released.event
+    assert any("D1" in sentence for sentence in certificate.not_protected)
+    assert json.loads(metadata[b"tacit.reports"])["labelled"] is True
+
+
+def test_nothing_of_the_people_but_reports_is_in_the_file(released, tmp_path):
+    table = pq.read_table(released.write(tmp_path / "reports.parquet"))
+    assert table.column_names == ["symbols"]
+    assert table.num_rows == 150
+
+
+def test_batches_make_one_file(mechanism, tmp_path):
+    path = tmp_path / "r.parquet"
+    parts = [mechanism.release(ROWS[i : i + 50], LABELS[i : i + 50]) for i in (0, 50, 100)]
+    with ReportsWriter(path, mechanism, True) as writer:
+        for part in parts:
+            writer.add(part)
+            assert not path.exists()
+    assert writer.count == 150
+    back = Reports.read(path)
+    whole = np.concatenate([part.columns["symbols"] for part in parts])
+    assert np.array_equal(back.columns["symbols"], whole)
+
+
+def test_a_writer_wants_its_own_mechanism(mechanism, tmp_path):
+    wrong = (mechanism.at(2).release(ROWS, LABELS), mechanism.release(ROWS))
+    for part in wrong:
+        with (
+            pytest.raises(InvalidData, match="writer's mechanism"),
+            ReportsWriter(tmp_path / "r.parquet", mechanism, True) as writer,
+        ):
+            writer.add(mechanism.release(ROWS, LABELS))
+            writer.add(part)
+    assert listing(tmp_path) == []
+
+
+def test_seeded_reports_cannot_hide_behind_secure_ones(mechanism, tmp_path):
+    """Whichever batch is seeded: the file says so, or is not written."""
+    path = tmp_path / "r.parquet"
+    secure, seeded = mechanism.release(ROWS), mechanism.release(ROWS, rng=tacit.Seeded(1))
+    for order in ((secure, seeded), (seeded, secure)):
+        try:
+            with ReportsWriter(path, mechanism, False) as writer:
+                for part in order:
+                    writer.add(part)
+        except InvalidData:
+            assert listing(tmp_path) == []
+            continue
+        back = Reports.read(path)
+        assert back.seeded
+        assert back.certificate.seeded
+        assert Certificate.from_json(pq.read_schema(path).metadata[KEYS[1]]).seeded
+        path.unlink()
+
+
+@pytest.mark.parametrize("moment", ["before", "after", "interrupt", "close", "rename", "empty"])
+def test_a_writer_that_fails_leaves_nothing_behind(mechanism, tmp_path, monkeypatch, moment):
+    def broken(*arguments, **options):
+        raise OSError(28, "No space left on device", "disk")
+
+    path = tmp_path / "r.parquet"
+    if moment == "close":
+        monkeypatch.setattr(pq.ParquetWriter, "close", broken)
+    if moment == "rename":
+        monkeypatch.setattr(os, "replace", broken)
+    expected = {"interrupt": KeyboardInterrupt, "close": OSError, "rename": OSError}
+    with (
+        pytest.raises(expected.get(moment, InvalidData)),
+        ReportsWriter(path, mechanism, False) as writer,
+    ):
+        assert len(listing(tmp_path)) == 1  # the partial file is there to be removed
+        if moment == "before":
+            raise InvalidData("bad row")
+        if moment != "empty":
+            writer.add(mechanism.release(ROWS))
+        if moment == "after":
+            raise InvalidData("bad row")
+        if moment == "interrupt":
+            raise KeyboardInterrupt
+    assert listing(tmp_path) == []
+
+
+def test_a_failure_leaves_no_new_directory_behind(mechanism, tmp_path):
+    (tmp_path / "old").mkdir()
+    with (
+        pytest.raises(InvalidData, match="bad row"),
+        ReportsWriter(tmp_path / "old" / "new" / "sub" / "r.parquet", mechanism, False),
+    ):
+        raise InvalidData("bad row")
+    assert listing(tmp_path) == ["old"]
+
+
+def test_a_failure_leaves_the_file_of_before(mechanism, released, tmp_path):
+    path = released.write(tmp_path / "r.parquet")
+    before = path.read_bytes()
+    with pytest.raises(InvalidData, match="bad row"), ReportsWriter(path, mechanism, True) as writer:
+        writer.add(released)
+        raise InvalidData("bad row")
+    assert path.read_bytes() == before
+    assert listing(tmp_path) == ["r.parquet"]
+
+
+# --- files that are not what they say ------------------------------------------------------------
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InvalidParameter, match=r"nowhere\.parquet"):
+        Reports.read(tmp_path / "nowhere.parquet")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"symbols\n1\n", b"PAR1" + b"\0" * 100 + b"PAR1"])
+def test_what_is_no_parquet_is_refused(tmp_path, content):
+    path = tmp_path / "r.parquet"
+    path.write_bytes(content)
+    with pytest.raises(InvalidData, match=r"r\.parquet: it must be a Parquet file of reports"):
+        Reports.read(path)
+    with pytest.raises(InvalidData, match="must be a Parquet file"):
+        Reports.read(tmp_path)
+
+
+def test_a_damaged_file_is_refused_or_the_same(mechanism, released, tmp_path):
+    """One byte at a hundred places: an error of Tacit's, or reports of the channel."""
+    path = released.write(tmp_path / "r.parquet")
+    content = path.read_bytes()
+    refused = 0
+    for place in np.unique(np.linspace(0, len(content) - 1, 100).astype(int)):
+        changed = bytearray(content)
+        changed[place] ^= 4
+        path.write_bytes(changed)
+        try:
+            back = Reports.read(path)
+        except TacitError as error:
+            refused += 1
+            assert "\n" not in str(error)
+            assert "r.parquet" in str(error)
+            continue
+        assert back.guarantee == released.guarantee
+        assert np.array_equal(back.mechanism.encode(ROWS), mechanism.encode(ROWS))
+    assert refused > 20
+
+
+def test_half_a_file_is_refused(released, tmp_path):
+    path = released.write(tmp_path / "r.parquet")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(InvalidData, match="must be a Parquet file of reports"):
+        Reports.read(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (KEYS[0], None),
+        (KEYS[1], None),
+        (KEYS[2], None),
+        (KEYS[0], b"{}"),
+        (KEYS[0], b"[]"),
+        (KEYS[0], b"\xff"),
+        (KEYS[0], b'{"format": "tacit-reports/2", "labelled": true, "seeded": false}'),
+        (KEYS[1], b"{}"),
+        (KEYS[2], b"{}"),
+    ],
+)
+def test_metadata_of_another_form_are_refused(released, tmp_path, key, value):
+    path = rewrite(released.write(tmp_path / "r.parquet"), metadata={key: value})
+    with pytest.raises((InvalidData, ArtifactError, CertificateError), match=r"r\.parquet"):
+        Reports.read(path)
+
+
+def test_metadata_as_they_were_are_read(released, tmp_path):
+    """What the tests around this one change is the only thing that is wrong in their files."""
+    path = rewrite(released.write(tmp_path / "r.parquet"))
+    assert np.array_equal(Reports.read(path).columns["symbols"], released.columns["symbols"])
+
+
+def test_a_certificate_of_another_mechanism_is_refused(mechanism, released, tmp_path):
+    path = released.write(tmp_path / "r.parquet")
+    for foreign in (certify(mechanism.at(0.5), True), certify(mechanism, False)):
+        rewrite(path, metadata={KEYS[1]: foreign.to_json().encode()})
+        with pytest.raises(InvalidData, match="certificate is about another mechanism"):
+            Reports.read(path)
+
+
+def test_what_the_head_says_of_the_noise_is_what_the_certificate_says(mechanism, tmp_path):
+    seeded = mechanism.release(ROWS, LABELS, rng=tacit.Seeded(0))
+    head = json.dumps({"format": module.FORMAT, "labelled": True, "seeded": False}).encode()
+    path = rewrite(seeded.write(tmp_path / "r.parquet"), metadata={KEYS[0]: head})
+    try:
+        back = Reports.read(path)
+    except (InvalidData, CertificateError):
+        return
+    assert back.seeded
+
+
+def test_a_table_that_says_labelled_but_is_not_is_refused(mechanism, tmp_path):
+    head = json.dumps({"format": module.FORMAT, "labelled": True, "seeded": False}).encode()
+    path = mechanism.release(ROWS).write(tmp_path / "r.parquet")
+    with pytest.raises(InvalidData):
+        Reports.read(rewrite(path, metadata={KEYS[0]: head}))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[0, 1, 2], None], pa.list_(pa.int64(), 3)),
+        pa.array([[0, 1, None]], pa.list_(pa.int64(), 3)),
+        pa.array([[0, 1, 2]], pa.list_(pa.int64())),
+        pa.array(["a"]),
+        pa.array([1]),
+        pa.array([{"a": 1}]),
+    ],
+)
+def test_columns_of_another_type_are_refused(released, tmp_path, column):
+    path = rewrite(released.write(tmp_path / "r.parquet"), columns={"symbols": column})
+    with pytest.raises(InvalidData, match="reports|SubsetSelection"):
+        Reports.read(path)
