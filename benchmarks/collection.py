@@ -1,9 +1,9 @@
 """Accuracy after local reports, by the protocol of "Learning to Noise", section 4.1.
 
     python benchmarks/collection.py clean --features scattering
-    python benchmarks/collection.py clean --features invariant --device cuda --vectors .bench/vectors
+    python benchmarks/collection.py clean --features invariant --device cuda
     python benchmarks/collection.py adult
-    python benchmarks/collection.py novel --features invariant --vectors .bench/vectors
+    python benchmarks/collection.py novel --features invariant --device cuda
 
 MNIST: 45,000 training images without labels are in-house, 13,500 people report one labelled image
 each (1,500 more are kept for validation and not used), 2,500 test images are classified in the
@@ -33,7 +33,6 @@ import tacit
 from tacit.learned import features as features_of
 from tacit.learned import quantizer
 from tacit.learned.codebook import DEFAULTS
-from tacit.learned.rule import codewords_for
 
 DATA = Path(os.environ.get("TACIT_DATA", "../shared/data"))
 EPSILONS = {"clean": (1, 2, 4, 6, 10), "adult": (1, 2, 4, 8), "novel": (1, 2, 4, 10)}
@@ -142,15 +141,12 @@ def novel(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     found = vectors(args, "novel", images, inhouse, seed)
     lines = []
     for epsilon in args.epsilons:
-        count = args.codewords or codewords_for(epsilon, len(people), 10)
-        mechanism, schema = codebook(
-            found, epsilon=epsilon, codewords=count, grouping="compact"
-        )
+        mechanism, schema = codebook(found, epsilon=epsilon, grouping="compact")
         mechanism.fit(found[inhouse], schema=schema, seed=seed)
-        learner = tacit.NovelClassClassifier(inhouse=found[inhouse], penalty=args.penalty)
+        learner = tacit.NovelClassClassifier(inhouse=found[inhouse])
         learner.fit(mechanism.release(found[people]))
         accuracy = learner.score(found[test], (labels[test] == 9).astype(int))
-        lines.append({"epsilon": epsilon, "codewords": count, "accuracy": accuracy})
+        lines.append({"epsilon": epsilon, "codewords": mechanism.codewords_, "accuracy": accuracy})
     return lines
 
 
@@ -207,8 +203,6 @@ def main() -> None:
     parser.add_argument("--private", action="store_true", help="more ε for private accuracy")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--vectors", type=Path, default=Path(".bench/vectors"))
-    parser.add_argument("--codewords", type=int, help="novel: instead of the rule's")
-    parser.add_argument("--penalty", type=float, default=20.0, help="novel: ridge penalty")
     args = parser.parse_args()
     args.epsilons = args.epsilons or EPSILONS[args.study]
     warnings.simplefilter("ignore")

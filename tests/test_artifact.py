@@ -111,10 +111,12 @@ def test_without_onnx_the_rest_is_written(mechanism, tmp_path, monkeypatch):
     assert np.array_equal(tacit.load(path).encode(ROWS), mechanism.encode(ROWS))
 
 
-def test_parents_are_made_and_an_empty_directory_is_filled(mechanism, tmp_path):
+def test_an_empty_directory_is_filled_and_a_missing_folder_is_not_made(mechanism, tmp_path):
     (tmp_path / "empty").mkdir()
     assert tacit.load(mechanism.save(tmp_path / "empty")).epsilon == 1
-    assert tacit.load(mechanism.save(tmp_path / "a" / "b" / "c")).epsilon == 1
+    with pytest.raises(errors.InvalidParameter, match="folder must be an existing one"):
+        mechanism.save(tmp_path / "new" / "sub")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("what", ["file", "directory"])
@@ -162,7 +164,7 @@ def test_an_encoder_that_fails_leaves_nothing_behind(mechanism, tmp_path, monkey
 
     monkeypatch.setattr(Codebook, "onnx", broken)
     with pytest.raises(ValueError, match="no graph"):
-        mechanism.save(tmp_path / "new" / "out")
+        mechanism.save(tmp_path / "out")
     assert listing(tmp_path) == []
 
 

@@ -174,21 +174,22 @@ def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
     try:
         thing = rebuild(body["kind"], body["parameters"], arrays)
         stated = Certificate.from_json(_canonical_certificate(body["certificate"]))
+        stated.verify()
+        about = thing.certificate.event
     except (
         errors.TacitError,
-        KeyError,
+        LookupError,
         ValueError,
         TypeError,
         AttributeError,
-        IndexError,
+        ArithmeticError,
     ) as error:
         kind = type(error).__name__
         reason = str(error) if isinstance(error, errors.TacitError) else f"{kind} while reading"
         raise ArtifactError(f"{where}: it does not fit this version: {reason}") from None
     # The events decide what is promised; the stored words must be about the same ones.
-    if thing.certificate.event != stated.event:
+    if about != stated.event:
         raise ArtifactError(f"{where}: its certificate is about another mechanism.")
-    stated.verify()
     return thing
 
 

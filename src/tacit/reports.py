@@ -226,8 +226,11 @@ def _from_arrow(table: Any, metadata: dict[bytes, bytes], where: str) -> Reports
     except (KeyError, ValueError, TypeError):
         raise errors.InvalidData(f"{where}: it must be a Parquet file of {FORMAT}.") from None
     mechanism = artifact.unpack(packed, where)
-    certificate = Certificate.from_json(stated)
-    certificate.verify()
+    try:
+        certificate = Certificate.from_json(stated)
+        certificate.verify()
+    except errors.CertificateError as error:
+        raise errors.InvalidData(f"{where}: {error}") from None
     if certificate.event != mechanism.event(labelled) or certificate.seeded != seeded:
         raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
     columns = {name: _to_numpy(table.column(name)) for name in table.column_names}

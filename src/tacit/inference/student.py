@@ -105,8 +105,9 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _take(self, teacher: NoiseAwareClassifier) -> None:
         self.teacher_ = teacher
-        for name in ("mechanism_", "classes_", "guarantee_", "reports_", "certificate_"):
-            setattr(self, name, getattr(teacher, name))
+        self.mechanism_, self.classes_ = teacher.mechanism_, teacher.classes_
+        self.certificate_, self.guarantee_ = teacher.certificate_, teacher.guarantee_
+        self.reports_ = teacher.reports_
         self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
     def _by_likelihood(self) -> bool:

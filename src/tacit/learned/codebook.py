@@ -43,6 +43,9 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 }
 """Components, whether they are damped, and grouping, for each kind of features."""
 
+UNLABELLED = 64
+"""Codewords where no label is reported: learners then have a model of the rows, and no table."""
+
 NOT_PROTECTED = (
     "The in-house rows that the mechanism was fitted on (D1) are not protected: cells, codewords, "
     "prototypes and the number of in-house rows of each codeword were computed from them without "
@@ -58,11 +61,11 @@ class Codebook:
     epsilon : float
         Local privacy parameter of one report, label included.
     people : int, optional
-        How many are expected to report; needed unless `codewords` is given.
+        How many are expected to report; needed with `classes` unless `codewords` is given.
     classes : int or sequence, optional
         The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
     codewords : int, optional
-        K. By default from ε, people and classes: see `tacit.learned.rule`.
+        K. By default from ε, people and classes: see `tacit.learned.rule`; 64 without classes.
     features : str or Features, optional
         "scattering" (the default for images), "quantile" (for tables), "raw" (for other arrays),
         "random", "autoencoder", "invariant", or fitted features.
@@ -105,9 +108,9 @@ class Codebook:
         self.people = None if people is None else errors.whole(where, "people", people, least=1)
         if codewords is not None:
             codewords = errors.whole(where, "codewords", codewords, least=2, most=2**16)
-        elif self.people is None or self.classes is None:
-            remedy = "Or give people and classes, and it follows from them."
-            errors.refuse(where, "codewords", "given", None, remedy)
+        elif self.people is None and self.classes is not None:
+            remedy = "The number of codewords follows from it; or give codewords."
+            errors.refuse(where, "people", "given", None, remedy)
         if isinstance(features, str):
             errors.choice(where, "features", features, features_of.FIXED + features_of.TRAINED)
         if grouping is not None:
@@ -144,8 +147,8 @@ class Codebook:
         return self
 
     def _rule(self) -> int:
-        assert self.people is not None
-        assert self.classes is not None
+        if self.people is None or self.classes is None:
+            return UNLABELLED
         return codewords_for(float(self.epsilon), self.people, len(self.classes))
 
     def _set(self, given: Schema, learned: Features, quantizer: Quantizer) -> None:
