@@ -74,7 +74,7 @@ def test_batches_are_small_and_none_is_empty(tmp_path, name):
     assert max(sizes) <= 300
 
 
-def test_a_file_is_not_read_ahead(tmp_path, monkeypatch):
+def test_a_file_is_not_read_ahead(tmp_path):
     """The first batch is there before the last line is looked at: text there comes out later."""
     path = tmp_path / "a.csv"
     path.write_text(text(300_000) + f"{SECRET},x\n")

@@ -25,7 +25,7 @@ from tacit.randomness import Seeded
 
 MOST_ROWS = 20_000
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-_SMALLEST, _LARGEST, _LARGEST_SIMULATED = 100, 10**8, 1_000_000
+_SMALLEST, _LARGEST, _LARGEST_SIMULATED = 100, 10**8, 200_000
 _DEFAULT_PEOPLE = 10_000
 
 MODEL = (
@@ -98,19 +98,21 @@ def plan(
     --------
     >>> made = plan(classes=10, epsilon=1.0, target_accuracy=0.9)
     >>> print(made.answer)
-    0.9 at ε = 1 needs about 14,000 people.
+    0.9 at ε = 1 needs about 71,000 people.
     """
     where = "plan"
     classes = errors.whole(where, "classes", classes, least=2, most=1000)
     epsilon = float(errors.epsilon_in_range(where, epsilon))
     target = errors.probability(where, "target_accuracy", target_accuracy, zero=False)
+    largest = _LARGEST if inhouse is None else _LARGEST_SIMULATED
     if people is not None:
-        people = errors.whole(where, "people", people, least=_SMALLEST, most=_LARGEST)
+        people = errors.whole(where, "people", people, least=_SMALLEST, most=largest)
     expect: Callable[[float, int], Expectation] = _by_model(classes)
     if inhouse is not None:
         expect = _Simulation(inhouse, image, classes, seed).expect
-    largest = _LARGEST if inhouse is None else _LARGEST_SIMULATED
-    needed = _fewest(lambda n: expect(epsilon, n).accuracy >= target, largest)
+    # If so many are not enough, nothing smaller has to be tried.
+    reachable = expect(epsilon, largest).accuracy >= target
+    needed = _fewest(lambda n: expect(epsilon, n).accuracy >= target) if reachable else None
     shown = people or needed or _DEFAULT_PEOPLE
     rows = [expect(e, shown) for e in sorted({*EPSILONS, epsilon})]
     return Plan(
@@ -124,13 +126,11 @@ def plan(
     )
 
 
-def _fewest(enough: Callable[[int], bool], largest: int) -> int | None:
+def _fewest(enough: Callable[[int], bool]) -> int:
     """The smallest number of people, to two digits."""
     low, high = _SMALLEST, _SMALLEST
-    while not enough(high):
-        if high >= largest:
-            return None
-        low, high = high, min(2 * high, largest)
+    while high < _LARGEST and not enough(high):
+        low, high = high, 2 * high
     while high - low > max(high // 16, 1):
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

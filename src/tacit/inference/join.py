@@ -86,6 +86,9 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _seen(self, rows: Any) -> Floats:
         if isinstance(rows, Reports):
+            same = artifact.fingerprint(rows.mechanism.at(self.mechanism_.epsilon))
+            if same != artifact.fingerprint(self.mechanism_):
+                raise errors.InvalidData("predict: reports must be of the learned mechanism.")
             return np.asarray(rows.mechanism.released_features(rows, level=self.level))
         return np.asarray(self.mechanism_.clean_features(rows, level=self.level))
 

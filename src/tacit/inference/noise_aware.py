@@ -86,6 +86,9 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 "NoiseAwareClassifier.fit: it must get reports with labels. Release with labels=…."
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
+        must_be_none("NoiseAwareClassifier.fit", y)
+        for name in ("table_", "shift_", "network_", "_evidence", "_prior"):
+            self.__dict__.pop(name, None)
         self.mechanism_ = reports.mechanism
         self.classes_ = np.asarray(reports.mechanism.classes)
         self.certificate_ = reports.certificate
@@ -130,7 +133,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Of clean rows, or of unlabelled `Reports` from the same mechanism (at any ε)."""
         check_is_fitted(self, "mechanism_")
         if isinstance(rows, Reports):
-            self._must_be_mine(rows)
+            must_be_mine(rows, self.mechanism_)
             if hasattr(self, "table_"):
                 return self._of_posterior(rows)
             inputs = rows.mechanism.released_features(rows, level=self.level)
@@ -172,14 +175,6 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         mass = self.table_.sum(axis=1)
         posterior = reports.mechanism.posterior(reports, mass)
         return np.asarray(posterior @ self.given_codeword())
-
-    def _must_be_mine(self, reports: Reports) -> None:
-        same = artifact.fingerprint(reports.mechanism.at(self.mechanism_.epsilon))
-        if reports.labelled or same != artifact.fingerprint(self.mechanism_):
-            raise errors.InvalidData(
-                "predict: reports must be without labels and of the classifier's own mechanism. "
-                "Release them with classifier.mechanism_."
-            )
 
     # --- estimates -----------------------------------------------------------------------------
 
@@ -239,6 +234,22 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return made
 
 
+def must_be_none(where: str, y: Any) -> None:
+    """Labels are in the reports; others would be ignored, which nobody expects."""
+    if y is not None:
+        errors.refuse(where, "y", "None: labels are part of the reports", type(y).__name__)
+
+
+def must_be_mine(reports: Reports, mechanism: Any) -> None:
+    """Reports of another mechanism, or of labels too, have another law than the learned one."""
+    same = artifact.fingerprint(reports.mechanism.at(mechanism.epsilon))
+    if reports.labelled or same != artifact.fingerprint(mechanism):
+        raise errors.InvalidData(
+            "predict: reports must be without labels and of the classifier's own mechanism. "
+            "Release them with classifier.mechanism_."
+        )
+
+
 def evidence_of(reports: Reports) -> Evidence:
     """The reports of a codebook as the likelihood takes them."""
     classes = len(reports.mechanism.classes) if reports.labelled else 1
@@ -250,9 +261,7 @@ def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
     """What every classifier stores: its settings, and the mechanism that it belongs to."""
     inner, weights = model.mechanism_.parts()
     settings = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in model.get_params().items()
-        if name != "inhouse"
+        name: _plain(value) for name, value in model.get_params().items() if name != "inhouse"
     }
     parameters = {
         "settings": settings,
@@ -273,6 +282,12 @@ def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.A
     model.reports_ = int(parameters["reports"])
     model.certificate_ = Certificate.from_json(parameters["learned_from"])
     model.guarantee_ = model.certificate_.guarantee
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _settings(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from tacit.certificate import Certificate
 from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference import proportions
 from tacit.inference.neural import Network
-from tacit.inference.noise_aware import evidence_of, mechanism_parts, restore_mechanism
+from tacit.inference.noise_aware import (
+    evidence_of,
+    mechanism_parts,
+    must_be_mine,
+    must_be_none,
+    restore_mechanism,
+)
 from tacit.randomness import Seeded
 from tacit.reports import Reports
 
@@ -61,6 +67,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Learn from unlabelled reports of people who have the new class."""
         where = "NovelClassClassifier"
         errors.probability(where, "share", self.share, zero=False)
+        must_be_none(f"{where}.fit", y)
         if self.inhouse is None:
             errors.refuse(where, "inhouse", "given", None, "Pass in-house rows of other classes.")
         if not isinstance(reports, Reports) or reports.labelled:
@@ -73,7 +80,8 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
         rows = proportions.Inhouse.of(vectors, codes)
-        self.network_ = proportions.fit_tilt(rows, evidence_of(reports), self.penalty)
+        evidence = evidence_of(reports)
+        self.network_, self.shares_ = proportions.fit_tilt(rows, evidence, self.penalty)
         return self
 
     def _finish(self) -> None:
@@ -81,11 +89,21 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
-        """Of clean rows: in-house, new."""
+        """In-house and new, of clean rows or of reports."""
         check_is_fitted(self, "network_")
-        odds = self.network_.predict_proba(self.mechanism_.vectors(rows))
+        if isinstance(rows, Reports):
+            must_be_mine(rows, self.mechanism_)
+            odds = self._of_reports(rows)
+        else:
+            odds = self.network_.predict_proba(self.mechanism_.vectors(rows))
         odds = odds * [1 - self.share, self.share]
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    def _of_reports(self, reports: Reports) -> npt.NDArray[np.float64]:
+        """P(report | class) for both, up to a factor: the posterior over an even mixture."""
+        mixture = self.shares_.sum(axis=1)
+        posterior = reports.mechanism.posterior(reports, mixture)
+        return np.asarray(posterior @ (self.shares_ / np.maximum(mixture, 1e-300)[:, None]))
 
     def predict(self, rows: Any) -> npt.NDArray[np.int64]:
         """1 where the new class is the more probable."""
@@ -105,7 +123,8 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """JSON-ready parameters and arrays."""
         parameters, arrays = mechanism_parts(self)
         parameters["network"], weights = self.network_.parts()
-        return parameters, {**arrays, **{f"network.{k}": v for k, v in weights.items()}}
+        arrays |= {f"network.{name}": weight for name, weight in weights.items()}
+        return parameters, {**arrays, "shares": self.shares_}
 
     @classmethod
     def from_parts(
@@ -115,6 +134,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         made = cls(**parameters["settings"])
         restore_mechanism(made, parameters, arrays)
         made._finish()
+        made.shares_ = arrays["shares"]
         weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
         made.network_ = Network.from_parts(parameters["network"], weights)
         return made

@@ -98,11 +98,13 @@ def fit_labels(
     return inhouse.network(_maximise(objective, shape, penalty))
 
 
-def fit_tilt(inhouse: Inhouse, evidence: Evidence, penalty: float = PENALTY) -> Network:
+def fit_tilt(
+    inhouse: Inhouse, evidence: Evidence, penalty: float = PENALTY
+) -> tuple[Network, Reals]:
     """Log odds of a class that in-house data never held, from unlabelled reports of its people.
 
-    The network has two classes: in-house, and new; with no constant they are equally likely where
-    the new class is as dense as the in-house rows.
+    The network has two classes, in-house and new, as if they were equally frequent. With it come
+    the shares of both among the codewords, (codewords, 2).
     """
 
     def objective(weights: Reals) -> tuple[float, Reals]:
@@ -116,8 +118,11 @@ def fit_tilt(inhouse: Inhouse, evidence: Evidence, penalty: float = PENALTY) -> 
 
     weights = _maximise(objective, (inhouse.inputs.shape[1], 1), penalty)
     score = (inhouse.inputs[:, :-1] @ weights[:-1]).astype(np.float64)[:, 0]
-    weights[-1] = -(np.log(np.mean(np.exp(score - score.max()))) + score.max())
-    return inhouse.network(np.hstack([np.zeros_like(weights), weights]))
+    tilt = np.exp(score - score.max())
+    weights[-1] = -(np.log(tilt.mean()) + score.max())
+    both = np.stack([np.ones_like(tilt) / len(tilt), tilt / tilt.sum()], axis=1)
+    network = inhouse.network(np.hstack([np.zeros_like(weights), weights]))
+    return network, inhouse.totals(both, evidence.codewords)
 
 
 def _maximise(

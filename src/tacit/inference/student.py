@@ -24,6 +24,7 @@ from tacit.inference.noise_aware import (
     NoiseAwareClassifier,
     evidence_of,
     mechanism_parts,
+    must_be_none,
     restore_mechanism,
 )
 from tacit.reports import Reports
@@ -84,6 +85,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Estimate the table, then teach."""
         where = "StudentClassifier"
         errors.choice(where, "teaching", self.teaching, TEACHING)
+        must_be_none(f"{where}.fit", y)
         errors.positive(where, "penalty", self.penalty)
         if self.inhouse is None:
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")

@@ -1,10 +1,10 @@
 r"""How many codewords: decided before anybody reports, from ε, the people and the classes alone.
 
 With few codewords, several classes share one and the table cannot tell them apart; with many, each
-is seen by few people and the noise hides which class it belongs to. The rule minimises the sum of
-the two errors,
+is seen by few people and the noise hides which class it belongs to. The rule minimises the chance
+of either error,
 
-.. math:: A(K) + E(K), \qquad A(K) = a\,\frac{C}{K}, \qquad
+.. math:: 1 - (1 - A(K))\,(1 - E(K)), \qquad A(K) = a\,\frac{C}{K}, \qquad
           E(K) = \sum_k m_k\, P\bigl(\hat n_{k, y} > \hat n_{k, y_k}
           \text{ for some } y \ne y_k\bigr).
 
@@ -33,6 +33,7 @@ IMPURITY = 0.15
 
 PURITY = 0.9
 _FEWEST_PER_CLASS, _MOST_PER_CLASS = 1.2, 128
+_LEAST_PEOPLE, _TIE = 10, 0.001
 _SHAPE, _SHARES = 2.0, 16
 
 
@@ -44,11 +45,14 @@ def codewords_for(epsilon: float, people: int, classes: int) -> int:
     classes = errors.whole("codewords_for", "classes", classes, least=2, most=2**12)
     steps = np.arange(0, math.log2(_MOST_PER_CLASS / _FEWEST_PER_CLASS), 0.125)
     candidates = np.unique(np.ceil(classes * _FEWEST_PER_CLASS * 2**steps).astype(int))
-    return int(min(candidates, key=lambda k: expected_error(int(k), epsilon, people, classes)))
+    candidates = candidates[: max(int((candidates <= people // _LEAST_PEOPLE).sum()), 1)]
+    found = [expected_error(int(k), epsilon, people, classes) for k in candidates]
+    # Where nothing can be learned all are equally bad: the fewest among the best are taken.
+    return int(candidates[np.flatnonzero(np.array(found) <= min(found) + _TIE)[0]])
 
 
 def expected_error(codewords: int, epsilon: float, people: int, classes: int) -> float:
-    """A(K) + E(K), at most 1."""
+    """1 − (1 − A(K)) (1 − E(K)): an error of either kind is an error."""
     shares = gamma.ppf((np.arange(_SHARES) + 0.5) / _SHARES, _SHAPE)
     shares = shares / shares.sum()
     counts = people * shares * _SHARES / codewords
@@ -56,7 +60,8 @@ def expected_error(codewords: int, epsilon: float, people: int, classes: int) ->
         share * _misread(count, codewords, epsilon, people, classes)
         for share, count in zip(shares, counts, strict=True)
     )
-    return min(IMPURITY * classes / codewords + float(misread), 1.0)
+    impure = min(IMPURITY * classes / codewords, 1.0)
+    return float(1 - (1 - impure) * (1 - misread))
 
 
 def _misread(count: float, codewords: int, epsilon: float, people: int, classes: int) -> float:
