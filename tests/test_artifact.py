@@ -152,7 +152,7 @@ def test_a_failure_midway_leaves_nothing_behind(mechanism, tmp_path, monkeypatch
         monkeypatch.setattr(os, "replace", broken)
     if failing == "chmod":
         monkeypatch.setattr(Path, "chmod", broken)
-    with pytest.raises(OSError, match="No space|Input/output"):
+    with pytest.raises(OSError, match=r"No space|Input/output"):
         mechanism.save(tmp_path / "out")
     assert len(written) >= 2
     assert listing(tmp_path) == []
@@ -198,7 +198,9 @@ def test_one_changed_byte_is_refused(stored, name, bit):
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("change", [lambda c: c[:-1], lambda c: c + b"\n", lambda c: b"", lambda c: c * 2])
+@pytest.mark.parametrize(
+    "change", [lambda c: c[:-1], lambda c: c + b"\n", lambda c: b"", lambda c: c * 2]
+)
 def test_another_length_is_refused(stored, name, change):
     (stored / name).write_bytes(change((stored / name).read_bytes()))
     assert name in refused(stored)
@@ -369,13 +371,13 @@ def test_one_changed_byte_of_a_packed_mechanism_is_refused(mechanism, bit):
     for place in np.unique(np.linspace(0, len(content) - 1, 60).astype(int)):
         changed = bytearray(content)
         changed[place] ^= 1 << bit
-        with pytest.raises(ArtifactError, match="^here: "):
+        with pytest.raises(ArtifactError, match=r"^here: "):
             artifact.unpack(bytes(changed), "here")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\0" * 100, b"\xff" * 100])
 def test_bytes_that_are_no_mechanism_are_refused(content):
-    with pytest.raises(ArtifactError, match="^here: "):
+    with pytest.raises(ArtifactError, match=r"^here: "):
         artifact.unpack(content, "here")
 
 
@@ -384,7 +386,7 @@ def test_weights_without_a_mechanism_are_refused():
 
     for metadata in (None, {"other": "x"}, {"tacit": "{}"}):
         content = safetensors.numpy.save({"a": np.zeros(3)}, metadata)
-        with pytest.raises(ArtifactError, match="^here: "):
+        with pytest.raises(ArtifactError, match=r"^here: "):
             artifact.unpack(content, "here")
 
 

@@ -78,9 +78,7 @@ def customers(count: int = 400, seed: int = 0) -> pa.Table:
     )
 
 
-SCHEMA = TableSchema(
-    (Continuous("age", 0, 100), Categorical("job", ("baker", "smith", "nurse")))
-)
+SCHEMA = TableSchema((Continuous("age", 0, 100), Categorical("job", ("baker", "smith", "nurse"))))
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +123,8 @@ def _refuse(run: Run, work: Path, tmp_path: Path) -> Callable[..., str]:
         outcome = run(*arguments)
         assert outcome.code == code, outcome
         assert outcome.out == ""
-        (line,) = outcome.err.splitlines()
+        *notes, line = outcome.err.splitlines()
+        assert all("differ from the in-house" in note for note in notes)  # by chance, or for good
         assert line.startswith("tacit: ")
         assert "Traceback" not in line
         assert SECRET not in line
@@ -177,7 +176,7 @@ def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> N
     assert learned["classes"] == [str(digit) for digit in range(10)]
     found = run("evaluate", tmp_path / "model", work / "test.csv", "--label", "digit", "--json")
     assert found.json["rows"] == 297
-    assert found.json["accuracy"] > 0.6
+    assert found.json["accuracy"] > 0.75
     assert found.json["interval"][0] < found.json["accuracy"] < found.json["interval"][1]
     assert sum(one["rows"] for one in found.json["by_class"]) == 297
     model = tacit.load(tmp_path / "model")
@@ -200,7 +199,7 @@ def test_a_table_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> 
     ]
     csv.write_csv(customers(500, 2), tmp_path / "test.csv")
     found = run("evaluate", tmp_path / "model", tmp_path / "test.csv", "--json").json
-    assert found["accuracy"] > 0.85
+    assert found["accuracy"] > 0.95
     assert [one["class"] for one in found["by_class"]] == ["no", "yes"]
 
 
@@ -356,7 +355,10 @@ def with_value(table: pa.Table, name: str, value: Any) -> pa.Table:
 
 
 BAD_IMAGES: dict[str, tuple[Callable[[], pa.Table], str]] = {
-    "NaN": (lambda: with_value(images(0, 200, float), "p9", math.nan), "column 'p9' must be finite"),
+    "NaN": (
+        lambda: with_value(images(0, 200, float), "p9", math.nan),
+        "column 'p9' must be finite",
+    ),
     "null": (lambda: with_value(images(0, 200), "p9", None), "column 'p9' must be finite"),
     "infinity": (lambda: with_value(images(0, 200, float), "p9", math.inf), "column 'p9' must be"),
     "out of range": (
@@ -488,9 +490,7 @@ def test_files_that_are_not_what_they_say_are_named(
         assert "None" not in line
 
 
-def test_what_is_not_there_is_named(
-    refuse: Callable[..., str], work: Path, tmp_path: Path
-) -> None:
+def test_what_is_not_there_is_named(refuse: Callable[..., str], work: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "out")
     lost = tmp_path / "lost"
     for arguments in (
@@ -559,8 +559,7 @@ def test_an_epsilon_that_protects_nobody_or_lets_nothing_through(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ((), "codewords must be given"),
-        (("--people", 100), "codewords must be given"),
+        (("--classes", 2), "people must be given"),
         (("--people", 0, "--classes", 2), "people must be"),
         (("--codewords", 1), "codewords must be"),
         (("--codewords", 401), "at least as many as the 401 codewords"),
@@ -675,19 +674,17 @@ def test_a_model_with_one_byte_changed(
         assert name in refuse("evaluate", folder, work / "test.csv")
 
 
-def test_damaged_reports_are_named(
-    refuse: Callable[..., str], run: Run, work: Path, tmp_path: Path
-) -> None:
+def test_damaged_reports_are_named(refuse: Callable[..., str], work: Path, tmp_path: Path) -> None:
     """Where a byte of the certificate or of the mechanism is another, nothing is learned."""
     content = (work / "reports.parquet").read_bytes()
     bad = tmp_path / "bad.parquet"
-    places = [content.index(mark) + 20 for mark in (b"tacit-certificate/1", b"tacit-artifact/1")]
-    for place in (*places, len(content) - 3):
+    for mark in (b"tacit-certificate/1", b"tacit-artifact/1", b"tacit-reports/1"):
         changed = bytearray(content)
-        changed[place - 15] ^= 1
+        changed[content.index(mark) + 2] ^= 1
         bad.write_bytes(changed)
-        line = refuse("learn", bad, "--out", tmp_path / "model")
-        assert "bad.parquet" in line
+        assert "bad.parquet" in refuse("learn", bad, "--out", tmp_path / "model")
+    bad.write_bytes(content[:-1])
+    assert "bad.parquet" in refuse("learn", bad, "--out", tmp_path / "model")
 
 
 def test_reports_without_labels_teach_nothing(

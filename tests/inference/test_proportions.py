@@ -131,7 +131,7 @@ def test_the_penalty_shrinks_weights_and_not_the_constant():
 
 def test_a_known_tilt_and_its_constant_are_found_again():
     vectors, codes = rows(40_000)
-    network = fit_tilt(Inhouse.of(vectors, codes), tilted(), penalty=1e-3)
+    network, shares = fit_tilt(Inhouse.of(vectors, codes), tilted(), penalty=1e-3)
     logits = network.logits(vectors).astype(np.float64)
     assert not logits[:, 0].any()
     weights = network.weights[0][:, 1] / network.spread
@@ -140,13 +140,18 @@ def test_a_known_tilt_and_its_constant_are_found_again():
     assert np.exp(logits[:, 1]).mean() == pytest.approx(1, rel=1e-3)
     origin = network.logits(np.zeros((1, WIDTH), np.float32))[0, 1]
     assert origin == pytest.approx(-(0.8**2 + 0.5**2) / 2, abs=0.05)
+    # The shares of both: what is counted in-house, and what tilted people have.
+    assert np.allclose(shares[:, 0], np.bincount(codes, minlength=CODEWORDS) / len(codes))
+    odds = np.exp(vectors @ np.array([0.8, -0.5]))
+    assert np.allclose(shares[:, 1], np.bincount(codes, odds) / odds.sum(), atol=0.01)
 
 
 def test_people_like_the_inhouse_rows_have_no_tilt():
     vectors, codes = rows(20_000)
-    network = fit_tilt(Inhouse.of(vectors, codes), tilted(weights=(0.0, 0.0)), penalty=1e-3)
+    network, shares = fit_tilt(Inhouse.of(vectors, codes), tilted(weights=(0, 0)), penalty=1e-3)
     assert np.abs(network.weights[0]).max() < 0.06
     assert np.abs(network.predict_proba(vectors) - 0.5).max() < 0.1
+    assert np.allclose(shares[:, 0], shares[:, 1], atol=0.01)
 
 
 def test_inhouse_rows_are_sorted_and_summed():

@@ -28,7 +28,7 @@ from tacit.reports import Reports
 Reals = npt.NDArray[np.float64]
 
 PRIORS = ("inhouse", "auto", "none")
-_SIGNIFICANCE = 0.01
+_SIGNIFICANCE = 0.001
 
 
 class ShiftWarning(UserWarning):

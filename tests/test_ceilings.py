@@ -1,0 +1,178 @@
+"""Ceilings: the paper's, any channel's, who reaches them, and that nobody passes them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit import ceilings
+from tacit.errors import InvalidParameter
+from tacit.mechanisms import LocalLaplace, RandomizedResponse
+from tacit.randomness import Seeded
+
+EPSILONS = (1, 2, 4, 6, 8, 10)
+
+
+def closed_form(classes, epsilon):
+    """Equation 22 of the paper, d = K/2, term by term."""
+    d = classes // 2
+    total = (1 - d) * (epsilon + 1) / 4 * math.exp(-epsilon / 2)
+    for j in [0, *range(2, d)]:
+        first = math.exp(-j * epsilon / 2) / (1 - j**2)
+        second = math.exp(-epsilon / 2) / (2 * (1 - j))
+        total += math.comb(d - 1, j) * (-1) ** j * (first - second)
+    return total
+
+
+def test_the_table_of_ten_classes():
+    laplace = [round(ceilings.laplace(10, e), 3) for e in EPSILONS]
+    assert laplace == [0.165, 0.262, 0.513, 0.730, 0.865, 0.937]
+    universal = [round(ceilings.universal(10, e), 3) for e in EPSILONS]
+    assert universal == [0.232, 0.451, 0.858, 0.978, 0.997, 1.0]
+    assert round(ceilings.universal(10, 10), 4) == 0.9996
+
+
+@pytest.mark.parametrize("classes", [2, 4, 6, 10, 20])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 8.0, 30.0])
+def test_the_integral_is_the_closed_form(classes, epsilon):
+    # The sum cancels digits: 20 classes leave about ten of them.
+    found = ceilings.laplace(classes, epsilon)
+    assert found == pytest.approx(closed_form(classes, epsilon), abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.5, 2.0, 9.0, 700.0])
+def test_two_classes(epsilon):
+    """One coordinate: right unless the noise passes the middle."""
+    assert ceilings.laplace(2, epsilon) == pytest.approx(1 - math.exp(-epsilon / 2) / 2, abs=1e-9)
+    logistic = 1 / (1 + math.exp(-epsilon))
+    assert ceilings.universal(2, epsilon) == pytest.approx(logistic, rel=1e-12)
+
+
+def test_an_odd_number_of_classes_is_the_even_one_below():
+    assert ceilings.laplace(3, 2.0) == ceilings.laplace(2, 2.0)
+    assert ceilings.laplace(11, 2.0) == ceilings.laplace(10, 2.0) > ceilings.laplace(12, 2.0)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_shape(classes):
+    grid = np.array([1e-6, 0.1, 1, 2, 5, 10, 20, 60, 300])
+    for ceiling in (ceilings.laplace, ceilings.universal):
+        values = np.array([ceiling(classes, e) for e in grid])
+        assert np.all(np.diff(values) >= -1e-9)
+        assert values[0] == pytest.approx(1 / (classes - classes % 2), rel=1e-4)
+        assert values[-1] == pytest.approx(1, abs=1e-9)
+        assert np.all(values <= 1)
+    for e in grid:
+        assert ceilings.laplace(classes, e) <= ceilings.universal(classes, e) + 1e-9
+
+
+def test_laplace_noise_on_the_vertices_reaches_the_laplace_ceiling():
+    """Classes at the vertices of the ℓ1 ball, the largest coordinate and its sign as the answer."""
+    epsilon, classes, count = 4.0, 6, 20_000
+    vertices = np.vstack([np.eye(3), -np.eye(3)])
+    truth = np.random.default_rng(0).integers(0, classes, count)
+    shown = LocalLaplace(epsilon=epsilon, radius=1.0).release(vertices[truth], Seeded(1))
+    answer = (shown @ vertices.T).argmax(axis=1)
+    found = (answer == truth).mean()
+    assert found == pytest.approx(ceilings.laplace(classes, epsilon), abs=4 * 0.5 / count**0.5)
+
+
+# --- any channel at all --------------------------------------------------------------------------
+
+
+def bayes(channel):
+    """The best accuracy on balanced classes: for every output, its likeliest input."""
+    return channel.max(axis=0).sum() / len(channel)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, 50])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_randomized_response_reaches_the_universal_ceiling(classes, epsilon):
+    matrix = RandomizedResponse(categories=classes, epsilon=epsilon).matrix
+    ceiling = ceilings.universal(classes, epsilon)
+    assert bayes(matrix) == pytest.approx(ceiling, rel=1e-9)
+    assert bayes(matrix) <= ceiling + 1e-12
+    # Noise for a larger ε would pass it.
+    assert bayes(RandomizedResponse(categories=classes, epsilon=1.2 * epsilon).matrix) > ceiling
+
+
+def random_channel(rng, classes, outputs, epsilon):
+    """Rows of odds within e^ε of each other: extreme ones, and ones in between.
+
+    Scaling rows to sum to 1 could break the ratio; a blank output takes what is left over.
+    """
+    corners = rng.random((classes, outputs)) < rng.uniform(0.05, 0.6)
+    inside = rng.random((classes, outputs))
+    share = corners if rng.random() < 0.7 else inside
+    weights = rng.dirichlet(np.full(outputs, rng.choice([0.2, 1.0, 5.0])))
+    odds = weights * np.exp(epsilon * share)
+    odds = odds / odds.sum(axis=1).max()
+    blank = 1 - odds.sum(axis=1, keepdims=True)
+    channel = np.hstack([odds, np.maximum(blank, 0)])
+    return channel if _loss(channel) <= epsilon + 1e-12 else None
+
+
+def _loss(channel, delta=0.0):
+    """The smallest ε at this δ over all pairs of rows; brute force."""
+    if delta == 0:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.log(channel[:, None] / channel[None])
+        return np.nanmax(ratio)
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        excess = np.maximum(channel[:, None] - math.exp(middle) * channel[None], 0).sum(axis=2)
+        low, high = (middle, high) if excess.max() > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+@pytest.mark.parametrize("epsilon", [0.3, 1.5, 4.0])
+def test_no_random_channel_passes_the_universal_ceiling(classes, epsilon):
+    rng = np.random.default_rng(0)
+    found = [
+        bayes(channel)
+        for _ in range(1500)
+        if (channel := random_channel(rng, classes, int(rng.integers(2, 9)), epsilon)) is not None
+    ]
+    assert len(found) > 50
+    assert max(found) <= ceilings.universal(classes, epsilon) + 1e-12
+    # They are no feeble crowd: some do well.
+    halfway = (1 / classes + ceilings.universal(classes, epsilon)) / 2
+    assert classes > 3 or max(found) > halfway
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("delta", [0.01, 0.2])
+def test_telling_the_truth_with_chance_delta_reaches_the_approximate_ceiling(classes, delta):
+    epsilon = 1.3
+    response = RandomizedResponse(categories=classes, epsilon=epsilon).matrix
+    channel = np.hstack([delta * np.eye(classes), (1 - delta) * response])
+    assert _loss(channel, delta) <= epsilon + 1e-9
+    ceiling = ceilings.universal(classes, epsilon, delta)
+    assert bayes(channel) == pytest.approx(ceiling, rel=1e-9)
+    assert ceiling > ceilings.universal(classes, epsilon)
+
+
+def test_no_random_channel_passes_the_approximate_ceiling():
+    """Any channel whatever, at the ε that it has for a given δ."""
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        classes, outputs = (int(n) for n in rng.integers(2, 6, 2))
+        channel = rng.dirichlet(np.full(outputs, rng.choice([0.1, 1.0])), classes)
+        delta = float(rng.choice([0.001, 0.05, 0.3]))
+        epsilon = max(_loss(channel, delta), 1e-9)
+        assert bayes(channel) <= ceilings.universal(classes, epsilon, delta) + 1e-9
+
+
+def test_refusals():
+    for ceiling in (ceilings.laplace, ceilings.universal):
+        for classes in (1, 0, 2.5, "ten"):
+            with pytest.raises(InvalidParameter, match="classes must be"):
+                ceiling(classes, 1.0)
+        for epsilon in (0, -1, math.inf, math.nan):
+            with pytest.raises(InvalidParameter, match="epsilon must be"):
+                ceiling(10, epsilon)
+    for delta in (-0.1, 1, math.nan):
+        with pytest.raises(InvalidParameter, match="delta must be"):
+            ceilings.universal(10, 1.0, delta)
