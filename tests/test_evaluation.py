@@ -14,11 +14,11 @@ def test_wilson_is_where_the_score_test_turns():
     """Its ends are the shares that the observed one is z standard errors away from."""
     for correct, rows in ((0, 10), (3, 10), (10, 10), (870, 1000)):
         for end in wilson(correct, rows, 0.95):
-            if 0 < end < 1:
+            if 1e-9 < end < 1 - 1e-9:
                 deviation = (end * (1 - end) / rows) ** 0.5
                 assert abs(correct / rows - end) / deviation == pytest.approx(1.959964, rel=1e-6)
-    assert wilson(0, 10)[0] == 0
-    assert wilson(10, 10)[1] == 1
+    assert wilson(0, 10)[0] == pytest.approx(0, abs=1e-12)
+    assert wilson(10, 10)[1] == pytest.approx(1, abs=1e-12)
     assert 0.6 < wilson(10, 10)[0] < 1
 
 

@@ -15,8 +15,6 @@ off in-house rows are facts about these rows, and towards them nothing is protec
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
@@ -25,12 +23,24 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
+from tacit.columns import (
+    all_numbers,
+    columns_of,
+    distinct_texts,
+    match,
+    named,
+    numeric,
+    refuse_column,
+    regular,
+    same_length,
+    some,
+    stack,
+)
 from tacit.errors import InvalidData
 
 T = TypeVar("T")
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
-Columns = list[tuple[str, npt.NDArray[Any]]]
 
 MOST_CATEGORIES = 1024
 """More distinct texts than this in a column are taken for names or numbers of people."""
@@ -115,19 +125,19 @@ class ArraySchema:
         return Rows(scaled, np.empty((len(array), 0), np.int64))
 
     def _array(self, raw: Any, where: str) -> npt.NDArray[Any]:
-        if (table := _columns(raw)) is not None:
+        if (table := columns_of(raw)) is not None:
             if self.columns is None:
                 raise InvalidData(f"{where}: rows must be an array, got a table. Convert it first.")
-            _match(table, self.columns, where)
-            raw = _stack(table, where)
-        array = _regular(raw, where)
+            match(table, self.columns, where)
+            raw = stack(table, where)
+        array = regular(raw, where)
         if array.ndim == 3 and array.shape[1:] == self.image:
             array = array.reshape(len(array), -1)
         if array.ndim != 2 or array.shape[1] != self.width:
             images = f" or (n, {self.image[0]}, {self.image[1]})" if self.image else ""
             shapes = f"(n, {self.width}){images}"
             raise InvalidData(f"{where}: rows must be an array {shapes}, got {array.shape}.")
-        _some(len(array), where)
+        some(len(array), where)
         if array.dtype.kind not in "iuf":
             kind = array.dtype.type.__name__
             raise InvalidData(f"{where}: rows must be numbers, got {kind}. Convert them first.")
@@ -138,7 +148,7 @@ class ArraySchema:
         extremes = np.array([block.min(), block.max()])
         if not np.isfinite(extremes).all():
             name = self._first(~np.isfinite(block))
-            _refuse_column(where, name, "finite, without NaN or infinity")
+            refuse_column(where, name, "finite, without NaN or infinity")
         if self.outside == "refuse" and _outside(extremes, self).any():
             _refuse_bounds(where, self._first(_outside(block, self)), self)
         if block.dtype == np.uint8:
@@ -149,7 +159,7 @@ class ArraySchema:
 
     def _first(self, wrong: npt.NDArray[np.bool_]) -> str:
         index = int(np.flatnonzero(wrong.any(axis=0))[0])
-        return f"column {index}" if self.columns is None else _named(self.columns[index])
+        return f"column {index}" if self.columns is None else named(self.columns[index])
 
     def to_plain(self) -> dict[str, Any]:
         """JSON-ready data, for `from_plain`."""
@@ -186,13 +196,13 @@ class Continuous:
 
     def read(self, column: npt.NDArray[Any], where: str) -> Floats:
         """The scaled column, checked."""
-        name = _named(self.name)
-        values = _numeric(column, name, where)
+        name = named(self.name)
+        values = numeric(column, name, where)
         if np.isinf(values).any():
-            _refuse_column(where, name, "finite")
+            refuse_column(where, name, "finite")
         if self.missing == "refuse" and np.isnan(values).any():
             remedy = "Fill it, or declare missing='indicate'."
-            _refuse_column(where, name, "without missing values", remedy)
+            refuse_column(where, name, "without missing values", remedy)
         given = column if column.dtype.kind in "iuf" else values
         if self.outside == "refuse" and _outside(given, self).any():
             _refuse_bounds(where, name, self)
@@ -230,13 +240,13 @@ class Categorical:
 
     def read(self, column: npt.NDArray[Any], where: str) -> Integers:
         """The codes, checked."""
-        name = _named(self.name)
-        texts, place = _texts(column, name, where)
+        name = named(self.name)
+        texts, place = distinct_texts(column, name, where)
         codes = np.array([self._code.get(text, -1) for text in texts], np.int64)
         if self.unseen == "refuse" and (codes < 0).any():
             remedy = "Recode them, or declare unseen='other'."
             condition = f"one of its {len(self.categories)} declared categories"
-            _refuse_column(where, name, condition, remedy)
+            refuse_column(where, name, condition, remedy)
         return codes[place]
 
 
@@ -268,9 +278,9 @@ class TableSchema:
 
     def rows(self, raw: Any, where: str = "rows") -> Rows:
         """Check and scale a pandas or Arrow table, or a mapping of names to arrays."""
-        if (table := _columns(raw)) is None:
+        if (table := columns_of(raw)) is None:
             raise InvalidData(f"{where}: rows must be a table with named columns, got an array.")
-        count = _match(table, self.names, where)
+        count = match(table, self.names, where)
         values, codes = [], []
         for (_, data), column in zip(table, self.columns, strict=True):
             if isinstance(column, Continuous):
@@ -323,13 +333,13 @@ def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") 
     -----
     These facts about the rows enter the artifact without noise.
     """
-    table = _columns(raw)
+    table = columns_of(raw)
     if table is None:
-        return _infer_array(_regular(raw, where), image, None, where)
-    _same_length(table, where)
+        return _infer_array(regular(raw, where), image, None, where)
+    same_length(table, where)
     if image is None:
         return TableSchema(tuple(_infer_column(name, data, where) for name, data in table))
-    return _infer_array(_stack(table, where), image, tuple(name for name, _ in table), where)
+    return _infer_array(stack(table, where), image, tuple(name for name, _ in table), where)
 
 
 def _infer_array(
@@ -338,7 +348,7 @@ def _infer_array(
     names: tuple[str, ...] | None,
     where: str,
 ) -> ArraySchema:
-    _some(array.size, where)
+    some(array.size, where)
     if array.ndim not in (2, 3) or array.dtype.kind not in "iuf":
         raise InvalidData(f"{where}: rows must be an array of numbers, (n, width) or images.")
     image = array.shape[1:] if array.ndim == 3 else image
@@ -353,136 +363,20 @@ def _infer_array(
 
 
 def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous | Categorical:
-    if data.dtype.kind in "iuf" or (data.dtype.kind == "O" and _all_numbers(data)):
-        values = _numeric(data, _named(name), where)
+    if data.dtype.kind in "iuf" or (data.dtype.kind == "O" and all_numbers(data)):
+        values = numeric(data, named(name), where)
         present = values[~np.isnan(values)]
         if present.size == 0 or not np.isfinite(present).all():
-            _refuse_column(where, _named(name), "finite, and not missing in every row")
+            refuse_column(where, named(name), "finite, and not missing in every row")
         low, high = float(present.min()), float(present.max())
         missing = "indicate" if present.size < values.size else "refuse"
         return Continuous(name, low, high if high > low else low + 1.0, missing, "clip")
-    texts, _ = _texts(data, _named(name), where)
+    texts, _ = distinct_texts(data, named(name), where)
     found = sorted({text for text in texts if text is not None})
     if not 0 < len(found) <= MOST_CATEGORIES:
         remedy = "Drop it, or declare its categories."
-        _refuse_column(where, _named(name), f"of 1 to {MOST_CATEGORIES} categories", remedy)
+        refuse_column(where, named(name), f"of 1 to {MOST_CATEGORIES} categories", remedy)
     return Categorical(name, tuple(found), "other")
-
-
-# --- reading what people hand in -------------------------------------------------------------
-
-
-def _columns(raw: Any) -> Columns | None:
-    """Names and arrays of anything tabular, without importing its library; None for arrays."""
-    if isinstance(raw, Mapping):
-        return [(str(name), _regular(data, "rows")) for name, data in raw.items()]
-    if hasattr(raw, "iloc") and hasattr(raw, "columns"):
-        return [(str(name), np.asarray(raw.iloc[:, i])) for i, name in enumerate(raw.columns)]
-    if hasattr(raw, "schema") and hasattr(raw, "column"):
-        return [(str(name), _arrow(raw.column(i))) for i, name in enumerate(raw.schema.names)]
-    return None
-
-
-def _arrow(column: Any) -> npt.NDArray[Any]:
-    """Dictionaries are decoded first: as arrays, their chunked nulls become the last category."""
-    dictionary = str(column.type).startswith("dictionary")
-    return np.asarray(column.cast(column.type.value_type) if dictionary else column)
-
-
-def _match(table: Columns, names: tuple[str, ...], where: str) -> int:
-    """Rows of a table that has these columns, in order.
-
-    A name that was found is not echoed: without a header, it is a person's value.
-    """
-    for index, name in enumerate(names):
-        if index >= len(table) or table[index][0] != name:
-            remedy = f"The columns are, in this order: {', '.join(names)}."
-            shown = remedy if len(remedy) <= 300 else f"{remedy[:299]}…"
-            raise InvalidData(f"{where}: column {index} must be {name!r}. {shown}")
-    if len(table) > len(names):
-        count = f"{len(names)} columns, the last {_named(names[-1])}"
-        raise InvalidData(f"{where}: rows must have {count}, got {len(table)}. Drop the others.")
-    return _same_length(table, where)
-
-
-def _same_length(table: Columns, where: str) -> int:
-    if not table:
-        raise InvalidData(f"{where}: rows must have at least one column.")
-    count = table[0][1].shape[0] if table[0][1].ndim == 1 else -1
-    for name, data in table:
-        if data.ndim != 1 or len(data) != count:
-            raise InvalidData(f"{where}: {_named(name)} must be one value a row.")
-    _some(count, where)
-    return count
-
-
-def _regular(raw: Any, where: str) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(raw)
-    except (ValueError, TypeError, OverflowError):
-        # `from None`: the original message may quote the data.
-        raise InvalidData(f"{where}: rows must form a regular array.") from None
-
-
-def _some(count: int, where: str) -> None:
-    if count == 0:
-        raise InvalidData(f"{where}: rows must not be empty.")
-
-
-def _numeric(column: npt.NDArray[Any], name: str, where: str) -> npt.NDArray[np.float64]:
-    """A column as float64, NaN where it is missing."""
-    if column.dtype.kind in "iuf":
-        return column.astype(np.float64)
-    if column.dtype.kind == "O" and _all_numbers(column):
-        return np.array([np.nan if _is_missing(v) else float(v) for v in column], np.float64)
-    kind = column.dtype.type.__name__
-    raise InvalidData(f"{where}: {name} must be numbers, got {kind}. Convert it first.")
-
-
-def _stack(table: Columns, where: str) -> npt.NDArray[np.float64]:
-    return np.stack([_numeric(data, _named(name), where) for name, data in table], axis=1)
-
-
-def _texts(
-    column: npt.NDArray[Any], name: str, where: str
-) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Distinct texts of a column (None is missing), and which of them each row has."""
-    if column.dtype.kind in "biuU":
-        distinct, place = np.unique(column, return_inverse=True)
-        return [str(value) for value in distinct], place
-    if column.dtype.kind == "f":
-        # Integers with gaps arrive as floats from most readers.
-        distinct, place = np.unique(column, return_inverse=True)
-        whole = np.isfinite(distinct) & (distinct == np.rint(distinct))
-        if bool(np.all(whole | np.isnan(distinct))):
-            return [None if np.isnan(v) else str(int(v)) for v in distinct], place
-    elif column.dtype.kind == "O":
-        values = [None if _is_missing(value) else value for value in column]
-        if all(v is None or isinstance(v, str | int | np.integer | np.bool_) for v in values):
-            code: dict[str | None, int] = {}
-            texts = (None if value is None else str(value) for value in values)
-            rows = np.array([code.setdefault(text, len(code)) for text in texts], np.int64)
-            return list(code), rows
-    kind = column.dtype.type.__name__
-    raise InvalidData(f"{where}: {name} must be text, integers or booleans, got {kind}.")
-
-
-def _is_missing(value: Any) -> bool:
-    """None, NaN, and pandas' own two, which do not compare."""
-    if isinstance(value, float | np.floating):
-        return bool(value != value)
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _all_numbers(column: npt.NDArray[Any]) -> bool:
-    """Whether an object column holds nothing but numbers and gaps."""
-    return all(
-        _is_missing(value) or (isinstance(value, numbers.Real) and not isinstance(value, bool))
-        for value in column
-    )
-
-
-# --- small things ----------------------------------------------------------------------------
 
 
 def _unit(values: npt.NDArray[np.float64], lower: float, upper: float) -> npt.NDArray[np.float64]:
@@ -496,17 +390,9 @@ def _outside(values: npt.NDArray[Any], bounds: ArraySchema | Continuous) -> npt.
         return np.asarray((values < bounds.lower) | (values > bounds.upper))
 
 
-def _named(name: str) -> str:
-    return f"column {name!r}"
-
-
-def _refuse_column(where: str, name: str, condition: str, remedy: str = "") -> NoReturn:
-    raise InvalidData(f"{where}: {name} must be {condition}. {remedy}".rstrip())
-
-
 def _refuse_bounds(where: str, name: str, bounds: ArraySchema | Continuous) -> NoReturn:
     remedy = "Correct the values, or declare outside='clip'."
-    _refuse_column(where, name, f"within [{bounds.lower:g}, {bounds.upper:g}]", remedy)
+    refuse_column(where, name, f"within [{bounds.lower:g}, {bounds.upper:g}]", remedy)
 
 
 def _set_bounds(target: Any, where: str) -> None:
