@@ -56,3 +56,38 @@ def test_shares_add_up_exactly():
     for share in (0, 1, -0.1, float("nan")):
         with pytest.raises(InvalidParameter, match="label_share must be"):
             labels.split("x", 1, share)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+@pytest.mark.parametrize("epsilon", [0.3, 2.0])
+def test_the_flip_is_randomized_response_over_the_classes(count, epsilon):
+    """(1 − p) on the own label and p/(K − 1) on any other: the ratio is e^ε, and no more."""
+    flip = labels.flip(tuple(range(count)), epsilon, "x")
+    assert flip.matrix.shape == (count, count)
+    keep = np.exp(epsilon) / (np.exp(epsilon) + count - 1)
+    assert np.allclose(np.diag(flip.matrix), keep, rtol=1e-9)
+    ratio = np.log(flip.matrix[:, None] / flip.matrix[None]).max()
+    assert epsilon - 1e-6 < ratio <= epsilon + 1e-12
+    assert flip.guarantee.epsilon == epsilon
+
+
+def test_the_flip_takes_codes_not_values():
+    """Classes far apart as numbers are as near as any others."""
+    declared = (1000, -5, 7)
+    codes = labels.codes("x", np.array([7, 1000, -5] * 2000), declared)
+    assert codes[:3].tolist() == [2, 0, 1]
+    released = labels.flip(declared, 50, "x").release(codes, np.random.default_rng(0))
+    assert np.array_equal(released, codes)
+    noisy = labels.flip(declared, 1e-9, "x").release(codes, np.random.default_rng(0))
+    shares = np.bincount(noisy, minlength=3) / 6000
+    assert np.allclose(shares, 1 / 3, atol=0.03)
+
+
+@pytest.mark.parametrize("share", [0.3, 1 / 3, Fraction(1, 7), 1e-9])
+@pytest.mark.parametrize("epsilon", [0.1, 1, 2.7, Fraction(1, 3)])
+def test_nothing_is_lost_or_won_by_splitting(epsilon, share):
+    row, label = labels.split("x", epsilon, share)
+    whole = Fraction(repr(epsilon)) if isinstance(epsilon, float) else Fraction(epsilon)
+    assert row + label == whole
+    assert 0 < row < whole
+    assert 0 < label < whole

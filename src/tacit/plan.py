@@ -142,7 +142,7 @@ def _by_model(classes: int) -> Callable[[float, int], Expectation]:
     def expect(epsilon: float, people: int) -> Expectation:
         codewords = codewords_for(epsilon, people, classes)
         error = expected_error(codewords, epsilon, people, classes)
-        return Expectation(epsilon, people, codewords, max(1 - error, 1 / classes))
+        return Expectation(epsilon, people, codewords, 1 - error)
 
     return expect
 
@@ -177,10 +177,12 @@ class _Simulation:
         codewords = min(codewords_for(epsilon, people, self.classes), len(self.train) // 4)
         train, test = self._codewords(codewords)
         count = int(max(train.max(), test.max())) + 1
-        drawn = np.random.default_rng(self.seed).integers(0, len(train), people)
+        # Two streams: noise that depended on who was drawn would bias everything.
+        crowd, noise = np.random.default_rng(self.seed).spawn(2)
+        drawn = crowd.integers(0, len(train), people)
         channel = SubsetSelection(categories=count * self.classes, epsilon=epsilon)
         symbols = train[drawn] * self.classes + self.train_labels[drawn]
-        evidence = Evidence(channel.release(symbols, Seeded(self.seed)), channel, self.classes)
+        evidence = Evidence(channel.release(symbols, Seeded(noise)), channel, self.classes)
         prior = np.bincount(train, minlength=count).astype(np.float64)
         table = finite.maximum_likelihood(evidence, prior, tolerance=1e-4, steps=200)
         right = table.argmax(axis=1)[test] == self.test_labels

@@ -29,6 +29,7 @@ from tacit.schema import Schema
 FORMAT = "tacit-reports/1"
 Columns = dict[str, npt.NDArray[Any]]
 _FORMAT, _CERTIFICATE, _MECHANISM = b"tacit.reports", b"tacit.certificate", b"tacit.mechanism"
+_METADATA = (_FORMAT, _CERTIFICATE, _MECHANISM)
 
 
 class LocalMechanism(artifact.Storable, Protocol):
@@ -142,13 +143,17 @@ class Reports:
         """Read Parquet back; the mechanism in it is checked byte for byte."""
         pq = _parquet()
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 metadata = file.schema_arrow.metadata or {}
                 table = file.read()
+                visible = file.metadata.metadata or {}
         except FileNotFoundError:
             errors.refuse("reports", "path", "an existing file", str(path), "Check the path.")
         except Exception:  # whatever Arrow says of a damaged file may quote its content
             raise errors.InvalidData(f"{path}: it must be a Parquet file of reports.") from None
+        # A Parquet file holds its metadata twice: other programs show the second copy.
+        if any(visible.get(name) != metadata.get(name) for name in _METADATA):
+            raise errors.InvalidData(f"{path}: a byte of its metadata was changed.")
         return _from_arrow(table, metadata, str(path))
 
 
@@ -183,7 +188,9 @@ class ReportsWriter:
         if self._writer is None:
             metadata = _metadata(self.mechanism, self.labelled, self.seeded)
             self._schema = table.schema.with_metadata(metadata)
-            self._writer = _parquet().ParquetWriter(self._partial, self._schema, compression="zstd")
+            self._writer = _parquet().ParquetWriter(
+                self._partial, self._schema, compression="zstd", write_page_checksum=True
+            )
         self._writer.write_table(table.cast(self._schema))
         self.count += len(reports)
 
@@ -233,8 +240,11 @@ def _from_arrow(table: Any, metadata: dict[bytes, bytes], where: str) -> Reports
         raise errors.InvalidData(f"{where}: {error}") from None
     if certificate.event != mechanism.event(labelled) or certificate.seeded != seeded:
         raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
-    columns = {name: _to_numpy(table.column(name)) for name in table.column_names}
-    return Reports(mechanism, columns, labelled, seeded)
+    try:
+        columns = {name: _to_numpy(table.column(name)) for name in table.column_names}
+        return Reports(mechanism, columns, labelled, seeded)
+    except errors.InvalidData as error:
+        raise errors.InvalidData(f"{where}: {error}") from None
 
 
 def _to_arrow(columns: Columns) -> Any:

@@ -208,7 +208,7 @@ def p_values(truth, people_truth, repeats, epsilon=2.0, people=1000, inhouse=800
 
 
 def test_the_shift_test_has_its_size():
-    found = p_values(WIDE, WIDE, 200)
+    found = p_values(WIDE, WIDE, 200, people=2000, inhouse=300)
     # Kolmogorov–Smirnov at 1e-3, and the share below .05 within what 200 tosses allow at 1e-3.
     assert kstest(found, "uniform").pvalue > 1e-3
     low, high = binom.ppf([5e-4, 1 - 5e-4], 200, 0.05)

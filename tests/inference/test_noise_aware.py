@@ -119,10 +119,11 @@ def test_clean_rows(fitted, reports, unseen):
     assert NoiseAwareClassifier().fit(wrong).score(*unseen) < 0.6
 
 
-def test_probabilities_are_bayes_of_a_report(fitted, mechanism, unseen):
-    """Through the channel's own law, written out."""
-    shown = mechanism.release(unseen[0][:50], rng=Seeded(3))
-    law = np.exp([mechanism.log_prob(shown.columns, np.full(50, k)) for k in range(9)])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 6.0])
+def test_probabilities_are_bayes_of_a_report(fitted, mechanism, unseen, epsilon):
+    """Through the law of the reports that are shown, which may be at another ε, written out."""
+    shown = mechanism.at(epsilon).release(unseen[0][:50], rng=Seeded(3))
+    law = np.exp([shown.mechanism.log_prob(shown.columns, np.full(50, k)) for k in range(9)])
     joint = law.T @ fitted.table_
     assert np.allclose(
         fitted.predict_proba(shown), joint / joint.sum(axis=1, keepdims=True), atol=1e-9
@@ -146,6 +147,7 @@ def test_private_points_reach_the_universal_ceiling(fitted, mechanism, epsilon):
     private = fitted.for_private_points(epsilon)
     channel = private.mechanism_.channel(False)
     assert channel.categories == 3
+    assert channel.event.size == private.mechanism_.subset_size == 1
     assert private.mechanism_.guarantee(False).epsilon == epsilon
     purity = (fitted.predict(rows) == names).mean()
     found = private.score(private.mechanism_.release(rows, rng=Seeded(5)), names)

@@ -54,8 +54,8 @@ def test_expected_error_falls_with_people_and_epsilon():
     assert expected_error(20, 20.0, 10**8, 10) == pytest.approx(rule.IMPURITY / 2, rel=0.01)
 
 
-def test_an_error_is_at_most_one():
-    assert expected_error(2, 1e-3, 1, 1000) == 1.0
+def test_an_error_is_at_most_that_of_guessing():
+    assert expected_error(2, 1e-3, 1, 1000) == pytest.approx(1 - 1 / 1000)
 
 
 def test_misread_codewords_are_as_many_as_in_a_simulation():

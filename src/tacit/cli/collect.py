@@ -189,12 +189,12 @@ def evaluate(
     classifier = _loaded(artifact.load(model), "predict", model)
     given = classifier.mechanism_.schema
     tally = Tally(tuple(classifier.classes_.tolist()))
+    label = label or _surplus(next(tables.batches(data, given)), given.names, data)
     with _progress(tables.count(data)) as advance:
         for batch in tables.batches(data, given, words=_words(tally.classes, label)):
-            name = label or _surplus(batch, given.names, data)
-            rows, values = tables.split_label(batch, name, data)
+            rows, values = tables.split_label(batch, label, data)
             with _naming(data):
-                truth = tables.as_classes(values, tally.classes, f"column {name!r}")  # type: ignore[arg-type]
+                truth = tables.as_classes(values, tally.classes, f"column {label!r}")  # type: ignore[arg-type]
                 tally.add(truth, classifier.predict(rows))
             advance(batch.num_rows)
     result = tally.to_dict()

@@ -153,18 +153,30 @@ def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
     k = evidence.codewords
     if len(evidence) <= 2 * k or inhouse.sum() <= k or k < 2:
         return ShiftTest(0.0, max(k - 1, 1), 1.0)
-    p, q = evidence.channel.inclusion
-    votes = np.zeros((len(evidence), k))
-    rows = np.repeat(np.arange(len(evidence)), evidence.sets.shape[1])
-    np.add.at(votes, (rows, evidence.sets.ravel().astype(np.int64) // evidence.classes), 1.0)
-    votes = (votes - evidence.classes * q) / (p - q)
+    mean, covariance = _votes(evidence)
     share = inhouse / inhouse.sum()
-    difference = votes.mean(axis=0) - share
-    covariance = np.cov(votes, rowvar=False) / len(evidence)
+    difference = mean - share
     covariance += (np.diag(share) - np.outer(share, share)) / inhouse.sum()
     inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
     statistic = float(difference @ inverse @ difference)
     return ShiftTest(statistic, k - 1, float(chi2.sf(statistic, k - 1)))
+
+
+def _votes(evidence: Evidence) -> tuple[Reals, Reals]:
+    """The mean of all votes, and its covariance, a block of reports at a time."""
+    p, q = evidence.channel.inclusion
+    k, count = evidence.codewords, len(evidence)
+    total, squares = np.zeros(k), np.zeros((k, k))
+    rows = max(_BLOCK_CELLS // k, 1)
+    for start in range(0, count, rows):
+        block = evidence.sets[start : start + rows].astype(np.int64) // evidence.classes
+        places = block + k * np.arange(len(block))[:, None]
+        found = np.bincount(places.ravel(), minlength=k * len(block)).reshape(-1, k)
+        votes = (found - evidence.classes * q) / (p - q)
+        total += votes.sum(axis=0)
+        squares += votes.T @ votes
+    mean = total / count
+    return mean, (squares / count - np.outer(mean, mean)) / (count - 1)
 
 
 def bootstrap(evidence: Evidence, prior: Reals, estimate: Reals, repeats: int, seed: int) -> Reals:

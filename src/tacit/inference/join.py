@@ -54,6 +54,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, reports: Reports, y: Any = None, *, clean: Any = None) -> Self:
         """Learn from reports, clean columns (n, p), and labels where the reports have none."""
         where = "JoinClassifier.fit"
+        seed = errors.whole(where, "seed", self.seed, least=0)
         if not isinstance(reports, Reports) or (y is None) != reports.labelled:
             raise errors.InvalidData(
                 f"{where}: labels must come with the reports, or as y, and not both."
@@ -73,7 +74,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.reports_, self.certificate_ = len(reports), reports.certificate
         inputs = np.hstack([columns, self._seen(reports)])
         settings = Settings(hidden=tuple(self.hidden))
-        self.network_ = fit_network(inputs, codes, flip, settings, seed=self.seed)
+        self.network_ = fit_network(inputs, codes, flip, settings, seed=seed)
         return self
 
     def _released_labels(self, reports: Reports) -> tuple[Any, Any]:
@@ -100,7 +101,8 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, rows: Any, *, clean: Any = None) -> npt.NDArray[Any]:
         """The most probable label of each row."""
-        return np.asarray(self.classes_[self.predict_proba(rows, clean=clean).argmax(axis=1)])
+        best = self.predict_proba(rows, clean=clean).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def score(self, rows: Any, y: Any, *, clean: Any = None) -> float:
         """Accuracy."""

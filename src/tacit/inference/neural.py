@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
+from tacit.inference import inputs, stack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ class Network:
 
     def logits(self, features: Any) -> Floats:
         """What the softmax is taken of."""
-        rows = _matrix("Network", features, self.center.size)
+        rows = inputs.matrix("Network", features, self.center.size)
         blocks = [
             self._forward(rows[start : start + _BLOCK_ROWS])
             for start in range(0, len(rows), _BLOCK_ROWS)
@@ -90,8 +90,8 @@ class Network:
         self, features: Any, released_labels: Any, flip_matrix: Any
     ) -> npt.NDArray[np.float64]:
         """Log-probability of every released label, given its row."""
-        flip = _flip(flip_matrix)
-        labels = _labels(released_labels, len(features), len(flip))
+        flip = inputs.flip_law(flip_matrix)
+        labels = inputs.codes(released_labels, len(features), len(flip))
         seen = (self.predict_proba(features) * flip[:, labels].T).sum(axis=1)
         return np.asarray(np.log(np.maximum(seen, np.finfo(np.float64).tiny)))
 
@@ -196,13 +196,13 @@ def fit_network(
         Of the start, the order of the rows and the held-out share; where to compute.
     """
     where = "fit_network"
-    rows, flip = _matrix(where, features), _flip(flip_matrix)
-    labels = _labels(released_labels, len(rows), len(flip))
+    rows, flip = inputs.matrix(where, features), inputs.flip_law(flip_matrix)
+    labels = inputs.codes(released_labels, len(rows), len(flip))
     if isinstance(validation, tuple):
-        held_rows = _matrix(where, validation[0], rows.shape[1])
-        held_labels = _labels(validation[1], len(held_rows), len(flip))
+        held_rows = inputs.matrix(where, validation[0], rows.shape[1])
+        held_labels = inputs.codes(validation[1], len(held_rows), len(flip))
     else:
-        keep, held = _hold_out(len(rows), validation, seed)
+        keep, held = inputs.hold_out(len(rows), validation, seed)
         held_rows, held_labels = rows[held], labels[held]
         rows, labels = rows[keep], labels[keep]
     (network,) = fit_networks(
@@ -254,37 +254,16 @@ def fit_networks(
     x, held_x = (x - center) / spread, (held_x - center) / spread
     generator = torch.Generator().manual_seed(seed)
     sizes = (x.shape[2], *settings.hidden, log_flip.shape[1])
-    layers = [layer.to(place) for layer in _start(len(x), sizes, generator)]
+    layers = [layer.to(place) for layer in stack.start(len(x), sizes, generator)]
     best, score = _train(layers, (x, y), (held_x, held_y), log_flip, penalty, settings, generator)
-    return _networks(best, center[:, 0], spread[:, 0], score)
-
-
-def _start(count: int, sizes: Sequence[int], generator: Any) -> list[Tensor]:
-    """Weights and biases in turn; the last layer starts at zero: every class is as likely."""
-    import torch
-
-    layers: list[Tensor] = []
-    for index, (wide, out) in enumerate(pairwise(sizes)):
-        last = index == len(sizes) - 2
-        # The same start for all: differences between them are then not luck.
-        weight = torch.randn(1, wide, out, generator=generator) * (0 if last else (2 / wide) ** 0.5)
-        layers += [weight.repeat(count, 1, 1), torch.zeros(count, 1, out)]
-    return layers
-
-
-def _forward(layers: Sequence[Tensor], x: Tensor) -> Tensor:
-    import torch
-
-    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-        x = torch.relu(torch.baddbmm(bias, x, weight))
-    return torch.baddbmm(layers[-1], x, layers[-2])
+    return to_networks(best, center[:, 0], spread[:, 0], score)
 
 
 def _log_likelihood(layers: Sequence[Tensor], x: Tensor, y: Tensor, log_flip: Tensor) -> Tensor:
     """Mean noise-aware log-likelihood of each problem."""
     import torch
 
-    log_proba = torch.log_softmax(_forward(layers, x), dim=2)
+    log_proba = torch.log_softmax(stack.forward(layers, x), dim=2)
     # (problems, rows, classes): how likely each class makes the label that was seen
     index = y[:, None, :].expand(-1, log_flip.shape[1], -1)
     seen = log_flip.gather(2, index).transpose(1, 2)
@@ -308,31 +287,26 @@ def _train(
         [layer.requires_grad_(True) for layer in free], settings.learning_rate
     )
     x, y = train
-    best, stale = _snapshot(layers), 0
+    best, stale = stack.snapshot(layers), 0
     score = torch.full_like(penalty, -torch.inf)
     for _ in range(settings.epochs):
         order = torch.randperm(x.shape[1], generator=generator).to(x.device)
         for rows in torch.split(order, settings.batch_size):
             likelihood = _log_likelihood(layers, x[:, rows], y[:, rows], log_flip)
-            size = sum((weight**2).sum(dim=(1, 2)) for weight in layers[::2])
             optimizer.zero_grad()
-            (penalty / 2 * size - likelihood).sum().backward()  # type: ignore[no-untyped-call]
+            (penalty / 2 * stack.size(layers) - likelihood).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         found = _held_out(layers, held, log_flip)
         better = found > score
         score = torch.where(better, found, score)
         best = [
             torch.where(better[:, None, None], new, old)
-            for new, old in zip(_snapshot(layers), best, strict=True)
+            for new, old in zip(stack.snapshot(layers), best, strict=True)
         ]
         stale = 0 if bool(better.any()) else stale + 1
         if stale > settings.patience:
             break
     return best, score
-
-
-def _snapshot(layers: Sequence[Tensor]) -> list[Tensor]:
-    return [layer.detach().clone() for layer in layers]
 
 
 def _held_out(layers: Sequence[Tensor], held: tuple[Tensor, Tensor], log_flip: Tensor) -> Tensor:
@@ -342,7 +316,10 @@ def _held_out(layers: Sequence[Tensor], held: tuple[Tensor, Tensor], log_flip: T
         return _log_likelihood(layers, *held, log_flip)
 
 
-def _networks(layers: list[Tensor], center: Tensor, spread: Tensor, score: Tensor) -> list[Network]:
+def to_networks(
+    layers: list[Tensor], center: Tensor, spread: Tensor, score: Tensor
+) -> list[Network]:
+    """Stacked layers, one by one, as plain arrays."""
     weights = [layer.cpu().numpy() for layer in layers[::2]]
     biases = [layer[:, 0].cpu().numpy() for layer in layers[1::2]]
     centers, spreads, scores = center.cpu().numpy(), spread.cpu().numpy(), score.cpu().numpy()
@@ -356,35 +333,3 @@ def _networks(layers: list[Tensor], center: Tensor, spread: Tensor, score: Tenso
         )
         for i in range(len(scores))
     ]
-
-
-def _hold_out(count: int, share: float, seed: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    share = errors.probability("fit_network", "validation", share, zero=False)
-    held = max(round(share * count), 1)
-    if held >= count:
-        raise errors.InvalidData("fit_network: there must be reports to fit and to hold out.")
-    order = np.random.default_rng(seed).permutation(count)
-    return np.sort(order[held:]), np.sort(order[:held])
-
-
-def _matrix(where: str, features: Any, width: int | None = None) -> Floats:
-    rows = np.asarray(features)
-    if rows.ndim != 2 or rows.dtype.kind not in "biuf" or (width or rows.shape[1]) != rows.shape[1]:
-        shape = f"(n, {width or 'D'})"
-        raise errors.InvalidData(f"{where}: features must be numbers of shape {shape}.")
-    return rows.astype(np.float32, copy=False)
-
-
-def _labels(released_labels: Any, rows: int, classes: int) -> npt.NDArray[np.int64]:
-    labels = errors.integers("released labels", released_labels, lower=0, upper=classes - 1)
-    if labels.shape != (rows,):
-        raise errors.InvalidData("released labels: there must be one for every row.")
-    return labels
-
-
-def _flip(flip_matrix: Any) -> npt.NDArray[np.float64]:
-    flip = np.asarray(flip_matrix, np.float64)
-    square = flip.ndim == 2 and flip.shape[0] == flip.shape[1]
-    if not square or not np.allclose(flip.sum(axis=1), 1) or bool(np.any(flip < 0)):
-        errors.refuse("fit_network", "flip_matrix", "square, with rows that sum to 1", flip.shape)
-    return flip

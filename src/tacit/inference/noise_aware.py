@@ -124,7 +124,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             reports.columns["label"],
             self.mechanism_.label_matrix,
             Settings(hidden=tuple(self.hidden)),
-            seed=self.seed,
+            seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
         )
 
     # --- predictions ---------------------------------------------------------------------------
@@ -145,7 +145,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
         """The most probable label of each row."""
-        return np.asarray(self.classes_[self.predict_proba(rows).argmax(axis=1)])
+        best = self.predict_proba(rows).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def given_codeword(self) -> Reals:
         """P(label | codeword); where nothing is known of a codeword, the shares of the labels."""

@@ -67,6 +67,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """Learn from unlabelled reports of people who have the new class."""
         where = "NovelClassClassifier"
         errors.probability(where, "share", self.share, zero=False)
+        errors.positive(where, "penalty", self.penalty)
         must_be_none(f"{where}.fit", y)
         if self.inhouse is None:
             errors.refuse(where, "inhouse", "given", None, "Pass in-house rows of other classes.")
@@ -107,7 +108,8 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict(self, rows: Any) -> npt.NDArray[np.int64]:
         """1 where the new class is the more probable."""
-        return np.asarray(self.classes_[self.predict_proba(rows).argmax(axis=1)])
+        best = self.predict_proba(rows).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     @property
     def certificate(self) -> Certificate:

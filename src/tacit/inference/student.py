@@ -30,7 +30,7 @@ from tacit.inference.noise_aware import (
 from tacit.reports import Reports
 
 TEACHING = ("auto", "table", "likelihood")
-_MOST_ROWS, _EPOCHS, _RULED_OUT = 50_000, 20, -50.0
+_MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
 
 class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -85,6 +85,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Estimate the table, then teach."""
         where = "StudentClassifier"
         errors.choice(where, "teaching", self.teaching, TEACHING)
+        errors.whole(where, "seed", self.seed, least=0)
         must_be_none(f"{where}.fit", y)
         errors.positive(where, "penalty", self.penalty)
         if self.inhouse is None:
@@ -126,7 +127,8 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
         """The most probable label of each row."""
-        return np.asarray(self.classes_[self.predict_proba(rows).argmax(axis=1)])
+        best = self.predict_proba(rows).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     @property
     def certificate(self) -> Certificate:
@@ -173,7 +175,8 @@ def _taught(
     chosen = np.random.default_rng(seed).permutation(len(vectors))[:_MOST_ROWS]
     center = vectors.mean(axis=0)
     spread = np.full_like(center, max(float(vectors.std(axis=0).mean()), 1e-12))
-    model = MLPClassifier(tuple(hidden), alpha=1e-3, max_iter=_EPOCHS, random_state=seed)
+    epochs = max(_EPOCHS, -(-_STEPS * 200 // len(chosen)))  # in batches of 200
+    model = MLPClassifier(tuple(hidden), alpha=1e-3, max_iter=epochs, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a few passes are what is wanted
         model.fit((vectors[chosen] - center) / spread, answers[chosen])

@@ -1,10 +1,10 @@
 r"""How many codewords: decided before anybody reports, from ε, the people and the classes alone.
 
 With few codewords, several classes share one and the table cannot tell them apart; with many, each
-is seen by few people and the noise hides which class it belongs to. The rule minimises the chance
-of either error,
+is seen by few people and the noise hides which class it belongs to. The rule maximises
 
-.. math:: 1 - (1 - A(K))\,(1 - E(K)), \qquad A(K) = a\,\frac{C}{K}, \qquad
+.. math:: \frac1C + \Bigl(1 - \frac1C\Bigr) \Bigl(1 - \frac{C}{C-1} A(K)\Bigr)
+          \Bigl(1 - \frac{C}{C-1} E(K)\Bigr), \qquad A(K) = a\,\frac{C}{K}, \qquad
           E(K) = \sum_k m_k\, P\bigl(\hat n_{k, y} > \hat n_{k, y_k}
           \text{ for some } y \ne y_k\bigr).
 
@@ -52,7 +52,7 @@ def codewords_for(epsilon: float, people: int, classes: int) -> int:
 
 
 def expected_error(codewords: int, epsilon: float, people: int, classes: int) -> float:
-    """1 − (1 − A(K)) (1 − E(K)): an error of either kind is an error."""
+    """One minus the accuracy above; 1 − 1/C where the noise hides everything."""
     shares = gamma.ppf((np.arange(_SHARES) + 0.5) / _SHARES, _SHAPE)
     shares = shares / shares.sum()
     counts = people * shares * _SHARES / codewords
@@ -60,8 +60,12 @@ def expected_error(codewords: int, epsilon: float, people: int, classes: int) ->
         share * _misread(count, codewords, epsilon, people, classes)
         for share, count in zip(shares, counts, strict=True)
     )
-    impure = min(IMPURITY * classes / codewords, 1.0)
-    return float(1 - (1 - impure) * (1 - misread))
+    guessing = 1 / classes
+    pure, seen = (
+        max(1 - float(error) / (1 - guessing), 0.0)
+        for error in (IMPURITY * classes / codewords, misread)
+    )
+    return 1 - (guessing + (1 - guessing) * pure * seen)
 
 
 def _misread(count: float, codewords: int, epsilon: float, people: int, classes: int) -> float:

@@ -26,11 +26,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tacit import errors
+from tacit.accounting import gaussian
 from tacit.learned import encoders
 from tacit.learned.encoders import Batch, Likelihood, TableFrontEnd
 from tacit.schema import ArraySchema, Rows, Schema
@@ -89,6 +91,37 @@ def sizes_for(
     back = encoders.IMAGE_DECODER if image else encoders.TABLE_DECODER
     inputs = encoders.front_end(schema).dimension
     return [inputs, *into, latent_dimension], [latent_dimension, *back, law.parameter_count]
+
+
+def checked_delta(where: str, noise: str, delta: Any) -> float | None:
+    """δ of Gaussian noise; Laplace noise has none."""
+    if noise == "laplace":
+        if delta is not None:
+            remedy = "Laplace noise needs none; say noise='gaussian' for (ε, δ)."
+            errors.refuse(where, "delta", "left out", delta, remedy)
+        return None
+    if delta is None:
+        errors.refuse(where, "delta", "given for Gaussian noise", None, "1e-6 is a usual choice.")
+    return errors.probability(where, "delta", delta, zero=False)
+
+
+def checked_pretraining(where: str, value: Any) -> float | str:
+    """The ε of the noise while training, or "learned"."""
+    if value == "learned":
+        return "learned"
+    number = errors.positive(where, "pretraining_epsilon", value)
+    if number > 700:
+        errors.refuse(where, "pretraining_epsilon", 'at most 700, or "learned"', value)
+    return float(number)
+
+
+def spread_for(epsilon: float | str, radius: float, delta: float | None) -> float:
+    """B or σ of the posterior while training; where it is learned, where that starts."""
+    if isinstance(epsilon, str):
+        return PRIOR_SCALE
+    if delta is not None:
+        return 2 * radius * gaussian.noise_multiplier_for(epsilon, delta)
+    return 2 * radius / epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

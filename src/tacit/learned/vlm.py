@@ -32,7 +32,6 @@ import numpy.typing as npt
 import torch
 
 from tacit import artifact, errors, events, labels, schema
-from tacit.accounting import gaussian
 from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.events import Composed, Event
@@ -125,10 +124,10 @@ class VLM:
             where, "latent_dimension", latent_dimension, least=1, most=2**14
         )
         self.noise = errors.choice(where, "noise", noise, tuple(variational.ORDERS))
-        self.delta = _delta(where, self.noise, delta)
+        self.delta = variational.checked_delta(where, self.noise, delta)
         self.ball = GridBall(where, radius, grid, order=variational.ORDERS[self.noise])
         _ = self.ball.radius_steps
-        self.pretraining_epsilon = _pretraining(where, pretraining_epsilon)
+        self.pretraining_epsilon = variational.checked_pretraining(where, pretraining_epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
         labels.split(where, epsilon, label_share)
         self.label_share: Fraction = errors.rational(where, "label_share", label_share)
@@ -169,12 +168,13 @@ class VLM:
         sizes = variational.sizes_for(given, self.latent_dimension, law)
         seed = errors.whole("VLM.fit", "seed", seed, least=0)
         encoder, decoder = encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
+        spread = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
         objective = variational.Objective(
             encoders.front_end(given),
             law,
             encoder.to(device),
             decoder.to(device),
-            torch.tensor(math.log(self._pretraining_spread()), device=device),
+            torch.tensor(math.log(spread), device=device),
             self.radius,
             self.noise,
         )
@@ -190,15 +190,6 @@ class VLM:
         self.spread_ = float(objective.log_spread.detach().exp())
         self._set(given, encoder.to("cpu"), decoder.to("cpu"))
         return self
-
-    def _pretraining_spread(self) -> float:
-        """B or σ of the posterior while training; where it is learned, where that starts."""
-        if self.pretraining_epsilon == "learned":
-            return variational.PRIOR_SCALE
-        epsilon = float(self.pretraining_epsilon)
-        if self.delta is not None:
-            return 2 * self.radius * gaussian.noise_multiplier_for(epsilon, self.delta)
-        return 2 * self.radius / epsilon
 
     def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
         self._schema = given
@@ -476,26 +467,6 @@ class VLM:
     def _must_be_fitted(self) -> None:
         if not hasattr(self, "encoder_"):
             raise errors.InvalidParameter("VLM: it must be fitted first. Call fit.")
-
-
-def _delta(where: str, noise: str, delta: Any) -> float | None:
-    if noise == "laplace":
-        if delta is not None:
-            remedy = "Laplace noise needs none; say noise='gaussian' for (ε, δ)."
-            errors.refuse(where, "delta", "left out", delta, remedy)
-        return None
-    if delta is None:
-        errors.refuse(where, "delta", "given for Gaussian noise", None, "1e-6 is a usual choice.")
-    return errors.probability(where, "delta", delta, zero=False)
-
-
-def _pretraining(where: str, value: Any) -> float | str:
-    if value == "learned":
-        return "learned"
-    number = errors.positive(where, "pretraining_epsilon", value)
-    if number > 700:
-        errors.refuse(where, "pretraining_epsilon", 'at most 700, or "learned"', value)
-    return float(number)
 
 
 def _inferred(raw: Any, image: tuple[int, int] | None) -> Schema:
