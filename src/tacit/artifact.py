@@ -118,6 +118,17 @@ def fingerprint(thing: Storable) -> str:
     return hashlib.sha256(head + _safetensors(arrays)).hexdigest()
 
 
+def nested(arrays: Arrays, name: str) -> Arrays:
+    """Arrays of a part, under names that `part` finds again among those of the whole."""
+    return {f"{name}.{key}": array for key, array in arrays.items()}
+
+
+def part(arrays: Arrays, name: str) -> Arrays:
+    """Arrays that `nested` put under this name."""
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
+
+
 def _document(thing: Storable, files: dict[str, bytes]) -> bytes:
     body = {
         "format": FORMAT,

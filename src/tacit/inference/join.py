@@ -122,7 +122,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """JSON-ready parameters and arrays."""
         parameters, arrays = mechanism_parts(self)
         parameters["network"], weights = self.network_.parts()
-        return parameters, {**arrays, **{f"network.{k}": v for k, v in weights.items()}}
+        return parameters, arrays | artifact.nested(weights, "network")
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> JoinClassifier:
@@ -130,8 +130,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = parameters["settings"]
         made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
         restore_mechanism(made, parameters, arrays)
-        weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
-        made.network_ = Network.from_parts(parameters["network"], weights)
+        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
 
 

@@ -217,7 +217,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             parameters["shift"] = [shift.statistic, shift.degrees, shift.p_value]
             return parameters, {**arrays, "table": self.table_}
         parameters["network"], weights = self.network_.parts()
-        return parameters, {**arrays, **{f"network.{k}": v for k, v in weights.items()}}
+        return parameters, arrays | artifact.nested(weights, "network")
 
     @classmethod
     def from_parts(
@@ -231,7 +231,9 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             statistic, degrees, p_value = parameters["shift"]
             made.shift_ = finite.ShiftTest(statistic, degrees, p_value)
         else:
-            made.network_ = Network.from_parts(parameters["network"], _within(arrays, "network."))
+            made.network_ = Network.from_parts(
+                parameters["network"], artifact.part(arrays, "network")
+            )
         return made
 
 
@@ -271,13 +273,13 @@ def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
         "learned_from": model.certificate_.to_json(),
         "classes": model.classes_.tolist(),
     }
-    return parameters, {f"mechanism.{name}": weight for name, weight in weights.items()}
+    return parameters, artifact.nested(weights, "mechanism")
 
 
 def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.Arrays) -> None:
     """The other way round."""
     inner = parameters["mechanism"]
-    weights = _within(arrays, "mechanism.")
+    weights = artifact.part(arrays, "mechanism")
     model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)
     model.classes_ = np.asarray(parameters["classes"])
     model.reports_ = int(parameters["reports"])
@@ -296,7 +298,3 @@ def _settings(parameters: dict[str, Any]) -> dict[str, Any]:
         name: tuple(value) if isinstance(value, list) else value
         for name, value in parameters["settings"].items()
     }
-
-
-def _within(arrays: artifact.Arrays, prefix: str) -> artifact.Arrays:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

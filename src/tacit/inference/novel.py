@@ -125,7 +125,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """JSON-ready parameters and arrays."""
         parameters, arrays = mechanism_parts(self)
         parameters["network"], weights = self.network_.parts()
-        arrays |= {f"network.{name}": weight for name, weight in weights.items()}
+        arrays |= artifact.nested(weights, "network")
         return parameters, {**arrays, "shares": self.shares_}
 
     @classmethod
@@ -137,8 +137,7 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         restore_mechanism(made, parameters, arrays)
         made._finish()
         made.shares_ = arrays["shares"]
-        weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
-        made.network_ = Network.from_parts(parameters["network"], weights)
+        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
 
 

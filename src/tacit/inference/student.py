@@ -145,7 +145,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parameters, arrays = mechanism_parts(self)
         parameters["network"], weights = self.network_.parts()
         parameters["teacher"], taught = self.teacher_.parts()
-        arrays |= {f"network.{name}": weight for name, weight in weights.items()}
+        arrays |= artifact.nested(weights, "network")
         return parameters, {**arrays, "table": taught["table"]}
 
     @classmethod
@@ -154,10 +154,8 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = parameters["settings"]
         made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
         restore_mechanism(made, parameters, arrays)
-        inner = {name: a for name, a in arrays.items() if not name.startswith("network.")}
-        made._take(NoiseAwareClassifier.from_parts(parameters["teacher"], inner))
-        weights = {k.removeprefix("network."): v for k, v in arrays.items() if "network." in k}
-        made.network_ = Network.from_parts(parameters["network"], weights)
+        made._take(NoiseAwareClassifier.from_parts(parameters["teacher"], arrays))
+        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
 
 

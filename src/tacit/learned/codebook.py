@@ -344,7 +344,7 @@ class Codebook:
             "mean": quantizer.projection.mean,
             "counts": self.counts_,
             "prototypes": self.prototypes_,
-            **{f"features.{name}": weight for name, weight in weights.items()},
+            **artifact.nested(weights, "features"),
         }
         if quantizer.projection.matrix is not None:
             arrays["matrix"] = quantizer.projection.matrix
@@ -355,11 +355,7 @@ class Codebook:
         """Rebuild what `parts` took apart."""
         given = schema.from_plain(parameters["schema"])
         described = parameters["features"]
-        weights = {
-            name.removeprefix("features."): weight
-            for name, weight in arrays.items()
-            if name.startswith("features.")
-        }
+        weights = artifact.part(arrays, "features")
         learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
         projection = Projection(arrays["mean"], arrays.get("matrix"))
         quantizer = Quantizer(projection, arrays["cells"], arrays["groups"])
