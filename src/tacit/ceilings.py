@@ -26,7 +26,7 @@ def laplace(classes: int, epsilon: float) -> float:
               \qquad b = 2/\varepsilon
 
     The integral, and not its closed form, which cancels digits for many classes. An odd K is taken
-    as K − 1, which can only raise the ceiling.
+    as K − 1, which can only raise the ceiling; it is never above the universal one.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def laplace(classes: int, epsilon: float) -> float:
     # In units of the noise, c/b: the vertex is then at 1/b = ε/2.
     below = quad(density, 0.0, rate, limit=200)[0]
     above = quad(density, rate, rate + 60.0, limit=200)[0]
-    return min(float(below + above), 1.0)
+    return min(float(below + above), universal(classes, 2 * rate))
 
 
 def universal(classes: int, epsilon: float, delta: float = 0.0) -> float:

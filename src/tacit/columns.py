@@ -82,7 +82,10 @@ def numeric(column: npt.NDArray[Any], name: str, where: str) -> npt.NDArray[np.f
     if column.dtype.kind in "iuf":
         return column.astype(np.float64)
     if column.dtype.kind == "O" and all_numbers(column):
-        return np.array([np.nan if _is_missing(v) else float(v) for v in column], np.float64)
+        try:
+            return np.array([np.nan if _is_missing(v) else float(v) for v in column], np.float64)
+        except OverflowError:
+            raise InvalidData(f"{where}: {name} must be numbers that a float can hold.") from None
     kind = column.dtype.type.__name__
     raise InvalidData(f"{where}: {name} must be numbers, got {kind}. Convert it first.")
 

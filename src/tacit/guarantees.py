@@ -143,7 +143,7 @@ class PureDP(Guarantee):
         )
 
     def __str__(self) -> str:
-        return f"{self.epsilon:.6g}-DP ({self.whom})"
+        return f"{_shown(self.epsilon)}-DP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class ApproxDP(Guarantee):
         return replace(self, epsilon=size * self.epsilon, delta=delta)
 
     def __str__(self) -> str:
-        return f"({self.epsilon:.6g}, {self.delta:.6g})-DP ({self.whom})"
+        return f"({_shown(self.epsilon)}, {_shown(self.delta)})-DP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class ConcentratedDP(Guarantee):
         return self.zcdp().group(size)
 
     def __str__(self) -> str:
-        return f"({self.mu:.6g}, {self.tau:.6g})-CDP ({self.whom})"
+        return f"({_shown(self.mu)}, {_shown(self.tau)})-CDP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class ZCDP(Guarantee):
         return RenyiDP(orders=orders, epsilons=curve, **self.scope)
 
     def __str__(self) -> str:
-        return f"({self.xi:.6g}, {self.rho:.6g})-zCDP ({self.whom})"
+        return f"({_shown(self.xi)}, {_shown(self.rho)})-zCDP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -366,6 +366,15 @@ def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
             "Restate one of them (for example with replacing_one())."
         )
     return guarantees[0].scope
+
+
+def _shown(number: float) -> str:
+    """Six digits, rounded up: a printed bound must hold."""
+    nearest = f"{number:.6g}"
+    if not math.isfinite(number) or float(nearest) >= number:
+        return nearest
+    unit = 10.0 ** (math.floor(math.log10(abs(number))) - 5)
+    return f"{float(nearest) + unit:.6g}"
 
 
 def _store_float(guarantee: Guarantee, name: str, *, least: float) -> None:

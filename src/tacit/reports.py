@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,14 @@ _FORMAT, _CERTIFICATE, _MECHANISM = b"tacit.reports", b"tacit.certificate", b"ta
 _METADATA = (_FORMAT, _CERTIFICATE, _MECHANISM)
 
 
+REFUSED = (
+    "That a row or a label does not fit what was declared: it is refused, and no report is sent."
+)
+
+GROUP_ROWS = 1 << 14
+"""Rows of a row group in a file, always: groups of another size could depend on raw values."""
+
+
 class LocalMechanism(artifact.Storable, Protocol):
     """A mechanism that people run on their own device: what `Reports` needs of it."""
 
@@ -48,13 +56,17 @@ class LocalMechanism(artifact.Storable, Protocol):
 
 
 def certify(
-    mechanism: LocalMechanism, labelled: bool, rng: Randomness | None = None
+    mechanism: LocalMechanism,
+    labelled: bool,
+    rng: Randomness | None = None,
+    further: tuple[str, ...] = (),
 ) -> Certificate:
-    """The certificate of one person's report."""
+    """The certificate of one person's report, with `further` things that are not protected."""
     return Certificate.issue(
         mechanism.event(labelled),
         guarantee=mechanism.guarantee(labelled),
-        not_protected=mechanism.not_protected,
+        assumptions=getattr(mechanism, "assumptions", ()),
+        not_protected=(*mechanism.not_protected, REFUSED, *further),
         rng=rng,
     )
 
@@ -79,9 +91,19 @@ class Reports:
     columns: Columns
     labelled: bool
     seeded: bool = False
+    event: Event = field(init=False)
+    """What ran on one person's row."""
+    guarantee: Guarantee = field(init=False)
+    """Towards each person who reported."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", self.mechanism.check(self.columns, self.labelled))
+        columns = self.mechanism.check(self.columns, self.labelled)
+        for column in columns.values():
+            column.flags.writeable = False
+        object.__setattr__(self, "columns", columns)
+        # What ran is fixed now, whatever becomes of the mechanism.
+        object.__setattr__(self, "event", self.mechanism.event(self.labelled))
+        object.__setattr__(self, "guarantee", self.mechanism.guarantee(self.labelled))
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -96,22 +118,16 @@ class Reports:
         schema: Schema = self.mechanism.schema
         return schema
 
-    @property
-    def event(self) -> Event:
-        """What ran on one person's row."""
-        event: Event = self.mechanism.event(self.labelled)
-        return event
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Towards each person who reported."""
-        guarantee: Guarantee = self.mechanism.guarantee(self.labelled)
-        return guarantee
-
     @cached_property
     def certificate(self) -> Certificate:
         """Guarantee, events and what is not protected."""
-        return certify(self.mechanism, self.labelled, Seeded(0) if self.seeded else None)
+        return self.certify()
+
+    def certify(self, *further: str) -> Certificate:
+        """The same with further sentences about what is not protected."""
+        self._must_be_unchanged()
+        stream = Seeded(0) if self.seeded else None
+        return certify(self.mechanism, self.labelled, stream, further)
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
@@ -131,6 +147,12 @@ class Reports:
         }
         seeded = any(part.seeded for part in parts)
         return Reports(first.mechanism, columns, first.labelled, seeded)
+
+    def _must_be_unchanged(self) -> None:
+        if self.mechanism.event(self.labelled) != self.event:
+            raise errors.InvalidData(
+                "reports: their mechanism was changed after the release. Fit another object."
+            )
 
     def write(self, path: str | Path) -> Path:
         """Write Parquet with certificate and mechanism in its metadata."""
@@ -167,6 +189,7 @@ class ReportsWriter:
         self.labelled, self.seeded = labelled, seeded
         self.count = 0
         self._writer: Any = None
+        self._pending: Any = None
         self._partial: Path | None = None
 
     def __enter__(self) -> ReportsWriter:
@@ -181,6 +204,7 @@ class ReportsWriter:
         """Append a batch that came from the writer's own mechanism."""
         if reports.mechanism is not self.mechanism or reports.labelled != self.labelled:
             raise errors.InvalidData("reports: a batch must come from the writer's mechanism.")
+        reports._must_be_unchanged()
         if self._writer is not None and reports.seeded and not self.seeded:
             raise errors.InvalidData("reports: seeded and secure batches must not share a file.")
         self.seeded |= reports.seeded
@@ -191,8 +215,19 @@ class ReportsWriter:
             self._writer = _parquet().ParquetWriter(
                 self._partial, self._schema, compression="zstd", write_page_checksum=True
             )
-        self._writer.write_table(table.cast(self._schema))
+        self._flush(table.cast(self._schema))
         self.count += len(reports)
+
+    def _flush(self, table: Any, last: bool = False) -> None:
+        """Write whole row groups; the rest waits for the next batch, or goes out last."""
+        import pyarrow as pa
+
+        if self._pending is not None:
+            table = pa.concat_tables([self._pending, table])
+        full = len(table) if last else len(table) - len(table) % GROUP_ROWS
+        if full:
+            self._writer.write_table(table.slice(0, full).combine_chunks(), GROUP_ROWS)
+        self._pending = table.slice(full)
 
     def __exit__(
         self,
@@ -203,6 +238,8 @@ class ReportsWriter:
         assert self._partial is not None
         try:
             if self._writer is not None:
+                if kind is None:
+                    self._flush(self._pending.slice(0, 0), last=True)
                 self._writer.close()
             if kind is None and self._writer is not None:
                 self._partial.chmod(0o644)

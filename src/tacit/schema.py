@@ -107,6 +107,7 @@ class ArraySchema:
                 errors.refuse(where, "image", f"of {self.width} pixels in all", self.image)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(map(str, self.columns)))
+            _printable(where, *self.columns)
             if len(set(self.columns)) != self.width:
                 errors.refuse(where, "columns", f"{self.width} distinct names", len(self.columns))
 
@@ -190,6 +191,7 @@ class Continuous:
 
     def __post_init__(self) -> None:
         where = f"Continuous {self.name!r}"
+        _printable(where, self.name)
         _set_bounds(self, where)
         errors.choice(where, "missing", self.missing, _MISSING)
         errors.choice(where, "outside", self.outside, _OUTSIDE)
@@ -229,6 +231,7 @@ class Categorical:
 
     def __post_init__(self) -> None:
         where = f"Categorical {self.name!r}"
+        _printable(where, self.name)
         object.__setattr__(self, "categories", tuple(map(str, self.categories)))
         if not self.categories or len(set(self.categories)) != len(self.categories):
             errors.refuse(where, "categories", "distinct, and at least one", self.categories)
@@ -381,7 +384,8 @@ def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous |
 
 def _unit(values: npt.NDArray[np.float64], lower: float, upper: float) -> npt.NDArray[np.float64]:
     """Scaled in float64 whatever the data came as: the same value gives the same number."""
-    return np.clip((values - lower) / (upper - lower), 0.0, 1.0)
+    with np.errstate(over="ignore"):
+        return np.clip((values - lower) / (upper - lower), 0.0, 1.0)
 
 
 def _outside(values: npt.NDArray[Any], bounds: ArraySchema | Continuous) -> npt.NDArray[np.bool_]:
@@ -401,6 +405,12 @@ def _set_bounds(target: Any, where: str) -> None:
         object.__setattr__(target, bound, number)
     if not target.lower < target.upper:
         errors.refuse(where, "upper", f"above lower = {target.lower}", target.upper)
+
+
+def _printable(where: str, *names: object) -> None:
+    """Names come with an artifact and are shown to people: they must not write to a terminal."""
+    if not all(isinstance(name, str) and name.isprintable() for name in names):
+        errors.refuse(where, "name", "printable text", names[0])
 
 
 def _shape(where: str, image: Any) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
-from tacit.schema import ArraySchema, Continuous, Schema
+from tacit.schema import ArraySchema, Continuous, Schema, TableSchema
 
 BATCH_ROWS = 8192
 _CSV, _PARQUET = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
@@ -43,7 +43,7 @@ def batches(
     read = _csv if lower.endswith(_CSV) else _parquet
     pa, found = _arrow(), False
     try:
-        for batch in read(path, types, rows):
+        for batch in read(path, types, rows, _declared(given)):
             names = batch.schema.names
             if len(set(names)) != len(names):
                 raise errors.InvalidData(f"{path}: its columns must have distinct names.")
@@ -140,7 +140,14 @@ def as_classes(
         raise errors.InvalidData(f"{where}: labels must be whole numbers, as declared.") from None
 
 
-def _csv(path: Path, types: dict[str, Any], rows: int) -> Iterator[Any]:
+def _gaps(declared: set[str]) -> list[str]:
+    """What stands for a gap: Arrow's usual words, but not those that are declared categories."""
+    from pyarrow import csv
+
+    return [word for word in csv.ConvertOptions().null_values if word not in declared]
+
+
+def _csv(path: Path, types: dict[str, Any], rows: int, declared: set[str]) -> Iterator[Any]:
     from pyarrow import csv
 
     pa = _arrow()
@@ -150,7 +157,9 @@ def _csv(path: Path, types: dict[str, Any], rows: int) -> Iterator[Any]:
     parse = csv.ParseOptions(delimiter=delimiter)
 
     def reader(known: dict[str, Any]) -> Any:
-        convert = csv.ConvertOptions(column_types=known, strings_can_be_null=True)
+        convert = csv.ConvertOptions(
+            column_types=known, strings_can_be_null=True, null_values=_gaps(declared)
+        )
         return csv.open_csv(path, parse_options=parse, convert_options=convert)
 
     with reader(types) as first:
@@ -167,11 +176,17 @@ def _csv(path: Path, types: dict[str, Any], rows: int) -> Iterator[Any]:
                 )
 
 
-def _parquet(path: Path, types: dict[str, Any], rows: int) -> Iterator[Any]:
+def _parquet(path: Path, types: dict[str, Any], rows: int, declared: set[str]) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
         yield from file.iter_batches(batch_size=rows)
+
+
+def _declared(given: Schema | None) -> set[str]:
+    if not isinstance(given, TableSchema):
+        return set()
+    return {category for column in given.categorical for category in column.categories}
 
 
 def _types(given: Schema) -> dict[str, Any]:

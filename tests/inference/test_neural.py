@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tacit.errors import InvalidData, InvalidParameter
-from tacit.inference.marginal import fit_clean_network
-from tacit.inference.neural import Network, Settings, fit_network, fit_networks
+from tacit.inference.marginal import fit_clean_network, fit_score
+from tacit.inference.neural import Network, Settings, fit_network, fit_networks, settings_for
 from tacit.mechanisms import RandomizedResponse
 
 torch.set_num_threads(1)
@@ -86,14 +86,48 @@ def test_without_an_output_bias_clean_rows_are_not_all_one_class():
     assert accuracy[False] > accuracy[True] + 0.1
 
 
-def test_a_clean_network_sums_the_noise_out():
+def test_under_heavy_noise_the_rule_is_linear_and_stands_it():
+    assert settings_for(10) == Settings()
+    assert settings_for(10, (), False) == Settings(hidden=(), output_bias=False)
+    assert settings_for(2, (9,)) == Settings(hidden=(9,))
+    assert settings_for(2, None, True) == Settings(hidden=())
+    heavy = settings_for(2)
+    assert (heavy.hidden, heavy.output_bias, heavy.early_stopping) == ((), False, False)
+    rows, _, released, flip = problem(5000, separation=3.0)
+    noisy = rows + 30 * np.random.default_rng(0).standard_normal(rows.shape)
+    clean, labels, *_ = problem(seed=1, separation=3.0)
+    network = fit_network(noisy, released, flip, heavy)
+    usual = fit_network(noisy, released, flip, Settings(**SHORT))
+    found, other = (
+        (fitted.predict_proba(clean).argmax(axis=1) == labels).mean() for fitted in (network, usual)
+    )
+    assert found > other + 0.1
+
+
+def test_without_early_stopping_the_last_epoch_is_kept():
+    rows, _, released, flip = problem(300)
+    short, long = (
+        fit_network(rows, released, flip, Settings(hidden=(), epochs=e, early_stopping=False))
+        for e in (40, 41)
+    )
+    assert not np.array_equal(short.weights[0], long.weights[0])
+    mean = long.log_likelihood(rows, released, flip).mean()
+    assert long.held_out == pytest.approx(mean, abs=0.2)
+
+
+def noised(count, scale, epsilon):
+    """Reports with noise on rows too, and what in-house points say of them."""
     rng = np.random.default_rng(0)
-    rows, _, released, flip = problem(5000, epsilon=2.0)
+    rows, _, released, flip = problem(count, epsilon=epsilon)
     points = problem(400, seed=3)[0]
-    noisy = rows + 2 * rng.standard_normal(rows.shape)
-    odds = -((noisy[:, None] - points[None]) ** 2).sum(axis=2) / 8
+    noisy = rows + scale * rng.standard_normal(rows.shape)
+    odds = -((noisy[:, None] - points[None]) ** 2).sum(axis=2) / (2 * scale**2)
     weights = np.exp(odds - odds.max(axis=1, keepdims=True))
-    weights /= weights.sum(axis=1, keepdims=True)
+    return noisy, released, flip, points, weights / weights.sum(axis=1, keepdims=True)
+
+
+def test_a_clean_network_sums_the_noise_out():
+    noisy, released, flip, points, weights = noised(5000, 2.0, 2.0)
     network = fit_clean_network(
         points, weights, released, flip, Settings(hidden=(), weight_decay=1e-4, **SHORT)
     )
@@ -104,8 +138,38 @@ def test_a_clean_network_sums_the_noise_out():
     # It knows how sure it may be of clean rows; the other one is as unsure as of noisy ones.
     assert np.log(proba[picked]).mean() > np.log(plain[picked]).mean() + 0.1
     assert (proba.argmax(axis=1) == labels).mean() > 0.88
-    with pytest.raises(InvalidData, match="a column for every point"):
-        fit_clean_network(points[:-1], weights, released, flip)
+
+
+def test_a_score_is_the_slope_of_the_likelihood_at_zero():
+    _, released, flip, points, weights = noised(2000, 10.0, 1.0)
+    network = fit_score(points, weights, released, flip)
+    inputs = torch.as_tensor((points - network.center) / network.spread)
+    direction = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    proba = torch.as_tensor(weights) @ torch.softmax(inputs @ direction, dim=1)
+    (proba * torch.as_tensor(flip[:, released].T)).sum(dim=1).log().mean().backward()
+    slope = direction.grad.numpy() - direction.grad.numpy().mean(axis=1, keepdims=True)
+    found = network.weights[0] - network.weights[0].mean(axis=1, keepdims=True)
+    # Not quite equal: labels are centred, so that an unequal share of them says nothing of rows.
+    assert np.corrcoef(slope.ravel(), found.ravel())[0, 1] > 0.99
+
+
+def test_a_score_finds_classes_that_the_noise_hides_and_shuffled_labels_do_not():
+    _, released, flip, points, weights = noised(20_000, 10.0, 1.0)
+    clean, labels, *_ = problem(seed=1)
+
+    def accuracy(given):
+        proba = fit_score(points, weights, given, flip).predict_proba(clean)
+        return (proba.argmax(axis=1) == labels).mean()
+
+    assert accuracy(released) > 0.8
+    assert accuracy(np.random.default_rng(1).permutation(released)) < 0.7
+
+
+def test_weights_must_fit_the_points():
+    _, released, flip, points, weights = noised(50, 2.0, 1.0)
+    for fit in (fit_clean_network, fit_score):
+        with pytest.raises(InvalidData, match="a column for every point"):
+            fit(points[:-1], weights, released, flip)
 
 
 def test_parts_and_repetition():

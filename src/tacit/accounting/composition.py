@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NoReturn
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from tacit import errors
+from tacit.accounting.theorems import float_above
 from tacit.guarantees import (
     ZCDP,
     Adjacency,
@@ -66,7 +68,9 @@ def naive(guarantees: Sequence[Guarantee]) -> Guarantee:
     for one in guarantees:
         if not isinstance(one, PureDP | ApproxDP):
             _refused("naive", one)
-    epsilon = math.fsum(one.epsilon for one in guarantees if isinstance(one, PureDP | ApproxDP))
+    # As rationals, rounded up: a sum of floats may fall below what it sums.
+    parts = [one.epsilon for one in guarantees if isinstance(one, PureDP | ApproxDP)]
+    epsilon = float_above(sum((Fraction(repr(one)) for one in parts), Fraction(0)))
     delta = math.fsum(one.delta for one in guarantees if isinstance(one, PureDP | ApproxDP))
     if delta >= 1:
         return NotPrivate(**scope)

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 from scipy.stats import chi2
 
 from tacit import errors
@@ -147,36 +148,44 @@ class ShiftTest:
 def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
     """Compare unbiased codeword shares from reports with in-house counts.
 
-    A report's own unbiased vote for each codeword has a covariance that is estimated from the
-    reports; the in-house rows are a sample too.
+    Under "no shift" the covariance of the difference is known from the channel and the shares:
+    nothing has to be estimated from the reports, however few they are.
     """
     k = evidence.codewords
-    if len(evidence) <= 2 * k or inhouse.sum() <= k or k < 2:
+    if not len(evidence) or not inhouse.sum() or k < 2:
         return ShiftTest(0.0, max(k - 1, 1), 1.0)
-    mean, covariance = _votes(evidence)
-    share = inhouse / inhouse.sum()
-    difference = mean - share
+    p, q = evidence.channel.inclusion
+    held = np.bincount(evidence.sets.ravel(), minlength=evidence.channel.categories)
+    votes = held.reshape(k, evidence.classes).sum(axis=1) / len(evidence)
+    difference = (votes - evidence.classes * q) / (p - q) - inhouse / inhouse.sum()
+    share = (inhouse + 0.5) / (inhouse + 0.5).sum()
+    covariance = _vote_covariance(evidence, share) / ((p - q) ** 2 * len(evidence))
     covariance += (np.diag(share) - np.outer(share, share)) / inhouse.sum()
     inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
     statistic = float(difference @ inverse @ difference)
     return ShiftTest(statistic, k - 1, float(chi2.sf(statistic, k - 1)))
 
 
-def _votes(evidence: Evidence) -> tuple[Reals, Reals]:
-    """The mean of all votes, and its covariance, a block of reports at a time."""
-    p, q = evidence.channel.inclusion
-    k, count = evidence.codewords, len(evidence)
-    total, squares = np.zeros(k), np.zeros((k, k))
-    rows = max(_BLOCK_CELLS // k, 1)
-    for start in range(0, count, rows):
-        block = evidence.sets[start : start + rows].astype(np.int64) // evidence.classes
-        places = block + k * np.arange(len(block))[:, None]
-        found = np.bincount(places.ravel(), minlength=k * len(block)).reshape(-1, k)
-        votes = (found - evidence.classes * q) / (p - q)
-        total += votes.sum(axis=0)
-        squares += votes.T @ votes
-    mean = total / count
-    return mean, (squares / count - np.outer(mean, mean)) / (count - 1)
+def _vote_covariance(evidence: Evidence, share: Reals) -> Reals:
+    r"""Of how many symbols of each codeword one report holds, if codewords have these shares.
+
+    Given one's codeword j, the report holds one's own symbol with probability p and then
+    :math:`m = d - 1` of the other :math:`M = KC - 1` symbols, else :math:`m = d` of them: a
+    hypergeometric draw from :math:`g_j = C\,1 - e_j`. All moments are averages over j.
+    """
+    c, p, size = evidence.classes, evidence.channel.inclusion[0], evidence.channel.event.size
+    others, ones, own = evidence.channel.categories - 1, np.ones(len(share)), np.diag(share)
+    pool = c * np.diag(ones) - own
+    pairs = c**2 * np.outer(ones, ones) - c * (np.outer(ones, share) + np.outer(share, ones)) + own
+    mixed = c * (np.outer(ones, share) + np.outer(share, ones)) - 2 * own
+    second, mean = np.zeros_like(own), np.zeros(len(share))
+    for weight, drawn, held in ((p, size - 1, 1.0), (1 - p, size, 0.0)):
+        rate = drawn / others
+        spread = drawn * (others - drawn) / max(others - 1, 1)
+        within = spread * (pool / others - pairs / others**2)
+        second += weight * (within + rate**2 * pairs + held * (rate * mixed + own))
+        mean += weight * (rate * (c * ones - share) + held * share)
+    return np.asarray(second - np.outer(mean, mean))
 
 
 def bootstrap(evidence: Evidence, prior: Reals, estimate: Reals, repeats: int, seed: int) -> Reals:
@@ -199,3 +208,29 @@ def interval(draws: Reals, confidence: float) -> Reals:
     confidence = errors.probability("interval", "confidence", confidence, zero=False)
     ends = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     return np.moveaxis(ends, 0, -1)
+
+
+def linear_interval(evidence: Evidence, axis: int, confidence: float) -> Reals:
+    """Intervals of the unbiased shares of codewords (axis 1 summed) or of labels (axis 0 summed).
+
+    They hold near 0 too, where a maximum at the edge of the simplex does not vary and a bootstrap
+    of it says nothing.
+    """
+    p, q = evidence.channel.inclusion
+    by_codeword, reports = axis == 1, len(evidence)
+    count = evidence.codewords if by_codeword else evidence.classes
+    each = evidence.channel.categories // count
+    total, squares = np.zeros(count), np.zeros(count)
+    rows = max(_BLOCK_CELLS // max(count, evidence.sets.shape[1]), 1)
+    for start in range(0, reports, rows):
+        block = evidence.sets[start : start + rows].astype(np.int64)
+        groups = block // evidence.classes if by_codeword else block % evidence.classes
+        places = groups + count * np.arange(len(block))[:, None]
+        held = np.bincount(places.ravel(), minlength=count * len(block)).reshape(-1, count)
+        total += held.sum(axis=0)
+        squares += (held**2).sum(axis=0)
+    mean = total / reports
+    deviation = np.sqrt(np.maximum(squares / reports - mean**2, 0) / reports)
+    reach = float(ndtri((1 + confidence) / 2)) * deviation
+    ends = np.stack([mean - reach, mean + reach], axis=-1)
+    return np.clip((ends - each * q) / (p - q), 0.0, 1.0)

@@ -16,11 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors, labels
 from tacit.certificate import Certificate
+from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference.neural import Network, Settings, fit_network
 from tacit.inference.noise_aware import mechanism_parts, restore_mechanism
 from tacit.reports import Reports
 
 Floats = npt.NDArray[np.float32]
+
+CARRIED = (
+    "The clean columns and labels beside the reports, of the same people: the model carries them."
+)
+NOT_PRIVATE = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
 
 class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,6 +41,13 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         the decoded row.
     seed : int
         Of starting weights and held-out rows.
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        Towards those who reported, about what they reported.
+    inhouse_guarantee_ : NotPrivate
+        About the clean columns and labels: none.
 
     Notes
     -----
@@ -71,7 +84,8 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(codes) != len(reports):
             raise errors.InvalidData(f"{where}: labels must be as many as reports.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
-        self.reports_, self.certificate_ = len(reports), reports.certificate
+        self.reports_, self.certificate_ = len(reports), reports.certify(CARRIED)
+        self.inhouse_guarantee_ = NOT_PRIVATE
         inputs = np.hstack([columns, self._seen(reports)])
         settings = Settings(hidden=tuple(self.hidden))
         self.network_ = fit_network(inputs, codes, flip, settings, seed=seed)
@@ -130,6 +144,7 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = parameters["settings"]
         made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
         restore_mechanism(made, parameters, arrays)
+        made.inhouse_guarantee_ = NOT_PRIVATE
         made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
 

@@ -155,7 +155,7 @@ def _train(
         with torch.no_grad():
             found = _log_likelihood(layers, x, share[held], seen[held])[None]
         stale += 1
-        if bool(found > score):
+        if bool(found > score) or not settings.early_stopping:
             best, score, stale = stack.snapshot(layers), found, 0
         if stale > settings.patience:
             break

@@ -136,6 +136,9 @@ class Settings:
         Of Adam.
     output_bias : bool
         Whether the last layer has a bias. See Notes.
+    early_stopping : bool
+        Whether the epoch is kept that held-out reports like best, or the last one. Under heavy
+        noise they cannot tell epochs apart, and a large weight decay does more.
 
     Notes
     -----
@@ -153,6 +156,7 @@ class Settings:
     batch_size: int = 512
     learning_rate: float = 5e-3
     output_bias: bool = True
+    early_stopping: bool = True
 
     def __post_init__(self) -> None:
         where = "Settings"
@@ -164,6 +168,39 @@ class Settings:
         errors.positive(where, "learning_rate", self.learning_rate)
         if not 0 <= float(self.weight_decay) < np.inf:
             errors.refuse(where, "weight_decay", "at least 0", self.weight_decay)
+
+
+HEAVY_NOISE = 8.0
+"""Below this ε of a labelled report, `settings_for` takes the linear classifier."""
+
+
+def settings_for(
+    epsilon: float, hidden: tuple[int, ...] | None = None, output_bias: bool | None = None
+) -> Settings:
+    """A fixed rule for what is not given: below ε = 8 linear, without output bias; else the usual.
+
+    The linear one is a convex problem with a large weight decay and is fitted to its end.
+
+    Notes
+    -----
+    Clean accuracy on MNIST, 13,500 reports of a variational mechanism at ε = 2 / 4 / 6: .27 / .58 /
+    .63 to .71 with the rule, .11 to .14 / .48 / .62 to .68 with 50 hidden units and early stopping.
+    The price: classes count as equally frequent. Where they are not and released rows are to be
+    classified, ask for the bias.
+    """
+    heavy = float(epsilon) < HEAVY_NOISE
+    if not heavy or hidden or output_bias:
+        layers = (() if heavy else (50,)) if hidden is None else hidden
+        return Settings(hidden=layers, output_bias=output_bias is not False)
+    return Settings(
+        hidden=(),
+        weight_decay=0.1,
+        epochs=100,
+        batch_size=1 << 16,
+        learning_rate=0.02,
+        output_bias=False,
+        early_stopping=False,
+    )
 
 
 def fit_network(
@@ -297,7 +334,7 @@ def _train(
             (penalty / 2 * stack.size(layers) - likelihood).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         found = _held_out(layers, held, log_flip)
-        better = found > score
+        better = (found > score) if settings.early_stopping else torch.ones_like(found).bool()
         score = torch.where(better, found, score)
         best = [
             torch.where(better[:, None, None], new, old)

@@ -22,7 +22,7 @@ from tacit.certificate import Certificate
 from tacit.guarantees import Guarantee
 from tacit.inference import finite
 from tacit.inference.finite import Evidence
-from tacit.inference.neural import Network, Settings, fit_network
+from tacit.inference.neural import Network, fit_network, settings_for
 from tacit.reports import Reports
 
 Reals = npt.NDArray[np.float64]
@@ -45,8 +45,12 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         people look like the in-house rows; where they do not, it warns and leaves the counts out.
     level : {"latent", "feature"}
         Other mechanisms: learn from released latents, or from decoded rows.
-    hidden : tuple of int
-        Other mechanisms: hidden layers of the network.
+    hidden : tuple of int, optional
+        Other mechanisms: hidden layers of the network; by default those of
+        `tacit.inference.neural.settings_for`, a fixed rule of ε.
+    output_bias : bool, optional
+        Other mechanisms: whether the network may learn that classes differ in frequency; by default
+        by the same rule, not where the noise is heavy.
     seed : int
         Of starting weights, held-out reports and resampling. It protects nobody and need not.
 
@@ -71,12 +75,14 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         *,
         prior: str = "auto",
         level: str = "latent",
-        hidden: tuple[int, ...] = (50,),
+        hidden: tuple[int, ...] | None = None,
+        output_bias: bool | None = None,
         seed: int = 0,
     ) -> None:
         self.prior = prior
         self.level = level
         self.hidden = hidden
+        self.output_bias = output_bias
         self.seed = seed
 
     def fit(self, reports: Reports, y: None = None) -> Self:
@@ -119,11 +125,12 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _fit_network(self, reports: Reports) -> None:
         inputs = self.mechanism_.released_features(reports, level=self.level)
+        hidden = None if self.hidden is None else tuple(self.hidden)
         self.network_ = fit_network(
             inputs,
             reports.columns["label"],
             self.mechanism_.label_matrix,
-            Settings(hidden=tuple(self.hidden)),
+            settings_for(self.mechanism_.epsilon, hidden, self.output_bias),
             seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
         )
 
@@ -181,21 +188,24 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def class_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
         """Estimated shares of the labels among the people, and their intervals (classes, 2)."""
-        draws = self._draws(repeats).sum(axis=1)
-        return self.table_.sum(axis=0), finite.interval(draws, confidence)
+        return self.table_.sum(axis=0), self._interval(0, confidence, repeats)
 
     def codeword_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
         """Estimated shares of the codewords, and their intervals (codewords, 2)."""
-        draws = self._draws(repeats).sum(axis=2)
-        return self.table_.sum(axis=1), finite.interval(draws, confidence)
+        return self.table_.sum(axis=1), self._interval(1, confidence, repeats)
 
-    def _draws(self, repeats: int) -> Reals:
+    def _interval(self, axis: int, confidence: float, repeats: int) -> Reals:
+        """The wider one of two: a bootstrap of the estimate, and the unbiased estimate's own."""
         check_is_fitted(self, "table_")
         if not hasattr(self, "_evidence"):
             raise errors.InvalidParameter(
                 "intervals: the classifier must hold its reports, as after fit. Fit it again."
             )
-        return finite.bootstrap(self._evidence, self._prior, self.table_, repeats, self.seed)
+        draws = finite.bootstrap(self._evidence, self._prior, self.table_, repeats, self.seed)
+        ends = finite.interval(draws.sum(axis=axis + 1), confidence)
+        linear = finite.linear_interval(self._evidence, axis, confidence)
+        lower = np.minimum(ends[:, 0], linear[:, 0])
+        return np.stack([lower, np.maximum(ends[:, 1], linear[:, 1])], axis=-1)
 
     # --- storage -------------------------------------------------------------------------------
 
@@ -284,6 +294,7 @@ def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.A
     model.classes_ = np.asarray(parameters["classes"])
     model.reports_ = int(parameters["reports"])
     model.certificate_ = Certificate.from_json(parameters["learned_from"])
+    model.certificate_.verify()
     model.guarantee_ = model.certificate_.guarantee
 
 

@@ -26,12 +26,10 @@ from tacit.inference.noise_aware import (
     must_be_none,
     restore_mechanism,
 )
-from tacit.randomness import Seeded
 from tacit.reports import Reports
 
-KNOWN_BY_TAKING_PART = (
-    "That someone who reported has the new class: all who were invited have it.",
-)
+CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
+KNOWN_BY_TAKING_PART = "That someone who reported has the new class: all who were invited have it."
 
 
 class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,7 +74,8 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if reports.mechanism.kind != "codebook":
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
-        self.reports_, self.certificate_ = len(reports), _certificate(reports)
+        self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
+        self.reports_ = len(reports)
         self._finish()
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
@@ -139,12 +138,3 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         made.shares_ = arrays["shares"]
         made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
-
-
-def _certificate(reports: Reports) -> Certificate:
-    return Certificate.issue(
-        reports.event,
-        guarantee=reports.guarantee,
-        not_protected=(*reports.mechanism.not_protected, *KNOWN_BY_TAKING_PART),
-        rng=Seeded(0) if reports.seeded else None,
-    )

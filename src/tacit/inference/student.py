@@ -29,6 +29,7 @@ from tacit.inference.noise_aware import (
 )
 from tacit.reports import Reports
 
+CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
 TEACHING = ("auto", "table", "likelihood")
 _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
@@ -94,6 +95,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
+        self.certificate_ = reports.certify(CARRIED)
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
         if self._by_likelihood():
@@ -109,8 +111,7 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _take(self, teacher: NoiseAwareClassifier) -> None:
         self.teacher_ = teacher
         self.mechanism_, self.classes_ = teacher.mechanism_, teacher.classes_
-        self.certificate_, self.guarantee_ = teacher.certificate_, teacher.guarantee_
-        self.reports_ = teacher.reports_
+        self.guarantee_, self.reports_ = teacher.guarantee_, teacher.reports_
         self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
     def _by_likelihood(self) -> bool:

@@ -43,6 +43,8 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 }
 """Components, whether they are damped, and grouping, for each kind of features."""
 
+_FLOATS, _WHOLE = ("mean", "matrix", "cells", "prototypes"), ("groups", "counts")
+
 UNLABELLED = 64
 """Codewords where no label is reported: learners then have a model of the rows, and no table."""
 
@@ -357,11 +359,14 @@ class Codebook:
         described = parameters["features"]
         weights = artifact.part(arrays, "features")
         learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
-        projection = Projection(arrays["mean"], arrays.get("matrix"))
-        quantizer = Quantizer(projection, arrays["cells"], arrays["groups"])
+        # In the types that encoding counts on: narrower ones would wrap for some people.
+        floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
+        whole = {name: errors.integers("Codebook", arrays[name], lower=0) for name in _WHOLE}
+        projection = Projection(floats["mean"], floats.get("matrix"))
+        quantizer = Quantizer(projection, floats["cells"], whole["groups"])
         _must_fit(learned, quantizer, arrays)
         made = cls(
-            epsilon=Fraction(parameters["epsilon"]),
+            epsilon=errors.rational("Codebook", "epsilon", parameters["epsilon"]),
             people=parameters["people"],
             classes=parameters["classes"],
             codewords=quantizer.codewords,
@@ -369,7 +374,7 @@ class Codebook:
             subset_size=parameters["subset_size"],
         )
         made._set(given, learned, quantizer)
-        made.counts_, made.prototypes_ = arrays["counts"], arrays["prototypes"]
+        made.counts_, made.prototypes_ = whole["counts"], floats["prototypes"]
         return made
 
     def _must_be_fitted(self) -> None:

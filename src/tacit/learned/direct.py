@@ -96,6 +96,7 @@ class Direct:
         device: str = "cpu",
     ) -> Self:
         """Take the schema, or read bounds and categories off in-house rows."""
+        self.__dict__.pop("_channels", None)
         self._schema = _inferred(raw, image) if schema is None else schema
         if self.numbers == 0 and max(self.places) < 2:
             errors.refuse("Direct", "schema", "with a column of two values or more", self.places)
@@ -311,9 +312,9 @@ class Direct:
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Direct:
         """Rebuild what `parts` took apart."""
         made = cls(
-            epsilon=Fraction(parameters["epsilon"]),
+            epsilon=errors.rational("Direct", "epsilon", parameters["epsilon"]),
             classes=parameters["classes"],
-            label_share=Fraction(parameters["label_share"]),
+            label_share=errors.rational("Direct", "label_share", parameters["label_share"]),
         )
         made._schema = schema.from_plain(parameters["schema"])
         return made
@@ -321,9 +322,10 @@ class Direct:
 
 def _flipped(flips: list[RandomizedResponse | None], codes: Integers, rng: Randomness) -> Integers:
     released = codes.copy()
-    for index, flip in enumerate(flips):
+    # Strict: a column without its flip would go out in the clear.
+    for index, (flip, column) in enumerate(zip(flips, codes.T, strict=True)):
         if flip is not None:
-            released[:, index] = flip.release(codes[:, index], rng)
+            released[:, index] = flip.release(column, rng)
     return released
 
 

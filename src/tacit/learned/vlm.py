@@ -57,6 +57,7 @@ NOT_PROTECTED = (
 )
 
 _BLOCK_ROWS = 4096
+_FAR = 2.0**100  # beyond every ball, and a float32
 _EXACT = "donot_use_mm_for_euclid_dist"
 
 
@@ -192,6 +193,7 @@ class VLM:
         return self
 
     def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
+        self.__dict__.pop("_channels", None)
         self._schema = given
         self._law = variational.law_of(given, self.likelihood)
         self._front = encoders.front_end(given)
@@ -275,6 +277,15 @@ class VLM:
         return NOT_PROTECTED
 
     @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Where the noise is added: stated, as it is what the proof is about."""
+        step, steps = self.ball.step, self.ball.radius_steps
+        return (
+            f"A latent is put on a grid of step {step:g} and clipped in whole steps to a ball of "
+            f"radius {steps}; noise is added to the steps.",
+        )
+
+    @property
     def certificate(self) -> Certificate:
         """Of one person's report, with a label where classes are declared."""
         return certify(self, self.classes is not None)
@@ -302,7 +313,9 @@ class VLM:
             else:
                 inputs = self._front(rows, self.device)
             outputs: Tensor = self.encoder_(inputs)
-        return np.asarray(outputs.cpu().numpy())
+        # Whatever the weights, everybody has a latent: whose report is missing would tell.
+        finite = np.nan_to_num(outputs.cpu().numpy(), nan=0.0, posinf=_FAR, neginf=-_FAR)
+        return np.asarray(finite, np.float32)
 
     def _blocks(self, raw: Any, where: str) -> Iterator[Rows]:
         """Checked rows, a block at a time where raw is an array: no scaled copy of all of them."""
@@ -383,7 +396,7 @@ class VLM:
         event = self.channel(labelled)[0].event
         order = variational.ORDERS[self.noise]
         released, clean = (
-            torch.as_tensor(steps, dtype=torch.float32, device=self.device)
+            torch.as_tensor(np.asarray(steps, np.float32), device=self.device)
             for steps in (columns["latent"], inhouse)
         )
         distance = torch.cdist(released, clean, p=float(order), compute_mode=_EXACT)
@@ -449,8 +462,8 @@ class VLM:
         """Rebuild what `parts` took apart."""
         settings = dict(parameters)
         given, spread = schema.from_plain(settings.pop("schema")), settings.pop("spread")
-        settings["epsilon"] = Fraction(settings["epsilon"])
-        settings["label_share"] = Fraction(settings["label_share"])
+        for name in ("epsilon", "label_share"):
+            settings[name] = errors.rational("VLM", name, settings[name])
         made = cls(**settings)
         made.spread_, made.losses_ = float(spread), []
         if not all(bool(np.isfinite(array).all()) for array in arrays.values()):
