@@ -60,6 +60,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         Label values.
     table_ : array, (codewords, classes)
         Codebooks: estimated shares, summing to 1.
+    main_ : array, (codewords, classes)
+        Linked codewords: the probability of each one's main label.
     shift_ : ShiftTest
         Codebooks: do the people look like the in-house rows?
     network_ : Network
@@ -93,7 +95,7 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         must_be_none("NoiseAwareClassifier.fit", y)
-        for name in ("table_", "shift_", "network_", "_evidence", "_prior"):
+        for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
             self.__dict__.pop(name, None)
         self.mechanism_ = reports.mechanism
         self.classes_ = np.asarray(reports.mechanism.classes)
@@ -122,6 +124,9 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             )
         self._prior = counts.astype(np.float64) * float(trusted)
         self.table_ = finite.maximum_likelihood(self._evidence, self._prior)
+        if self.mechanism_.links_ is not None:
+            shares = self.table_.sum(axis=1)
+            self.main_ = finite.main_labels(self._evidence, shares, self.mechanism_.links_)
 
     def _fit_network(self, reports: Reports) -> None:
         inputs = self.mechanism_.released_features(reports, level=self.level)
@@ -156,11 +161,18 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return np.asarray(self.classes_[best])
 
     def given_codeword(self) -> Reals:
-        """P(label | codeword); where nothing is known of a codeword, the shares of the labels."""
+        """P(label | codeword); where nothing is known of a codeword, the shares of the labels.
+
+        Linked codewords have a main label, which the noise may hide in the table of a small one:
+        theirs is the main label's probability (`finite.main_labels`), and a tenth the table.
+        """
         mass = self.table_.sum(axis=1, keepdims=True)
         overall = self.table_.sum(axis=0)
         known = self.table_ / np.maximum(mass, 1e-300)
-        return np.asarray(np.where(mass > 1e-12, known, overall / overall.sum()))
+        given = np.asarray(np.where(mass > 1e-12, known, overall / overall.sum()))
+        if not hasattr(self, "main_"):
+            return given
+        return finite.MAIN_SHARE * self.main_ + (1 - finite.MAIN_SHARE) * given
 
     def for_private_points(self, epsilon: float) -> NoiseAwareClassifier:
         """For people who want an answer and show only a report of their row, at this ε.
@@ -177,6 +189,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         made.guarantee_, made.certificate_ = self.guarantee_, self.certificate_
         made.shift_ = self.shift_
         made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
+        if hasattr(self, "main_"):
+            made.main_ = np.eye(len(self.classes_))[used]
         return made
 
     def _of_posterior(self, reports: Reports) -> Reals:
@@ -225,7 +239,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if hasattr(self, "table_"):
             shift = self.shift_
             parameters["shift"] = [shift.statistic, shift.degrees, shift.p_value]
-            return parameters, {**arrays, "table": self.table_}
+            main = {"main": self.main_} if hasattr(self, "main_") else {}
+            return parameters, {**arrays, **main, "table": self.table_}
         parameters["network"], weights = self.network_.parts()
         return parameters, arrays | artifact.nested(weights, "network")
 
@@ -238,6 +253,8 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         restore_mechanism(made, parameters, arrays)
         if "table" in arrays:
             made.table_ = arrays["table"]
+            if "main" in arrays:
+                made.main_ = arrays["main"]
             statistic, degrees, p_value = parameters["shift"]
             made.shift_ = finite.ShiftTest(statistic, degrees, p_value)
         else:

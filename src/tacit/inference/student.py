@@ -147,7 +147,8 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         parameters["network"], weights = self.network_.parts()
         parameters["teacher"], taught = self.teacher_.parts()
         arrays |= artifact.nested(weights, "network")
-        return parameters, {**arrays, "table": taught["table"]}
+        kept = {name: taught[name] for name in ("table", "main") if name in taught}
+        return parameters, arrays | kept
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> StudentClassifier:

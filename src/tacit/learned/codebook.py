@@ -43,15 +43,16 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 }
 """Components, whether they are damped, and grouping, for each kind of features."""
 
-_FLOATS, _WHOLE = ("mean", "matrix", "cells", "prototypes"), ("groups", "counts")
+_FLOATS = ("mean", "matrix", "cells", "prototypes", "links")
+_WHOLE = ("groups", "counts")
 
 UNLABELLED = 64
 """Codewords where no label is reported: learners then have a model of the rows, and no table."""
 
 NOT_PROTECTED = (
     "The in-house rows that the mechanism was fitted on (D1) are not protected: cells, codewords, "
-    "prototypes and the number of in-house rows of each codeword were computed from them without "
-    "noise.",
+    "their links, prototypes and the number of in-house rows of each codeword were computed from "
+    "them without noise.",
 )
 
 
@@ -145,6 +146,8 @@ class Codebook:
         self._set(given, learned, Quantizer(projection, cells, groups))
         codes = groups[quantizers.nearest(vectors, cells)]
         self.counts_ = np.bincount(codes, minlength=self.codewords_)
+        linked = self.codewords_ < len(cells)
+        self.links_ = quantizers.links(vectors, cells, groups) if linked else None
         self.prototypes_ = _means(features_of.Raw(given), rows, codes, self.codewords_)
         return self
 
@@ -179,7 +182,7 @@ class Codebook:
         other._set(
             self.schema, self.features_, Quantizer(old.projection, old.cells, mapping[old.groups])
         )
-        other.classes, other.subset_size = None, subset_size
+        other.classes, other.subset_size, other.links_ = None, subset_size, None
         weights = np.maximum(self.counts_, 1)
         other.counts_ = np.bincount(mapping, self.counts_, len(used)).astype(np.int64)
         share = np.zeros((len(used), self.codewords_))
@@ -348,8 +351,8 @@ class Codebook:
             "prototypes": self.prototypes_,
             **artifact.nested(weights, "features"),
         }
-        if quantizer.projection.matrix is not None:
-            arrays["matrix"] = quantizer.projection.matrix
+        optional = {"matrix": quantizer.projection.matrix, "links": self.links_}
+        arrays |= {name: array for name, array in optional.items() if array is not None}
         return parameters, arrays
 
     @classmethod
@@ -375,6 +378,7 @@ class Codebook:
         )
         made._set(given, learned, quantizer)
         made.counts_, made.prototypes_ = whole["counts"], floats["prototypes"]
+        made.links_ = floats.get("links")
         return made
 
     def _must_be_fitted(self) -> None:
@@ -423,6 +427,7 @@ def _must_fit(learned: Features, quantizer: Quantizer, arrays: artifact.Arrays) 
         and (matrix is None or matrix.shape[0] == learned.dimension)
         and arrays["counts"].shape == (count,)
         and len(arrays["prototypes"]) == count
+        and arrays.get("links", np.empty((count, count))).shape == (count, count)
     )
     if not fits:
         raise errors.InvalidData(

@@ -144,17 +144,31 @@ def _k_means(vectors: Floats, count: int, seed: int) -> Floats:
 def _linked(vectors: Floats, cells: Floats, codewords: int, seed: int) -> Integers:
     from sklearn.cluster import SpectralClustering
 
-    ranked = _ranked(vectors, cells, 1 + len(_NEIGHBOURS))
-    graph = np.zeros((len(cells), len(cells)))
-    for place, weight in _NEIGHBOURS:
-        np.add.at(graph, (ranked[:, 0], ranked[:, place]), weight)
     # The constant keeps the graph in one piece, whatever the data.
-    graph = graph + graph.T + 1e-6
+    graph = _graph(vectors, cells) + 1e-6
     clustering = SpectralClustering(
         codewords, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
     )
     labels = clustering.fit_predict(graph)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
+
+
+def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
+    """How the rows between codewords are shared out: row k sums to 1 over the others, or to 0."""
+    member = np.eye(int(groups.max()) + 1)[groups]
+    between = member.T @ _graph(vectors, cells) @ member
+    np.fill_diagonal(between, 0.0)
+    total = between.sum(axis=1, keepdims=True)
+    return np.asarray(between / np.where(total > 0, total, 1.0), np.float32)
+
+
+def _graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
+    """W + Wᵀ above."""
+    ranked = _ranked(vectors, cells, 1 + len(_NEIGHBOURS))
+    graph = np.zeros((len(cells), len(cells)))
+    for place, weight in _NEIGHBOURS:
+        np.add.at(graph, (ranked[:, 0], ranked[:, place]), weight)
+    return graph + graph.T
 
 
 def _ranked(vectors: Floats, cells: Floats, places: int) -> Integers:
