@@ -120,6 +120,8 @@ def integers(
         raise InvalidData(
             f"{where}: data must be integers, got {array.dtype.type.__name__}. Convert them first."
         )
+    if array.dtype.kind == "f" and array.dtype.itemsize < 8:
+        array = array.astype(np.float64)  # the bounds below are beyond what narrower ones hold
     if array.dtype.kind == "f" and not bool(np.all(array == np.rint(array))):
         raise InvalidData(
             f"{where}: data must be whole numbers without NaN or infinity. Quantise them first."

@@ -62,9 +62,20 @@ def certify(
     further: tuple[str, ...] = (),
 ) -> Certificate:
     """The certificate of one person's report, with `further` things that are not protected."""
+    event, guarantee = mechanism.event(labelled), mechanism.guarantee(labelled)
+    return _issue(mechanism, event, guarantee, rng, further)
+
+
+def _issue(
+    mechanism: LocalMechanism,
+    event: Event,
+    guarantee: Guarantee,
+    rng: Randomness | None,
+    further: tuple[str, ...],
+) -> Certificate:
     return Certificate.issue(
-        mechanism.event(labelled),
-        guarantee=mechanism.guarantee(labelled),
+        event,
+        guarantee=guarantee,
         assumptions=getattr(mechanism, "assumptions", ()),
         not_protected=(*mechanism.not_protected, REFUSED, *further),
         rng=rng,
@@ -125,9 +136,8 @@ class Reports:
 
     def certify(self, *further: str) -> Certificate:
         """The same with further sentences about what is not protected."""
-        self._must_be_unchanged()
         stream = Seeded(0) if self.seeded else None
-        return certify(self.mechanism, self.labelled, stream, further)
+        return _issue(self.mechanism, self.event, self.guarantee, stream, further)
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:

@@ -236,12 +236,24 @@ def test_the_shift_test_has_power():
 
 
 def test_the_shift_test_says_nothing_of_little():
-    evidence, _ = reported(WIDE, people=10)
-    nothing = ShiftTest(0.0, 5, 1.0)
-    assert shift_test(evidence, np.full(6, 100)) == nothing
     evidence, _ = reported(WIDE, people=500)
-    assert shift_test(evidence, np.ones(6, int)) == nothing
+    assert shift_test(evidence, np.zeros(6, int)) == ShiftTest(0.0, 5, 1.0)
     assert shift_test(evidence, np.full(6, 100)).degrees == 5
+
+
+@pytest.mark.parametrize("people", [30, 150])
+def test_few_people_give_no_false_alarms(people):
+    """A covariance estimated from so few reports would reject most of the time."""
+    rng = np.random.default_rng(7)
+    share = rng.dirichlet(np.full(40, 2.0))
+    channel = SubsetSelection(categories=40, epsilon=2)
+    found = []
+    for _ in range(100):
+        sets = channel.release(rng.choice(40, people, p=share), Seeded(rng.spawn(1)[0]))
+        test = shift_test(Evidence(sets, channel), rng.multinomial(2000, share))
+        found.append(test.p_value)
+    # Of 100 at 1 %, more than 7 have a chance below 1e-5.
+    assert sum(p < 0.01 for p in found) <= 7
 
 
 # --- intervals -----------------------------------------------------------------------------------
@@ -296,3 +308,36 @@ def test_resampling_keeps_channel_and_count():
     rows = {row.tobytes() for row in evidence.sets}
     assert {row.tobytes() for row in again.sets} <= rows
     assert not np.array_equal(again.sets, evidence.sets)
+
+
+def test_links_decide_for_small_codewords_only():
+    """Two halves of a class, one of them so small that noise alone would name its label."""
+    share = np.array([0.30, 0.04, 0.33, 0.33])
+    main = np.array([0, 0, 1, 2])
+    links = np.zeros((4, 4))
+    links[0, 1] = links[1, 0] = 0.9
+    links[0, 2] = links[1, 2] = links[2, 0] = links[2, 3] = links[3, 2] = 0.1
+    channel = SubsetSelection(categories=12, epsilon=1.0)
+    rng, wrong = np.random.default_rng(5), np.zeros(2)
+    for _ in range(40):
+        code = rng.choice(4, 1500, p=share)
+        label = np.where(rng.random(1500) < 0.9, main[code], rng.integers(0, 3, 1500))
+        sets = channel.release(3 * code + label, Seeded(rng.spawn(1)[0]))
+        evidence = Evidence(sets, channel, 3)
+        for index, used in enumerate((links, np.zeros((4, 4)))):
+            found = finite.main_labels(evidence, share, used)
+            np.testing.assert_allclose(found.sum(axis=1), 1.0)
+            assert np.array_equal(found.argmax(axis=1)[[0, 2, 3]], main[[0, 2, 3]])
+            wrong[index] += found[1].argmax() != 0
+    assert wrong[0] <= 4
+    assert wrong[1] >= 12
+
+
+def test_a_large_codeword_overrules_its_links():
+    links = np.array([[0.0, 1.0], [1.0, 0.0]])
+    channel = SubsetSelection(categories=4, epsilon=2.0)
+    code = np.repeat([0, 1], 5000)
+    evidence = Evidence(channel.release(2 * code + code, Seeded(1)), channel, 2)
+    found = finite.main_labels(evidence, np.array([0.5, 0.5]), links)
+    assert found[0, 0] > 0.99
+    assert found[1, 1] > 0.99

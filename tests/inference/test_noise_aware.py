@@ -63,7 +63,13 @@ def unseen():
 
 def test_parameters_and_clones(fitted):
     model = NoiseAwareClassifier(prior="none", level="feature", hidden=(3,), seed=5)
-    wanted = {"prior": "none", "level": "feature", "hidden": (3,), "seed": 5}
+    wanted = {
+        "prior": "none",
+        "level": "feature",
+        "hidden": (3,),
+        "output_bias": None,
+        "seed": 5,
+    }
     assert model.get_params() == wanted
     assert clone(model).get_params() == wanted
     assert model.set_params(prior="auto").prior == "auto"

@@ -202,11 +202,13 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def class_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
         """Estimated shares of the labels among the people, and their intervals (classes, 2)."""
-        return self.table_.sum(axis=0), self._interval(0, confidence, repeats)
+        ends = self._interval(0, confidence, repeats)
+        return self.table_.sum(axis=0), ends
 
     def codeword_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
         """Estimated shares of the codewords, and their intervals (codewords, 2)."""
-        return self.table_.sum(axis=1), self._interval(1, confidence, repeats)
+        ends = self._interval(1, confidence, repeats)
+        return self.table_.sum(axis=1), ends
 
     def _interval(self, axis: int, confidence: float, repeats: int) -> Reals:
         """The wider one of two: a bootstrap of the estimate, and the unbiased estimate's own."""
