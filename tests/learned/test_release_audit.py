@@ -149,6 +149,11 @@ class _Anything:
     def check(self, columns, labelled):
         return columns
 
+    def event(self, labelled):
+        return None
+
+    guarantee = event
+
 
 def test_two_reports_at_the_whole_epsilon_are_refuted(codebook):
     low, high = corners(codebook)
