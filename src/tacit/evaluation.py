@@ -54,7 +54,11 @@ class Tally:
         """In all, and by class."""
         classes = zip(self.classes, self.correct.tolist(), self.rows.tolist(), strict=True)
         by_class = [{"class": value, **_part(correct, rows)} for value, correct, rows in classes]
-        return {**_part(int(self.correct.sum()), int(self.rows.sum())), "by_class": by_class}
+        total = int(self.rows.sum())
+        # What naming the largest class, always, would get: the least that a model must pass.
+        largest = int(self.rows.max()) / total if total else 0.0
+        whole = _part(int(self.correct.sum()), total)
+        return {**whole, "largest": largest, "by_class": by_class}
 
 
 def _part(correct: int, rows: int) -> dict[str, Any]:

@@ -205,6 +205,9 @@ class ReportsWriter:
     def __enter__(self) -> ReportsWriter:
         if not self.path.parent.is_dir():
             errors.refuse("reports", "folder", "an existing one", str(self.path.parent))
+        if self.path.exists():
+            remedy = "It may be the only draw of these reports: choose another."
+            errors.refuse("reports", "path", "new", str(self.path), remedy)
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
         os.close(handle)
         self._partial = Path(name)

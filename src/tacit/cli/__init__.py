@@ -207,15 +207,28 @@ def verify(
 
 
 @app.command()
-def explain(certificate: CertificateFile, as_json: AsJson = False) -> None:
+def explain(
+    certificate: Annotated[
+        Path,
+        typer.Argument(help="A certificate, reports, a mechanism or a model.", metavar="PATH"),
+    ],
+    as_json: AsJson = False,
+) -> None:
     """In plain words: who is protected from whom, how well, why, and what is not.
 
     Example: tacit explain demo-output/curator.certificate.json
     """
+    from tacit import artifact
     from tacit.certificate import Certificate
+    from tacit.reports import Reports
 
-    must_exist(certificate)
-    loaded = Certificate.load(certificate)
+    if certificate.is_dir():
+        loaded = artifact.load(certificate).certificate
+    elif certificate.suffix == ".parquet":
+        loaded = Reports.read(certificate).certificate
+    else:
+        must_exist(certificate)
+        loaded = Certificate.load(certificate)
     text = loaded.explain()
     if as_json:
         return print_json({"guarantee": str(loaded.guarantee), "explanation": text})

@@ -42,7 +42,8 @@ def fit(
     classes: Classes = None,
     label: Annotated[str | None, typer.Option(help="A column to leave out.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="Public bounds and categories (JSON), instead of D1's.")
+        Path | None,
+        typer.Option(help="Public bounds and categories (JSON), else read off the rows."),
     ] = None,
     image: Annotated[str | None, typer.Option(help="Rows are images, e.g. 28x28.")] = None,
     features: Annotated[
@@ -75,6 +76,7 @@ def fit(
     mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data is read
     table, total = tables.sample(data, rows, seed, given)
     table = tables.split_label(table, label, data)[0]
+    _no_label_among_features(table, mechanism.classes, data)
     with _naming(data):
         mechanism.fit(table, schema=given, image=_image(image), seed=seed)
     mechanism.save(out)
@@ -83,6 +85,10 @@ def fit(
         "kind": kind,
         "rows": table.num_rows,
         "rows_in_file": total,
+        "columns": len(mechanism.schema.names),
+        "labels": [str(c) for c in mechanism.classes]
+        if labelled
+        else "none: reports hold no label",
         "codewords": getattr(mechanism, "codewords_", None),
         "bytes_a_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
         "guarantee": str(mechanism.guarantee(labelled)),
@@ -111,6 +117,9 @@ def privatize(
     local = _loaded(artifact.load(mechanism), "release", mechanism)
     if epsilon is not None:
         local = local.at(epsilon)
+    if label is not None and label in local.schema.names:
+        remedy = f"Fit again with --label {label}."
+        errors.refuse("privatize", "label", "no column that it was fitted on", label, remedy)
     total = tables.count(data)
     with ReportsWriter(out, local, label is not None) as writer, _progress(total) as advance:
         for batch in tables.batches(data, local.schema, words=_words(local.classes, label)):
@@ -131,7 +140,7 @@ def privatize(
 
 
 def learn(
-    reports: Annotated[Path, typer.Argument(help="What privatize wrote.")],
+    reports: Annotated[list[Path], typer.Argument(help="What privatize wrote, in any number.")],
     out: Out,
     inhouse: Annotated[
         Path | None, typer.Option(help="In-house rows for a student; the model must stay inside.")
@@ -151,13 +160,15 @@ def learn(
     from tacit.reports import Reports
 
     _must_be_new(out)
-    released = Reports.read(reports)
+    released = Reports.concatenate([Reports.read(path) for path in reports])
     model: Any = NoiseAwareClassifier(seed=seed)
     if inhouse is not None:
         table, _ = tables.sample(inhouse, rows, seed, released.schema)
         table = tables.split_label(table, label, inhouse)[0]
         model = StudentClassifier(inhouse=table, seed=seed)
-    with _naming(reports), _shift_on_stderr():
+    with _naming(inhouse or reports[0]), _shift_on_stderr():
+        if not released.labelled:
+            raise errors.InvalidData("reports must hold labels. Privatize with --label.")
         model.fit(released)
     model.save(out)
     values = {
@@ -200,9 +211,9 @@ def evaluate(
     result = tally.to_dict()
     if as_json:
         return print_json(result)
-    lines = [("all", *_line(result))]
+    lines = [("all", *_line(result)), ("always the largest", "", f"{result['largest']:.4f}", "")]
     lines += [(str(one["class"]), *_line(one)) for one in result["by_class"]]
-    print_table("Accuracy", ("class", "rows", "accuracy", "95 % interval"), lines)
+    print_table("Accuracy on clean rows", ("class", "rows", "accuracy", "95 % interval"), lines)
 
 
 def plan(
@@ -305,6 +316,19 @@ def _schema(path: Path) -> Any:
         raise errors.InvalidData(f"{path}: {reason}") from None
 
 
+def _no_label_among_features(table: Any, classes: tuple[Any, ...] | None, path: Path) -> None:
+    """A label left among the in-house columns would become a feature, unnoticed."""
+    if not classes or isinstance(classes[0], int):
+        return
+    for name in table.column_names:
+        values = table.column(name).unique().to_pylist()
+        if {str(value) for value in values} == set(classes):
+            remedy = f"Pass --label {name} to leave it out."
+            errors.refuse(
+                "fit", "column", f"no holder of the declared classes in {path}", name, remedy
+            )
+
+
 def _must_be_new(path: Path) -> None:
     if path.exists():
         errors.refuse("command line", "--out", "new", str(path), "Remove it or choose another.")
@@ -327,7 +351,8 @@ def _loaded(thing: Any, needed: str, path: Path) -> Any:
 def _surplus(batch: Any, names: tuple[str, ...], path: Path) -> str:
     surplus = [name for name in batch.schema.names if name not in names]
     if len(surplus) != 1:
-        errors.refuse("evaluate", "--label", f"given, as {path.name} has {len(surplus)} more", None)
+        found = f"{path.name} has {len(surplus)} columns beside the mechanism's"
+        errors.refuse("evaluate", "--label", f"given: {found}", None)
     return str(surplus[0])
 
 

@@ -35,6 +35,10 @@ class ShiftWarning(UserWarning):
     """The people who reported do not look like the in-house rows."""
 
 
+class ConstantAnswerWarning(UserWarning):
+    """Reports at this ε cannot change the answer."""
+
+
 class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Learn from labelled reports; predict clean or released rows.
 
@@ -191,7 +195,22 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
         if hasattr(self, "main_"):
             made.main_ = np.eye(len(self.classes_))[used]
+        made._warn_if_constant()
         return made
+
+    def _warn_if_constant(self) -> None:
+        """Where some label is so frequent that no single report outweighs it."""
+        mass, odds = self.table_.sum(axis=1), np.exp(self.mechanism_.channel(False).log_odds)
+        each = mass * (1 + (odds - 1) * np.eye(len(mass)))
+        answers = (each @ self.given_codeword()).argmax(axis=1)
+        if len(np.unique(answers)) == 1:
+            warnings.warn(
+                f"At ε = {float(self.mechanism_.epsilon):g} the answer is "
+                f"{self.classes_[answers[0]]!r} whatever is reported: a report cannot outweigh "
+                "the shares of the labels. Raise epsilon.",
+                ConstantAnswerWarning,
+                stacklevel=3,
+            )
 
     def _of_posterior(self, reports: Reports) -> Reals:
         mass = self.table_.sum(axis=1)

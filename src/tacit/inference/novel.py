@@ -88,6 +88,9 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.classes_ = np.array([0, 1])
         self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
+
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
         """In-house and new, of clean rows or of reports."""
         check_is_fitted(self, "network_")

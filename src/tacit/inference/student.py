@@ -119,6 +119,9 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         compact = quantizer.codewords == len(quantizer.cells)
         return self.teaching == "likelihood" or (self.teaching == "auto" and compact)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
+
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
         """Of clean rows; released ones are the teacher's."""
         check_is_fitted(self, "network_")
