@@ -694,7 +694,7 @@ def test_reports_without_labels_teach_nothing(
     out = tmp_path / "r.parquet"
     assert run("privatize", work / "images", tmp_path / "people.parquet", "--out", out).code == 0
     line = refuse("learn", out, "--out", tmp_path / "model")
-    assert "must get reports with labels" in line
+    assert "reports must hold labels" in line
     assert "r.parquet" in line
 
 
@@ -719,3 +719,33 @@ def test_a_disk_that_is_full(
     assert "No space left" in refuse("learn", work / "reports.parquet", "--out", tmp_path / "m")
     fit = ("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
     assert "No space left" in refuse(*fit, "--out", tmp_path / "m")
+
+
+def test_a_label_left_among_in_house_columns_is_found(
+    refuse: Callable[..., str], tmp_path: Path
+) -> None:
+    table = pa.table({"x": [0.1, 0.4, 0.9, 0.2], "paid": ["no", "yes", "no", "no"]})
+    pq.write_table(table, tmp_path / "inhouse.parquet")
+    options = ("--epsilon", "1", "--codewords", "2", "--classes", "no,yes")
+    line = refuse("fit", tmp_path / "inhouse.parquet", *options, "--out", tmp_path / "m")
+    assert "--label paid" in line
+
+
+def test_several_files_of_reports_are_learned_together(
+    run: Run, work: Path, tmp_path: Path
+) -> None:
+    parts = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for part in parts:
+        data = tmp_path / f"people-{part.name}"
+        pq.write_table(images(0, 100), data)
+        assert run("privatize", work / "images", data, "--label", "digit", "--out", part).code == 0
+    done = run("learn", *parts, "--out", tmp_path / "model", "--json")
+    assert '"reports": 200' in done.out
+
+
+def test_explain_takes_reports_and_mechanisms(run: Run, work: Path, tmp_path: Path) -> None:
+    data, out = tmp_path / "people.parquet", tmp_path / "r.parquet"
+    pq.write_table(images(0, 50), data)
+    run("privatize", work / "images", data, "--label", "digit", "--out", out)
+    for path in (out, work / "images"):
+        assert "not protected" in run("explain", path).out.lower()

@@ -309,8 +309,8 @@ def test_a_folder_that_does_not_exist_is_not_made(mechanism, tmp_path):
 def test_a_failure_leaves_the_file_of_before(mechanism, released, tmp_path):
     path = released.write(tmp_path / "r.parquet")
     before = path.read_bytes()
-    with pytest.raises(InvalidData, match="bad row"):
-        write(path, mechanism, released, then=InvalidData("bad row"))
+    with pytest.raises(InvalidParameter, match="only draw"):
+        write(path, mechanism, released)
     assert path.read_bytes() == before
     assert listing(tmp_path) == ["r.parquet"]
 

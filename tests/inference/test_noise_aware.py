@@ -386,3 +386,23 @@ def test_the_groups_are_what_the_bars_assume():
     centers = np.array([[0.0, 4.0], [4.0, -3.0], [-4.0, -3.0]])
     nearest = ((rows[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
     assert (NAMES[nearest] == names).mean() > 0.995
+
+
+def test_a_private_answer_that_no_report_can_change_is_warned_of():
+    """One label in ten: at ε = 0.5 a report cannot outweigh the shares."""
+    rows, names = people(4000, seed=9, shares=(0.9, 0.05, 0.05))
+    mechanism = Codebook(epsilon=6, codewords=3, classes=tuple(NAMES.tolist()))
+    model = NoiseAwareClassifier().fit(mechanism.fit(rows, schema=SCHEMA).release(rows, names))
+    with pytest.warns(tacit.inference.noise_aware.ConstantAnswerWarning, match="north"):
+        model.for_private_points(0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.for_private_points(8.0)
+
+
+def test_no_representation_shows_in_house_rows():
+    from tacit.inference.novel import NovelClassClassifier
+    from tacit.inference.student import StudentClassifier
+
+    for kind in (StudentClassifier, NovelClassClassifier):
+        assert "123.25" not in repr(kind(inhouse=np.full((3, 2), 123.25)))
