@@ -15,6 +15,7 @@ off in-house rows are facts about these rows, and towards them nothing is protec
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
@@ -303,6 +304,15 @@ class TableSchema:
 
 
 Schema = ArraySchema | TableSchema
+
+
+def row_blocks(given: Schema, raw: Any, where: str, size: int = 4096) -> Iterator[Rows]:
+    """Checked rows, a block at a time where raw is an array: no scaled copy of all of them."""
+    if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= size:
+        yield given.rows(raw, where)
+        return
+    for start in range(0, len(raw), size):
+        yield given.rows(raw[start : start + size], where)
 
 
 def from_plain(data: Any) -> Schema:

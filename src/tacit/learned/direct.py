@@ -19,7 +19,7 @@ References
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from tacit.guarantees import Adjacency, Guarantee
 from tacit.mechanisms import DiscreteLaplace, RandomizedResponse
 from tacit.randomness import Randomness, source
 from tacit.reports import Columns, Reports, certify
-from tacit.schema import ArraySchema, Rows, Schema
+from tacit.schema import ArraySchema, Rows, Schema, row_blocks
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -49,7 +49,6 @@ NOT_PROTECTED = (
     "Bounds and categories are taken as public. Where they were read off in-house rows (D1), these "
     "rows are not protected.",
 )
-_BLOCK_ROWS = 4096
 
 
 class Direct:
@@ -202,7 +201,9 @@ class Direct:
 
     def encode(self, raw: Any) -> Integers:
         """Grid steps of numbers, then codes of categories, (n, features)."""
-        return np.concatenate([self.encode_rows(rows) for rows in self._blocks(raw, "Direct")])
+        return np.concatenate(
+            [self.encode_rows(rows) for rows in row_blocks(self.schema, raw, "Direct")]
+        )
 
     def encode_rows(self, rows: Rows) -> Integers:
         """The same of checked rows; the schema has refused or clipped what is out of range."""
@@ -213,18 +214,12 @@ class Direct:
         codes = np.where(rows.codes < 0, last, rows.codes)
         return np.concatenate([steps, missing[:, self.indicated], codes], axis=1, dtype=np.int64)
 
-    def _blocks(self, raw: Any, where: str) -> Iterator[Rows]:
-        """Checked rows, a block at a time where raw is an array."""
-        if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= _BLOCK_ROWS:
-            yield self.schema.rows(raw, where)
-            return
-        for start in range(0, len(raw), _BLOCK_ROWS):
-            yield self.schema.rows(raw[start : start + _BLOCK_ROWS], where)
-
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
         """One report a row: every feature noised by itself, and a flipped label where given."""
         codes = None if labels is None else self._codes(labels)
-        encoded = np.concatenate([self.encode_rows(b) for b in self._blocks(raw, "Direct.release")])
+        encoded = np.concatenate(
+            [self.encode_rows(b) for b in row_blocks(self.schema, raw, "Direct.release")]
+        )
         if codes is not None and len(codes) != len(encoded):
             raise errors.InvalidData("Direct.release: labels must be as many as rows.")
         noise, flips, flip = self.channel(codes is not None)

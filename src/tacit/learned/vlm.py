@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,7 @@ from tacit.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
 from tacit.mechanisms.bounding import GridBall
 from tacit.randomness import Randomness, source
 from tacit.reports import Columns, Reports, certify
-from tacit.schema import ArraySchema, Rows, Schema
+from tacit.schema import ArraySchema, Rows, Schema, row_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -295,7 +295,9 @@ class VLM:
     def encode(self, raw: Any) -> Integers:
         """Clipped latents in grid steps, (n, d): what the noise is added to."""
         self._must_be_fitted()
-        return np.concatenate([self.encode_rows(rows) for rows in self._blocks(raw, "VLM")])
+        return np.concatenate(
+            [self.encode_rows(rows) for rows in row_blocks(self._schema, raw, "VLM")]
+        )
 
     def encode_rows(self, rows: Rows) -> Integers:
         """The same of checked rows."""
@@ -317,19 +319,13 @@ class VLM:
         finite = np.nan_to_num(outputs.cpu().numpy(), nan=0.0, posinf=_FAR, neginf=-_FAR)
         return np.asarray(finite, np.float32)
 
-    def _blocks(self, raw: Any, where: str) -> Iterator[Rows]:
-        """Checked rows, a block at a time where raw is an array: no scaled copy of all of them."""
-        if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= _BLOCK_ROWS:
-            yield self._schema.rows(raw, where)
-            return
-        for start in range(0, len(raw), _BLOCK_ROWS):
-            yield self._schema.rows(raw[start : start + _BLOCK_ROWS], where)
-
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
         """One report a row: a noised latent in grid steps, and a flipped label where given."""
         self._must_be_fitted()
         codes = None if labels is None else self._codes(labels)
-        encoded = np.concatenate([self.encode_rows(b) for b in self._blocks(raw, "VLM.release")])
+        encoded = np.concatenate(
+            [self.encode_rows(b) for b in row_blocks(self._schema, raw, "VLM.release")]
+        )
         noise, flip = self.channel(codes is not None)
         stream = source(rng)
         columns: Columns = {}
