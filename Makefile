@@ -53,6 +53,7 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/privatize.py
 
 clean:
 	rm -rf $(VENV) .bench demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
