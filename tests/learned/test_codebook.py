@@ -583,3 +583,11 @@ def test_weights_that_do_not_fit_each_other_are_refused(small, name, change):
     parameters, arrays = small.parts()
     with pytest.raises(InvalidData, match="weights must fit each other"):
         Codebook.from_parts(parameters, {**arrays, name: change(arrays[name])})
+
+
+def test_flat_rows_that_are_said_to_be_images_are_square():
+    flat = np.random.default_rng(0).random((60, 64))
+    fitted = Codebook(epsilon=1, codewords=4, features="scattering").fit(flat)
+    assert fitted.schema.image == (8, 8)
+    with pytest.raises(tacit.errors.InvalidParameter, match="images"):
+        Codebook(epsilon=1, codewords=4, features="scattering").fit(flat[:, :60])

@@ -9,6 +9,7 @@ symbols and it treats any two of them alike.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -43,6 +44,7 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 }
 """Components, whether they are damped, and grouping, for each kind of features."""
 
+_OF_IMAGES = ("scattering", "invariant")
 _FLOATS = ("mean", "matrix", "cells", "prototypes", "links")
 _WHOLE = ("groups", "counts")
 
@@ -79,8 +81,8 @@ class Codebook:
 
     Notes
     -----
-    ε-DP for any two rows, labels included, by subset selection. The encoder is post-processed
-    *before* the channel: it may be anything.
+    ε-DP for any two rows, labels included, by subset selection. The encoder runs before the
+    channel, and may be anything.
 
     Examples
     --------
@@ -132,6 +134,8 @@ class Codebook:
         seed: int = 0,
     ) -> Self:
         """Learn features (where they are learned), cells and codewords from in-house rows."""
+        if image is None and self.features in _OF_IMAGES:
+            image = _square(raw)
         given = infer_schema(raw, image) if schema is None else schema
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
@@ -389,6 +393,14 @@ class Codebook:
 def infer_schema(raw: Any, image: tuple[int, int] | None) -> Schema:
     """Bounds and categories from in-house rows; see `tacit.schema.infer`."""
     return schema.infer(raw, image, "fit")
+
+
+def _square(raw: Any) -> tuple[int, int] | None:
+    """Flat rows that were said to be images are square ones, where their width allows it."""
+    if not isinstance(raw, np.ndarray) or raw.ndim != 2:
+        return None
+    side = math.isqrt(raw.shape[1])
+    return (side, side) if side * side == raw.shape[1] else None
 
 
 def default_features(given: Schema) -> str:
