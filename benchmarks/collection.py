@@ -208,7 +208,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     study = {"clean": clean, "adult": adult, "novel": novel}[args.study]
     lines = summary([study(args, seed) for seed in args.seeds])
-    print(json.dumps({"study": args.study, "features": args.features, "results": lines}, indent=1))
+    features = "quantile" if args.study == "adult" else args.features
+    print(json.dumps({"study": args.study, "features": features, "results": lines}, indent=1))
 
 
 if __name__ == "__main__":
