@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
+from tacit.guarantees import Unit
 from tacit.mechanisms import RandomizedResponse
 
 Label = int | str
@@ -77,8 +78,10 @@ def split(where: str, epsilon: Any, label_share: Any) -> tuple[Fraction, Fractio
     return total * (1 - share), total * share
 
 
-def flip(classes: tuple[Label, ...] | None, epsilon: Any, where: str) -> RandomizedResponse:
+def flip(
+    classes: tuple[Label, ...] | None, epsilon: Any, where: str, unit: Unit = Unit.RECORD
+) -> RandomizedResponse:
     """K-ary randomized response on the codes of the classes."""
     if classes is None:
         refuse_undeclared(where)
-    return RandomizedResponse(categories=len(classes), epsilon=epsilon)
+    return RandomizedResponse(categories=len(classes), epsilon=epsilon, unit=unit)

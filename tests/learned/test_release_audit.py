@@ -5,12 +5,14 @@ forgets something), and has to be refuted by the very call that must not refute 
 """
 
 import copy
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import tacit
 from tacit.audit.exact import smallest_epsilon, tabulate_over
 from tacit.audit.statistical import bound_from_draws
 from tacit.learned.codebook import Codebook
@@ -301,3 +303,27 @@ def test_a_missing_value_is_protected_as_well():
         ]
         bound = bound_from_draws(*draws, [seen], confidence=CONFIDENCE).epsilon
         assert (bound > EPSILON) is refuted
+
+
+@pytest.mark.parametrize("kind", [Codebook, Direct, VLM])
+def test_the_unit_is_what_was_asked_for(kind, tmp_path):
+    options = {"codewords": 4} if kind is Codebook else {}
+    rows = np.random.default_rng(0).random((80, 3))
+    training = {"epochs": 1} if kind is VLM else {}
+    made = kind(epsilon=2, classes=2, unit="person", **options).fit(rows, **training)
+    for labelled in (False, True):
+        assert made.guarantee(labelled).unit == "person"
+        assert str(made.at(1).guarantee(labelled)).endswith("unit: person)")
+    made.save(tmp_path / "m")
+    assert tacit.load(tmp_path / "m").guarantee(True) == made.guarantee(True)
+    with pytest.raises(tacit.errors.InvalidParameter, match="unit"):
+        kind(epsilon=2, unit="household", **options)
+
+
+def test_a_gaussian_fitted_again_states_what_it_then_runs():
+    rows = np.random.default_rng(0).random((60, 3))
+    made = VLM(epsilon=4, noise="gaussian", delta=1e-5).fit(rows, epochs=1)
+    assert made.guarantee(False).epsilon <= 4
+    made.epsilon = Fraction(8)
+    made.fit(rows, epochs=1)
+    assert made.guarantee(False).epsilon > 7.9

@@ -57,6 +57,9 @@ def fit(
         str, typer.Option(help="Of vlm and gaussian: noise while training, or 'learned'.")
     ] = "15",
     delta: Annotated[float | None, typer.Option(help="Of gaussian.")] = None,
+    unit: Annotated[
+        str, typer.Option(help="record, or person where everyone reports one row once.")
+    ] = "record",
     rows: Annotated[
         int, typer.Option(help="Learn from at most so many rows, drawn at random.")
     ] = _MOST_ROWS,
@@ -261,7 +264,8 @@ def plan(
 
 
 def _mechanism(kind: str, given: dict[str, Any]) -> Any:
-    common = {"epsilon": given["epsilon"], "classes": _classes(given["classes"])}
+    common = {name: given[name] for name in ("epsilon", "unit")}
+    common["classes"] = _classes(given["classes"])
     if kind == "codebook":
         from tacit.learned.codebook import Codebook
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from tacit import artifact, errors, labels, schema
 from tacit.certificate import Certificate
 from tacit.events import Event
-from tacit.guarantees import Guarantee
+from tacit.guarantees import Guarantee, Unit
 from tacit.learned import features as features_of
 from tacit.learned import quantizer as quantizers
 from tacit.learned.features import Features, blocks
@@ -78,6 +78,8 @@ class Codebook:
         How cells become codewords: see `tacit.learned.quantizer`.
     subset_size : int, optional
         Symbols in a report; by default the best for counts.
+    unit : Unit
+        What one report is about: "person" where everyone reports one row once.
 
     Notes
     -----
@@ -106,8 +108,10 @@ class Codebook:
         features: str | Features | None = None,
         grouping: str | None = None,
         subset_size: int | None = None,
+        unit: Unit | str = Unit.RECORD,
     ) -> None:
         where = "Codebook"
+        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
         self.people = None if people is None else errors.whole(where, "people", people, least=1)
@@ -216,7 +220,7 @@ class Codebook:
                 labels.refuse_undeclared("Codebook")
             symbols = self.codewords_ * (len(self.classes or ()) if labelled else 1)
             self._channels[labelled] = SubsetSelection(
-                categories=symbols, epsilon=self.epsilon, size=self.subset_size
+                categories=symbols, epsilon=self.epsilon, size=self.subset_size, unit=self.unit
             )
         return self._channels[labelled]
 
@@ -343,6 +347,7 @@ class Codebook:
             "classes": None if self.classes is None else list(self.classes),
             "people": self.people,
             "subset_size": self.subset_size,
+            "unit": str(self.unit),
             "schema": self.schema.to_plain(),
             "features": {"kind": self.features_.kind, "settings": settings},
         }
@@ -379,6 +384,7 @@ class Codebook:
             codewords=quantizer.codewords,
             features=learned,
             subset_size=parameters["subset_size"],
+            unit=parameters["unit"],
         )
         made._set(given, learned, quantizer)
         made.counts_, made.prototypes_ = whole["counts"], floats["prototypes"]

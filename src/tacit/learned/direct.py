@@ -32,7 +32,7 @@ from tacit import artifact, errors, labels, schema
 from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.events import Composed, Event, Repeated
-from tacit.guarantees import Adjacency, Guarantee
+from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.mechanisms import DiscreteLaplace, RandomizedResponse
 from tacit.randomness import Randomness, source
 from tacit.reports import Columns, Reports, certify
@@ -63,6 +63,8 @@ class Direct:
         The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
     label_share : float
         What the label gets of ε.
+    unit : Unit
+        What one report is about: "person" where everyone reports one row once.
 
     Notes
     -----
@@ -78,8 +80,10 @@ class Direct:
         epsilon: float | Fraction,
         classes: int | Sequence[Any] | None = None,
         label_share: float | Fraction = 0.3,
+        unit: Unit | str = Unit.RECORD,
     ) -> None:
         where = "Direct"
+        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
         labels.split(where, epsilon, label_share)
@@ -151,7 +155,7 @@ class Direct:
             row, flip = self.epsilon, None
             if labelled:
                 row, label = labels.split("Direct", self.epsilon, self.label_share)
-                flip = labels.flip(self.classes, label, "Direct")
+                flip = labels.flip(self.classes, label, "Direct", self.unit)
             # A column with a single category says nothing, and needs no share.
             share = row / (self.numbers + sum(count > 1 for count in self.places))
             self._channels[labelled] = (self._noise(share), self._flips(share), flip)
@@ -160,12 +164,18 @@ class Direct:
     def _noise(self, share: Fraction) -> DiscreteLaplace | None:
         if self.numbers == 0:
             return None
-        scope = Adjacency.ANY_TWO_INPUTS
-        return DiscreteLaplace(epsilon=share, sensitivity=STEPS, adjacency=scope)
+        return DiscreteLaplace(
+            epsilon=share,
+            sensitivity=STEPS,
+            adjacency=Adjacency.ANY_TWO_INPUTS,
+            unit=self.unit,
+        )
 
     def _flips(self, share: Fraction) -> list[RandomizedResponse | None]:
         return [
-            RandomizedResponse(categories=count, epsilon=share) if count > 1 else None
+            RandomizedResponse(categories=count, epsilon=share, unit=self.unit)
+            if count > 1
+            else None
             for count in self.places
         ]
 
@@ -299,6 +309,7 @@ class Direct:
             "epsilon": str(self.epsilon),
             "classes": None if self.classes is None else list(self.classes),
             "label_share": str(self.label_share),
+            "unit": str(self.unit),
             "schema": self.schema.to_plain(),
         }
         return parameters, {}
@@ -310,6 +321,7 @@ class Direct:
             epsilon=errors.rational("Direct", "epsilon", parameters["epsilon"]),
             classes=parameters["classes"],
             label_share=errors.rational("Direct", "label_share", parameters["label_share"]),
+            unit=parameters["unit"],
         )
         made._schema = schema.from_plain(parameters["schema"])
         return made

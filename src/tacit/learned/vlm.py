@@ -35,7 +35,7 @@ from tacit import artifact, errors, events, labels, schema
 from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.events import Composed, Event
-from tacit.guarantees import Adjacency, Guarantee
+from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.learned import encoders, variational
 from tacit.learned.variational import Training
 from tacit.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
@@ -87,6 +87,8 @@ class VLM:
         Law of rows given latents while training; by default the one that fits their type.
     grid : float, optional
         g, a power of two; by default about a thousandth of a quarter of the radius.
+    unit : Unit
+        What one report is about: "person" where everyone reports one row once.
 
     Notes
     -----
@@ -118,8 +120,10 @@ class VLM:
         delta: float | None = None,
         likelihood: str | None = None,
         grid: float | None = None,
+        unit: Unit | str = Unit.RECORD,
     ) -> None:
         where = "VLM"
+        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.latent_dimension = errors.whole(
             where, "latent_dimension", latent_dimension, least=1, most=2**14
@@ -193,7 +197,8 @@ class VLM:
         return self
 
     def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
-        self.__dict__.pop("_channels", None)
+        for cached in ("_channels", "_guarantees"):
+            self.__dict__.pop(cached, None)
         self._schema = given
         self._law = variational.law_of(given, self.likelihood)
         self._front = encoders.front_end(given)
@@ -236,17 +241,16 @@ class VLM:
             row, flip = self.epsilon, None
             if labelled:
                 row, label = labels.split("VLM", self.epsilon, self.label_share)
-                flip = labels.flip(self.classes, label, "VLM")
+                flip = labels.flip(self.classes, label, "VLM", self.unit)
             self._channels[labelled] = (self._noise(row), flip)
         return self._channels[labelled]
 
     def _noise(self, epsilon: Fraction) -> DiscreteLaplace | Gaussian:
-        steps, scope = 2 * self.ball.radius_steps, Adjacency.ANY_TWO_INPUTS
+        steps = 2 * self.ball.radius_steps
+        scope: dict[str, Any] = {"adjacency": Adjacency.ANY_TWO_INPUTS, "unit": self.unit}
         if self.delta is None:
-            return DiscreteLaplace(epsilon=epsilon, sensitivity=steps, adjacency=scope)
-        return Gaussian(
-            sensitivity=steps, epsilon=float(epsilon), delta=self.delta, adjacency=scope
-        )
+            return DiscreteLaplace(epsilon=epsilon, sensitivity=steps, **scope)
+        return Gaussian(sensitivity=steps, epsilon=float(epsilon), delta=self.delta, **scope)
 
     @property
     def label_matrix(self) -> npt.NDArray[np.float64]:
@@ -442,6 +446,7 @@ class VLM:
             "delta": self.delta,
             "likelihood": self.likelihood,
             "grid": self.ball.step,
+            "unit": str(self.unit),
             "spread": self.spread_,
             "schema": self.schema.to_plain(),
         }
