@@ -6,19 +6,16 @@ party's own, or part of the reports.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors, labels
-from tacit.certificate import Certificate
 from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference.neural import Network, Settings, fit_network
-from tacit.inference.noise_aware import mechanism_parts, restore_mechanism
+from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
 from tacit.reports import Reports
 
 Floats = npt.NDArray[np.float32]
@@ -29,7 +26,7 @@ CARRIED = (
 NOT_PRIVATE = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
 
-class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class JoinClassifier(Stored):
     """Learn a label from clean columns and reports together.
 
     Parameters
@@ -121,16 +118,6 @@ class JoinClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, rows: Any, y: Any, *, clean: Any = None) -> float:
         """Accuracy."""
         return float(np.mean(self.predict(rows, clean=clean) == np.asarray(y)))
-
-    @property
-    def certificate(self) -> Certificate:
-        """Of the reports that this was learned from."""
-        return self.certificate_
-
-    def save(self, path: str | Path) -> Path:
-        """Write a directory; it carries the learner's own columns."""
-        check_is_fitted(self, "network_")
-        return artifact.save(self, path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""

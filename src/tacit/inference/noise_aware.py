@@ -9,20 +9,18 @@ clean rows, and rows that are themselves reported.
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors
-from tacit.certificate import Certificate
 from tacit.guarantees import Guarantee
 from tacit.inference import finite
 from tacit.inference.finite import Evidence
 from tacit.inference.neural import Network, fit_network, settings_for
+from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
 from tacit.reports import Reports
 
 Reals = npt.NDArray[np.float64]
@@ -39,7 +37,7 @@ class ConstantAnswerWarning(UserWarning):
     """Reports at this ε cannot change the answer."""
 
 
-class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class NoiseAwareClassifier(Stored):
     """Learn from labelled reports; predict clean or released rows.
 
     Parameters
@@ -244,16 +242,6 @@ class NoiseAwareClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     # --- storage -------------------------------------------------------------------------------
 
-    @property
-    def certificate(self) -> Certificate:
-        """Of the reports that this was learned from."""
-        return self.certificate_
-
-    def save(self, path: str | Path) -> Path:
-        """Write a directory; reports are not part of it."""
-        check_is_fitted(self, "mechanism_")
-        return artifact.save(self, path)
-
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""
         parameters, arrays = mechanism_parts(self)
@@ -306,40 +294,6 @@ def evidence_of(reports: Reports) -> Evidence:
     classes = len(reports.mechanism.classes) if reports.labelled else 1
     channel = reports.mechanism.channel(reports.labelled)
     return Evidence(reports.columns["symbols"], channel, classes)
-
-
-def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
-    """What every classifier stores: its settings, and the mechanism that it belongs to."""
-    inner, weights = model.mechanism_.parts()
-    settings = {
-        name: _plain(value) for name, value in model.get_params().items() if name != "inhouse"
-    }
-    parameters = {
-        "settings": settings,
-        "mechanism": {"kind": model.mechanism_.kind, "parameters": inner},
-        "reports": model.reports_,
-        "learned_from": model.certificate_.to_json(),
-        "classes": model.classes_.tolist(),
-    }
-    return parameters, artifact.nested(weights, "mechanism")
-
-
-def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.Arrays) -> None:
-    """The other way round."""
-    inner = parameters["mechanism"]
-    weights = artifact.part(arrays, "mechanism")
-    model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)
-    model.classes_ = np.asarray(parameters["classes"])
-    model.reports_ = int(parameters["reports"])
-    model.certificate_ = Certificate.from_json(parameters["learned_from"])
-    model.certificate_.verify()
-    model.guarantee_ = model.certificate_.guarantee
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _settings(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -6,33 +6,29 @@ their taking part, and the certificate says so.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors
-from tacit.certificate import Certificate
 from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference import proportions
 from tacit.inference.neural import Network
 from tacit.inference.noise_aware import (
     evidence_of,
-    mechanism_parts,
     must_be_mine,
     must_be_none,
-    restore_mechanism,
 )
+from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
 from tacit.reports import Reports
 
 CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
 KNOWN_BY_TAKING_PART = "That someone who reported has the new class: all who were invited have it."
 
 
-class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class NovelClassClassifier(Stored):
     """Tell a new class (1) from in-house ones (0).
 
     Parameters
@@ -112,16 +108,6 @@ class NovelClassClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """1 where the new class is the more probable."""
         best = self.predict_proba(rows).argmax(axis=1)
         return np.asarray(self.classes_[best])
-
-    @property
-    def certificate(self) -> Certificate:
-        """Of the reports, with what taking part reveals."""
-        return self.certificate_
-
-    def save(self, path: str | Path) -> Path:
-        """Write a directory; it carries the in-house rows' likeness."""
-        check_is_fitted(self, "network_")
-        return artifact.save(self, path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""

@@ -7,26 +7,22 @@ in-house rows it was taught on: towards them it is not private, and it must stay
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors
-from tacit.certificate import Certificate
 from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference import proportions
 from tacit.inference.neural import Network
 from tacit.inference.noise_aware import (
     NoiseAwareClassifier,
     evidence_of,
-    mechanism_parts,
     must_be_none,
-    restore_mechanism,
 )
+from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
 from tacit.reports import Reports
 
 CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
@@ -34,7 +30,7 @@ TEACHING = ("auto", "table", "likelihood")
 _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
 
-class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class StudentClassifier(Stored):
     """Learn from labelled reports and in-house rows; predict clean rows.
 
     Parameters
@@ -133,16 +129,6 @@ class StudentClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most probable label of each row."""
         best = self.predict_proba(rows).argmax(axis=1)
         return np.asarray(self.classes_[best])
-
-    @property
-    def certificate(self) -> Certificate:
-        """Of the reports that this was learned from."""
-        return self.certificate_
-
-    def save(self, path: str | Path) -> Path:
-        """Write a directory. It carries the in-house rows' likeness: keep it in-house."""
-        check_is_fitted(self, "network_")
-        return artifact.save(self, path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""

@@ -250,7 +250,9 @@ class Codebook:
 
     def encode_rows(self, rows: Rows) -> npt.NDArray[np.int64]:
         """The codeword of each checked row."""
-        parts = [self.quantizer_(self.features_.transform(block)) for block in blocks(rows)]
+        # Silent, whatever the weights: a warning for some people's rows would tell.
+        with np.errstate(all="ignore"):
+            parts = [self.quantizer_(self.features_.transform(block)) for block in blocks(rows)]
         return np.concatenate(parts)
 
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
