@@ -479,6 +479,20 @@ def test_merged_gaussians():
     assert privacy_loss.merged(mixed).events[1].noise_multiplier == near(1.0, 1e-15)
 
 
+def test_composed_gaussians_are_one():
+    """1/z² adds up: 3 and 4 make 2.4, however the tree is nested, and exactly so."""
+    three, four = events.Gaussian(2, 6, **SCOPE), events.Gaussian(1, 4, **SCOPE)
+    for tree in (
+        events.Composed((three, four)),
+        events.Composed((events.Composed((three,)), events.Composed((four,)))),
+    ):
+        assert privacy_loss.merged(tree).noise_multiplier == near(2.4, 1e-15)
+        stated = guarantee_of(tree, 1e-5).epsilon
+        assert stated == near(gaussian.epsilon_of(2.4, 1e-5), 1e-9)
+    apart = events.Composed((three, events.Parallel((three, four))))
+    assert privacy_loss.merged(apart) == events.Composed((events.Parallel((three, four)), three))
+
+
 def test_best_takes_the_smaller_and_explains_when_there_is_none():
     grid = events.Repeated(events.DiscreteGaussian(1, 4, 3, **SCOPE), 2)
     stated = privacy_loss.best(grid, 1e-5)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ def best(event: events.Event, delta: float) -> Guarantee:
     return ApproxDP(epsilon=min(proved), delta=delta, **scope)
 
 
+@lru_cache(maxsize=256)  # a guarantee is derived again wherever it is certified or verified
 def epsilon_rdp(event: events.Event, delta: float) -> float:
     """ε at δ by Rényi accounting."""
     return _epsilon_of(renyi_of(event), delta)
@@ -146,6 +148,7 @@ def _drop(record: logging.LogRecord) -> bool:
     return False
 
 
+@lru_cache(maxsize=256)
 def epsilon_pld(event: events.Event, delta: float) -> float:
     """ε at δ by the discretised privacy loss distribution, rounded on the safe side."""
     event = merged(event)
@@ -177,21 +180,43 @@ def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
 
 
 def merged(event: events.Event) -> events.Event:
-    """N Gaussian draws with multiplier z are one with z/√n, exactly; the rest stays."""
+    r"""Gaussian draws with multipliers z_i are one with :math:`(\sum_i z_i^{-2})^{-1/2}`, exactly.
+
+    The rest stays as it is.
+    """
     match event:
         case events.PoissonSampled(probability=1.0):
             return merged(event.event)
         case events.Repeated(event=inner, count=count):
             inner = merged(inner)
             if isinstance(inner, events.Gaussian):
-                sigma = errors.rational("merged", "sigma", float(inner.sigma) / math.sqrt(count))
-                return events.Gaussian(inner.l2_sensitivity, sigma, **events.scope_of(inner))
+                return _one_gaussian([inner], count)
             return events.Repeated(inner, count)
         case events.Composed(events=parts):
-            return (
-                merged(parts[0]) if len(parts) == 1 else events.Composed(tuple(map(merged, parts)))
-            )
+            return _merged_parts([merged(part) for part in parts])
     return event
+
+
+def _merged_parts(parts: list[events.Event]) -> events.Event:
+    flat: list[events.Event] = []
+    for part in parts:
+        flat += part.events if isinstance(part, events.Composed) else [part]
+    draws = [part for part in flat if isinstance(part, events.Gaussian)]
+    rest = [part for part in flat if not isinstance(part, events.Gaussian)]
+    if draws:
+        rest.append(_one_gaussian(draws))
+    return rest[0] if len(rest) == 1 else events.Composed(tuple(rest))
+
+
+def _one_gaussian(draws: list[events.Gaussian], count: int = 1) -> events.Gaussian:
+    if len(draws) * count == 1:
+        return draws[0]
+    precision = count * sum((one.l2_sensitivity / one.sigma) ** 2 for one in draws)
+    # Two floats down: neither rounding may make the noise look larger than it is.
+    sigma = math.nextafter(math.nextafter(1 / math.sqrt(precision), 0), 0)
+    return events.Gaussian(
+        Fraction(1), errors.rational("merged", "sigma", sigma), **events.scope_of(draws[0])
+    )
 
 
 def _loss(event: events.Event, interval: float) -> PrivacyLossDistribution:
