@@ -1,10 +1,11 @@
 """Where randomness comes from, and how exact draws are made of it.
 
 `source` turns the `rng` argument of a release into a stream of random words (the operating
-system's, unless a test brings its own); `reals` computes e^x to any precision; `samplers` draws
-from laws on the integers without any rounding.
+system's, unless a test brings its own); `keystream` stretches 32 bytes of them; `reals` computes
+e^x to any precision; `samplers` draws from laws on the integers without any rounding.
 """
 
+from tacit.randomness.keystream import Keystream
 from tacit.randomness.samplers import (
     Inversion,
     bernoulli,
@@ -21,6 +22,7 @@ from tacit.randomness.source import Randomness, Seeded, SystemEntropy, source
 
 __all__ = [
     "Inversion",
+    "Keystream",
     "Randomness",
     "Seeded",
     "SystemEntropy",

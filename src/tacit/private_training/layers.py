@@ -1,0 +1,355 @@
+r"""Per-example gradients of known layers, book-kept: norms and weighted sums without the gradients.
+
+A layer that computes :math:`y_t = W a_t + b` at positions t has, for one example, the gradient
+:math:`\sum_t g_t a_t^\top` with :math:`g_t` the gradient at its output. Its squared norm is
+
+.. math:: \Big\|\sum_t g_t a_t^\top\Big\|_F^2 = \sum_{s,t} \langle a_s, a_t\rangle \langle g_s,
+          g_t\rangle,
+
+for one position :math:`\|a\|^2 \|g\|^2`; and the sum over examples with weights f is one matrix
+product :math:`\sum_i \sum_t (f_i g_{it}) a_{it}^\top`. Calls of one layer are more positions.
+
+Notes
+-----
+Where squared norms are sums of products that can cancel, a bound on the rounding is added, so that
+a norm is never understated: T ε ‖A‖ ‖G‖ for a sum over T positions, and d ε of itself for a sum of
+d squares [Hig02]_. Squared norms are added up in float64.
+
+References
+----------
+.. [Goo15] Goodfellow. Efficient per-example gradient computations. 2015.
+.. [LTLH22] Li, Tramèr, Liang, Hashimoto. Large language models can be strong differentially
+   private learners. ICLR 2022 (ghost clipping, with positions).
+.. [BWZK23] Bu, Wang, Zha, Karypis. Differentially private optimization on large model at small
+   cost. ICML 2023 (book-keeping).
+.. [Hig02] Higham. Accuracy and stability of numerical algorithms. 2002, section 3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Pairs = list[tuple[Tensor, Tensor]]
+"""Of every call, the input and the gradient of the output, examples first."""
+
+Sums = dict[str, Tensor]
+"""Of every trained parameter, by its name in the layer."""
+
+_MOST_ENTRIES = 1 << 22
+"""Of matrices that are made for several examples at a time."""
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+
+
+class Rule(Protocol):
+    """How one kind of layer keeps book."""
+
+    def squared_norms(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Tensor:
+        """Of every example's gradient of the trained parameters, float64, rounded up."""
+        ...
+
+    overwrites: bool
+    """Whether `add` can do without zeros to start from."""
+
+    def add(
+        self, layer: Any, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+    ) -> None:
+        """Add the examples' gradients, times these weights, to what `sums` holds.
+
+        Where it is `fresh`, and the rule overwrites, that is nothing yet.
+        """
+        ...
+
+    def fits(self, layer: Any, inputs: Tensor) -> bool:
+        """Whether the first axis of such inputs can be the examples."""
+        ...
+
+
+def rule_of(layer: nn.Module) -> Rule | None:
+    """The rule for exactly this kind of layer; subclasses may compute something else."""
+    kind = type(layer)
+    if kind is nn.Linear:
+        return _Linear()
+    if kind in _CONVOLUTIONS:
+        return _Convolution()
+    if kind is nn.Embedding:
+        return _Embedding()
+    if kind in _NORMALISED:
+        return _Norm()
+    return None
+
+
+def squares(rows: Tensor) -> Tensor:
+    """Sum of squares of everything that belongs to one example, float64, rounded up.
+
+    Summed in the type of the rows, which is five times as fast; what rounding and underflow of d
+    squares can take away is added again.
+    """
+    flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
+    limits, count = torch.finfo(rows.dtype), flat.shape[1]
+    norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
+    return norms.double().square_().mul_(1 + (count + 4) * limits.eps).add_(count * limits.tiny)
+
+
+def scaled(rows: Tensor, weights: Tensor) -> Tensor:
+    """Every example's part times its weight."""
+    return rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
+
+
+def outer_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """Squared norms of Σ_t g_t a_tᵀ for (m, T, p) and (m, T, q), rounded up; (m,)."""
+    count, positions, wide = inputs.shape
+    high = outputs.shape[2]
+    if positions == 1:
+        return squares(inputs) * squares(outputs)
+    by_gram = positions**2 * (wide + high) < positions * wide * high
+    entries = max(1, 2 * positions**2 if by_gram else wide * high)
+    step = max(1, _MOST_ENTRIES // entries)
+    norms = [
+        _gram_norms(inputs[i : i + step], outputs[i : i + step])
+        if by_gram
+        else squares(outputs[i : i + step].transpose(1, 2) @ inputs[i : i + step])
+        for i in range(0, count, step)
+    ]
+    bound = squares(inputs) * squares(outputs)
+    epsilon = torch.finfo(inputs.dtype).eps
+    if by_gram:
+        terms = wide + high + positions**2
+        return (torch.cat(norms) + terms * epsilon * bound).clamp_(min=0)
+    return (torch.cat(norms).sqrt_() + positions * epsilon * bound.sqrt_()).square_()
+
+
+def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
+    """By the T × T matrices of inner products: cheaper where positions are few."""
+    first = inputs @ inputs.transpose(1, 2)
+    second = outputs @ outputs.transpose(1, 2)
+    return (first * second).flatten(1).sum(1, dtype=torch.float64)
+
+
+class _Linear:
+    overwrites = True
+
+    def fits(self, layer: nn.Linear, inputs: Tensor) -> bool:
+        return inputs.dim() >= 2
+
+    def squared_norms(self, layer: nn.Linear, trained: Collection[str], pairs: Pairs) -> Tensor:
+        if len(pairs) == 1 and pairs[0][0].dim() == 2:
+            inputs, outputs = pairs[0]
+            share = squares(inputs) if "weight" in trained else 0.0
+            return squares(outputs) * (share + float("bias" in trained))
+        inputs = torch.cat([_positions(x) for x, _ in pairs], 1)
+        outputs = torch.cat([_positions(g) for _, g in pairs], 1)
+        total = torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
+        if "weight" in trained:
+            total += outer_norms(inputs, outputs)
+        if "bias" in trained:
+            total += _bias_norms(outputs)
+        return total
+
+    def add(
+        self, layer: nn.Linear, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+    ) -> None:
+        for inputs, outputs in pairs:
+            flat = scaled(outputs, weights).flatten(0, -2)
+            keep = 0 if fresh else 1  # times zero is nothing here, whatever it was
+            if "weight" in sums:
+                sums["weight"].addmm_(flat.T, inputs.flatten(0, -2), beta=keep)
+            if "bias" in sums:
+                bias = flat.sum(0)
+                sums["bias"].copy_(bias) if fresh else sums["bias"].add_(bias)
+            fresh = False
+
+
+class _Convolution:
+    overwrites = False
+
+    def fits(self, layer: Any, inputs: Tensor) -> bool:
+        return inputs.dim() == 2 + len(layer.kernel_size)
+
+    def squared_norms(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Tensor:
+        count = len(pairs[0][0])
+        total = torch.zeros(count, dtype=torch.float64, device=pairs[0][0].device)
+        if "weight" in trained:
+            # Windows are many times the size of what they look at: a few examples at a time.
+            entries = sum(x.shape[1] * math.prod(g.shape[2:]) for x, g in pairs)
+            step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
+            for i in range(0, count, step):
+                some = [(x[i : i + step], g[i : i + step]) for x, g in pairs]
+                total[i : i + step] = self._weight_norms(layer, some)
+        if "bias" in trained:
+            total += _bias_norms(torch.cat([g.flatten(2) for _, g in pairs], 2).transpose(1, 2))
+        return total
+
+    def _weight_norms(self, layer: Any, pairs: Pairs) -> Tensor:
+        """Every group is a layer of its own on the windows that it sees."""
+        count, groups = len(pairs[0][0]), layer.groups
+        inputs, outputs = [], []
+        for x, g in pairs:
+            windows = _windows(layer, _padded(layer, x))
+            positions = windows.shape[2]
+            inputs.append(windows.reshape(count * groups, -1, positions).transpose(1, 2))
+            outputs.append(g.reshape(count * groups, -1, positions).transpose(1, 2))
+        norms = outer_norms(torch.cat(inputs, 1), torch.cat(outputs, 1))
+        return norms.view(count, groups).sum(1)
+
+    def add(
+        self, layer: Any, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+    ) -> None:
+        for inputs, outputs in pairs:
+            outputs = scaled(outputs, weights)
+            if "weight" in sums:
+                sums["weight"] += _convolution_gradient(layer, inputs, outputs)
+            if "bias" in sums:
+                sums["bias"] += outputs.flatten(2).sum((0, 2))
+
+
+class _Embedding:
+    overwrites = False
+
+    def fits(self, layer: nn.Embedding, inputs: Tensor) -> bool:
+        return inputs.dim() >= 1
+
+    def squared_norms(self, layer: nn.Embedding, trained: Collection[str], pairs: Pairs) -> Tensor:
+        tokens = torch.cat([x.reshape(len(x), -1) for x, _ in pairs], 1)
+        outputs = torch.cat([_positions(self._masked(layer, x, g)) for x, g in pairs], 1)
+        if tokens.shape[1] == 1:
+            return squares(outputs)
+        # What one example puts on one token adds up before it is squared.
+        row = torch.arange(len(tokens), device=tokens.device)[:, None]
+        keys, place = torch.unique(row * layer.num_embeddings + tokens, return_inverse=True)
+        added = outputs.new_zeros(len(keys), outputs.shape[2], dtype=torch.float64)
+        added.index_add_(0, place.flatten(), outputs.flatten(0, 1).double())
+        total = added.new_zeros(len(tokens))
+        return total.index_add_(0, keys // layer.num_embeddings, squares(added))
+
+    def add(
+        self, layer: nn.Embedding, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+    ) -> None:
+        for tokens, outputs in pairs:
+            rows = scaled(self._masked(layer, tokens, outputs), weights)
+            sums["weight"].index_add_(0, tokens.flatten(), rows.reshape(-1, rows.shape[-1]))
+
+    def _masked(self, layer: nn.Embedding, tokens: Tensor, outputs: Tensor) -> Tensor:
+        """The padding token is not trained."""
+        if layer.padding_idx is None:
+            return outputs
+        return outputs.masked_fill((tokens == layer.padding_idx)[..., None], 0)
+
+
+class _Norm:
+    """Scale and shift of a normalisation: two vectors an example, small enough to write out."""
+
+    overwrites = False
+
+    def fits(self, layer: Any, inputs: Tensor) -> bool:
+        if isinstance(layer, _INSTANCE_NORMS):
+            return inputs.dim() == 2 + _INSTANCE_NORMS.index(type(layer)) + 1
+        if isinstance(layer, nn.GroupNorm):
+            return inputs.dim() >= 2
+        return inputs.dim() > len(layer.normalized_shape)
+
+    def squared_norms(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Tensor:
+        parts = self._per_example(layer, trained, pairs).values()
+        return torch.stack([squares(part) for part in parts]).sum(0)
+
+    def add(
+        self, layer: Any, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+    ) -> None:
+        for name, part in self._per_example(layer, sums, pairs).items():
+            sums[name] += scaled(part, weights).sum(0)
+
+    def _per_example(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Sums:
+        normalise = _NORMALISED[type(layer)]
+        found: Sums = {}
+        if "weight" in trained:
+            parts = [self._reduced(layer, normalise(layer, x) * g) for x, g in pairs]
+            found["weight"] = torch.stack(parts).sum(0)
+        if "bias" in trained:
+            found["bias"] = torch.stack([self._reduced(layer, g) for _, g in pairs]).sum(0)
+        return found
+
+    def _reduced(self, layer: Any, values: Tensor) -> Tensor:
+        """Summed over all axes but the example's and the parameter's."""
+        if hasattr(layer, "normalized_shape"):
+            kept = len(layer.normalized_shape)
+            return values.reshape(len(values), -1, *values.shape[values.dim() - kept :]).sum(1)
+        return values.flatten(2).sum(2) if values.dim() > 2 else values
+
+
+_NORMALISED: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
+    nn.LayerNorm: lambda m, x: F.layer_norm(x, m.normalized_shape, None, None, m.eps),
+    nn.RMSNorm: lambda m, x: F.rms_norm(x, m.normalized_shape, None, m.eps),
+    nn.GroupNorm: lambda m, x: F.group_norm(x, m.num_groups, None, None, m.eps),
+    **{kind: lambda m, x: F.instance_norm(x, eps=m.eps) for kind in _INSTANCE_NORMS},
+}
+
+
+def _positions(rows: Tensor) -> Tensor:
+    """(n, …, d) as (n, T, d)."""
+    return rows.reshape(len(rows), -1, rows.shape[-1])
+
+
+def _bias_norms(outputs: Tensor) -> Tensor:
+    """Squared norms of Σ_t g_t for (n, T, q), rounded up."""
+    norms = squares(outputs.sum(1)).sqrt_()
+    size: Tensor = torch.linalg.vector_norm(outputs, dim=2, dtype=torch.float64).sum(1)
+    return (norms + outputs.shape[1] * torch.finfo(outputs.dtype).eps * size).square_()
+
+
+def _padded(layer: Any, inputs: Tensor) -> Tensor:
+    """Inputs with the layer's own padding made explicit."""
+    sides: list[int] = []
+    for axis in reversed(range(len(layer.kernel_size))):
+        if isinstance(layer.padding, str):
+            total = layer.dilation[axis] * (layer.kernel_size[axis] - 1)
+            total = total if layer.padding == "same" else 0
+            sides += [total // 2, total - total // 2]
+        else:
+            sides += [layer.padding[axis]] * 2
+    if not any(sides):
+        return inputs
+    return F.pad(inputs, sides, "constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+
+
+def _windows(layer: Any, padded: Tensor) -> Tensor:
+    """What every output position looks at: (n, channels, kernel…, positions…), without copying."""
+    steps, axes = padded.stride(), range(len(layer.kernel_size))
+    reach = [layer.dilation[i] * (layer.kernel_size[i] - 1) + 1 for i in axes]
+    sizes = [(padded.shape[2 + i] - reach[i]) // layer.stride[i] + 1 for i in axes]
+    view = padded.as_strided(
+        (*padded.shape[:2], *layer.kernel_size, *sizes),
+        (
+            *steps[:2],
+            *(steps[2 + i] * layer.dilation[i] for i in axes),
+            *(steps[2 + i] * layer.stride[i] for i in axes),
+        ),
+        padded.storage_offset(),
+    )
+    kernel = len(layer.kernel_size)
+    return view.flatten(1, 1 + kernel).flatten(2)
+
+
+def _convolution_gradient(layer: Any, inputs: Tensor, outputs: Tensor) -> Tensor:
+    axes = len(layer.kernel_size)
+    gradient = torch.ops.aten.convolution_backward(
+        outputs,
+        _padded(layer, inputs),
+        layer.weight,
+        None,
+        layer.stride,
+        [0] * axes,
+        layer.dilation,
+        False,
+        [0] * axes,
+        layer.groups,
+        [False, True, False],
+    )[1]
+    assert isinstance(gradient, Tensor)
+    return gradient

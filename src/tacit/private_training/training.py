@@ -1,0 +1,256 @@
+r"""DP-SGD and DP-Adam: training in which no record can be told from its absence.
+
+Every step takes each record with probability q, sums their clipped gradients and adds noise:
+
+.. math:: \tilde g = \frac{1}{qn}\Big(\sum_{i \in B} g_i \min(1, C/\|g_i\|) + \mathcal{N}(0,
+          \sigma^2 C^2 I)\Big)
+
+and hands the result to an ordinary optimiser, which sees nothing else of the data.
+
+Notes
+-----
+The event is `steps` Gaussians on Poisson samples; the guarantee is derived from it by
+`tacit.accounting.derivation.guarantee_of`. The number of records n is treated as public: q and the
+divisor are set from it. Losses and the number of dropped examples stay in-house.
+
+References
+----------
+.. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
+.. [MTZ19] Mironov, Talwar, Zhang. Rényi differential privacy of the sampled Gaussian. 2019.
+.. [KB15] Kingma, Ba. Adam: a method for stochastic optimization. ICLR 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tacit import errors, events
+from tacit.accounting.derivation import guarantee_of
+from tacit.certificate import Certificate
+from tacit.guarantees import Guarantee, Unit
+from tacit.private_training import probing
+from tacit.private_training.clipping import Clipper
+from tacit.private_training.noise import Noise
+from tacit.private_training.recording import Loss
+from tacit.private_training.schedule import Schedule, schedule
+from tacit.randomness import Keystream, Randomness, Seeded, source
+
+Progress = Callable[[int, int], None]
+"""Called after every step with the step (from 1) and their number."""
+
+OPTIMIZERS = ("adam", "sgd")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a private training ran, and what that promises."""
+
+    event: events.Event
+    guarantee: Guarantee
+    noise_multiplier: float
+    sampling_probability: float
+    steps: int
+    dropped: int = field(repr=False)
+    """Examples that were not finite, counted as often as they were met. In-house only: it depends
+    on the data without noise."""
+    seeded: bool
+    assumptions: tuple[str, ...] = field(repr=False)
+    not_protected: tuple[str, ...] = field(repr=False)
+
+    def certificate(self, artifact: str | Path | None = None) -> Certificate:
+        """Certify the trained module, or a file that holds it."""
+        return Certificate.issue(
+            self.event,
+            guarantee=self.guarantee,
+            artifact=artifact,
+            assumptions=self.assumptions,
+            not_protected=self.not_protected,
+            rng=Seeded(0) if self.seeded else None,
+        )
+
+
+def train(
+    module: nn.Module,
+    data: Tensor | tuple[Tensor, ...],
+    loss: Loss,
+    *,
+    epsilon: float,
+    delta: float,
+    clip_norm: float = 1.0,
+    batch_size: int = 256,
+    epochs: float | None = None,
+    steps: int | None = None,
+    noise_multiplier: float | None = None,
+    optimizer: str = "adam",
+    learning_rate: float = 1e-3,
+    momentum: float = 0.0,
+    decay: bool = False,
+    accountant: str = "pld",
+    microbatch: int | None = None,
+    unit: Unit | str = Unit.RECORD,
+    rng: Randomness | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train a module in place so that its weights are (ε, δ)-DP towards the records.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Parameters that require a gradient are trained. Its start must not depend on the data.
+    data : Tensor or tuple of Tensor
+        Records on the first axis, on the module's device.
+    loss : callable
+        `loss(module, *batch)` gives one number for every example, shape (n,).
+    epsilon, delta : float
+        What the trained weights may cost each record.
+    clip_norm : float
+        Norm to which every example's gradient is clipped.
+    batch_size : int
+        Expected size: every record is taken with probability batch_size / n, rounded down to a
+        multiple of 2^-32.
+    epochs, steps : optional
+        How long; one of them, or neither for 20 epochs.
+    noise_multiplier : float, optional
+        Of the noise, as a multiple of `clip_norm`: training then ends where ε is reached, or after
+        `steps` or `epochs` if that is sooner. Without it the noise is calibrated to the steps.
+    optimizer : {"adam", "sgd"}
+    learning_rate, momentum : float
+        Momentum is for "sgd".
+    decay : bool
+        Let the learning rate fall linearly to zero.
+    accountant : {"pld", "rdp"}
+        What noise or steps are calibrated with.
+    microbatch : int, optional
+        At most so many examples at a time, to save memory. The result is the same.
+    unit : Unit or str
+        What a row of the data is.
+    rng : Randomness, optional
+        For tests. Without it: AES-256 in counter mode, keyed by the operating system.
+    progress : callable, optional
+        Told step and steps.
+
+    Notes
+    -----
+    Under add-remove neighbours the weights, and everything computed from them alone, are (ε, δ)-DP.
+    Choosing between several trainings by their losses, or a start fitted to the same data, is not
+    covered.
+    """
+    where = "train"
+    rows = probing.checked_data(where, data, module)
+    clip = errors.positive(where, "clip_norm", clip_norm)
+    if microbatch is not None:
+        microbatch = errors.whole(where, "microbatch", microbatch, least=1)
+    stream = Keystream() if rng is None else source(rng)
+    clipper = probing.clipper(where, module, loss, rows)
+    stepper = optimizer_of(optimizer, clipper.trained, learning_rate, momentum)
+    plan = schedule(
+        len(rows[0]),
+        epsilon=epsilon,
+        delta=delta,
+        batch_size=batch_size,
+        epochs=epochs,
+        steps=steps,
+        noise_multiplier=noise_multiplier,
+        accountant=accountant,
+    )
+    event = plan.event(clip, unit)
+    guarantee = guarantee_of(event, delta)  # before anything is looked at
+    noise = Noise(float(plan.noise_multiplier * clip), stream)
+    run = _Run(clipper, stepper, noise, plan, float(clip), microbatch)
+    dropped = run.all_steps(rows, learning_rate if decay else None, progress)
+    return _trained(run, event, guarantee, dropped)
+
+
+def _trained(run: _Run, event: events.Event, guarantee: Guarantee, dropped: int) -> Trained:
+    return Trained(
+        event=event,
+        guarantee=guarantee,
+        noise_multiplier=float(run.plan.noise_multiplier),
+        sampling_probability=run.plan.probability,
+        steps=run.plan.steps,
+        dropped=dropped,
+        seeded=not run.noise.stream.secure,
+        assumptions=_assumptions(run.noise),
+        not_protected=_limits(str(guarantee.unit)),
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The steps of one training."""
+
+    clipper: Clipper
+    optimizer: torch.optim.Optimizer
+    noise: Noise
+    plan: Schedule
+    clip_norm: float
+    microbatch: int | None
+
+    def all_steps(
+        self, rows: tuple[Tensor, ...], falling_rate: float | None, progress: Progress | None
+    ) -> int:
+        """How many examples were dropped on the way."""
+        dropped, steps = 0, self.plan.steps
+        for step in range(steps):
+            if falling_rate is not None:
+                self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
+            chosen = self.plan.sample(self.noise.stream).to(rows[0].device)
+            dropped += self.step(tuple(part[chosen] for part in rows))
+            if progress is not None:
+                progress(step + 1, steps)
+        return dropped
+
+    def step(self, batch: tuple[Tensor, ...]) -> int:
+        """Clip, sum, add noise, and let the optimiser see the result alone."""
+        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch)
+        self.noise.add_to(sums, self.plan.expected_size)
+        for parameter, gradient in zip(self.clipper.trained, self.clipper.views(sums), strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+        for parameter in self.clipper.trained:
+            parameter.grad = None
+        return dropped
+
+
+def optimizer_of(
+    name: str, parameters: list[nn.Parameter], learning_rate: float, momentum: float
+) -> torch.optim.Optimizer:
+    """Adam or SGD, in torch's fused form where the device has one."""
+    name = errors.choice("train", "optimizer", name, OPTIMIZERS)
+    rate = float(errors.positive("train", "learning_rate", learning_rate))
+    momentum = errors.probability("train", "momentum", momentum)
+    fused = parameters[0].device.type in ("cpu", "cuda")
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, momentum=momentum, fused=fused)
+    if momentum:
+        errors.refuse("train", "momentum", "0 with adam", momentum, "Adam has its own.")
+    return torch.optim.Adam(parameters, lr=rate, fused=fused)
+
+
+def _assumptions(noise: Noise) -> tuple[str, ...]:
+    stream = noise.stream
+    cipher = getattr(stream, "cipher", None)
+    if not stream.secure:
+        origin = "a seeded generator, for tests"
+    elif cipher:
+        origin = f"{cipher} keyed by the operating system's entropy"
+    else:
+        origin = "the operating system's generator"
+    return (
+        f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
+        f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
+        "Gradients are clipped and summed in floating point: the rounding of sums is not counted.",
+        "Weights and settings at the start of training did not depend on these data.",
+    )
+
+
+def _limits(unit: str) -> tuple[str, ...]:
+    return (
+        f"How many {unit}s there are: the sampling rate and the size of a step were set from it.",
+        "Training losses and the count of dropped examples: not released, nor may they be.",
+    )
