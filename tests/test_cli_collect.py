@@ -154,7 +154,7 @@ def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> N
     assert (fitted["rows"], fitted["rows_in_file"]) == (500, 500)
     assert 12 <= fitted["codewords"] <= 1280
     assert fitted["guarantee"].startswith("4-DP (local")
-    assert fitted["in_house_rows"] == "not protected"
+    assert fitted["in_house_rows"] == "not protected: keep it inside"
     assert 0 < fitted["bytes_a_report"] <= -(-fitted["codewords"] * 10 // 8)
     mechanism = tacit.load(tmp_path / "m")
     assert mechanism.features_.kind == "scattering"
@@ -208,7 +208,7 @@ def test_a_student_is_marked(run: Run, work: Path, tmp_path: Path) -> None:
         *("learn", work / "reports.parquet", "--inhouse", work / "inhouse.parquet"),
         *("--label", "digit", "--out", tmp_path / "student", "--json"),
     ).json
-    assert "keep the model inside" in learned["in_house_rows"]
+    assert "keep it inside" in learned["in_house_rows"]
     found = run("evaluate", tmp_path / "student", work / "test.csv", "--json").json
     assert found["accuracy"] > 0.6
 

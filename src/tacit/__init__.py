@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tacit.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
     from tacit.inference.novel import NovelClassClassifier as NovelClassClassifier
     from tacit.inference.student import StudentClassifier as StudentClassifier
+    from tacit.inhouse import requirements as requirements
     from tacit.learned.codebook import Codebook as Codebook
     from tacit.learned.direct import Direct as Direct
     from tacit.learned.vlm import VLM as VLM
@@ -67,6 +68,7 @@ _HOMES = {
         "Unproven",
         "ZCDP",
     ],
+    "tacit.inhouse": ["requirements"],
     "tacit.inference.join": ["JoinClassifier"],
     "tacit.inference.noise_aware": ["NoiseAwareClassifier"],
     "tacit.inference.novel": ["NovelClassClassifier"],
@@ -102,9 +104,12 @@ _MODULES = (
     "events",
     "guarantees",
     "inference",
+    "inhouse",
     "learned",
     "mechanisms",
     "plan",
+    "private_statistics",
+    "private_training",
     "randomness",
     "schema",
 )

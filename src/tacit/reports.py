@@ -139,6 +139,15 @@ class Reports:
         stream = Seeded(0) if self.seeded else None
         return _issue(self.mechanism, self.event, self.guarantee, stream, further)
 
+    def shared(self, application: str = "join", level: str = "latent") -> Reports:
+        """The same reports for a partner, without what must not leave the mechanism's house.
+
+        A file of reports holds their mechanism: where that is not private towards the rows that it
+        was fitted on, a partner gets the channel alone.
+        """
+        mechanism = self.mechanism.shared(application, level)
+        return Reports(mechanism, dict(self.columns), self.labelled, self.seeded)
+
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
         """One table out of several that came through the very same channel."""

@@ -355,6 +355,18 @@ def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") 
     return _infer_array(stack(table, where), image, tuple(name for name, _ in table), where)
 
 
+def of_bytes(raw: Any, image: tuple[int, int] | None = None, where: str = "of_bytes") -> Schema:
+    """The schema of an array of uint8: its type says the bounds, and no value is looked at."""
+    table = columns_of(raw)
+    array = regular(raw, where) if table is None else None
+    if table is not None and image is not None and all(d.dtype == np.uint8 for _, d in table):
+        return ArraySchema(len(table), 0.0, 255.0, image, columns=tuple(n for n, _ in table))
+    if array is None or array.dtype != np.uint8:
+        remedy = "Declare bounds and categories: what is read off the rows is not private."
+        errors.refuse(where, "schema", "given, unless rows are an array of uint8", None, remedy)
+    return _infer_array(array, image, None, where)
+
+
 def _infer_array(
     array: npt.NDArray[Any],
     image: tuple[int, int] | None,

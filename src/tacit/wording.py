@@ -139,7 +139,8 @@ def _describe_leaf(event: events.Event) -> str:
         case events.Gaussian():
             return (
                 f"Gaussian noise of deviation {float(event.sigma):.6g} on numbers that one "
-                f"{event.unit} can change by {float(event.l2_sensitivity):.6g} (Euclidean)."
+                f"{event.unit} can change by {float(event.l2_sensitivity):.6g} (Euclidean): "
+                f"{event.noise_multiplier:.4g} times as much."
             )
         case events.DiscreteGaussian():
             return (

@@ -11,7 +11,7 @@ import click
 import typer
 
 from tacit import errors
-from tacit.cli import collect, ledger
+from tacit.cli import collect, ledger, search, votes
 from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
 
 REFUSED, BAD_INPUT = 1, 2
@@ -27,6 +27,8 @@ app = typer.Typer(
 )
 app.add_typer(ledger.app, name="ledger")
 collect.register(app)
+votes.register(app)
+search.register(app)
 
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter, above 0.")]
 Delta = Annotated[float, typer.Option(help="Probability of failure, in (0, 1).")]
@@ -222,16 +224,22 @@ def explain(
     from tacit.certificate import Certificate
     from tacit.reports import Reports
 
+    inhouse = None
     if certificate.is_dir():
-        loaded = artifact.load(certificate).certificate
+        thing = artifact.load(certificate)
+        loaded, inhouse = thing.certificate, thing.inhouse_
     elif certificate.suffix == ".parquet":
         loaded = Reports.read(certificate).certificate
     else:
         must_exist(certificate)
         loaded = Certificate.load(certificate)
     text = loaded.explain()
+    if inhouse is not None:
+        text = f"{text}\nTowards the in-house rows:\n\n{inhouse.certificate.explain()}"
     if as_json:
-        return print_json({"guarantee": str(loaded.guarantee), "explanation": text})
+        values = {"guarantee": str(loaded.guarantee), "explanation": text}
+        values |= {} if inhouse is None else {"inhouse_guarantee": str(inhouse.guarantee)}
+        return print_json(values)
     print(text)
 
 

@@ -1,4 +1,4 @@
-"""`tacit fit`, `privatize`, `learn`, `evaluate`, `plan`: from in-house rows to a classifier."""
+"""`tacit fit`, `export`, `privatize`, `learn`, `evaluate`, `plan`: from rows to a classifier."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tacit import errors
 from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
+from tacit.guarantees import Unproven
 
 KINDS = ("codebook", "vlm", "gaussian", "direct")
 _MOST_ROWS = 200_000
@@ -24,12 +25,18 @@ Label = Annotated[str | None, typer.Option(help="The column that holds the label
 Classes = Annotated[
     str | None, typer.Option(help="How many labels there are (0, 1, …), or their values: no,yes.")
 ]
+CentralDelta = Annotated[
+    float | None, typer.Option(help="Goes with --central-epsilon; 1e-5 is a usual choice.")
+]
+InhousePublic = Annotated[
+    bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
+]
 Seed = Annotated[int, typer.Option(help="Of what is learned in-house; the noise has none.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (fit, privatize, learn, evaluate, plan):
+    for command in (fit, export, privatize, learn, evaluate, plan):
         app.command()(command)
 
 
@@ -60,6 +67,11 @@ def fit(
     unit: Annotated[
         str, typer.Option(help="record, or person where everyone reports one row once.")
     ] = "record",
+    central_epsilon: Annotated[
+        float | None, typer.Option(help="What all that is learned may cost the in-house rows.")
+    ] = None,
+    central_delta: CentralDelta = None,
+    inhouse_public: InhousePublic = False,
     rows: Annotated[
         int, typer.Option(help="Learn from at most so many rows, drawn at random.")
     ] = _MOST_ROWS,
@@ -81,7 +93,9 @@ def fit(
     table = tables.split_label(table, label, data)[0]
     _no_label_among_features(table, mechanism.classes, data)
     with _naming(data):
-        mechanism.fit(table, schema=given, image=_image(image), seed=seed)
+        mechanism.fit(
+            table, schema=given, image=_image(image), seed=seed, inhouse_public=inhouse_public
+        )
     mechanism.save(out)
     labelled = mechanism.classes is not None
     values = {
@@ -95,7 +109,7 @@ def fit(
         "codewords": getattr(mechanism, "codewords_", None),
         "bytes_a_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
         "guarantee": str(mechanism.guarantee(labelled)),
-        "in_house_rows": "not protected",
+        "in_house_rows": _inhouse(mechanism),
         "written": str(out),
     }
     print_values(values, as_json, "Fitted")
@@ -150,6 +164,11 @@ def learn(
     ] = None,
     label: Annotated[str | None, typer.Option(help="A column of --inhouse to leave out.")] = None,
     rows: Annotated[int, typer.Option(help="Of --inhouse, at most so many.")] = _MOST_ROWS,
+    central_epsilon: Annotated[
+        float | None,
+        typer.Option(help="Teach the student with DP-Adam, at this price to --inhouse."),
+    ] = None,
+    central_delta: CentralDelta = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -168,7 +187,10 @@ def learn(
     if inhouse is not None:
         table, _ = tables.sample(inhouse, rows, seed, released.schema)
         table = tables.split_label(table, label, inhouse)[0]
-        model = StudentClassifier(inhouse=table, seed=seed)
+        price = {"central_epsilon": central_epsilon, "central_delta": central_delta}
+        model = StudentClassifier(inhouse=table, seed=seed, **price)  # type: ignore[arg-type]
+    elif central_epsilon is not None or central_delta is not None:
+        errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
     with _naming(inhouse or reports[0]), _shift_on_stderr():
         if not released.labelled:
             raise errors.InvalidData("reports must hold labels. Privatize with --label.")
@@ -178,7 +200,7 @@ def learn(
         "reports": len(released),
         "classes": [str(value) for value in model.classes_],
         "guarantee": str(model.guarantee_),
-        "in_house_rows": "carried: keep the model inside" if inhouse else "see the mechanism",
+        "in_house_rows": _inhouse(model),
         "written": str(out),
     }
     print_values(values, as_json, "Learned")
@@ -217,6 +239,41 @@ def evaluate(
     lines = [("all", *_line(result)), ("always the largest", "", f"{result['largest']:.4f}", "")]
     lines += [(str(one["class"]), *_line(one)) for one in result["by_class"]]
     print_table("Accuracy on clean rows", ("class", "rows", "accuracy", "95 % interval"), lines)
+
+
+def export(
+    directory: Annotated[
+        Path, typer.Argument(help="A mechanism or a model, as written in-house.", metavar="DIR")
+    ],
+    out: Out,
+    application: Annotated[
+        str, typer.Option(help="collection, novel-class, join or validation.")
+    ] = "collection",
+    level: Annotated[str, typer.Option(help="latent or feature.")] = "latent",
+    as_json: AsJson = False,
+) -> None:
+    """Write what people, voters or partners get; refused where in-house rows would go with it.
+
+    Example: tacit export mechanism --out for-people
+    """
+    from tacit import artifact, inhouse
+
+    _must_be_new(out)
+    thing = artifact.load(directory)
+    values: dict[str, Any] = {}
+    if hasattr(thing, "release"):
+        needed = inhouse.requirements(application, level)
+        thing.export(out, application, level)
+        values["needed_outside"] = list(needed) or "the channel of reports alone"
+    else:
+        thing.export(out)
+        values["needed_outside"] = ["classifier", "the mechanism that it runs on"]
+    alone = not thing.inhouse_.may_leave
+    values |= {
+        "in_house_rows": "nothing of them is in it" if alone else _inhouse(thing),
+        "written": str(out),
+    }
+    print_values(values, as_json, "Exported")
 
 
 def plan(
@@ -263,8 +320,20 @@ def plan(
         print(f"- {sentence}")
 
 
+def _inhouse(thing: Any) -> str:
+    """What protects the in-house rows, and what follows for mechanism or model."""
+    protection = thing.inhouse_
+    if protection.public:
+        return "public, as their owner states"
+    if not protection.proved:
+        known = "unproven" if isinstance(protection.guarantee, Unproven) else "not protected"
+        return f"{known}: keep it inside"
+    return str(protection.guarantee)
+
+
 def _mechanism(kind: str, given: dict[str, Any]) -> Any:
-    common = {name: given[name] for name in ("epsilon", "unit")}
+    shared = ("epsilon", "unit", "central_epsilon", "central_delta")
+    common = {name: given[name] for name in shared}
     common["classes"] = _classes(given["classes"])
     if kind == "codebook":
         from tacit.learned.codebook import Codebook

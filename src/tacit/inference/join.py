@@ -13,9 +13,9 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors, labels
-from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference.neural import Network, Settings, fit_network
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.inhouse import Protection
 from tacit.reports import Reports
 
 Floats = npt.NDArray[np.float32]
@@ -23,7 +23,6 @@ Floats = npt.NDArray[np.float32]
 CARRIED = (
     "The clean columns and labels beside the reports, of the same people: the model carries them."
 )
-NOT_PRIVATE = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
 
 class JoinClassifier(Stored):
@@ -43,7 +42,7 @@ class JoinClassifier(Stored):
     ----------
     guarantee_ : Guarantee
         Towards those who reported, about what they reported.
-    inhouse_guarantee_ : NotPrivate
+    inhouse_ : Protection
         About the clean columns and labels: none.
 
     Notes
@@ -82,7 +81,7 @@ class JoinClassifier(Stored):
             raise errors.InvalidData(f"{where}: labels must be as many as reports.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.reports_, self.certificate_ = len(reports), reports.certify(CARRIED)
-        self.inhouse_guarantee_ = NOT_PRIVATE
+        self.inhouse_ = Protection.none()
         inputs = np.hstack([columns, self._seen(reports)])
         settings = Settings(hidden=tuple(self.hidden))
         self.network_ = fit_network(inputs, codes, flip, settings, seed=seed)
@@ -131,7 +130,6 @@ class JoinClassifier(Stored):
         settings = parameters["settings"]
         made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
         restore_mechanism(made, parameters, arrays)
-        made.inhouse_guarantee_ = NOT_PRIVATE
         made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
 

@@ -70,6 +70,8 @@ class NoiseAwareClassifier(Stored):
         Other mechanisms: what was fitted.
     guarantee_ : Guarantee
         Towards those who reported: learning is post-processing.
+    inhouse_ : Protection
+        Towards the in-house rows: that of the mechanism, for the same reason.
     """
 
     kind: ClassVar[str] = "noise-aware"
@@ -100,6 +102,7 @@ class NoiseAwareClassifier(Stored):
         for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
             self.__dict__.pop(name, None)
         self.mechanism_ = reports.mechanism
+        self.inhouse_ = reports.mechanism.inhouse_
         self.classes_ = np.asarray(reports.mechanism.classes)
         self.certificate_ = reports.certificate
         self.guarantee_: Guarantee = reports.guarantee
@@ -189,6 +192,7 @@ class NoiseAwareClassifier(Stored):
         made.mechanism_ = self.mechanism_.regrouped(answer, subset_size=1).at(epsilon)
         made.classes_, made.reports_ = self.classes_, self.reports_
         made.guarantee_, made.certificate_ = self.guarantee_, self.certificate_
+        made.inhouse_ = self.inhouse_
         made.shift_ = self.shift_
         made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
         if hasattr(self, "main_"):

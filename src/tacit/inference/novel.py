@@ -13,7 +13,6 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors
-from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference import proportions
 from tacit.inference.neural import Network
 from tacit.inference.noise_aware import (
@@ -22,6 +21,7 @@ from tacit.inference.noise_aware import (
     must_be_none,
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.inhouse import Protection
 from tacit.reports import Reports
 
 CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
@@ -44,8 +44,8 @@ class NovelClassClassifier(Stored):
     ----------
     guarantee_ : Guarantee
         Towards those who reported.
-    inhouse_guarantee_ : NotPrivate
-        Towards the in-house rows: none.
+    inhouse_ : Protection
+        Towards the in-house rows: none, as it is taught on them without noise.
     """
 
     kind: ClassVar[str] = "novel-class"
@@ -72,17 +72,14 @@ class NovelClassClassifier(Stored):
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
         self.reports_ = len(reports)
-        self._finish()
+        self.classes_ = np.array([0, 1])
+        self.inhouse_ = Protection.none(self.mechanism_.inhouse_.public)
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
         rows = proportions.Inhouse.of(vectors, codes)
         evidence = evidence_of(reports)
         self.network_, self.shares_ = proportions.fit_tilt(rows, evidence, self.penalty)
         return self
-
-    def _finish(self) -> None:
-        self.classes_ = np.array([0, 1])
-        self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
@@ -123,7 +120,6 @@ class NovelClassClassifier(Stored):
         """Rebuild what `parts` took apart."""
         made = cls(**parameters["settings"])
         restore_mechanism(made, parameters, arrays)
-        made._finish()
         made.shares_ = arrays["shares"]
         made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made

@@ -15,12 +15,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact
 from tacit.certificate import Certificate
+from tacit.guarantees import Guarantee
+from tacit.inhouse import Protection
 
 
 class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
 
     certificate_: Certificate
+    inhouse_: Protection
+    """What protects the in-house rows that went into it, by mechanism or by teaching."""
+
+    @property
+    def inhouse_guarantee_(self) -> Guarantee:
+        """Towards the in-house rows."""
+        return self.inhouse_.guarantee
 
     @property
     def certificate(self) -> Certificate:
@@ -28,8 +37,14 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.certificate_
 
     def save(self, path: str | Path) -> Path:
-        """Write a directory, without the reports. With in-house rows' likeness, keep it inside."""
+        """Write a directory for use in-house, without the reports."""
         check_is_fitted(self, "mechanism_")
+        return artifact.save(self, path)
+
+    def export(self, path: str | Path) -> Path:
+        """Write what voters or the public get; refused where in-house rows would go with it."""
+        check_is_fitted(self, "mechanism_")
+        self.inhouse_.must_leave("a classifier that is handed out")
         return artifact.save(self, path)
 
 
@@ -44,6 +59,7 @@ def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
         "mechanism": {"kind": model.mechanism_.kind, "parameters": inner},
         "reports": model.reports_,
         "learned_from": model.certificate_.to_json(),
+        "inhouse": model.inhouse_.to_plain(),
         "classes": model.classes_.tolist(),
     }
     return parameters, artifact.nested(weights, "mechanism")
@@ -59,6 +75,7 @@ def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.A
     model.certificate_ = Certificate.from_json(parameters["learned_from"])
     model.certificate_.verify()
     model.guarantee_ = model.certificate_.guarantee
+    model.inhouse_ = Protection.from_plain(parameters["inhouse"])
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """A student: in-house rows and the estimated table teach a model of clean rows.
 
 It predicts better than the table, as it sees more of a row than its codeword. It carries the
-in-house rows it was taught on: towards them it is not private, and it must stay in-house.
+in-house rows it was taught on: it must stay in-house, unless it was taught with DP-Adam over a
+codebook that is itself private towards them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tacit import artifact, errors
-from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference import proportions
 from tacit.inference.neural import Network
 from tacit.inference.noise_aware import (
@@ -23,9 +23,11 @@ from tacit.inference.noise_aware import (
     must_be_none,
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.inhouse import Protection, Target
 from tacit.reports import Reports
 
-CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
+TAUGHT = "The in-house rows that the model was taught on"
+CARRIED = f"{TAUGHT}: it carries their likeness."
 TEACHING = ("auto", "table", "likelihood")
 _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
@@ -48,6 +50,9 @@ class StudentClassifier(Stored):
         Ridge penalty of the linear model.
     prior, seed
         As in `NoiseAwareClassifier`.
+    central_epsilon, central_delta : float, optional
+        Teach with DP-Adam, at this price to the in-house rows beside that of the codebook, which
+        must have a central guarantee. By the table only; needs torch.
 
     Attributes
     ----------
@@ -55,8 +60,8 @@ class StudentClassifier(Stored):
         The estimated table.
     guarantee_ : Guarantee
         Towards those who reported.
-    inhouse_guarantee_ : NotPrivate
-        Towards the in-house rows: none.
+    inhouse_ : Protection
+        Towards the in-house rows: codebook and teaching together, or nothing at all.
     """
 
     kind: ClassVar[str] = "student"
@@ -70,8 +75,12 @@ class StudentClassifier(Stored):
         penalty: float = proportions.PENALTY,
         prior: str = "auto",
         seed: int = 0,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
     ) -> None:
         self.inhouse = inhouse
+        self.central_epsilon = central_epsilon
+        self.central_delta = central_delta
         self.teaching = teaching
         self.hidden = hidden
         self.penalty = penalty
@@ -89,11 +98,20 @@ class StudentClassifier(Stored):
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        target = Target.of(where, self.central_epsilon, self.central_delta)
+        if target is not None:
+            self._must_teach_privately(reports.mechanism.inhouse_)
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
-        self.certificate_ = reports.certify(CARRIED)
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
+        if target is not None:
+            answers = teacher.given_codeword().argmax(axis=1)[codes]
+            self.network_, self.inhouse_ = self._taught_privately(vectors, answers, target)
+            self.certificate_ = reports.certify(f"{TAUGHT}, beyond {self.inhouse_guarantee_}.")
+            return self
+        self.inhouse_ = Protection.none(self.mechanism_.inhouse_.public)
+        self.certificate_ = reports.certify(CARRIED)
         if self._by_likelihood():
             rows = proportions.Inhouse.of(vectors, codes)
             shares = teacher.table_.sum(axis=1)
@@ -108,7 +126,28 @@ class StudentClassifier(Stored):
         self.teacher_ = teacher
         self.mechanism_, self.classes_ = teacher.mechanism_, teacher.classes_
         self.guarantee_, self.reports_ = teacher.guarantee_, teacher.reports_
-        self.inhouse_guarantee_ = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
+
+    def _must_teach_privately(self, codebook: Protection) -> None:
+        where = "StudentClassifier"
+        if not codebook.proved:
+            remedy = "Fit the codebook with central_epsilon too."
+            errors.refuse(where, "codebook", "private towards D1", codebook.guarantee, remedy)
+        if self.teaching == "likelihood":
+            errors.refuse(where, "teaching", "by the table with central_epsilon", self.teaching)
+
+    def _taught_privately(
+        self, vectors: npt.NDArray[np.float32], answers: npt.NDArray[np.int64], target: Target
+    ) -> tuple[Network, Protection]:
+        from tacit.inference.taught import taught_privately
+
+        cells = self.mechanism_.quantizer_.cells
+        network, trained = taught_privately(
+            vectors, answers, len(self.classes_), tuple(self.hidden), cells, target, self.seed
+        )
+        codebook = self.mechanism_.inhouse_
+        return network, codebook.and_then(
+            trained.event, target.delta, assumptions=trained.assumptions, seeded=trained.seeded
+        )
 
     def _by_likelihood(self) -> bool:
         quantizer = self.mechanism_.quantizer_

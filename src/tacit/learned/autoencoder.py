@@ -9,8 +9,8 @@ f(x).
 
 Notes
 -----
-The weights depend on the in-house rows: they carry no guarantee towards them. The decoder is not
-kept.
+The weights depend on the in-house rows: those of `fit` carry no guarantee towards them, those of
+`fit_private` are trained with DP-Adam from random weights. The decoder is not kept.
 
 References
 ----------
@@ -29,15 +29,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tacit import errors
+from tacit import errors, private_training
+from tacit.inhouse import Target
 from tacit.learned import encoders
 from tacit.learned.encoders import Likelihood, TableFrontEnd
+from tacit.randomness import Randomness
 from tacit.schema import Rows, Schema
 
 Progress = Callable[[int, int, float], None]
 """Called after every epoch with the epoch (from 1), their number, and the mean loss."""
 
-_BLOCK_ROWS = 8192
+_BLOCK_ROWS, _OUTPUTS = 8192, 10
+_PRIVATE_BATCH, _PRIVATE_EPOCHS, _PRIVATE_RATE = 2048, 100, 4e-3
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def fit(
     seed: int,
     *,
     device: str = "cpu",
-    outputs: int = 10,
+    outputs: int = _OUTPUTS,
     epochs: int = 30,
     batch: int = 256,
     learning_rate: float = 1e-3,
@@ -148,6 +151,32 @@ def fit(
     return AutoencoderFeatures(front, encoder, device, losses)
 
 
+def fit_private(
+    schema: Schema, rows: Rows, seed: int, target: Target, *, rng: Randomness | None = None
+) -> tuple[AutoencoderFeatures, private_training.Trained]:
+    """The same with a central guarantee; and what training ran."""
+    front, law = encoders.front_end(schema), _law(schema)
+    model = _Autoencoder(front, law, encoders.build(seed, _networks(schema, _OUTPUTS)))
+    data = encoders.to_batch(rows)
+
+    def losses(networks: nn.Module, numbers: Tensor, codes: Tensor) -> Tensor:
+        return model.losses(encoders.Batch(numbers, codes))
+
+    trained = private_training.train(
+        model.networks,
+        (data.numbers, data.codes),
+        losses,
+        epsilon=target.epsilon,
+        delta=target.delta,
+        batch_size=min(_PRIVATE_BATCH, len(rows)),
+        epochs=_PRIVATE_EPOCHS,
+        learning_rate=_PRIVATE_RATE,
+        decay=True,
+        rng=rng,
+    )
+    return AutoencoderFeatures(front, model.encoder.eval().requires_grad_(False)), trained
+
+
 @dataclass(frozen=True)
 class _Autoencoder:
     """Both networks while they are trained."""
@@ -180,7 +209,7 @@ class _Autoencoder:
             total = torch.zeros((), device=device)
             for start in range(0, len(rows), batch):
                 chosen = rows[order[start : start + batch]]
-                loss = self.loss(chosen)
+                loss = self.losses(chosen).mean()
                 optimiser.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
@@ -190,10 +219,10 @@ class _Autoencoder:
                 progress(epoch + 1, epochs, losses[-1])
         return tuple(losses)
 
-    def loss(self, rows: encoders.Batch) -> Tensor:
-        """Mean negative log-likelihood of rows given their own latents."""
+    def losses(self, rows: encoders.Batch) -> Tensor:
+        """Negative log-likelihood of each row given its own latent."""
         encode, decode = self.networks
-        return -self.law.log_prob(decode(encode(self.front(rows))), rows).mean()
+        return -self.law.log_prob(decode(encode(self.front(rows))), rows)
 
 
 def _is_image(schema: Schema) -> bool:

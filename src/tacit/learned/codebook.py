@@ -14,24 +14,26 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit import artifact, errors, labels, schema
-from tacit.certificate import Certificate
 from tacit.events import Event
 from tacit.guarantees import Guarantee, Unit
+from tacit.inhouse import Protection, Target
 from tacit.learned import features as features_of
+from tacit.learned import private_quantizer
 from tacit.learned import quantizer as quantizers
+from tacit.learned.base import Learned, refuse_channel_alone
 from tacit.learned.features import Features, blocks
+from tacit.learned.private_features import Learning
 from tacit.learned.quantizer import Projection, Quantizer
 from tacit.learned.rule import codewords_for
 from tacit.mechanisms import SubsetSelection
 from tacit.randomness import Randomness, source
-from tacit.reports import Columns, Reports, certify
+from tacit.reports import Columns, Reports
 from tacit.schema import Rows, Schema
 
 DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
@@ -51,14 +53,8 @@ _WHOLE = ("groups", "counts")
 UNLABELLED = 64
 """Codewords where no label is reported: learners then have a model of the rows, and no table."""
 
-NOT_PROTECTED = (
-    "The in-house rows that the mechanism was fitted on (D1) are not protected: cells, codewords, "
-    "their links, prototypes and the number of in-house rows of each codeword were computed from "
-    "them without noise.",
-)
 
-
-class Codebook:
+class Codebook(Learned):
     """A mechanism learned without labels; people report one symbol each.
 
     Parameters
@@ -80,11 +76,24 @@ class Codebook:
         Symbols in a report; by default the best for counts.
     unit : Unit
         What one report is about: "person" where everyone reports one row once.
+    central_epsilon, central_delta : float, optional
+        What all that is learned from the in-house rows may cost them. Without, they are not
+        protected, and what was learned must not leave the house.
+
+    Attributes
+    ----------
+    inhouse_ : Protection
+        What protects the in-house rows: see `tacit.inhouse`.
 
     Notes
     -----
     ε-DP for any two rows, labels included, by subset selection. The encoder runs before the
     channel, and may be anything.
+
+    Towards the in-house rows: (central ε, central δ) for one row more or less, by
+    `tacit.learned.private_quantizer`; it covers everything that is saved. Features that need
+    training: an autoencoder is trained with DP-Adam on half of ε and δ, and nothing is proved of
+    the contrastive one.
 
     Examples
     --------
@@ -109,8 +118,11 @@ class Codebook:
         grouping: str | None = None,
         subset_size: int | None = None,
         unit: Unit | str = Unit.RECORD,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
     ) -> None:
         where = "Codebook"
+        self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
@@ -136,16 +148,48 @@ class Codebook:
         schema: Schema | None = None,
         image: tuple[int, int] | None = None,
         seed: int = 0,
+        inhouse_public: bool = False,
+        public_features: bool = False,
+        rng: Randomness | None = None,
     ) -> Self:
-        """Learn features (where they are learned), cells and codewords from in-house rows."""
+        """Learn features (where they are learned), cells and codewords from in-house rows.
+
+        `inhouse_public` states that the in-house rows are public, `public_features` that features
+        which were handed in fitted were learned without them; certificates say so. `rng` draws
+        the noise of a central guarantee.
+        """
         if image is None and self.features in _OF_IMAGES:
             image = _square(raw)
-        given = infer_schema(raw, image) if schema is None else schema
+        given = schema or infer_schema(raw, image, private=self.central is not None)
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
+        if self.central is None:
+            self._fit_plain(kind, given, rows, seed)
+            self.inhouse_ = Protection.none(inhouse_public)
+            return self
+        learning = Learning(kind, given, rows, self.central, seed, rng, public_features)
+        learned = learning.features()
+        _, damped, grouping = _defaults(learned)
+        found = private_quantizer.fit(
+            given,
+            learned,
+            rows,
+            self.codewords or self._rule(),
+            budget=learning.budget,
+            grouping=self.grouping or grouping,
+            damped=damped,
+            seed=seed,
+        )
+        self._set(given, learned, found.quantizer)
+        self.counts_, self.links_, self.prototypes_ = found.counts, found.links, found.prototypes
+        self.inhouse_ = learning.protection(inhouse_public)
+        return self
+
+    def _fit_plain(self, kind: str | Features, given: Schema, rows: Rows, seed: int) -> None:
+        """Without noise: the best codewords, and no promise to the in-house rows."""
         learned = features_of.fit(kind, given, rows, seed) if isinstance(kind, str) else kind
         wanted = self.codewords or self._rule()
-        components, damped, grouping = DEFAULTS.get(learned.kind, (None, False, "compact"))
+        components, damped, grouping = _defaults(learned)
         projection = quantizers.fit_projection(learned, rows, components, damped, seed)
         vectors = quantizers.project(learned, rows, projection)
         cells, groups = quantizers.fit_cells(vectors, wanted, self.grouping or grouping, seed)
@@ -156,8 +200,7 @@ class Codebook:
         self.counts_ = np.bincount(codes, minlength=self.codewords_)
         linked = self.codewords_ < len(cells)
         self.links_ = quantizers.links(vectors, cells, groups) if linked else None
-        self.prototypes_ = _means(features_of.Raw(given), rows, codes, self.codewords_)
-        return self
+        self.prototypes_ = quantizers.means(features_of.Raw(given), rows, codes, self.codewords_)
 
     def _rule(self) -> int:
         if self.people is None or self.classes is None:
@@ -205,8 +248,16 @@ class Codebook:
     @property
     def schema(self) -> Schema:
         """Of raw rows."""
-        self._must_be_fitted()
+        self._must_encode()
         return self._schema
+
+    def _channel_alone(self) -> Codebook:
+        """Reports show how many codewords there are: that, and nothing else of D1, stays in it."""
+        other = copy.copy(self)
+        other._schema = other.features_ = other.quantizer_ = None  # type: ignore[assignment]
+        other.counts_ = np.zeros_like(self.counts_)
+        other.links_ = other.prototypes_ = None  # type: ignore[assignment]
+        return other
 
     @cached_property
     def _channels(self) -> dict[bool, SubsetSelection]:
@@ -231,16 +282,6 @@ class Codebook:
     def guarantee(self, labelled: bool) -> Guarantee:
         """Towards the person who reports."""
         return self.channel(labelled).guarantee
-
-    @property
-    def not_protected(self) -> tuple[str, ...]:
-        """What the certificate must say beside the guarantee."""
-        return NOT_PROTECTED
-
-    @property
-    def certificate(self) -> Certificate:
-        """Of one person's report, with a label where classes are declared."""
-        return certify(self, self.classes is not None)
 
     # --- on a person's device ------------------------------------------------------------------
 
@@ -319,13 +360,9 @@ class Codebook:
 
     # --- storage -------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> Path:
-        """Write a directory; see `tacit.artifact`."""
-        return artifact.save(self, path)
-
     def onnx(self) -> bytes | None:
         """The encoder for devices without Python: rows to codewords; None without `onnx`."""
-        if find_spec("onnx") is None:
+        if find_spec("onnx") is None or self.quantizer_ is None:
             return None
         from tacit.learned.onnx import codebook_encoder
 
@@ -343,17 +380,21 @@ class Codebook:
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and weights."""
         self._must_be_fitted()
-        settings, weights = self.features_.parts()
-        parameters = {
+        parameters: dict[str, Any] = {
             "epsilon": str(self.epsilon),
             "classes": None if self.classes is None else list(self.classes),
             "people": self.people,
             "subset_size": self.subset_size,
             "unit": str(self.unit),
-            "schema": self.schema.to_plain(),
-            "features": {"kind": self.features_.kind, "settings": settings},
+            "codewords": self.codewords_,
+            "inhouse": self.inhouse_.to_plain(),
         }
         quantizer = self.quantizer_
+        if quantizer is None:
+            return parameters, {"counts": self.counts_}
+        settings, weights = self.features_.parts()
+        parameters["schema"] = self.schema.to_plain()
+        parameters["features"] = {"kind": self.features_.kind, "settings": settings}
         arrays: artifact.Arrays = {
             "cells": quantizer.cells,
             "groups": quantizer.groups,
@@ -369,38 +410,51 @@ class Codebook:
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Codebook:
         """Rebuild what `parts` took apart."""
-        given = schema.from_plain(parameters["schema"])
-        described = parameters["features"]
-        weights = artifact.part(arrays, "features")
-        learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
-        # In the types that encoding counts on: narrower ones would wrap for some people.
-        floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
-        whole = {name: errors.integers("Codebook", arrays[name], lower=0) for name in _WHOLE}
-        projection = Projection(floats["mean"], floats.get("matrix"))
-        quantizer = Quantizer(projection, floats["cells"], whole["groups"])
-        _must_fit(learned, quantizer, arrays)
         made = cls(
             epsilon=errors.rational("Codebook", "epsilon", parameters["epsilon"]),
             people=parameters["people"],
             classes=parameters["classes"],
-            codewords=quantizer.codewords,
-            features=learned,
+            codewords=parameters["codewords"],
             subset_size=parameters["subset_size"],
             unit=parameters["unit"],
         )
-        made._set(given, learned, quantizer)
-        made.counts_, made.prototypes_ = whole["counts"], floats["prototypes"]
-        made.links_ = floats.get("links")
+        made.inhouse_ = Protection.from_plain(parameters["inhouse"])
+        # In the types that encoding counts on: narrower ones would wrap for some people.
+        floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
+        whole = {
+            name: errors.integers("Codebook", arrays[name], lower=0)
+            for name in _WHOLE
+            if name in arrays
+        }
+        made.counts_, made.links_ = whole["counts"], floats.get("links")
+        made.codewords_ = len(made.counts_)
+        if "schema" not in parameters:
+            return made._channel_alone()
+        made.prototypes_ = floats["prototypes"]
+        given = schema.from_plain(parameters["schema"])
+        described, weights = parameters["features"], artifact.part(arrays, "features")
+        made.features = features_of.from_parts(
+            described["kind"], given, described["settings"], weights
+        )
+        projection = Projection(floats["mean"], floats.get("matrix"))
+        quantizer = Quantizer(projection, floats["cells"], whole["groups"])
+        quantizers.must_fit(made.features, quantizer, arrays)
+        made._set(given, made.features, quantizer)
         return made
 
     def _must_be_fitted(self) -> None:
         if not hasattr(self, "quantizer_"):
             raise errors.InvalidParameter("Codebook: it must be fitted first. Call fit.")
 
+    def _must_encode(self) -> None:
+        self._must_be_fitted()
+        if self.quantizer_ is None:
+            refuse_channel_alone("Codebook")
 
-def infer_schema(raw: Any, image: tuple[int, int] | None) -> Schema:
+
+def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:
     """Bounds and categories from in-house rows; see `tacit.schema.infer`."""
-    return schema.infer(raw, image, "fit")
+    return (schema.of_bytes if private else schema.infer)(raw, image, "Codebook.fit")
 
 
 def _square(raw: Any) -> tuple[int, int] | None:
@@ -418,38 +472,9 @@ def default_features(given: Schema) -> str:
     return "raw" if given.image is None else "scattering"
 
 
+def _defaults(learned: Features) -> tuple[int | None, bool, str]:
+    return DEFAULTS.get(learned.kind, (None, False, "compact"))
+
+
 def _latent(level: str) -> bool:
     return errors.choice("features", "level", level, ("latent", "feature")) == "latent"
-
-
-def _means(
-    values: Features, rows: Rows, codes: npt.NDArray[np.int64], count: int
-) -> npt.NDArray[np.float32]:
-    """The mean row of each codeword, indicators of categories included."""
-    totals = np.zeros((count, values.dimension))
-    for start, block in enumerate(blocks(rows)):
-        at = codes[start * 1024 : start * 1024 + len(block)]
-        np.add.at(totals, at, values.transform(block))
-    return np.asarray(totals / np.bincount(codes, minlength=count)[:, None], np.float32)
-
-
-def _must_fit(learned: Features, quantizer: Quantizer, arrays: artifact.Arrays) -> None:
-    """Weights of another shape than the rest must be refused before anything is encoded."""
-    matrix, cells, groups = quantizer.projection.matrix, quantizer.cells, quantizer.groups
-    width = learned.dimension if matrix is None else matrix.shape[1]
-    count = int(groups.max()) + 1
-    fits = (
-        cells.ndim == 2
-        and cells.shape == (len(groups), width)
-        and bool(np.isfinite(cells).all())
-        and np.array_equal(np.unique(groups), np.arange(count))
-        and quantizer.projection.mean.shape == (learned.dimension,)
-        and (matrix is None or matrix.shape[0] == learned.dimension)
-        and arrays["counts"].shape == (count,)
-        and len(arrays["prototypes"]) == count
-        and arrays.get("links", np.empty((count, count))).shape == (count, count)
-    )
-    if not fits:
-        raise errors.InvalidData(
-            "Codebook: weights must fit each other. Was the file made by hand?"
-        )

@@ -22,7 +22,6 @@ import copy
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,12 +29,13 @@ import numpy.typing as npt
 
 from tacit import artifact, errors, labels, schema
 from tacit.accounting.derivation import guarantee_of
-from tacit.certificate import Certificate
 from tacit.events import Composed, Event, Repeated
 from tacit.guarantees import Adjacency, Guarantee, Unit
+from tacit.inhouse import Protection, Target
+from tacit.learned.base import Learned
 from tacit.mechanisms import DiscreteLaplace, RandomizedResponse
 from tacit.randomness import Randomness, source
-from tacit.reports import Columns, Reports, certify
+from tacit.reports import Columns, Reports
 from tacit.schema import ArraySchema, Rows, Schema, row_blocks
 
 Integers = npt.NDArray[np.int64]
@@ -45,13 +45,9 @@ STEPS = 256
 """N: numbers are released on the grid 0, 1/N, …, 1 and beyond."""
 
 LEVELS = ("latent", "feature")
-NOT_PROTECTED = (
-    "Bounds and categories are taken as public. Where they were read off in-house rows (D1), these "
-    "rows are not protected.",
-)
 
 
-class Direct:
+class Direct(Learned):
     """Noise on every feature by itself; nothing is learned but public bounds, if not given.
 
     Parameters
@@ -65,6 +61,8 @@ class Direct:
         What the label gets of ε.
     unit : Unit
         What one report is about: "person" where everyone reports one row once.
+    central_epsilon, central_delta : float, optional
+        As in the other mechanisms. Nothing is learned here: with them, bounds must be declared.
 
     Notes
     -----
@@ -81,8 +79,11 @@ class Direct:
         classes: int | Sequence[Any] | None = None,
         label_share: float | Fraction = 0.3,
         unit: Unit | str = Unit.RECORD,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
     ) -> None:
         where = "Direct"
+        self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
@@ -97,12 +98,19 @@ class Direct:
         image: tuple[int, int] | None = None,
         seed: int = 0,
         device: str = "cpu",
+        inhouse_public: bool = False,
     ) -> Self:
         """Take the schema, or read bounds and categories off in-house rows."""
         self.__dict__.pop("_channels", None)
-        self._schema = _inferred(raw, image) if schema is None else schema
+        self._schema = schema or _inferred(raw, image, self.central is not None)
+        declared = schema is not None or self.central is not None
+        self.inhouse_ = Protection.untouched() if declared else Protection.none(inhouse_public)
         if self.numbers == 0 and max(self.places) < 2:
             errors.refuse("Direct", "schema", "with a column of two values or more", self.places)
+        return self
+
+    def _channel_alone(self) -> Direct:
+        self.inhouse_.must_leave("bounds and categories")
         return self
 
     def at(self, epsilon: float) -> Direct:
@@ -197,16 +205,6 @@ class Direct:
         """Towards the person who reports."""
         return guarantee_of(self.event(labelled))
 
-    @property
-    def not_protected(self) -> tuple[str, ...]:
-        """What the certificate must say beside the guarantee."""
-        return NOT_PROTECTED
-
-    @property
-    def certificate(self) -> Certificate:
-        """Of one person's report, with a label where classes are declared."""
-        return certify(self, self.classes is not None)
-
     # --- on a person's device ------------------------------------------------------------------
 
     def encode(self, raw: Any) -> Integers:
@@ -299,10 +297,6 @@ class Direct:
 
     # --- storage -------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> Path:
-        """Write a directory; see `tacit.artifact`."""
-        return artifact.save(self, path)
-
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters; there are no weights."""
         parameters = {
@@ -311,6 +305,7 @@ class Direct:
             "label_share": str(self.label_share),
             "unit": str(self.unit),
             "schema": self.schema.to_plain(),
+            "inhouse": self.inhouse_.to_plain(),
         }
         return parameters, {}
 
@@ -324,6 +319,7 @@ class Direct:
             unit=parameters["unit"],
         )
         made._schema = schema.from_plain(parameters["schema"])
+        made.inhouse_ = Protection.from_plain(parameters["inhouse"])
         return made
 
 
@@ -336,5 +332,5 @@ def _flipped(flips: list[RandomizedResponse | None], codes: Integers, rng: Rando
     return released
 
 
-def _inferred(raw: Any, image: tuple[int, int] | None) -> Schema:
-    return schema.infer(raw, image, "Direct.fit")
+def _inferred(raw: Any, image: tuple[int, int] | None, private: bool) -> Schema:
+    return (schema.of_bytes if private else schema.infer)(raw, image, "Direct.fit")

@@ -191,7 +191,11 @@ class Quantile:
         for index, column in enumerate(rows.numbers.T):
             present = column[~np.isnan(column)]
             quantiles[index] = np.quantile(present, levels) if present.size else levels
-        share = _indicator_share(schema, rows)
+        return cls.of(schema, quantiles, indicator_counts(schema, rows) / len(rows))
+
+    @classmethod
+    def of(cls, schema: Schema, quantiles: Floats, share: npt.NDArray[np.float64]) -> Quantile:
+        """From quantiles of the numbers, and how often each mark and each indicator is 1."""
         numbers = quantiles.shape[0]
         offset = np.concatenate([np.full(numbers, 0.5), share])
         scale = np.concatenate([np.full(numbers, np.sqrt(12.0)), _weights(schema, share)])
@@ -254,8 +258,12 @@ class RandomFourier:
     def fit(cls, schema: Schema, rows: Rows, seed: int) -> RandomFourier:
         """Draw the weights; quantiles of tables are read off the rows."""
         table = isinstance(schema, TableSchema)
-        base = Quantile.fit(schema, rows) if table else Raw(schema)
-        variance = len(schema.names) / (1 if table else 12)
+        return cls.draw(schema, Quantile.fit(schema, rows) if table else Raw(schema), seed)
+
+    @classmethod
+    def draw(cls, schema: Schema, base: Raw | Quantile, seed: int) -> RandomFourier:
+        """Draw the weights of features of these."""
+        variance = len(schema.names) / (1 if isinstance(base, Quantile) else 12)
         rng = np.random.default_rng(seed)
         weights = rng.normal(scale=variance**-0.5, size=(base.dimension, RANDOM))
         phases = rng.uniform(0, 2 * np.pi, RANDOM)
@@ -316,12 +324,12 @@ def _layout(schema: Schema, rows: Rows, numbers: Floats) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
-def _indicator_share(schema: Schema, rows: Rows) -> npt.NDArray[np.float64]:
-    """How often each mark and each indicator is 1."""
-    shares = [np.isnan(rows.numbers[:, _indicated(schema)]).mean(axis=0)]
+def indicator_counts(schema: Schema, rows: Rows) -> npt.NDArray[np.int64]:
+    """In how many rows each mark and each indicator is 1: at most one a column, in each row."""
+    counts = [np.isnan(rows.numbers[:, _indicated(schema)]).sum(axis=0)]
     for codes, slots in zip(rows.codes.T, _slots(schema), strict=True):
-        shares.append(np.bincount(codes % slots, minlength=slots) / len(rows))
-    return np.concatenate(shares)
+        counts.append(np.bincount(codes % slots, minlength=slots))
+    return np.concatenate(counts)
 
 
 def _weights(schema: Schema, share: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

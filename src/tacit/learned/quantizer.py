@@ -17,9 +17,9 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -112,10 +112,7 @@ def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tupl
     """Centres and the codeword of each; those that no row is nearest to are left out."""
     errors.choice("codebook", "grouping", grouping, GROUPINGS)
     if len(vectors) < codewords:
-        raise errors.InvalidData(
-            f"codebook: in-house rows must be at least as many as the {codewords} codewords. "
-            "Give more rows, or fix codewords."
-        )
+        refuse_too_few(codewords)
     count = codewords
     if grouping == "linked":
         count = max(min(MOST_CELLS, len(vectors) // ROWS_PER_CELL), codewords)
@@ -124,7 +121,15 @@ def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tupl
     cells = cells[np.unique(ranked)]
     if grouping == "compact" or len(cells) <= max(codewords, 3):
         return cells, np.arange(len(cells))
-    return cells, _linked(vectors, cells, codewords, seed)
+    return cells, spectral(_graph(vectors, cells), codewords, seed)
+
+
+def refuse_too_few(codewords: int) -> NoReturn:
+    """One line for both ways to fit."""
+    raise errors.InvalidData(
+        f"codebook: in-house rows must be at least as many as the {codewords} codewords. "
+        "Give more rows, or fix codewords."
+    )
 
 
 def nearest(vectors: Floats, cells: Floats) -> Integers:
@@ -141,22 +146,27 @@ def _k_means(vectors: Floats, count: int, seed: int) -> Floats:
     return np.asarray(found.cluster_centers_, np.float32)
 
 
-def _linked(vectors: Floats, cells: Floats, codewords: int, seed: int) -> Integers:
+def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
+    """The codeword of each cell, from how many rows lie between any two."""
     from sklearn.cluster import SpectralClustering
 
-    # The constant keeps the graph in one piece, whatever the data.
-    graph = _graph(vectors, cells) + 1e-6
     clustering = SpectralClustering(
         codewords, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
     )
-    labels = clustering.fit_predict(graph)
+    # The constant keeps the graph in one piece, whatever the data.
+    labels = clustering.fit_predict(graph + 1e-6)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
 
 
 def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
     """How the rows between codewords are shared out: row k sums to 1 over the others, or to 0."""
+    return links_of(_graph(vectors, cells), groups)
+
+
+def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
+    """The same of a graph that is counted already."""
     member = np.eye(int(groups.max()) + 1)[groups]
-    between = member.T @ _graph(vectors, cells) @ member
+    between = member.T @ graph @ member
     np.fill_diagonal(between, 0.0)
     total = between.sum(axis=1, keepdims=True)
     return np.asarray(between / np.where(total > 0, total, 1.0), np.float32)
@@ -195,3 +205,36 @@ def _sample(count: int, most: int, seed: int) -> Integers:
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+
+
+def means(values: Features, rows: Rows, codes: Integers, count: int) -> Floats:
+    """The mean row of each codeword, indicators of categories included."""
+    totals = np.zeros((count, values.dimension))
+    for start, block in enumerate(blocks(rows)):
+        at = codes[start * 1024 : start * 1024 + len(block)]
+        np.add.at(totals, at, values.transform(block))
+    return np.asarray(totals / np.bincount(codes, minlength=count)[:, None], np.float32)
+
+
+def must_fit(
+    learned: Features, quantizer: Quantizer, arrays: Mapping[str, npt.NDArray[Any]]
+) -> None:
+    """Weights of another shape than the rest must be refused before anything is encoded."""
+    matrix, cells, groups = quantizer.projection.matrix, quantizer.cells, quantizer.groups
+    width = learned.dimension if matrix is None else matrix.shape[1]
+    count = int(groups.max()) + 1
+    fits = (
+        cells.ndim == 2
+        and cells.shape == (len(groups), width)
+        and bool(np.isfinite(cells).all())
+        and np.array_equal(np.unique(groups), np.arange(count))
+        and quantizer.projection.mean.shape == (learned.dimension,)
+        and (matrix is None or matrix.shape[0] == learned.dimension)
+        and arrays["counts"].shape == (count,)
+        and len(arrays["prototypes"]) == count
+        and arrays.get("links", np.empty((count, count))).shape == (count, count)
+    )
+    if not fits:
+        raise errors.InvalidData(
+            "Codebook: weights must fit each other. Was the file made by hand?"
+        )

@@ -61,7 +61,7 @@ def divergence(center: Tensor, spread: Tensor, noise: str) -> Tensor:
     return ((center.square() + spread.square() - 1) / 2 - spread.log()).sum(dim=1)
 
 
-def standard_noise(like: Tensor, noise: str, generator: torch.Generator) -> Tensor:
+def standard_noise(like: Tensor, noise: str, generator: torch.Generator | None) -> Tensor:
     """Laplace or Gaussian draws of scale 1, for training only: never what is released."""
     if noise == "gaussian":
         return torch.randn(like.shape, generator=generator, device=like.device)
@@ -91,6 +91,14 @@ def sizes_for(
     back = encoders.IMAGE_DECODER if image else encoders.TABLE_DECODER
     inputs = encoders.front_end(schema).dimension
     return [inputs, *into, latent_dimension], [latent_dimension, *back, law.parameter_count]
+
+
+def networks(
+    schema: Schema, latent_dimension: int, law: Likelihood, seed: int
+) -> list[nn.Sequential]:
+    """Encoder and decoder with random weights."""
+    sizes = sizes_for(schema, latent_dimension, law)
+    return encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
 
 
 def checked_delta(where: str, noise: str, delta: Any) -> float | None:
@@ -137,6 +145,33 @@ class Training:
         errors.whole("Training", "batch_size", self.batch_size, least=1)
         errors.positive("Training", "learning_rate", self.learning_rate)
 
+    @classmethod
+    def of(
+        cls, epochs: int | None, batch_size: int | None, rate: float | None, usual: Training
+    ) -> Training:
+        """What was asked for, and the usual where nothing was."""
+        return cls(
+            epochs=usual.epochs if epochs is None else epochs,
+            batch_size=usual.batch_size if batch_size is None else batch_size,
+            learning_rate=usual.learning_rate if rate is None else rate,
+        )
+
+
+class Spread(nn.Module):
+    """B or σ of the posterior: a layer, so that its gradient is known for every example."""
+
+    def __init__(self, start: float, learned: bool) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(math.log(start)), requires_grad=learned)
+
+    def forward(self, center: Tensor) -> Tensor:
+        """One number a row, (n, 1)."""
+        return torch.ones_like(center[..., :1]) * self.log.exp()
+
+    @property
+    def value(self) -> float:
+        return float(self.log.detach().exp())
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -146,17 +181,23 @@ class Objective:
     law: Likelihood
     encoder: nn.Sequential
     decoder: nn.Sequential
-    log_spread: Tensor
+    spread: Spread
     radius: float
     noise: str
 
-    def loss(self, rows: Batch, generator: torch.Generator) -> Tensor:
-        """Mean negative bound of a batch, with one draw of the noise a row."""
+    def losses(self, rows: Batch, generator: torch.Generator | None = None) -> Tensor:
+        """Negative bound of each row, with one draw of the noise."""
         center = clip(self.encoder(self.front(rows)), self.radius, ORDERS[self.noise])
-        spread = self.log_spread.exp()
+        spread = self.spread(center)
         latent = center + spread * standard_noise(center, self.noise, generator)
         fit = self.law.log_prob(self.decoder(latent), rows)
-        return (divergence(center, spread, self.noise) - fit).mean()
+        return divergence(center, spread, self.noise) - fit
+
+    @property
+    def networks(self) -> nn.ModuleDict:
+        """All that can be trained."""
+        parts = {"encoder": self.encoder, "decoder": self.decoder, "spread": self.spread}
+        return nn.ModuleDict(parts)
 
 
 def train(
@@ -164,17 +205,14 @@ def train(
     rows: Rows,
     settings: Training,
     *,
-    learn_spread: bool,
     seed: int,
     device: str,
     progress: Progress | None = None,
 ) -> list[float]:
-    """Fit encoder, decoder and, where asked, the spread, in place; the mean loss of each epoch."""
+    """Fit encoder, decoder and, where it is learned, the spread; the mean loss of each epoch."""
     generator = torch.Generator(device).manual_seed(seed)
     data = encoders.to_batch(rows, device)
-    weights: list[Tensor] = [*objective.encoder.parameters(), *objective.decoder.parameters()]
-    objective.log_spread.requires_grad_(learn_spread)
-    weights += [objective.log_spread] if learn_spread else []
+    weights = [one for one in objective.networks.parameters() if one.requires_grad]
     # "fused": a step is then one kernel, and small networks are bound by the number of kernels.
     optimizer = torch.optim.Adam(weights, lr=settings.learning_rate, fused=True)
     steps = settings.epochs * math.ceil(len(data) / settings.batch_size)
@@ -184,7 +222,7 @@ def train(
         total = torch.zeros((), device=device)
         order = torch.randperm(len(data), generator=generator, device=device)
         for chosen in torch.split(order, settings.batch_size):
-            loss = objective.loss(data[chosen], generator)
+            loss = objective.losses(data[chosen], generator).mean()
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()

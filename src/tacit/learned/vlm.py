@@ -24,7 +24,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -33,15 +32,16 @@ import torch
 
 from tacit import artifact, errors, events, labels, schema
 from tacit.accounting.derivation import guarantee_of
-from tacit.certificate import Certificate
 from tacit.events import Composed, Event
 from tacit.guarantees import Adjacency, Guarantee, Unit
-from tacit.learned import encoders, variational
+from tacit.inhouse import Protection, Target
+from tacit.learned import encoders, private_variational, variational
+from tacit.learned.base import Learned, refuse_channel_alone
 from tacit.learned.variational import Training
 from tacit.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
 from tacit.mechanisms.bounding import GridBall
 from tacit.randomness import Randomness, source
-from tacit.reports import Columns, Reports, certify
+from tacit.reports import Columns, Reports
 from tacit.schema import ArraySchema, Rows, Schema, row_blocks
 
 if TYPE_CHECKING:
@@ -51,17 +51,12 @@ Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 LEVELS = ("latent", "feature")
-NOT_PROTECTED = (
-    "The in-house rows that the mechanism was fitted on (D1) are not protected: encoder and "
-    "decoder were trained on them without noise.",
-)
-
 _BLOCK_ROWS = 4096
 _FAR = 2.0**100  # beyond every ball, and a float32
 _EXACT = "donot_use_mm_for_euclid_dist"
 
 
-class VLM:
+class VLM(Learned):
     """A mechanism learned without labels; people report a noised latent, and a flipped label.
 
     Parameters
@@ -89,6 +84,14 @@ class VLM:
         g, a power of two; by default about a thousandth of a quarter of the radius.
     unit : Unit
         What one report is about: "person" where everyone reports one row once.
+    central_epsilon, central_delta : float, optional
+        What encoder and decoder together may cost the in-house rows, by DP-Adam: see
+        `tacit.learned.private_variational`. Without, these are not protected.
+
+    Attributes
+    ----------
+    inhouse_ : Protection
+        What protects the in-house rows: see `tacit.inhouse`.
 
     Notes
     -----
@@ -121,8 +124,11 @@ class VLM:
         likelihood: str | None = None,
         grid: float | None = None,
         unit: Unit | str = Unit.RECORD,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
     ) -> None:
         where = "VLM"
+        self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.latent_dimension = errors.whole(
@@ -155,46 +161,87 @@ class VLM:
         seed: int = 0,
         device: str = "cpu",
         epochs: int | None = None,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        inhouse_public: bool = False,
+        public_rows: Any = "synthetic",
+        two_stage: str | None = None,
+        trained: str | None = None,
+        rng: Randomness | None = None,
         progress: variational.Progress | None = None,
     ) -> Self:
         """Learn encoder and decoder from in-house rows; the bounds too, where no schema is given.
 
         By default 20 epochs, or as many as make 2,000 steps. The fitted mechanism computes on the
         CPU; see `on`.
+
+        Parameters
+        ----------
+        inhouse_public : bool
+            State that the in-house rows are public; certificates say so.
+        public_rows : rows, "synthetic" or None
+            With a central guarantee: what weights are fitted to before they see the in-house rows.
+            "synthetic" are pen strokes for images, and random weights otherwise, as is None.
+        two_stage : {"paper"}, optional
+            With a central ε: train as the paper does, for comparison. Nothing is proved of it.
+        trained : {"both", "encoder", "decoder"}, optional
+            With a central guarantee: what DP-Adam moves; the rest stays as it started. By default
+            both, and the encoder in two stages.
+        rng : Randomness, optional
+            Of the noise of a central guarantee.
         """
-        given = _inferred(raw, image) if schema is None else schema
+        given = schema or _inferred(raw, image, self.central is not None)
         rows = given.rows(raw, "VLM.fit")
-        if epochs is None:
-            epochs = max(20, math.ceil(2000 * batch_size / len(rows)))
-        settings = Training(epochs=epochs, batch_size=batch_size, learning_rate=learning_rate)
-        law = variational.law_of(given, self.likelihood)
-        sizes = variational.sizes_for(given, self.latent_dimension, law)
         seed = errors.whole("VLM.fit", "seed", seed, least=0)
-        encoder, decoder = encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
-        spread = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
-        objective = variational.Objective(
+        batch = 128 if batch_size is None else batch_size
+        usual = Training(epochs=max(20, math.ceil(2000 * batch / len(rows))))
+        plain = Training.of(epochs, batch_size, learning_rate, usual)
+        objective = self._objective(given, seed, device)
+        self.losses_: list[float] = []
+        if self.central is not None:
+            private = private_variational.PrivateFit(
+                objective,
+                rows,
+                self.central,
+                Training.of(epochs, batch_size, learning_rate, private_variational.USUAL),
+                private_variational.checked_trained(trained, two_stage),
+                inhouse_public,
+                seed,
+                device,
+                rng,
+                progress,
+            )
+            if two_stage is None:
+                self.inhouse_ = private.from_public(given, public_rows)
+            else:
+                self.inhouse_ = private.two_stage(plain, self._networks(given, seed + 1))
+        else:
+            if two_stage is not None or trained is not None:
+                errors.refuse("VLM.fit", "central_epsilon", "given with two_stage or trained", None)
+            self.losses_ = variational.train(
+                objective, rows, plain, seed=seed, device=device, progress=progress
+            )
+            self.inhouse_ = Protection.none(inhouse_public)
+        self.spread_ = objective.spread.value
+        self._set(given, objective.encoder.to("cpu"), objective.decoder.to("cpu"))
+        return self
+
+    def _networks(self, given: Schema, seed: int) -> list[nn.Sequential]:
+        law = variational.law_of(given, self.likelihood)
+        return variational.networks(given, self.latent_dimension, law, seed)
+
+    def _objective(self, given: Schema, seed: int, device: str) -> variational.Objective:
+        encoder, decoder = self._networks(given, seed)
+        start = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
+        return variational.Objective(
             encoders.front_end(given),
-            law,
+            variational.law_of(given, self.likelihood),
             encoder.to(device),
             decoder.to(device),
-            torch.tensor(math.log(spread), device=device),
+            variational.Spread(start, self.pretraining_epsilon == "learned").to(device),
             self.radius,
             self.noise,
         )
-        self.losses_ = variational.train(
-            objective,
-            rows,
-            settings,
-            learn_spread=self.pretraining_epsilon == "learned",
-            seed=seed,
-            device=device,
-            progress=progress,
-        )
-        self.spread_ = float(objective.log_spread.detach().exp())
-        self._set(given, encoder.to("cpu"), decoder.to("cpu"))
-        return self
 
     def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
         for cached in ("_channels", "_guarantees"):
@@ -221,12 +268,19 @@ class VLM:
         other.device = device
         return other
 
+    def _channel_alone(self) -> VLM:
+        other = copy.copy(self)
+        other._schema = other.encoder_ = other.decoder_ = None  # type: ignore[assignment]
+        # What training made of it is no part of the channel.
+        other.spread_ = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
+        return other
+
     # --- the channel ---------------------------------------------------------------------------
 
     @property
     def schema(self) -> Schema:
         """Of raw rows."""
-        self._must_be_fitted()
+        self._must_encode()
         return self._schema
 
     @cached_property
@@ -276,11 +330,6 @@ class VLM:
         return {}
 
     @property
-    def not_protected(self) -> tuple[str, ...]:
-        """What the certificate must say beside the guarantee."""
-        return NOT_PROTECTED
-
-    @property
     def assumptions(self) -> tuple[str, ...]:
         """Where the noise is added: stated, as it is what the proof is about."""
         step, steps = self.ball.step, self.ball.radius_steps
@@ -288,11 +337,6 @@ class VLM:
             f"A latent is put on a grid of step {step:g} and clipped in whole steps to a ball of "
             f"radius {steps}; noise is added to the steps.",
         )
-
-    @property
-    def certificate(self) -> Certificate:
-        """Of one person's report, with a label where classes are declared."""
-        return certify(self, self.classes is not None)
 
     # --- on a person's device ------------------------------------------------------------------
 
@@ -422,12 +466,10 @@ class VLM:
 
     # --- storage -------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> Path:
-        """Write a directory; see `tacit.artifact`."""
-        return artifact.save(self, path)
-
-    def onnx(self) -> bytes:
+    def onnx(self) -> bytes | None:
         """The encoder as a graph: rows to latents that are still to be put on their grid."""
+        if self.encoder_ is None:
+            return None
         from tacit.learned.onnx import network_encoder
 
         return network_encoder(self.schema, self.encoder_)
@@ -435,7 +477,7 @@ class VLM:
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and weights."""
         self._must_be_fitted()
-        parameters = {
+        parameters: dict[str, Any] = {
             "epsilon": str(self.epsilon),
             "latent_dimension": self.latent_dimension,
             "radius": self.radius,
@@ -448,31 +490,34 @@ class VLM:
             "grid": self.ball.step,
             "unit": str(self.unit),
             "spread": self.spread_,
-            "schema": self.schema.to_plain(),
+            "inhouse": self.inhouse_.to_plain(),
         }
-        networks = {"encoder": self.encoder_, "decoder": self.decoder_}
-        arrays = {
-            f"{name}.{key}": value
-            for name, network in networks.items()
-            for key, value in encoders.to_arrays(network).items()
-        }
+        if self.encoder_ is None:
+            return parameters, {}
+        parameters["schema"] = self.schema.to_plain()
+        arrays = artifact.nested(encoders.to_arrays(self.encoder_), "encoder")
+        arrays |= artifact.nested(encoders.to_arrays(self.decoder_), "decoder")
         return parameters, arrays
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> VLM:
         """Rebuild what `parts` took apart."""
         settings = dict(parameters)
-        given, spread = schema.from_plain(settings.pop("schema")), settings.pop("spread")
+        stored, spread = settings.pop("schema", None), settings.pop("spread")
+        protection = Protection.from_plain(settings.pop("inhouse"))
         for name in ("epsilon", "label_share"):
             settings[name] = errors.rational("VLM", name, settings[name])
         made = cls(**settings)
-        made.spread_, made.losses_ = float(spread), []
+        made.spread_, made.losses_, made.inhouse_ = float(spread), [], protection
+        if stored is None:
+            return made._channel_alone()
+        given = schema.from_plain(stored)
         if not all(bool(np.isfinite(array).all()) for array in arrays.values()):
             raise errors.InvalidData("VLM: weights must be finite. Was the file made by hand?")
         law = variational.law_of(given, made.likelihood)
         sizes = variational.sizes_for(given, made.latent_dimension, law)
         networks = [
-            encoders.restore(lambda size=size: encoders.mlp(size), _within(arrays, name))  # type: ignore[misc]
+            encoders.restore(lambda size=size: encoders.mlp(size), artifact.part(arrays, name))  # type: ignore[misc]
             for name, size in zip(("encoder", "decoder"), sizes, strict=True)
         ]
         made._set(given, *networks)
@@ -482,16 +527,15 @@ class VLM:
         if not hasattr(self, "encoder_"):
             raise errors.InvalidParameter("VLM: it must be fitted first. Call fit.")
 
+    def _must_encode(self) -> None:
+        self._must_be_fitted()
+        if self.encoder_ is None:
+            refuse_channel_alone("VLM")
 
-def _inferred(raw: Any, image: tuple[int, int] | None) -> Schema:
-    return schema.infer(raw, image, "VLM.fit")
+
+def _inferred(raw: Any, image: tuple[int, int] | None, private: bool) -> Schema:
+    return (schema.of_bytes if private else schema.infer)(raw, image, "VLM.fit")
 
 
 def _integers(where: str, values: Any, most: int) -> Integers:
     return errors.integers(where, values, lower=-most, upper=most)
-
-
-def _within(arrays: artifact.Arrays, name: str) -> artifact.Arrays:
-    """The weights of one network, under their own names."""
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}

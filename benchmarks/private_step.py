@@ -1,0 +1,367 @@
+"""One step of DP-Adam over one of plain Adam, beside Opacus: one JSON object on stdout.
+
+A step is forward, backward, clipping, noise and the optimiser, on a batch that is there already:
+sampling is left out for everyone. The network is 784-400-150-50-8 with ReLU. Everyone's optimiser
+is torch's fused Adam. Noise of ours comes from AES-256 in counter mode; that of Opacus from torch's
+generator in its default mode, which can be predicted.
+
+All take turns in one process, with one thread (processor time) and with two (time on the wall,
+which means something only where nothing else runs), and a time is the median of many turns.
+A figure on stdout is the worse for us of one thread and two. The table with everything, peak memory
+included, goes to stderr, and to a file with --json FILE.
+
+Peak memory is that of 5 steps at batch 1024 in a process of its own: the highest resident set minus
+that before weights and optimiser were made, after a warm-up on a small network.
+
+Opacus lives in `.bench/opacus`, made on first use; torch is that of the environment at hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+import warnings
+from collections.abc import Callable
+from fractions import Fraction
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from peers import ENVIRONMENTS, HERE, say
+
+WANTED = ("opacus==1.6.0", "opt_einsum==3.4.0")
+SIZES = (784, 400, 150, 50, 8)
+BATCHES = (64, 1024)
+THREADS = (1, 2)
+TURNS = {64: 150, 1024: 32}
+SELDOM = 8  # Opacus with hooks takes a second a step at 1024: one turn in so many rounds
+CLIP_NORM, MULTIPLIER, RATE = 1.0, 1.0, 1e-3
+RIVALS = ("opacus_hooks", "opacus_ghost")
+MARK = "TACIT_BENCH_OPACUS"
+
+Step = Callable[[], object]
+
+
+def in_environment() -> None:
+    """Run this file again where Opacus is; without it, go on and measure ours alone."""
+    if find_spec("opacus") or MARK in os.environ:
+        return
+    folder = ENVIRONMENTS / "opacus"
+    python, stamp = folder / "bin" / "python", folder / ".requirements"
+    try:
+        if not stamp.exists() or stamp.read_text().split() != list(WANTED):
+            say(f"opacus: making an environment with {', '.join(WANTED)}")
+            shutil.rmtree(folder, ignore_errors=True)
+            _quietly(sys.executable, "-m", "venv", folder)
+            # Without dependencies: torch and the rest are those of the environment at hand.
+            pip = (python, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps")
+            _quietly(*pip, *WANTED)
+            stamp.write_text("\n".join(WANTED))
+        library = next(folder.glob("lib/python*/site-packages"))
+        (library / "project.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        say(f"opacus: not measured: {said.strip().splitlines()[-1]}")
+        return
+    path = os.pathsep.join([str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path.strip(os.pathsep), MARK: "1"}
+    os.execve(python, [str(python), *sys.argv], environment)
+
+
+def _quietly(*command: str | Path) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def network(sizes: tuple[int, ...] = SIZES):
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for wide, high in pairwise(sizes):
+        layers += [nn.Linear(wide, high), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def rows(batch: int, wide: int = SIZES[0]):
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.rand(batch, wide, generator=generator)
+    return inputs, torch.randint(0, SIZES[-1], (batch,), generator=generator)
+
+
+def adam(module):
+    import torch
+
+    return torch.optim.Adam(module.parameters(), lr=RATE, fused=True)
+
+
+def plain(module, batch) -> tuple[Step, Step]:
+    import torch.nn.functional as F
+
+    optimizer = adam(module)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(module(batch[0]), batch[1]).backward()
+        optimizer.step()
+
+    return step, lambda: None
+
+
+def loss(module, inputs, labels):
+    import torch.nn.functional as F
+
+    return F.cross_entropy(module(inputs), labels, reduction="none")
+
+
+def ours(module, batch) -> tuple[Step, Step]:
+    from tacit.private_training import probing, training
+    from tacit.private_training.noise import Noise
+    from tacit.private_training.schedule import Schedule
+    from tacit.randomness import Keystream
+
+    clipper = probing.clipper("benchmark", module, loss, batch)
+    records = 100 * len(batch[0])
+    plan = Schedule(records, 2**32 // 100, 1, Fraction(MULTIPLIER))
+    run = training._Run(
+        clipper,
+        training.optimizer_of("adam", clipper.trained, RATE, 0.0),
+        Noise(MULTIPLIER * CLIP_NORM, Keystream()),
+        plan,
+        CLIP_NORM,
+        None,
+    )
+    return lambda: run.step(batch), lambda: clipper.sums(batch, CLIP_NORM)[0]
+
+
+def opacus_hooks(module, batch) -> tuple[Step, Step]:
+    import torch
+    import torch.nn.functional as F
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    wrapped = GradSampleModule(module, loss_reduction="sum")
+    optimizer = DPOptimizer(
+        adam(wrapped),
+        noise_multiplier=MULTIPLIER,
+        max_grad_norm=CLIP_NORM,
+        expected_batch_size=len(batch[0]),
+        loss_reduction="sum",
+    )
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(wrapped(batch[0]), batch[1], reduction="sum").backward()
+        optimizer.step()
+
+    def sums():
+        optimizer.zero_grad()
+        F.cross_entropy(wrapped(batch[0]), batch[1], reduction="sum").backward()
+        optimizer.clip_and_accumulate()
+        found = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
+        optimizer.zero_grad()
+        return found
+
+    return step, sums
+
+
+def opacus_ghost(module, batch) -> tuple[Step, Step]:
+    import torch
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(
+        module, max_grad_norm=CLIP_NORM, use_ghost_clipping=True, loss_reduction="sum"
+    )
+    optimizer = DPOptimizerFastGradientClipping(
+        adam(wrapped),
+        noise_multiplier=MULTIPLIER,
+        max_grad_norm=CLIP_NORM,
+        expected_batch_size=len(batch[0]),
+        loss_reduction="sum",
+    )
+    criterion = DPLossFastGradientClipping(
+        wrapped, optimizer, torch.nn.CrossEntropyLoss(reduction="sum"), loss_reduction="sum"
+    )
+
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(wrapped(batch[0]), batch[1]).backward()
+        optimizer.step()
+
+    def sums():
+        optimizer.zero_grad()
+        criterion(wrapped(batch[0]), batch[1]).backward()
+        optimizer.accumulate()
+        found = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
+        optimizer.zero_grad()
+        return found
+
+    return step, sums
+
+
+CONTENDERS = {
+    "plain": plain,
+    "ours": ours,
+    "opacus_hooks": opacus_hooks,
+    "opacus_ghost": opacus_ghost,
+}
+
+
+def contenders() -> list[str]:
+    return [name for name in CONTENDERS if find_spec("opacus") or name not in RIVALS]
+
+
+def check_sums() -> dict[str, float]:
+    """Largest difference of a clipped sum from the loop over examples, as a share of its norm."""
+    import torch
+
+    batch, module = rows(64), network()
+    total = 0
+    for i in range(64):
+        value = loss(module, batch[0][i : i + 1], batch[1][i : i + 1]).sum()
+        found = torch.cat([g.flatten() for g in torch.autograd.grad(value, module.parameters())])
+        total = total + found * min(1.0, CLIP_NORM / float(found.norm()))
+    differences = {}
+    for name in contenders()[1:]:
+        sums = CONTENDERS[name](network(), batch)[1]()
+        differences[name] = float((sums - total).abs().max() / total.norm())
+        assert differences[name] < 1e-4, f"{name}: another clipped sum"
+    return differences
+
+
+def times(batch_size: int, threads: int) -> dict[str, float]:
+    """Median seconds of a step; everyone has a turn in every round.
+
+    With one thread, processor time: waiting for a processor that others use is nobody's fault.
+    """
+    import torch
+
+    clock = time.process_time if threads == 1 else time.perf_counter
+
+    torch.set_num_threads(threads)
+    batch = rows(batch_size)
+    steps = {name: CONTENDERS[name](network(), batch)[0] for name in contenders()}
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(-3, TURNS[batch_size]):
+        for name, step in steps.items():
+            if name == "opacus_hooks" and turn % SELDOM:
+                continue
+            start = clock()
+            step()
+            if turn >= 0:
+                taken[name].append(clock() - start)
+    return {name: median(values) for name, values in taken.items()}
+
+
+def resident(field: str) -> int:
+    """VmRSS or VmHWM in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise OSError(field)
+
+
+def print_peak(name: str) -> None:
+    """In a process of its own: the peak of 5 steps above what was there before the network."""
+    import torch
+
+    torch.set_num_threads(1)
+    small = CONTENDERS[name](network((20, 16, 8)), rows(32, 20))[0]
+    batch = rows(1024)
+    for _ in range(3):
+        small()
+    del small
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+    step = CONTENDERS[name](network(), batch)[0]
+    for _ in range(5):
+        step()
+    print(resident("VmHWM") - before)
+
+
+def peaks() -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name in contenders():
+        command = [sys.executable, __file__, "--peak-of", name]
+        runs = []
+        for _ in range(1 if name == "opacus_hooks" else 3):
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode == 0:
+                runs.append(int(done.stdout))
+        found[name] = median(runs) if runs else None
+    return found
+
+
+def ratios(seconds: dict[tuple[int, int], dict[str, float]]) -> dict[str, float | None]:
+    """Every figure with the number of threads that is the worse for us."""
+    figures: dict[str, float | None] = {}
+    for batch in BATCHES:
+        runs = [seconds[batch, threads] for threads in THREADS]
+        figures[f"ours_over_plain_{batch}"] = max(run["ours"] / run["plain"] for run in runs)
+    for rival in ("opacus_ghost", "opacus_hooks"):
+        for batch in BATCHES:
+            runs = [seconds[batch, threads] for threads in THREADS]
+            known = all(rival in run for run in runs)
+            worst = min(run[rival] / run["ours"] for run in runs) if known else None
+            figures[f"{rival}_over_ours_{batch}"] = worst
+    return figures
+
+
+def tell(seconds: dict[tuple[int, int], dict[str, float]], memory: dict[str, float | None]) -> None:
+    say(f"{'batch':>5} {'threads':>7}  " + "  ".join(f"{name:>22}" for name in contenders()))
+    for (batch, threads), run in seconds.items():
+        shown = [f"{t * 1e3:9.2f} ms  {t / run['plain']:6.2f} x" for t in run.values()]
+        say(f"{batch:>5} {threads:>7}  " + "  ".join(f"{cell:>22}" for cell in shown))
+    base = memory.get("plain")
+    if base:
+        shown = [f"{m / 2**20:9.1f} MiB {m / base:5.2f} x" for m in memory.values() if m]
+        say(f"{1024:>5} {'memory':>7}  " + "  ".join(f"{cell:>22}" for cell in shown))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write everything to this file")
+    parser.add_argument("--peak-of", choices=list(CONTENDERS), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peak_of:
+        return print_peak(arguments.peak_of)
+    in_environment()
+    warnings.filterwarnings("ignore", message="Full backward hook is firing")  # of Opacus
+    differences = check_sums()
+    worst = max(differences.values())
+    say(f"clipped sums differ from the loop by at most {worst:.1e} of their norm")
+    seconds = {(batch, t): times(batch, t) for t in THREADS for batch in BATCHES}
+    memory = peaks()
+    tell(seconds, memory)
+    figures = {k: v and float(f"{v:.4g}") for k, v in ratios(seconds).items()}
+    if arguments.json:
+        everything = {
+            **figures,
+            "milliseconds": {
+                f"batch {b}, threads {t}": {n: 1e3 * s for n, s in run.items()}
+                for (b, t), run in seconds.items()
+            },
+            "peak_bytes_1024": memory,
+            "clipped_sum_differences": differences,
+        }
+        arguments.json.write_text(json.dumps(everything, indent=2) + "\n")
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

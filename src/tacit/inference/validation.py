@@ -1,0 +1,337 @@
+r"""Private validation: accuracy with its interval, from votes alone.
+
+A voter for whom the classifier is right says so with probability a, one for whom it is wrong with
+probability b, both known exactly from the channel. Of n votes a share s says "right":
+
+.. math:: \hat A = \frac{s - b}{a - b}, \qquad s \sim \mathrm{Binomial}(n,\; b + A(a - b))/n
+
+With :math:`b = p`, :math:`a = 1 - p` this is Warner's estimate [War65]_.
+
+References
+----------
+.. [War65] Warner. Randomized response: a survey technique for eliminating evasive answer bias.
+   JASA 1965.
+.. [CP34] Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the
+   binomial. Biometrika 1934.
+.. [Fie54] Fieller. Some problems in interval estimation. JRSS B 1954.
+.. [Hoe56] Hoeffding. On the distribution of the number of successes in independent trials. 1956.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv, ndtri
+
+from tacit import errors
+from tacit.accounting.ledger import Ledger
+from tacit.certificate import Certificate
+from tacit.events import Event
+from tacit.guarantees import Guarantee, Unit
+from tacit.inference.votes import Ballot, Law, Votes, outcomes
+from tacit.randomness import Randomness
+
+Reals = npt.NDArray[np.float64]
+
+_STEPS = 2000  # of the accuracies that are tried; ends are moved out by one
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An accuracy, held to [0, 1], and its interval.
+
+    `voters` is how many it rests on: counted, or estimated where the part is private. The accuracy
+    is NaN where the votes show nobody of that part.
+    """
+
+    accuracy: float
+    interval: tuple[float, float]
+    voters: float
+    confidence: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready data; an unknown accuracy is None."""
+        known = None if math.isnan(self.accuracy) else self.accuracy
+        return {"voters": self.voters, "accuracy": known, "interval": list(self.interval)}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What the votes say of a classifier, and what they cost each voter.
+
+    The intervals of classes and groups each hold on their own, not all of them at once.
+    """
+
+    accuracy: float
+    interval: tuple[float, float]
+    confidence: float
+    voters: int
+    by_class: Mapping[Any, Estimate]
+    by_group: Mapping[str, Estimate]
+    guarantee: Guarantee
+    event: Event
+    certificate: Certificate
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "voters": self.voters,
+            "accuracy": self.accuracy,
+            "interval": list(self.interval),
+            "confidence": self.confidence,
+            "by_class": [{"class": key, **one.to_dict()} for key, one in self.by_class.items()],
+            "by_group": [{"group": key, **one.to_dict()} for key, one in self.by_group.items()],
+            "guarantee": str(self.guarantee),
+            "seeded": self.certificate.seeded,
+        }
+
+
+def validate(
+    model: Any,
+    rows: Any,
+    truth: Any,
+    *,
+    epsilon: float,
+    by_class: bool = False,
+    groups: Any = None,
+    private_groups: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    unit: Unit | str = Unit.PERSON,
+    ledger: Ledger | None = None,
+    account: str | None = None,
+    key: str | None = None,
+    rng: Randomness | None = None,
+) -> Validation:
+    """Let people vote on a classifier, and count.
+
+    Parameters
+    ----------
+    model
+        A classifier with `classes_` and `predict`, handed to the voters: it leaves the house.
+    rows, truth
+        The voters' own rows and labels; nothing but votes is made of them.
+    epsilon : float
+        Local privacy parameter of one vote, whatever it also says of class and group.
+    by_class : bool
+        Accuracy by class too. A voter's class is private: it becomes part of the vote.
+    groups : sequence, optional
+        The group of each voter: accuracy by group too.
+    private_groups : sequence of str, optional
+        Every group there may be: groups are private, and part of the vote. Without, they are taken
+        to be known to whoever counts.
+    confidence : float
+        Of every interval.
+    unit : Unit
+        What one vote is about.
+    ledger, account, key
+        Charged before anybody votes; where that is refused, nobody does.
+    rng
+        For tests; what a seeded generator releases is marked.
+
+    Notes
+    -----
+    ε-DP towards each voter, for any two rows, labels and groups; the estimate is post-processing.
+    """
+    errors.probability("validate", "confidence", confidence, zero=False)
+    if private_groups is not None and groups is None:
+        errors.refuse("validate", "groups", "given with private_groups", None)
+    classes = tuple(np.asarray(model.classes_).tolist()) if by_class else None
+    ballot = Ballot(epsilon=epsilon, classes=classes, groups=private_groups, unit=unit)
+    right, mine = outcomes(model, rows, truth)
+    known, private = (groups, None) if private_groups is None else (None, groups)
+    charge(ledger, account, ballot.event, key=key)
+    asked = mine if by_class else None
+    votes = ballot.release(right, classes=asked, groups=private, rng=rng)
+    return estimate(replace(votes, groups=known), confidence)
+
+
+def charge(
+    ledger: Ledger | None,
+    account: str | None,
+    event: Event,
+    *,
+    key: str | None = None,
+    delta: float | None = None,
+) -> None:
+    """Charge an account where there is one; a ledger without an account is refused."""
+    if (ledger is None) != (account is None):
+        given = "account" if ledger is None else "ledger"
+        errors.refuse("charge", "ledger and account", "given together", given)
+    if ledger is not None and account is not None:
+        ledger.charge(account, event, key=key, delta=delta)
+
+
+def estimate(votes: Votes, confidence: float = 0.95) -> Validation:
+    """Count votes: accuracy in all, and by the classes and groups that they tell of."""
+    confidence = errors.probability("estimate", "confidence", confidence, zero=False)
+    whole = whole_estimate(votes, confidence)
+    ballot, support = votes.ballot, _support(votes)
+    by_class = _by_part(ballot.classes, support.sum(axis=1), votes, confidence)
+    by_group = _by_part(ballot.groups, support.sum(axis=0), votes, confidence)
+    if votes.groups is not None:
+        known = np.array(votes.groups, object)
+        by_group = {
+            group: whole_estimate(votes[known == group], confidence)
+            for group in sorted(set(votes.groups))
+        }
+    return Validation(
+        whole.accuracy,
+        whole.interval,
+        confidence,
+        len(votes),
+        by_class,
+        by_group,
+        votes.guarantee,
+        votes.event,
+        votes.certificate,
+    )
+
+
+def unbiased_accuracy(votes: Votes) -> float:
+    """Unbiased, hence sometimes outside [0, 1]: what candidates are compared by."""
+    law, right = votes.ballot.law, int(_support(votes)[..., 1].sum())
+    expected = len(votes) * votes.ballot.parts * law.other
+    return (right - expected) / (len(votes) * (law.own - law.other))
+
+
+def whole_estimate(votes: Votes, confidence: float) -> Estimate:
+    """Accuracy over all voters: exact where a vote is one symbol, else by the score test."""
+    ballot, voters = votes.ballot, len(votes)
+    support = _support(votes).sum(axis=(0, 1))
+    accuracy = min(max(unbiased_accuracy(votes), 0.0), 1.0)
+    if ballot.law.size == 1:
+        interval = exact_interval(int(support[1]), voters, *answers(ballot), confidence)
+    else:
+        wrong, right = (float(count) for count in support)
+        interval = ratio_interval(right, wrong, ballot.parts, voters, ballot.law, confidence)
+    return Estimate(accuracy, interval, voters, confidence)
+
+
+def answers(ballot: Ballot) -> tuple[float, float]:
+    """The chance that a vote of one symbol says "right", of voters for whom it is, and is not."""
+    law, rest = ballot.law, ballot.parts - 1
+    return law.own + rest * law.other, (rest + 1) * law.other
+
+
+def exact_interval(
+    right: int, voters: int, true: float, false: float, confidence: float
+) -> tuple[float, float]:
+    r"""The interval of Clopper and Pearson [CP34]_ for the noisy share, through the channel's law.
+
+    .. math:: \left[\frac{B_{\alpha/2}(k,\, n - k + 1) - b}{a - b},\;
+              \frac{B_{1 - \alpha/2}(k + 1,\, n - k) - b}{a - b}\right] \cap [0, 1]
+
+    It covers the accuracy among those whom the voters were drawn from with at least this
+    confidence, for every n and every accuracy; for the accuracy among the voters themselves the
+    share varies less [Hoe56]_. A count beyond what any accuracy would give is taken as the nearest
+    that one would: that only widens the interval, which else could be a single point.
+    """
+    tail = (1 - confidence) / 2
+    least, most = math.floor(voters * false), math.ceil(voters * true)
+    for_lower, for_upper = min(right, most), max(right, least)
+    lower = betaincinv(for_lower, voters - for_lower + 1, tail) if for_lower > 0 else 0.0
+    upper = betaincinv(for_upper + 1, voters - for_upper, 1 - tail) if for_upper < voters else 1.0
+    ends = [(float(end) - false) / (true - false) for end in (lower, upper)]
+    return min(max(ends[0], 0.0), 1.0), min(max(ends[1], 0.0), 1.0)
+
+
+def half_width(voters: int, epsilon: Any, confidence: float = 0.95) -> float:
+    """Half of the widest interval that so many votes can give (at accuracy one half)."""
+    true, false = answers(Ballot(epsilon=epsilon))
+    lower, upper = exact_interval(voters // 2, voters, true, false, confidence)
+    return (upper - lower) / 2
+
+
+def ratio_interval(
+    right: float, wrong: float, each: int, voters: int, law: Law, confidence: float
+) -> tuple[float, float]:
+    r"""Interval for the accuracy within a private part, in the manner of Fieller [Fie54]_.
+
+    With :math:`\hat n_+, \hat n_-` the unbiased counts of those of the part for whom the
+    classifier is right and wrong, held to at least 0, an accuracy r is in the interval where
+
+    .. math:: \left|(1 - r)\,\hat n_+ - r\,\hat n_-\right| (p - q) - \tfrac12\max(r, 1 - r)
+              \le z \sqrt{n\,\mathrm{Var}_r(Y)}, \qquad
+              Y = (1 - r)\,|S \cap S_+| - r\,|S \cap S_-|
+
+    where S is a vote, and :math:`\mathrm{Var}_r` is exact for the channel if the accuracy is r and
+    the part is as large as estimated. The left side has mean 0 then. Holding counts to 0 only
+    shrinks it; ½ is for continuity. Where the part is hidden by noise the interval is [0, 1].
+
+    Parameters
+    ----------
+    right, wrong : float
+        How often votes name a symbol of the part with that answer.
+    each : int
+        Symbols of the part with either answer.
+    """
+    r = np.arange(_STEPS + 1) / _STEPS
+    plus, minus = _held_counts((right, wrong), each, voters, law)
+    share = min((plus + minus) / voters, 1.0)
+    distance = np.abs((1 - r) * plus - r * minus) * (law.own - law.other)
+    spread = np.sqrt(voters * _null_variance(r, share, each, law))
+    reach = float(ndtri((1 + confidence) / 2)) * spread + np.maximum(r, 1 - r) / 2
+    inside = np.flatnonzero(distance <= reach)
+    return max(int(inside[0]) - 1, 0) / _STEPS, min(int(inside[-1]) + 1, _STEPS) / _STEPS
+
+
+def _held_counts(
+    counts: tuple[float, float], each: int, voters: int, law: Law
+) -> tuple[float, float]:
+    """Unbiased counts of those right and wrong, held to at least 0."""
+    noise, gap = voters * each * law.other, law.own - law.other
+    return max((counts[0] - noise) / gap, 0.0), max((counts[1] - noise) / gap, 0.0)
+
+
+def _null_variance(r: Reals, share: float, each: int, law: Law) -> Reals:
+    r"""Var Y where the accuracy is r: of the noise for each voter, and of who the voters are.
+
+    Symbols have weights 1 − r, −r and 0; a voter's own has mean 0 and variance πr(1 − r) over
+    voters. Given it, a vote is it and d − 1 others, or d others, drawn without replacement.
+    """
+    total, squares = each * (1 - 2 * r), each * ((1 - r) ** 2 + r**2)
+    others = law.symbols - 1
+
+    def noise(weight: Reals) -> Reals:
+        rest, rest_squares = total - weight, squares - weight**2
+        spread = np.maximum(rest_squares - rest**2 / others, 0) / max(others - 1, 1)
+        with_own, without = (
+            (taken / others * rest, taken * (1 - taken / others) * spread)
+            for taken in (law.size - 1, law.size)
+        )
+        apart = weight + with_own[0] - without[0]
+        within = law.own * with_own[1] + (1 - law.own) * without[1]
+        return np.asarray(within + law.own * (1 - law.own) * apart**2)
+
+    inside = r * noise(1 - r) + (1 - r) * noise(-r)
+    drawn = (law.own - law.other) ** 2 * share * r * (1 - r)
+    return np.asarray(share * inside + (1 - share) * noise(np.zeros_like(r)) + drawn)
+
+
+def _support(votes: Votes) -> npt.NDArray[np.int64]:
+    """How often votes name each symbol: (classes, groups, wrong or right)."""
+    counts = np.bincount(votes.symbols.ravel(), minlength=votes.ballot.law.symbols)
+    return counts.reshape(votes.ballot.shape)
+
+
+def _by_part(
+    values: tuple[Any, ...] | None,
+    support: npt.NDArray[np.int64],
+    votes: Votes,
+    confidence: float,
+) -> dict[Any, Estimate]:
+    if values is None:
+        return {}
+    law, each = votes.ballot.law, votes.ballot.parts // len(values)
+    found = {}
+    for value, (wrong, right) in zip(values, support.astype(float).tolist(), strict=True):
+        ends = ratio_interval(right, wrong, each, len(votes), law, confidence)
+        plus, minus = _held_counts((right, wrong), each, len(votes), law)
+        accuracy = plus / (plus + minus) if plus + minus else math.nan
+        found[value] = Estimate(accuracy, ends, min(plus + minus, float(len(votes))), confidence)
+    return found

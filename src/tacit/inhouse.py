@@ -1,0 +1,237 @@
+r"""The in-house rows (D1) that something was learned on: what protects them, and what may leave.
+
+A mechanism is learned on rows that an organisation holds, and parts of it are handed to people,
+voters and partners. Whatever is handed out must carry a central guarantee towards those rows,
+unless their owner states that they are public.
+
+References
+----------
+.. [000] Mansbridge et al. Learning to noise: application-agnostic data sharing with local
+   differential privacy. 2020. Table 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit import errors, events, wording
+from tacit.accounting import gaussian
+from tacit.certificate import Certificate
+from tacit.events import Event
+from tacit.guarantees import Adjacency, Guarantee, NotPrivate, PureDP, Unit, Unproven
+from tacit.randomness import Seeded
+
+ENCODER, DECODER, CLASSIFIER = "encoder", "decoder", "classifier"
+LEVELS = ("latent", "feature")
+_TABLE: dict[tuple[str, str], tuple[str, ...]] = {
+    ("collection", "latent"): (ENCODER,),
+    ("collection", "feature"): (ENCODER,),
+    ("novel-class", "latent"): (ENCODER,),
+    ("novel-class", "feature"): (ENCODER,),
+    ("join", "latent"): (),
+    ("join", "feature"): (DECODER,),
+    # Not in the paper's table: its voters receive the classifier, and all that it runs on.
+    ("validation", "latent"): (ENCODER, CLASSIFIER),
+    ("validation", "feature"): (ENCODER, DECODER, CLASSIFIER),
+}
+APPLICATIONS = tuple(dict.fromkeys(application for application, _ in _TABLE))
+
+COUNTED = "How many in-house rows there are: sizes, rates and step lengths were set from it."
+PUBLIC = "The in-house rows: their owner states that they are public."
+_SCOPE: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": Unit.RECORD}
+_NOTHING = PureDP(epsilon=0.0, **_SCOPE)
+
+
+def requirements(application: str, level: str = "latent") -> tuple[str, ...]:
+    """The components that leave the house, and so must carry a central guarantee towards D1.
+
+    Table 1 of [000]_, and a row that it lacks: validation, where voters receive the classifier.
+    In data collection, feature level needs no decoder outside: latents are decoded in-house.
+
+    Examples
+    --------
+    >>> requirements("collection", "feature"), requirements("join", "latent")
+    (('encoder',), ())
+    """
+    errors.choice("requirements", "application", application, APPLICATIONS)
+    errors.choice("requirements", "level", level, LEVELS)
+    return _TABLE[application, level]
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What is promised to the in-house rows by everything that was learned from them.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        What ran on them, and what follows: central, towards one row more or less.
+    public : bool
+        Whether their owner states that they are public; then nothing needs to be promised.
+    """
+
+    certificate: Certificate
+    public: bool = False
+
+    @classmethod
+    def none(cls, public: bool = False) -> Protection:
+        """Nothing is promised: something was computed from the rows without noise."""
+        return cls._declared(NotPrivate(**_SCOPE), public)
+
+    @classmethod
+    def unproven(cls, reason: str, public: bool = False) -> Protection:
+        """Noise was added, and nobody has proved what it gives."""
+        return cls._declared(Unproven(reason=reason, **_SCOPE), public)
+
+    @classmethod
+    def untouched(cls) -> Protection:
+        """No row was looked at: nothing can leak."""
+        return cls._declared(PureDP(epsilon=0.0, **_SCOPE))
+
+    @classmethod
+    def _declared(cls, guarantee: Guarantee, public: bool = False) -> Protection:
+        said = (PUBLIC,) if public else ()
+        return cls(Certificate.issue(events.Declared(guarantee), not_protected=said), public)
+
+    @classmethod
+    def of(
+        cls,
+        event: Event,
+        delta: float,
+        *,
+        assumptions: Sequence[str] = (),
+        public: bool = False,
+        seeded: bool = False,
+    ) -> Protection:
+        """What an event on the rows gives at this δ."""
+        issued = Certificate.issue(
+            event,
+            delta=delta,
+            assumptions=tuple(assumptions),
+            not_protected=(COUNTED, PUBLIC) if public else (COUNTED,),
+            rng=Seeded(0) if seeded else None,
+        )
+        return cls(issued, public)
+
+    def and_then(
+        self, event: Event, delta: float, *, assumptions: Sequence[str] = (), seeded: bool = False
+    ) -> Protection:
+        """The same after one more event on the same rows; the δ of both add up."""
+        if not self.proved:
+            return self
+        spent, earlier = self.certificate.event, self.certificate.assumptions
+        composed = event if self.guarantee == _NOTHING else events.Composed((spent, event))
+        marked = seeded or self.certificate.seeded
+        standard = {
+            line
+            for one in (True, False)
+            for part in (spent, event)
+            for line in wording.standard_assumptions(part, seeded=one)
+        }
+        further = [line for line in (*earlier, *assumptions) if line not in standard]
+        deltas = [errors.rational("and_then", "delta", one) for one in (self.delta, delta)]
+        return Protection.of(
+            composed,
+            float(sum(deltas)),
+            assumptions=list(dict.fromkeys(further)),
+            public=self.public,
+            seeded=marked,
+        )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Towards the in-house rows."""
+        return self.certificate.guarantee
+
+    @property
+    def delta(self) -> float:
+        """That of the guarantee; 0 where it has none."""
+        return float(getattr(self.guarantee, "delta", 0.0))
+
+    @property
+    def proved(self) -> bool:
+        """Whether the guarantee is a proved one."""
+        return not isinstance(self.guarantee, NotPrivate | Unproven)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether what was learned may be handed out."""
+        return self.proved or self.public
+
+    @property
+    def sentence(self) -> str:
+        """For the certificates of those who report, under what is not protected."""
+        rows = "The in-house rows that the mechanism was fitted on (D1)"
+        if self.public:
+            return f"{rows}: their owner states that they are public."
+        if isinstance(self.guarantee, NotPrivate):
+            return f"{rows} are not protected: what it knows of them has no noise."
+        if self.guarantee == _NOTHING:
+            return f"{rows} need no protection: it does not depend on them."
+        if isinstance(self.guarantee, Unproven):
+            return f"{rows}: {self.guarantee}."
+        return f"{rows}, beyond {self.guarantee}: see the certificate towards them."
+
+    def must_leave(self, what: str) -> None:
+        """Refuse to hand out what may not leave the house."""
+        if not self.may_leave:
+            raise errors.InvalidParameter(
+                f"export: {what} must carry a central guarantee towards the in-house rows, got "
+                f"{self.guarantee}. Fit with central_epsilon and central_delta, or state that the "
+                "rows are public."
+            )
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"public": self.public, "certificate": self.certificate.to_json()}
+
+    @classmethod
+    def from_plain(cls, body: dict[str, Any]) -> Protection:
+        """Back from `to_plain`; the certificate is verified."""
+        stated = Certificate.from_json(body["certificate"])
+        stated.verify()
+        if body["public"] is not (PUBLIC in stated.not_protected):
+            errors.refuse("inhouse", "public", "what the certificate says", body["public"])
+        if events.scope_of(stated.event)["adjacency"] is not Adjacency.ADD_REMOVE:
+            errors.refuse("inhouse", "certificate", "about one row more or less", stated.guarantee)
+        return cls(stated, body["public"])
+
+
+def together(protections: Sequence[Protection]) -> Protection:
+    """What several things give, all learned on the same rows: their costs add up."""
+    total = Protection.untouched()
+    for one in protections:
+        if not one.proved:
+            return one
+        if one.guarantee != _NOTHING:
+            stated = one.certificate
+            total = total.and_then(
+                stated.event, one.delta, assumptions=stated.assumptions, seeded=stated.seeded
+            )
+    return total
+
+
+@dataclass(frozen=True)
+class Target:
+    """A central budget: all that is learned from the in-house rows may cost (ε, δ)."""
+
+    epsilon: float
+    delta: float
+
+    @classmethod
+    def of(cls, where: str, epsilon: Any, delta: Any) -> Target | None:
+        """Both or neither."""
+        if epsilon is None and delta is None:
+            return None
+        if epsilon is None or delta is None:
+            missing = "central_epsilon" if epsilon is None else "central_delta"
+            errors.refuse(where, missing, "given with the other", None, "1e-5 is a usual δ.")
+        number = errors.epsilon_in_range(where, epsilon)
+        return cls(float(number), errors.probability(where, "central_delta", delta, zero=False))
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Of the one Gaussian that spends it all."""
+        return gaussian.noise_multiplier_for(self.epsilon, self.delta)

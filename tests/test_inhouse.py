@@ -1,0 +1,597 @@
+"""What protects the in-house rows, what may leave the house, and what goes with it."""
+
+import copy
+import dataclasses
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import tacit
+from tacit import artifact, events, inhouse
+from tacit.accounting.derivation import guarantee_of
+from tacit.certificate import Certificate
+from tacit.errors import CertificateError, InvalidData, InvalidParameter
+from tacit.guarantees import Adjacency, ApproxDP, NotPrivate, PureDP, Unit, Unproven
+from tacit.inference.join import JoinClassifier
+from tacit.inference.noise_aware import NoiseAwareClassifier
+from tacit.inference.novel import NovelClassClassifier
+from tacit.inhouse import COUNTED, PUBLIC, Protection, Target
+from tacit.learned.codebook import Codebook
+from tacit.learned.direct import Direct
+from tacit.randomness import Seeded
+from tacit.reports import Reports
+from tacit.schema import ArraySchema
+
+LEVELS = ("latent", "feature")
+CENTRAL = {"central_epsilon": 5, "central_delta": 1e-5}
+BOUNDS = ArraySchema(3, -1234.5, 9876.25)  # numbers that can be found again in a file
+
+
+def gaussian(multiplier, adjacency=Adjacency.ADD_REMOVE):
+    return events.Gaussian(Fraction(1), Fraction(multiplier), adjacency=adjacency, unit=Unit.RECORD)
+
+
+def rows(count=400, seed=0):
+    """Two kinds of rows, so that codewords have something to hold on to."""
+    rng = np.random.default_rng((seed, 5))
+    kind = rng.integers(0, 2, count)
+    near = np.clip(rng.normal(0.3 + 0.4 * kind[:, None], 0.1, (count, 3)), 0, 1)
+    return BOUNDS.lower + near * (BOUNDS.upper - BOUNDS.lower), kind
+
+
+INHOUSE = rows()[0]
+
+
+def codebook(public=False, **settings):
+    made = Codebook(epsilon=4, codewords=4, classes=2, **settings)
+    return made.fit(INHOUSE, schema=BOUNDS, inhouse_public=public)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return codebook()
+
+
+@pytest.fixture(scope="module")
+def public():
+    return codebook(public=True)
+
+
+@pytest.fixture(scope="module")
+def private():
+    return codebook(**CENTRAL)
+
+
+# --- what each application needs outside ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("application", "level", "needed"),
+    [
+        ("collection", "latent", ("encoder",)),
+        ("collection", "feature", ("encoder",)),
+        ("novel-class", "latent", ("encoder",)),
+        ("novel-class", "feature", ("encoder",)),
+        ("join", "latent", ()),
+        ("join", "feature", ("decoder",)),
+        ("validation", "latent", ("encoder", "classifier")),
+        ("validation", "feature", ("encoder", "decoder", "classifier")),
+    ],
+)
+def test_the_papers_table_and_its_missing_row(application, level, needed):
+    assert inhouse.requirements(application, level) == needed
+    if level == "latent":
+        assert inhouse.requirements(application) == needed
+
+
+def test_the_table_is_complete():
+    assert inhouse.APPLICATIONS == ("collection", "novel-class", "join", "validation")
+    assert inhouse.LEVELS == LEVELS
+    for application in inhouse.APPLICATIONS:
+        for level in inhouse.LEVELS:
+            assert isinstance(inhouse.requirements(application, level), tuple)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("collect", "latent"), "application must be one of collection, novel-class, join, val"),
+        (("", "latent"), "application must be one of"),
+        ((None, "latent"), "application must be one of"),
+        (("join", "features"), "level must be one of latent, feature"),
+        (("join", None), "level must be one of"),
+    ],
+)
+def test_unknown_words_are_refused(words, named):
+    with pytest.raises(InvalidParameter, match=named):
+        inhouse.requirements(*words)
+
+
+# --- Protection ----------------------------------------------------------------------------------
+
+
+def test_nothing_promised():
+    made = Protection.none()
+    assert made.guarantee == NotPrivate(adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+    assert (made.proved, made.may_leave, made.public, made.delta) == (False, False, False, 0.0)
+    assert PUBLIC not in made.certificate.not_protected
+    assert made.sentence.endswith("are not protected: what it knows of them has no noise.")
+
+
+def test_public_rows_need_no_promise():
+    for made in (Protection.none(public=True), Protection.unproven("a reason", public=True)):
+        assert not made.proved
+        assert made.may_leave
+        assert PUBLIC in made.certificate.not_protected
+        assert made.sentence.endswith("(D1): their owner states that they are public.")
+        made.must_leave("anything")
+
+
+def test_unproven_has_its_reason():
+    made = Protection.unproven("the proof has a hole")
+    assert isinstance(made.guarantee, Unproven)
+    assert made.guarantee.reason == "the proof has a hole"
+    assert (made.proved, made.may_leave) == (False, False)
+    assert "the proof has a hole" in made.sentence
+
+
+def test_rows_that_were_not_looked_at():
+    made = Protection.untouched()
+    nothing = PureDP(epsilon=0.0, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+    assert made.guarantee == nothing
+    assert (made.proved, made.may_leave, made.public) == (True, True, False)
+    assert made.sentence.endswith("need no protection: it does not depend on them.")
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_of_an_event(public):
+    event = gaussian(2)
+    made = Protection.of(event, 1e-5, assumptions=["Said."], public=public)
+    assert made.guarantee == guarantee_of(event, 1e-5)
+    assert isinstance(made.guarantee, ApproxDP)
+    assert made.delta == 1e-5
+    assert (made.proved, made.may_leave, made.public) == (True, True, public)
+    made.certificate.verify()
+    assert made.certificate.event == event
+    assert "Said." in made.certificate.assumptions
+    assert COUNTED in made.certificate.not_protected
+    assert (PUBLIC in made.certificate.not_protected) == public
+    assert not made.certificate.seeded
+    if not public:
+        assert f"beyond {made.guarantee}: see the certificate" in made.sentence
+
+
+def test_of_a_seeded_event_is_marked():
+    made = Protection.of(gaussian(2), 1e-5, seeded=True)
+    assert made.certificate.seeded
+    assert "SEEDED" in made.certificate.explain()
+    assert made.and_then(gaussian(2), 1e-5).certificate.seeded
+    later = Protection.of(gaussian(2), 1e-5).and_then(gaussian(2), 1e-5, seeded=True)
+    assert later.certificate.seeded
+    assert not any("operating system" in line for line in later.certificate.assumptions)
+
+
+def test_one_more_event_adds_up():
+    first, second = gaussian(2), gaussian(3)
+    before = Protection.of(first, 1e-5, assumptions=["One.", "Both."])
+    after = before.and_then(second, 2e-6, assumptions=["Two.", "Both."])
+    assert after.delta == 1.2e-5
+    assert after.guarantee == guarantee_of(events.Composed((first, second)), 1.2e-5)
+    assert after.guarantee.epsilon > before.guarantee.epsilon
+    # No better than both at their own δ, one after the other.
+    alone = guarantee_of(second, 2e-6)
+    assert after.guarantee.epsilon <= before.guarantee.epsilon + alone.epsilon
+    assumed = after.certificate.assumptions
+    assert len(set(assumed)) == len(assumed)
+    assert {"One.", "Two.", "Both."} <= set(assumed)
+    after.certificate.verify()
+
+
+@pytest.mark.parametrize(
+    ("deltas", "total"),
+    [((1e-5, 2e-5), 3e-5), ((1e-6, 2e-6), 3e-6), ((1e-7, 7e-7), 8e-7), ((0.1, 0.2), 0.3)],
+)
+def test_deltas_add_up_in_decimals(deltas, total):
+    made = Protection.of(gaussian(2), deltas[0]).and_then(gaussian(2), deltas[1])
+    assert made.delta == total
+
+
+def test_floats_would_not_have():
+    assert 0.1 + 0.2 != 0.3
+    assert 1e-5 + 2e-5 != 3e-5
+
+
+def test_nothing_follows_from_nothing():
+    for made in (Protection.none(), Protection.none(True), Protection.unproven("why")):
+        assert made.and_then(gaussian(2), 1e-5) is made
+    event = gaussian(2)
+    after = Protection.untouched().and_then(event, 1e-5, assumptions=["Said."])
+    assert after.certificate.event == event
+    assert after.delta == 1e-5
+    assert "Said." in after.certificate.assumptions
+
+
+def test_what_is_public_stays_public():
+    made = Protection.of(gaussian(2), 1e-5, public=True).and_then(gaussian(2), 1e-5)
+    assert made.public
+    assert PUBLIC in made.certificate.not_protected
+
+
+def test_what_may_not_leave_is_refused_in_one_line():
+    for made in (Protection.none(), Protection.unproven("the proof has a hole")):
+        with pytest.raises(InvalidParameter) as caught:
+            made.must_leave("encoder (collection, latent level)")
+        said = str(caught.value)
+        assert "\n" not in said
+        assert said.startswith("export: encoder (collection, latent level) must carry a central ")
+        assert str(made.guarantee) in said
+        assert "central_epsilon and central_delta" in said
+        assert "public" in said
+
+
+KINDS = [
+    Protection.none(),
+    Protection.none(public=True),
+    Protection.unproven("why"),
+    Protection.untouched(),
+    Protection.of(gaussian(2), 1e-5, assumptions=["Said."]),
+    Protection.of(gaussian(2), 1e-5, public=True, seeded=True),
+]
+
+
+@pytest.mark.parametrize("made", KINDS, ids=lambda one: str(one.guarantee))
+def test_stored_and_read_back(made):
+    plain = json.loads(json.dumps(made.to_plain()))
+    again = Protection.from_plain(plain)
+    assert again == made
+    assert again.certificate.to_json() == made.certificate.to_json()
+
+
+@pytest.mark.parametrize("made", KINDS, ids=lambda one: str(one.guarantee))
+def test_a_changed_byte_is_refused(made):
+    body = made.to_plain()
+    text = body["certificate"]
+    for place in range(0, len(text), 37):
+        changed = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
+        with pytest.raises(CertificateError):
+            Protection.from_plain({**body, "certificate": changed})
+
+
+def test_a_certificate_that_promises_more_than_its_events_is_refused():
+    honest = Protection.of(gaussian(2), 1e-5)
+    better = dataclasses.replace(honest.guarantee, epsilon=honest.guarantee.epsilon / 2)
+    forged = dataclasses.replace(honest.certificate, guarantee=better)
+    with pytest.raises(CertificateError, match="its events give"):
+        Protection.from_plain({"public": False, "certificate": forged.to_json()})
+
+
+@pytest.mark.parametrize("flag", [1, 0, "true", "", None, []])
+def test_a_flag_that_is_no_flag_is_refused(flag):
+    with pytest.raises(InvalidParameter, match="public must be"):
+        Protection.from_plain({**Protection.none(True).to_plain(), "public": flag})
+
+
+@pytest.mark.parametrize("made", KINDS, ids=lambda one: str(one.guarantee))
+def test_a_flag_that_its_certificate_does_not_say_is_refused(made):
+    """Else whoever writes the file lets everything leave."""
+    body = made.to_plain()
+    with pytest.raises(InvalidParameter, match="public must be"):
+        Protection.from_plain({**body, "public": not made.public})
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ANY_TWO_INPUTS])
+def test_a_promise_to_somebody_else_is_refused(adjacency):
+    other = Certificate.issue(gaussian(2, adjacency), delta=1e-5)
+    with pytest.raises(InvalidParameter, match="one row more or less"):
+        Protection.from_plain({"public": False, "certificate": other.to_json()})
+
+
+# --- Target --------------------------------------------------------------------------------------
+
+
+def test_both_or_neither():
+    assert Target.of("here", None, None) is None
+    assert Target.of("here", 5, 1e-5) == Target(5.0, 1e-5)
+    for given, missing in (((5, None), "central_delta"), ((None, 1e-5), "central_epsilon")):
+        with pytest.raises(InvalidParameter, match=f"here: {missing} must be given") as caught:
+            Target.of("here", *given)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "much"])
+def test_epsilons_that_protect_nobody(epsilon):
+    with pytest.raises(InvalidParameter, match="epsilon must be"):
+        Target.of("here", epsilon, 1e-5)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-5, 1.5, float("nan"), "few"])
+def test_deltas_that_protect_nobody(delta):
+    with pytest.raises(InvalidParameter, match="central_delta must be"):
+        Target.of("here", 5, delta)
+
+
+def test_the_multiplier_spends_it_all_and_no_more():
+    target = Target(5.0, 1e-5)
+    multiplier = Fraction(repr(target.noise_multiplier))
+    found = guarantee_of(gaussian(multiplier), target.delta)
+    assert 5 * (1 - 1e-6) <= found.epsilon <= 5 * (1 + 1e-9)
+    # A mutant with a thousandth less noise promises more than it keeps.
+    less = guarantee_of(gaussian(multiplier * Fraction(999, 1000)), target.delta)
+    assert less.epsilon > 5.001
+
+
+@pytest.mark.parametrize("made", [Codebook, Direct])
+@pytest.mark.parametrize("one", CENTRAL)
+def test_mechanisms_take_both_or_neither(made, one):
+    with pytest.raises(InvalidParameter, match=r"central_(epsilon|delta) must be given"):
+        made(epsilon=1, **({"codewords": 4} if made is Codebook else {}), **{one: CENTRAL[one]})
+
+
+# --- what leaves, for whom -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("application", inhouse.APPLICATIONS)
+def test_who_gets_what(plain, public, private, application, level, tmp_path):
+    """Protected and public mechanisms leave whole; of the others, the channel or nothing."""
+    for whole in (private, public):
+        assert whole.shared(application, level) is whole
+    loaded = tacit.load(private.export(tmp_path / "private", application, level))
+    assert np.array_equal(loaded.encode(INHOUSE), private.encode(INHOUSE))
+    assert loaded.inhouse_ == private.inhouse_
+    needed = inhouse.requirements(application, level)
+    if not needed:
+        return
+    with pytest.raises(InvalidParameter) as caught:
+        plain.export(tmp_path / "plain", application, level)
+    said = str(caught.value)
+    assert said.startswith(f"export: {' and '.join(needed)} ({application}, {level} level) must")
+    assert "not private" in said
+    assert "\n" not in said
+    assert not (tmp_path / "plain").exists()
+
+
+def test_unknown_applications_are_refused_whatever_is_promised(private, public, plain, tmp_path):
+    for mechanism in (private, public, plain):
+        with pytest.raises(InvalidParameter, match="application must be one of"):
+            mechanism.export(tmp_path / "x", "anything")
+        with pytest.raises(InvalidParameter, match="level must be one of"):
+            mechanism.export(tmp_path / "x", "join", "anything")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_reports_say_what_protects_the_in_house_rows(plain, public, private):
+    for mechanism in (plain, public, private):
+        reports = mechanism.release(INHOUSE[:5], rng=Seeded(0))
+        assert mechanism.inhouse_.sentence in reports.certificate.not_protected
+        assert mechanism.inhouse_.sentence in mechanism.certificate.not_protected
+    assert str(private.inhouse_.guarantee) in private.inhouse_.sentence
+
+
+# --- the channel alone ---------------------------------------------------------------------------
+
+
+def bytes_in(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+
+
+def traces(mechanism):
+    """Every row of everything that was learned without noise, as it would lie in a file."""
+    arrays = mechanism.parts()[1]
+    kept = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return [
+        line.tobytes()
+        for name, array in kept.items()
+        if name != "groups"
+        for line in (array if array.ndim == 2 else [array])
+        if np.unique(line).size > 2
+    ]
+
+
+def test_a_partner_gets_the_channel_alone(plain, tmp_path):
+    """No encoder, no cells, no counts, no bounds: neither as arrays nor as text."""
+    folder = plain.export(tmp_path / "partner", "join", "latent")
+    assert {path.name for path in folder.iterdir()} == {"mechanism.json", "weights.safetensors"}
+    found = bytes_in(folder)
+    whole = bytes_in(plain.save(tmp_path / "inhouse"))
+    marks = [str(BOUNDS.lower).encode(), str(BOUNDS.upper).encode(), b'"schema": {\n   "']
+    for mark in [*marks, *traces(plain)]:
+        assert mark in whole  # else this test could not fail
+        assert mark not in found
+    for word in (b"cells", b"prototypes", b"links", b"groups", b"matrix", b"mean", b"features"):
+        assert word not in (folder / "weights.safetensors").read_bytes()
+    _, arrays = plain.shared("join").parts()
+    assert set(arrays) == {"counts"}
+    assert not arrays["counts"].any()
+    assert plain.counts_.any()
+
+
+def test_what_the_channel_alone_can_do(plain, tmp_path):
+    alone = tacit.load(plain.export(tmp_path / "partner", "join", "latent"))
+    for labelled in (False, True):
+        assert alone.channel(labelled) == plain.channel(labelled)
+        assert alone.guarantee(labelled) == plain.guarantee(labelled)
+    assert not alone.inhouse_.may_leave
+    again = tacit.load(alone.save(tmp_path / "again"))
+    assert artifact.fingerprint(again) == artifact.fingerprint(alone)
+    assert again.codewords_ == plain.codewords_
+    assert float(alone.at(1).guarantee(False).epsilon) == 1
+
+
+def test_the_channel_alone_cannot_encode(plain):
+    alone = plain.shared("join")
+    for call in (alone.encode, alone.release, alone.vectors, alone.clean_features):
+        with pytest.raises(InvalidParameter, match="must hold its encoder") as caught:
+            call(INHOUSE)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidParameter, match="must hold its encoder"):
+        _ = alone.schema
+    # What it was made of still can.
+    assert len(plain.encode(INHOUSE)) == len(INHOUSE)
+
+
+def test_the_channel_alone_is_again_the_channel_alone(plain):
+    alone = plain.shared("join")
+    assert artifact.fingerprint(alone.shared("join")) == artifact.fingerprint(alone)
+    with pytest.raises(InvalidParameter, match="encoder"):
+        alone.shared("collection")
+
+
+def test_reports_for_a_partner(plain, private, tmp_path):
+    """The file of reports holds their mechanism: it must be the channel alone there too."""
+    data, labels = rows(1500, 1)
+    reports = plain.release(data, rng=Seeded(1))
+    shared = reports.shared()
+    assert np.array_equal(shared.columns["symbols"], reports.columns["symbols"])
+    assert shared.guarantee == reports.guarantee
+    assert shared.seeded
+    path = shared.write(tmp_path / "shared.parquet")
+    whole = reports.write(tmp_path / "whole.parquet").read_bytes()
+    found = path.read_bytes()
+    for mark in [str(BOUNDS.upper).encode(), *traces(plain)]:
+        assert mark in whole
+        assert mark not in found
+    received = Reports.read(path)
+    clean = np.random.default_rng(0).random((1500, 1)) + labels[:, None] * 0.2
+    model = JoinClassifier(hidden=()).fit(received, labels, clean=clean)
+    assert model.score(received, labels, clean=clean) > 0.8
+    with pytest.raises(InvalidParameter, match="must hold its encoder"):
+        model.predict(data, clean=clean)
+    with pytest.raises(InvalidParameter, match="must hold its"):
+        JoinClassifier(level="feature").fit(received, labels, clean=clean)
+    with pytest.raises(InvalidParameter, match="decoder"):
+        reports.shared("join", "feature")
+    with pytest.raises(InvalidParameter, match="encoder"):
+        reports.shared("collection")
+    proved = private.release(data[:50], rng=Seeded(1))
+    assert proved.shared().mechanism is private
+
+
+def test_the_channel_alone_keeps_the_whole_one_whole(plain):
+    before = artifact.fingerprint(plain)
+    kept = copy.deepcopy(plain.counts_)
+    plain.shared("join")
+    assert artifact.fingerprint(plain) == before
+    assert np.array_equal(plain.counts_, kept)
+
+
+# --- Direct: nothing is learned ------------------------------------------------------------------
+
+
+def test_declared_bounds_touch_nobody(tmp_path):
+    for settings in ({}, CENTRAL):
+        made = Direct(epsilon=2, classes=2, **settings).fit(INHOUSE, schema=BOUNDS)
+        assert made.inhouse_ == dataclasses.replace(
+            Protection.untouched(), certificate=made.inhouse_.certificate
+        )
+        assert made.inhouse_.guarantee.epsilon == 0
+        for application in inhouse.APPLICATIONS:
+            for level in LEVELS:
+                assert made.shared(application, level) is made
+    loaded = tacit.load(made.export(tmp_path / "direct"))
+    assert loaded.inhouse_.guarantee == made.inhouse_.guarantee
+    assert loaded.schema == BOUNDS
+
+
+def test_bounds_read_off_the_rows_do_not_leave(tmp_path):
+    made = Direct(epsilon=2).fit(INHOUSE)
+    assert isinstance(made.inhouse_.guarantee, NotPrivate)
+    for application in inhouse.APPLICATIONS:
+        for level in LEVELS:
+            with pytest.raises(InvalidParameter, match="must carry a central guarantee"):
+                made.export(tmp_path / "direct", application, level)
+    assert list(tmp_path.iterdir()) == []
+    assert made.save(tmp_path / "inhouse").is_dir()
+    open_ = Direct(epsilon=2).fit(INHOUSE, inhouse_public=True)
+    assert tacit.load(open_.export(tmp_path / "open")).inhouse_.public
+
+
+def test_direct_with_a_central_budget_needs_declared_bounds():
+    with pytest.raises(InvalidParameter, match=r"Direct.fit: schema must be given") as caught:
+        Direct(epsilon=2, **CENTRAL).fit(INHOUSE)
+    assert "\n" not in str(caught.value)
+    pixels = np.zeros((10, 3), np.uint8)
+    made = Direct(epsilon=2, **CENTRAL).fit(pixels)
+    assert (made.schema.lower, made.schema.upper) == (0, 255)
+    assert made.inhouse_.guarantee.epsilon == 0
+
+
+# --- classifiers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return rows(3000, 2)
+
+
+def test_a_classifier_inherits_from_its_mechanism(plain, public, private, labelled, tmp_path):
+    for name, mechanism in (("public", public), ("private", private)):
+        reports = mechanism.release(*labelled, rng=Seeded(3))
+        model = NoiseAwareClassifier(prior="none").fit(reports)
+        assert model.inhouse_ == mechanism.inhouse_
+        assert model.inhouse_guarantee_ == mechanism.inhouse_.guarantee
+        loaded = tacit.load(model.export(tmp_path / name))
+        assert loaded.inhouse_ == mechanism.inhouse_
+        assert loaded.certificate == model.certificate
+        assert mechanism.inhouse_.sentence in model.certificate.not_protected
+        few = model.for_private_points(2)
+        assert few.inhouse_ == few.mechanism_.inhouse_ == mechanism.inhouse_
+    model = NoiseAwareClassifier(prior="none").fit(plain.release(*labelled, rng=Seeded(3)))
+    assert isinstance(model.inhouse_guarantee_, NotPrivate)
+    with pytest.raises(InvalidParameter, match="export: a classifier that is handed out must"):
+        model.export(tmp_path / "plain")
+    assert not (tmp_path / "plain").exists()
+    assert model.save(tmp_path / "inside").is_dir()
+
+
+def test_a_novel_class_is_taught_on_raw_rows(public, private, labelled, tmp_path):
+    """Over a private codebook too: the rows are put in a second time, without noise."""
+    known, new = (labelled[0][labelled[1] == kind] for kind in (0, 1))
+    model = NovelClassClassifier(inhouse=known).fit(private.release(new, rng=Seeded(4)))
+    assert isinstance(model.inhouse_guarantee_, NotPrivate)
+    with pytest.raises(InvalidParameter, match="must carry a central guarantee"):
+        model.export(tmp_path / "novel")
+    assert isinstance(tacit.load(model.save(tmp_path / "in")).inhouse_guarantee_, NotPrivate)
+    open_ = NovelClassClassifier(inhouse=known).fit(public.release(new, rng=Seeded(4)))
+    assert open_.inhouse_.public
+    loaded = tacit.load(open_.export(tmp_path / "open"))
+    assert loaded.inhouse_.public
+    assert any("public" in line for line in loaded.certificate.not_protected)
+    assert any("public" in line for line in loaded.inhouse_.certificate.not_protected)
+
+
+def test_a_join_carries_the_clean_columns(private, labelled, tmp_path):
+    reports = private.release(labelled[0][:500], rng=Seeded(5))
+    model = JoinClassifier(hidden=()).fit(
+        reports, labelled[1][:500], clean=np.ones((500, 1), np.float32)
+    )
+    assert isinstance(model.inhouse_guarantee_, NotPrivate)
+    with pytest.raises(InvalidParameter, match="must carry a central guarantee"):
+        model.export(tmp_path / "join")
+    assert not (tmp_path / "join").exists()
+
+
+def test_a_model_must_be_fitted_before_it_leaves(tmp_path):
+    from sklearn.exceptions import NotFittedError
+
+    for model in (NoiseAwareClassifier(), clone(JoinClassifier())):
+        with pytest.raises(NotFittedError):
+            model.export(tmp_path / "x")
+
+
+def test_a_forged_flag_in_a_file_is_refused(plain, tmp_path):
+    """Someone who rewrites the digest too: the certificate inside still says otherwise."""
+
+    class Forged:
+        kind, certificate, release = plain.kind, plain.certificate, plain.release
+
+        def parts(self):
+            parameters, arrays = plain.parts()
+            return {**parameters, "inhouse": {**parameters["inhouse"], "public": True}}, arrays
+
+    path = artifact.save(Forged(), tmp_path / "forged")
+    with pytest.raises((artifact.ArtifactError, InvalidData)):
+        tacit.load(path)
