@@ -54,6 +54,7 @@ check: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/privatize.py
+	$(BIN)/python benchmarks/private_step.py
 
 clean:
 	rm -rf $(VENV) .bench demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

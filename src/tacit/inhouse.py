@@ -195,7 +195,9 @@ class Protection:
         if body["public"] is not (PUBLIC in stated.not_protected):
             errors.refuse("inhouse", "public", "what the certificate says", body["public"])
         if events.scope_of(stated.event)["adjacency"] is not Adjacency.ADD_REMOVE:
-            errors.refuse("inhouse", "certificate", "about one row more or less", stated.guarantee)
+            errors.refuse(
+                "inhouse", "certificate", "about one row more or less", str(stated.guarantee)
+            )
         return cls(stated, body["public"])
 
 

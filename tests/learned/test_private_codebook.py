@@ -295,19 +295,19 @@ def test_prototypes_of_other_codewords_do_not_move(record):
 def test_mutants_are_rejected(mutant, record, monkeypatch):
     """Each lets one row move the others a little, or move more than the noise is made for."""
     if mutant == "centred on the rows":
-        honest = pq._in_blocks
+        honest = pq.quantizer.in_blocks
 
         def centred(function, given):
             found = honest(function, given)
             return found - found.mean(axis=0)
 
-        monkeypatch.setattr(pq, "_in_blocks", centred)
+        monkeypatch.setattr(pq.quantizer, "in_blocks", centred)
     elif mutant == "rounded together":
 
         def noisy(function, given):
             return np.float32(function(given) + 1e-3 * np.float32(len(given) % 7))
 
-        monkeypatch.setattr(pq, "_in_blocks", noisy)
+        monkeypatch.setattr(pq.quantizer, "in_blocks", noisy)
     else:
         honest_ranks = pq.ranks
 
@@ -740,7 +740,7 @@ def test_blocks_of_any_length_would_not_give_the_same_digits(kind):
 def test_everybody_has_a_vector():
     """Where a feature is not finite: an error, or a gap, would tell whose row it was."""
     strange = np.array([[np.nan, 1.0], [np.inf, 2.0], [-np.inf, 3.0], [1e30, 4.0], [5.0, 5.0]])
-    found = pq._in_blocks(lambda block: block, strange.astype(np.float32))
+    found = pq.quantizer.in_blocks(lambda block: block, strange.astype(np.float32))
     assert found[:, 0].tolist() == [0.0, 1e6, -1e6, 1e6, 5.0]
     assert found[:, 1].tolist() == [1, 2, 3, 4, 5]
     assert found.dtype == np.float32

@@ -94,6 +94,11 @@ def test_noise_is_calibrated_to_the_steps():
     plan = schedule(1000, **{**USUAL, "steps": 200})
     assert plan.steps == 200
     assert 1.99 < epsilon_rdp(plan.event(1, "record"), 1e-5) <= 2.0
+
+
+@pytest.mark.slow
+def test_the_tighter_accountant_needs_less_noise():
+    plan = schedule(1000, **{**USUAL, "steps": 200})
     tighter = schedule(1000, **{**USUAL, "steps": 200, "accountant": "pld"})
     assert tighter.noise_multiplier < plan.noise_multiplier
     assert 1.99 < guarantee_of(tighter.event(1, "record"), 1e-5).epsilon <= 2.0

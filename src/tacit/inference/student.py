@@ -131,7 +131,10 @@ class StudentClassifier(Stored):
         where = "StudentClassifier"
         if not codebook.proved:
             remedy = "Fit the codebook with central_epsilon too."
-            errors.refuse(where, "codebook", "private towards D1", codebook.guarantee, remedy)
+            raise errors.InvalidParameter(
+                f"{where}: the codebook must be private towards D1, got {codebook.guarantee}. "
+                f"{remedy}"
+            )
         if self.teaching == "likelihood":
             errors.refuse(where, "teaching", "by the table with central_epsilon", self.teaching)
 

@@ -351,7 +351,10 @@ class Codebook(Learned):
     def released_features(self, reports: Reports, level: str = "latent") -> npt.NDArray[np.float32]:
         """P(codeword | report), or the prototype that it expects."""
         expected = self.posterior(reports).astype(np.float32)
-        return expected if _latent(level) else expected @ self.prototypes_
+        if _latent(level):
+            return expected
+        self._must_encode()
+        return expected @ self.prototypes_
 
     def vectors(self, raw: Any) -> npt.NDArray[np.float32]:
         """What cells are made of: projected features of clean rows."""

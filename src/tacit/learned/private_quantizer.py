@@ -25,7 +25,6 @@ fixed length, and rounded to integers before it meets the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,7 +62,7 @@ SHARES = {
 
 MOST_AXES, MOST_COMPONENTS, FEWEST_COMPONENTS, PUBLIC_COMPONENTS = 256, 32, 8, 16
 ROWS_PER_CELL, CANDIDATES, STEPS = 175, 8, 5
-_SYNTHETIC, _BLOCK, _FAR = 4096, 1024, 1e6
+_SYNTHETIC, _BLOCK = 4096, 1024
 _WIDEST = 4.0  # norms are looked for up to so many times the root of the number of features
 _INSIDE, _BEYOND, _ROOM = 0.8, 1.15, 1.05
 _LINKS = ((1, 2), (2, 1))  # place and weight: twice those of `quantizer`, to be whole
@@ -134,7 +133,7 @@ def fit(
     axes = public_axes(schema, features, seed)
     reduced = _reduced(features, rows, axes)
     mean, matrix, spread = _components(reduced, axes, budget, damped)
-    vectors = _in_blocks(lambda block: (block - mean) @ matrix, reduced)
+    vectors = quantizer.in_blocks(lambda block: (block - mean) @ matrix, reduced)
     bound = _ROOM * float(np.linalg.norm(spread))
     count = _count(len(rows), codewords, grouping)
     linked = codewords < count
@@ -193,22 +192,7 @@ def public_axes(schema: Schema, features: Features, seed: int) -> Axes:
 def _reduced(features: Features, rows: Rows, axes: Axes) -> Floats:
     narrow = axes.directions.astype(np.float32)
     offset = axes.center.astype(np.float32)
-    return _in_blocks(lambda block: (features.transform(block) - offset) @ narrow, rows)
-
-
-def _in_blocks(function: Callable[[Any], Any], rows: Any) -> Floats:
-    """A function of rows, in blocks that all have the same length.
-
-    How a product is rounded depends on its shape: in a last, shorter block a row would have other
-    digits than in a full one, and one row more or less would move all the others a little.
-    """
-    parts = []
-    for start in range(0, len(rows), _BLOCK):
-        block = function(rows[np.arange(start, start + _BLOCK) % len(rows)])
-        # Everybody has a vector: an error would tell whose row has none.
-        finite = np.nan_to_num(block, nan=0.0, posinf=_FAR, neginf=-_FAR)
-        parts.append(np.clip(finite, -_FAR, _FAR)[: len(rows) - start])
-    return np.ascontiguousarray(np.concatenate(parts), np.float32)
+    return quantizer.in_blocks(lambda block: (features.transform(block) - offset) @ narrow, rows)
 
 
 # --- 2. principal components -----------------------------------------------------------------

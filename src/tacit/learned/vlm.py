@@ -342,7 +342,7 @@ class VLM(Learned):
 
     def encode(self, raw: Any) -> Integers:
         """Clipped latents in grid steps, (n, d): what the noise is added to."""
-        self._must_be_fitted()
+        self._must_encode()
         return np.concatenate(
             [self.encode_rows(rows) for rows in row_blocks(self._schema, raw, "VLM")]
         )
@@ -369,7 +369,7 @@ class VLM(Learned):
 
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
         """One report a row: a noised latent in grid steps, and a flipped label where given."""
-        self._must_be_fitted()
+        self._must_encode()
         codes = None if labels is None else self._codes(labels)
         encoded = np.concatenate(
             [self.encode_rows(b) for b in row_blocks(self._schema, raw, "VLM.release")]
@@ -454,6 +454,7 @@ class VLM(Learned):
         latents = (steps * self.ball.step).astype(np.float32)
         if errors.choice("VLM", "level", level, LEVELS) == "latent":
             return latents
+        self._must_encode()
         generator = torch.Generator(self.device).manual_seed(seed or 0)
         decoded = []
         with encoders.inference():

@@ -1,0 +1,228 @@
+"""Canaries through whole fits, at two central budgets: one JSON object on stdout.
+
+`Codebook.fit`, `VLM.fit` and `train` run many times with a canary and without it, and
+`tacit.audit.canaries` bounds ε from what they released, with confidence. A lower bound above what
+is claimed would refute the fit. Beside them: wrong ones that must be refuted, and the steps of
+training one by one, seen by someone who knows the sampling rate (the strongest score there is).
+
+    python benchmarks/canaries.py [--runs 160] [--seconds 300]
+
+`not_refuted` and `mutants_refuted` say whether all went as it must. What is run is cut to the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit import VLM, Codebook
+from tacit.accounting.gaussian import noise_multiplier_for
+from tacit.audit.canaries import canary_bound, matched_filter, one_run_bound
+from tacit.audit.statistical import Bound
+from tacit.errors import InvalidParameter
+from tacit.learned import private_quantizer
+from tacit.private_training import train
+from tacit.schema import ArraySchema
+
+DELTA, CONFIDENCE = 1e-5, 0.9999
+CLAIMS = (5.0, 1.0)
+SCHEMA = ArraySchema(4, lower=0.0, upper=255.0)
+GREY = np.repeat(np.array([[127], [128]], np.uint8), 4, axis=1).repeat(30, axis=0)
+ALONE = np.array([0, 0, 0, 255], np.uint8)
+WIDTH, OTHERS = 4, 59
+LOUD = np.array([0, 1e3, 0, 0], np.float32)
+
+
+def audit(fit: Any, data: Any, canary: Any, runs: int, **options: Any) -> Bound:
+    return canary_bound(fit, data, canary, runs=runs, delta=DELTA, confidence=CONFIDENCE, **options)
+
+
+# --- codebook and VLM ------------------------------------------------------------------------
+
+
+def codebook(claim: float) -> Callable[[Any], np.ndarray]:
+    def fit(raw: np.ndarray) -> np.ndarray:
+        central: dict[str, Any] = {"central_epsilon": claim, "central_delta": DELTA}
+        made = Codebook(epsilon=1, codewords=3, features="raw", **central)
+        try:
+            arrays = made.fit(raw, schema=SCHEMA).parts()[1]
+        except InvalidParameter:  # a refusal is seen too
+            return np.zeros(0)
+        apart = np.log(np.ptp(arrays["prototypes"], axis=1).max() + 1e-9)
+        said = [arrays["counts"].sum(), arrays["counts"].max(), apart]
+        return np.concatenate([*(np.ravel(arrays[name]) for name in sorted(arrays)), said])
+
+    return fit
+
+
+def codebook_without_noise_on(name: str, claim: float, runs: int) -> Bound:
+    """The same fit with so large a share for one query that no noise is left on it."""
+    kept = private_quantizer.SHARES[name]
+    private_quantizer.SHARES[name] = 1e6
+    try:
+        return audit(codebook(claim), GREY, ALONE, runs)
+    finally:
+        private_quantizer.SHARES[name] = kept
+
+
+def vlm(claim: float, **options: Any) -> Callable[[Any], np.ndarray]:
+    def fit(raw: np.ndarray) -> np.ndarray:
+        made = VLM(epsilon=1, latent_dimension=2, central_epsilon=claim, central_delta=DELTA)
+        settings: dict[str, Any] = {"batch_size": len(raw), "epochs": 2, "public_rows": None}
+        made.fit(raw, schema=SCHEMA, **settings, **options)
+        arrays = made.parts()[1]
+        return np.concatenate([np.ravel(arrays[name]) for name in sorted(arrays)])
+
+    return fit
+
+
+# --- training --------------------------------------------------------------------------------
+
+
+def minus_output(module: nn.Module, rows: Tensor) -> Tensor:
+    """A gradient that is the row itself, whatever the weights."""
+    return -module(rows)[:, 0]
+
+
+def linear(width: int) -> nn.Linear:
+    module = nn.Linear(width, 1, bias=False)
+    nn.init.zeros_(module.weight)
+    return module
+
+
+def trained(claim: float, steps: int, batch: int, whole: bool) -> Callable[[Any], np.ndarray]:
+    """Final weights, or the noisy gradient of every step."""
+
+    def fit(rows: np.ndarray) -> np.ndarray:
+        module, path = linear(rows.shape[1]), []
+        settings: dict[str, Any] = {"epsilon": claim, "delta": DELTA, "optimizer": "sgd"}
+        train(
+            module,
+            torch.from_numpy(rows),
+            minus_output,
+            batch_size=batch,
+            steps=steps,
+            learning_rate=1.0,
+            progress=lambda *_: path.append(module.weight.detach().numpy().ravel().copy()),
+            **settings,
+        )
+        return np.diff(path, axis=0, prepend=0).ravel() * batch if whole else path[-1]
+
+    return fit
+
+
+def step_by_step(multiplier: float, probability: float, steps: int) -> Callable[[Any], np.ndarray]:
+    r"""Likelihood ratio of all steps: :math:`\sum_t \ln(1 - q + q e^{(x_t - 1/2)/z^2})`."""
+
+    def score(draws: np.ndarray) -> np.ndarray:
+        along = draws[:, : steps * WIDTH].reshape(len(draws), steps, WIDTH)[..., 1]
+        odds = np.exp((along - 0.5) / multiplier**2)
+        return np.asarray(np.log1p(probability * (odds - 1)).sum(axis=1))
+
+    return score
+
+
+def training_figures(claim: float, runs: int) -> dict[str, float]:
+    others, nobody = np.zeros((OTHERS, WIDTH), np.float32), np.zeros(WIDTH, np.float32)
+    found: dict[str, float] = {}
+    fit = trained(claim, 1, OTHERS + 1, whole=False)
+    bound = audit(fit, others, LOUD, runs, absent=nobody, scores=[matched_filter(LOUD)])
+    found["train_lower_bound"] = bound.epsilon
+    batch, steps = 15, 10
+    ran = train(
+        linear(WIDTH),
+        torch.zeros(OTHERS + 1, WIDTH),
+        minus_output,
+        epsilon=claim,
+        delta=DELTA,
+        batch_size=batch,
+        steps=steps,
+    )
+    score = step_by_step(ran.noise_multiplier, ran.sampling_probability, steps)
+    fit = trained(claim, steps, batch, whole=True)
+    bound = audit(fit, others, LOUD, runs, absent=nobody, scores=[score])
+    found["train_sampled_lower_bound"] = bound.epsilon
+    return found
+
+
+def one_run(claim: float, spent: float) -> float:
+    """A thousand canaries in one training that spends `spent`, at the δ that this can show."""
+    count, delta = 1000, 1e-9
+    multiplier = Fraction(noise_multiplier_for(spent, delta))
+
+    def fit(rows: np.ndarray) -> np.ndarray:
+        module = linear(count)
+        options: dict[str, Any] = {"batch_size": count, "steps": 1, "optimizer": "sgd"}
+        options |= {"epsilon": spent * (1 + 1e-6), "delta": delta}
+        data = torch.from_numpy(rows)
+        train(module, data, minus_output, noise_multiplier=float(multiplier) * 1.0001, **options)
+        return module.weight.detach().numpy().ravel()
+
+    found = one_run_bound(
+        fit,
+        np.zeros((0, count), np.float32),
+        100 * np.eye(count, dtype=np.float32),
+        lambda released: released,
+        guesses=300,
+        absent=np.zeros(count, np.float32),
+        delta=delta,
+        confidence=CONFIDENCE,
+    )
+    return found.epsilon
+
+
+# --- all of it -------------------------------------------------------------------------------
+
+
+def figures(runs: int, seconds: float) -> dict[str, Any]:
+    started = time.monotonic()
+    table: dict[str, Any] = {"delta": DELTA, "confidence": CONFIDENCE, "runs": runs}
+    kept, refuted = [], []
+    for claim in CLAIMS:
+        found = {
+            "codebook_lower_bound": audit(codebook(claim), GREY, ALONE, runs).epsilon,
+            "vlm_lower_bound": audit(vlm(claim), GREY, ALONE, runs).epsilon,
+            **training_figures(claim, 4 * runs),
+            "one_run_lower_bound": one_run(claim, claim),
+        }
+        kept += [bound <= claim for bound in found.values()]
+        table[f"claimed_{claim:g}"] = found
+        print(f"{claim:g}: {found} {time.monotonic() - started:.0f} s", file=sys.stderr)
+    claim = CLAIMS[-1]
+    mutants = {
+        f"codebook_no_noise_on_{name}": lambda name=name: (
+            codebook_without_noise_on(name, claim, runs).epsilon
+        )
+        for name in ("counts", "prototypes")
+    }
+    mutants["one_run_with_a_budget_of_30"] = lambda: one_run(claim, 30.0)
+    found = {}
+    for name, bound in mutants.items():
+        if time.monotonic() - started < seconds:
+            found[name] = bound()
+            refuted.append(found[name] > claim)
+    table["mutants_at_1"] = found
+    table |= {"not_refuted": all(kept), "mutants_refuted": all(refuted)}
+    return table | {"seconds": round(time.monotonic() - started)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=160, help="fits with the canary, and without")
+    parser.add_argument("--seconds", type=float, default=300, help="start nothing after so long")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    print(json.dumps(figures(options.runs, options.seconds), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""A student that may leave the house: taught with DP-Adam, over a codebook that is private."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+torch = pytest.importorskip("torch")
+
+import tacit
+from tacit import events
+from tacit.accounting.derivation import guarantee_of
+from tacit.errors import InvalidParameter
+from tacit.guarantees import Adjacency, ApproxDP, NotPrivate
+from tacit.inference import student, taught
+from tacit.inference.student import StudentClassifier
+from tacit.inhouse import PUBLIC, Target
+from tacit.learned.codebook import Codebook
+from tacit.private_training.noise import Noise
+from tacit.randomness import Seeded
+from tacit.schema import ArraySchema
+
+torch.set_num_threads(1)
+
+NAMES = np.array(["left", "right"])
+SCHEMA = ArraySchema(3, -6.0, 6.0, outside="clip")
+CENTRAL = {"central_epsilon": 5, "central_delta": 1e-5}
+PRICE = {"central_epsilon": 3, "central_delta": 2e-6}
+
+
+def people(count, seed):
+    """A label that a line decides, across the cells of a codebook."""
+    rng = np.random.default_rng((seed, 77))
+    rows = rng.standard_normal((count, 3)) * [2.0, 1.0, 0.5]
+    return rows, NAMES[(rows @ [0.6, 1.0, 0.0] > 0).astype(int)]
+
+
+INHOUSE = people(2000, 0)[0]
+
+
+def codebook(grouping="compact", public=False, **central):
+    made = Codebook(epsilon=4.0, classes=NAMES, codewords=6, grouping=grouping, **central)
+    rng = {"rng": Seeded(3)} if central else {}
+    return made.fit(INHOUSE, schema=SCHEMA, inhouse_public=public, **rng)
+
+
+def reports_of(mechanism):
+    return mechanism.release(*people(5000, 1), rng=Seeded(1))
+
+
+def model(**settings):
+    return StudentClassifier(**{"inhouse": INHOUSE, "prior": "none", "hidden": (16,), **settings})
+
+
+@pytest.fixture(scope="module")
+def mechanism():
+    return codebook(**CENTRAL)
+
+
+@pytest.fixture(scope="module")
+def reports(mechanism):
+    return reports_of(mechanism)
+
+
+@pytest.fixture(scope="module")
+def private(reports):
+    return model(**PRICE).fit(reports)
+
+
+@pytest.fixture(scope="module")
+def unseen():
+    return people(2000, 2)
+
+
+# --- what is promised ----------------------------------------------------------------------------
+
+
+def test_without_a_price_it_carries_the_rows(mechanism, reports, tmp_path):
+    """Over a private codebook too: it was taught on the rows themselves."""
+    for teaching in ("auto", "table"):
+        taught_on_rows = model(teaching=teaching).fit(reports)
+        assert isinstance(taught_on_rows.inhouse_guarantee_, NotPrivate)
+        with pytest.raises(InvalidParameter, match="export: a classifier that is handed out must"):
+            taught_on_rows.export(tmp_path / "m")
+        assert list(tmp_path.iterdir()) == []
+        assert student.CARRIED in taught_on_rows.certificate.not_protected
+        assert taught_on_rows.teacher_.inhouse_ == mechanism.inhouse_
+
+
+def test_codebook_and_teaching_add_up(private, mechanism):
+    before, after = mechanism.inhouse_.guarantee, private.inhouse_guarantee_
+    assert isinstance(after, ApproxDP)
+    assert after.adjacency is Adjacency.ADD_REMOVE
+    assert after.delta == 1.2e-5
+    assert before.epsilon < after.epsilon <= before.epsilon + 3
+    certificate = private.inhouse_.certificate
+    certificate.verify()
+    first, second = certificate.event.events
+    assert first == mechanism.inhouse_.certificate.event
+    assert isinstance(second, events.Repeated)
+    assert isinstance(second.event, events.PoissonSampled)
+    assert 2.85 < guarantee_of(second, 2e-6).epsilon <= 3 * (1 + 1e-9)
+    assert guarantee_of(certificate.event, 1.2e-5) == after
+    assert set(mechanism.inhouse_.certificate.assumptions[1:]) <= set(certificate.assumptions)
+    assert any("clipped and summed" in line for line in certificate.assumptions)
+    assert certificate.seeded  # as its codebook was
+    assert private.inhouse_.may_leave
+
+
+def test_towards_those_who_reported_nothing_changes(private, reports):
+    assert private.guarantee_ == reports.guarantee == private.certificate.guarantee
+    said = [line for line in private.certificate.not_protected if student.TAUGHT in line]
+    assert said == [f"{student.TAUGHT}, beyond {private.inhouse_guarantee_}."]
+
+
+def test_it_still_knows_something(private, unseen):
+    assert private.score(*unseen) > 0.75
+    assert np.allclose(private.predict_proba(unseen[0]).sum(axis=1), 1)
+
+
+def test_stored_and_handed_out(private, unseen, tmp_path):
+    for path in (private.save(tmp_path / "in"), private.export(tmp_path / "out")):
+        again = tacit.load(path)
+        assert again.inhouse_ == private.inhouse_
+        assert again.inhouse_.certificate.to_json() == private.inhouse_.certificate.to_json()
+        assert again.certificate == private.certificate
+        assert np.array_equal(again.predict_proba(unseen[0]), private.predict_proba(unseen[0]))
+        assert again.inhouse is None
+        assert (again.central_epsilon, again.central_delta) == (3, 2e-6)
+        assert again.teacher_.inhouse_ == private.mechanism_.inhouse_
+    assert again.export(tmp_path / "again").is_dir()
+
+
+def test_scikit_learn():
+    made = model(**PRICE)
+    params = clone(made).get_params()
+    assert (params["central_epsilon"], params["central_delta"]) == (3, 2e-6)
+    assert "inhouse=…" in repr(made)
+
+
+def test_linked_codewords_can_teach(unseen):
+    linked = codebook("linked", **CENTRAL)
+    assert linked.codewords_ < len(linked.quantizer_.cells)
+    made = model(**PRICE).fit(reports_of(linked))
+    assert made.inhouse_.proved
+    assert made.score(*unseen) > 0.7
+
+
+def test_two_teachings_differ(private, reports):
+    other = model(**PRICE).fit(reports)
+    assert not np.array_equal(other.network_.weights[0], private.network_.weights[0])
+    assert other.inhouse_guarantee_ == private.inhouse_guarantee_
+
+
+# --- all that it learns of the rows comes from the noisy sums ------------------------------------
+
+
+@pytest.fixture
+def record(monkeypatch):
+    """`record(fit)` writes sums down, raw and noisy; `record(fit, tape)` hands the noisy out."""
+    honest, state = Noise.add_to, {}
+
+    def add_to(self, sums, divisor=1.0):
+        raw = sums.clone()
+        if state["earlier"] is None:
+            honest(self, sums, divisor)
+        else:
+            sums.copy_(state["earlier"][len(state["tape"])][1])
+        state["tape"].append((raw, sums.clone()))
+
+    monkeypatch.setattr(Noise, "add_to", add_to)
+
+    def run(fit, earlier=None):
+        state.update(earlier=earlier, tape=[])
+        return fit(), state["tape"]
+
+    return run
+
+
+def test_other_rows_with_the_same_noisy_sums_give_the_same_student(reports, record):
+    """Scaling too: by the cells, which are private, and not by the rows."""
+    first, tape = record(lambda: model(**PRICE).fit(reports))
+    other = people(2000, 9)[0] * 0.5 + 1
+    second, raw = record(lambda: model(inhouse=other, **PRICE).fit(reports), tape)
+    assert len(tape) == taught.EPOCHS
+    assert not torch.equal(tape[0][0], raw[0][0])
+    (parameters, arrays), (again, others) = first.parts(), second.parts()
+    assert arrays.keys() == others.keys()
+    for name, array in arrays.items():
+        assert np.array_equal(array, others[name]), name
+    for name in ("network", "settings", "teacher", "reports"):
+        assert parameters[name] == again[name]
+
+
+def test_a_plain_student_does_not_come_from_noisy_sums(reports, record):
+    """The mutant of the test above."""
+    first, tape = record(lambda: model(teaching="table").fit(reports))
+    other = people(2000, 9)[0] * 0.5 + 1
+    second, _ = record(lambda: model(inhouse=other, teaching="table").fit(reports))
+    assert tape == []
+    assert not np.array_equal(first.network_.center, second.network_.center)
+
+
+def test_one_row_moves_the_sums_by_the_clip_norm(reports, record, monkeypatch):
+    """In every step, given the same earlier ones; a row far out, in front of all others."""
+    monkeypatch.setattr(taught, "EPOCHS", 5)
+    _, tape = record(lambda: model(**PRICE).fit(reports))
+    largest = 0.0
+    for row in ([[6.0, -6.0, 6.0]], [[-6.0, -6.0, -6.0]], INHOUSE[:1]):
+        more = np.concatenate([row, INHOUSE])
+        _, other = record(lambda more=more: model(inhouse=more, **PRICE).fit(reports), tape)
+        moved = [float((b[0] - a[0]).norm()) for a, b in zip(tape, other, strict=True)]
+        assert len(moved) == 5
+        assert max(moved) <= 1 + 1e-3
+        largest = max(largest, *moved)
+    assert largest > 0.5
+
+
+def test_scaling_by_the_rows_would_be_seen(reports, record, monkeypatch):
+    """The mutant: centred on the rows, so that one of them moves the inputs of all."""
+    honest = taught.taught_privately
+
+    def scaled(vectors, answers, classes, hidden, cells, target, seed):
+        return honest(vectors, answers, classes, hidden, vectors, target, seed)
+
+    monkeypatch.setattr(taught, "taught_privately", scaled)
+    first, tape = record(lambda: model(**PRICE).fit(reports))
+    second, _ = record(lambda: model(inhouse=people(2000, 9)[0], **PRICE).fit(reports), tape)
+    assert not np.array_equal(first.network_.center, second.network_.center)
+
+
+def test_the_price_is_calibrated_to_the_rows():
+    vectors = np.random.default_rng(0).standard_normal((300, 2)).astype(np.float32)
+    answers = (vectors[:, 0] > 0).astype(np.int64)
+    network, trained = taught.taught_privately(
+        vectors, answers, 3, (5,), vectors[:4], Target(2.0, 1e-5), 0
+    )
+    assert trained.guarantee.epsilon <= 2 * (1 + 1e-9)
+    assert trained.sampling_probability == 1
+    assert trained.steps == taught.EPOCHS
+    assert not trained.seeded
+    assert network.predict_proba(vectors).shape == (300, 3)
+    assert np.array_equal(network.center, vectors[:4].mean(axis=0))
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+def test_the_codebook_must_be_private_too():
+    plain = codebook()
+    for public in (False, True):
+        given = codebook(public=public) if public else plain
+        with pytest.raises(InvalidParameter, match="codebook must be private towards D1") as caught:
+            model(**PRICE).fit(reports_of(given))
+        said = str(caught.value)
+        assert said.startswith("StudentClassifier: ")
+        assert "Fit the codebook with central_epsilon too." in said
+        assert "\n" not in said
+
+
+def test_nor_may_it_be_unproven():
+    from tacit.learned import features
+
+    given = features.Quantile.fit(SCHEMA, SCHEMA.rows(INHOUSE))
+    made = Codebook(epsilon=4, classes=NAMES, codewords=6, features=given, **CENTRAL)
+    made.fit(INHOUSE, schema=SCHEMA)
+    with pytest.raises(InvalidParameter, match=r"private towards D1, got .*[Uu]nproven"):
+        model(**PRICE).fit(reports_of(made))
+
+
+def test_the_likelihood_has_no_private_form(reports):
+    with pytest.raises(InvalidParameter, match="teaching must be by the table") as caught:
+        model(teaching="likelihood", **PRICE).fit(reports)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("one", PRICE)
+def test_both_or_neither(reports, one):
+    with pytest.raises(InvalidParameter, match=r"central_(epsilon|delta) must be given"):
+        model(**{one: PRICE[one]}).fit(reports)
+
+
+@pytest.mark.parametrize("wrong", [{"central_epsilon": 0}, {"central_delta": 1}])
+def test_prices_that_protect_nobody(reports, wrong):
+    with pytest.raises(InvalidParameter, match="must be"):
+        model(**{**PRICE, **wrong}).fit(reports)
+
+
+# --- public rows ---------------------------------------------------------------------------------
+
+
+def test_what_was_taught_on_public_rows_may_leave(unseen, tmp_path):
+    open_ = codebook(public=True)
+    made = model(teaching="table").fit(reports_of(open_))
+    assert made.inhouse_.public
+    assert not made.inhouse_.proved
+    loaded = tacit.load(made.export(tmp_path / "m"))
+    assert loaded.inhouse_.public
+    assert PUBLIC in loaded.inhouse_.certificate.not_protected
+    assert any("public" in line for line in loaded.certificate.not_protected)
+    assert np.array_equal(loaded.predict(unseen[0]), made.predict(unseen[0]))
+
+
+def test_a_price_beside_public_rows_is_stated_too():
+    made = model(**PRICE).fit(reports_of(codebook(public=True, **CENTRAL)))
+    assert made.inhouse_.public
+    assert made.inhouse_.proved
+    assert PUBLIC in made.inhouse_.certificate.not_protected
