@@ -86,9 +86,7 @@ def _refuse(run: Run, work: Path, tmp_path: Path) -> Callable[..., str]:
 
 def images(start: int, stop: int, dtype: type = np.uint8) -> pa.Table:
     """Digits as a table, the label last."""
-    columns = {
-        name: (15 * DIGITS[start:stop, i]).astype(dtype) for i, name in enumerate(PIXELS)
-    }
+    columns = {name: (15 * DIGITS[start:stop, i]).astype(dtype) for i, name in enumerate(PIXELS)}
     return pa.table({**columns, "digit": TARGET[start:stop]})
 
 
@@ -302,7 +300,9 @@ def test_what_leaves_for_each_application(
     assert tacit.load(out).parts()[1].keys() == {"counts"}
 
 
-def test_collection_is_the_default(run: Run, refuse: Callable[..., str], work: Path, tmp_path: Path):
+def test_collection_is_the_default(
+    run: Run, refuse: Callable[..., str], work: Path, tmp_path: Path
+):
     assert "(collection, latent level)" in refuse("export", work / "plain", "--out", tmp_path / "x")
     shown = run("export", work / "private", "--out", tmp_path / "y")
     assert shown.code == 0
@@ -398,8 +398,8 @@ def test_explain_shows_both_certificates(run: Run, work: Path, suffix: str) -> N
 def test_explain_says_where_there_is_nothing(run: Run, work: Path) -> None:
     plain = run("explain", work / "plain").out
     assert "Not at all" in plain.split("Towards the in-house rows:")[1]
-    assert run("explain", work / "plain", "--json").json["inhouse_guarantee"].startswith(
-        "not private"
+    assert (
+        run("explain", work / "plain", "--json").json["inhouse_guarantee"].startswith("not private")
     )
     public = run("explain", work / "public").out
     assert "their owner states that they are public" in public
@@ -443,6 +443,19 @@ def test_a_plain_student_may_not(
     assert "keep it inside" in learned["in_house_rows"]
     assert isinstance(tacit.load(tmp_path / "student").inhouse_.guarantee, NotPrivate)
     assert "must carry" in refuse("export", tmp_path / "student", "--out", tmp_path / "out")
+
+
+def test_a_student_of_public_rows_may_leave(
+    run: Run, refuse: Callable[..., str], work: Path, tmp_path: Path
+) -> None:
+    """Where the mechanism's rows are said to be public, and its own too."""
+    learn = ("learn", work / "public.parquet", "--inhouse", work / "inhouse.parquet", "--json")
+    learn = (*learn, "--label", "loyal", "--out")
+    assert "keep it inside" in run(*learn, tmp_path / "a").json["in_house_rows"]
+    assert "must carry" in refuse("export", tmp_path / "a", "--out", tmp_path / "out")
+    said = run(*learn, tmp_path / "b", "--inhouse-public").json["in_house_rows"]
+    assert said == "public, as their owner states"
+    assert run("export", tmp_path / "b", "--out", tmp_path / "out").code == 0
 
 
 @pytest.mark.parametrize(

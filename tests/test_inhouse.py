@@ -220,6 +220,23 @@ def test_what_is_public_stays_public():
     assert PUBLIC in made.certificate.not_protected
 
 
+def test_several_things_together():
+    """All must be able to leave; what is learned of different rows is stated one by one."""
+    proved = Protection.of(gaussian(2), 1e-5)
+    for hidden in (Protection.none(), Protection.unproven("why")):
+        for other in (proved, Protection.none(True), Protection.untouched()):
+            assert not inhouse.together([other, hidden]).may_leave
+            assert not inhouse.together([hidden, other]).may_leave
+    open_ = inhouse.together([Protection.none(True), Protection.none(True)])
+    assert open_.public
+    assert open_.may_leave
+    assert not open_.proved
+    both = inhouse.together([proved, Protection.untouched()])
+    assert both.proved
+    assert both.guarantee.epsilon >= proved.guarantee.epsilon * (1 - 1e-9)
+    assert inhouse.together([proved]).guarantee == proved.guarantee
+
+
 def test_what_may_not_leave_is_refused_in_one_line():
     for made in (Protection.none(), Protection.unproven("the proof has a hole")):
         with pytest.raises(InvalidParameter) as caught:
@@ -245,7 +262,7 @@ KINDS = [
 @pytest.mark.parametrize("made", KINDS, ids=lambda one: str(one.guarantee))
 def test_stored_and_read_back(made):
     plain = json.loads(json.dumps(made.to_plain()))
-    again = Protection.from_plain(plain)
+    again = Protection.from_plain(plain, learned=made.learned)
     assert again == made
     assert again.certificate.to_json() == made.certificate.to_json()
 
@@ -433,6 +450,19 @@ def test_the_channel_alone_cannot_encode(plain):
     assert len(plain.encode(INHOUSE)) == len(INHOUSE)
 
 
+def test_nor_does_the_copy_in_memory_hold_anything():
+    """Whatever a caller does with it: features that were handed in are not among its parts."""
+    from tacit.learned import features
+
+    given = features.Quantile.fit(BOUNDS, BOUNDS.rows(INHOUSE))
+    whole = codebook(features=given)
+    assert given in vars(whole).values()
+    kept = vars(whole.shared("join"))
+    assert not any(hasattr(value, "transform") for value in kept.values())
+    arrays = [value for value in kept.values() if isinstance(value, np.ndarray)]
+    assert all(not array.any() for array in arrays)
+
+
 def test_the_channel_alone_is_again_the_channel_alone(plain):
     alone = plain.shared("join")
     assert artifact.fingerprint(alone.shared("join")) == artifact.fingerprint(alone)
@@ -547,7 +577,7 @@ def test_a_classifier_inherits_from_its_mechanism(plain, public, private, labell
     assert model.save(tmp_path / "inside").is_dir()
 
 
-def test_a_novel_class_is_taught_on_raw_rows(public, private, labelled, tmp_path):
+def test_a_novel_class_is_taught_on_raw_rows(plain, public, private, labelled, tmp_path):
     """Over a private codebook too: the rows are put in a second time, without noise."""
     known, new = (labelled[0][labelled[1] == kind] for kind in (0, 1))
     model = NovelClassClassifier(inhouse=known).fit(private.release(new, rng=Seeded(4)))
@@ -555,23 +585,32 @@ def test_a_novel_class_is_taught_on_raw_rows(public, private, labelled, tmp_path
     with pytest.raises(InvalidParameter, match="must carry a central guarantee"):
         model.export(tmp_path / "novel")
     assert isinstance(tacit.load(model.save(tmp_path / "in")).inhouse_guarantee_, NotPrivate)
-    open_ = NovelClassClassifier(inhouse=known).fit(public.release(new, rng=Seeded(4)))
+    reports = public.release(new, rng=Seeded(4))
+    # That the mechanism's rows are public says nothing of these.
+    others = NovelClassClassifier(inhouse=known).fit(reports)
+    assert not others.inhouse_.may_leave
+    open_ = NovelClassClassifier(inhouse=known, inhouse_public=True).fit(reports)
     assert open_.inhouse_.public
+    half = NovelClassClassifier(inhouse=known, inhouse_public=True).fit(
+        plain.release(new, rng=Seeded(4))
+    )
+    assert not half.inhouse_.may_leave
     loaded = tacit.load(open_.export(tmp_path / "open"))
     assert loaded.inhouse_.public
     assert any("public" in line for line in loaded.certificate.not_protected)
     assert any("public" in line for line in loaded.inhouse_.certificate.not_protected)
 
 
-def test_a_join_carries_the_clean_columns(private, labelled, tmp_path):
-    reports = private.release(labelled[0][:500], rng=Seeded(5))
-    model = JoinClassifier(hidden=()).fit(
-        reports, labelled[1][:500], clean=np.ones((500, 1), np.float32)
-    )
-    assert isinstance(model.inhouse_guarantee_, NotPrivate)
-    with pytest.raises(InvalidParameter, match="must carry a central guarantee"):
-        model.export(tmp_path / "join")
-    assert not (tmp_path / "join").exists()
+def test_a_join_carries_the_clean_columns(private, public, labelled, tmp_path):
+    """Where the in-house rows are public too: the clean columns are somebody else's."""
+    for mechanism in (private, public):
+        reports = mechanism.release(labelled[0][:500], rng=Seeded(5))
+        clean = np.ones((500, 1), np.float32)
+        model = JoinClassifier(hidden=()).fit(reports, labelled[1][:500], clean=clean)
+        assert isinstance(model.inhouse_guarantee_, NotPrivate)
+        with pytest.raises(InvalidParameter, match="must carry a central guarantee"):
+            model.export(tmp_path / "join")
+        assert not (tmp_path / "join").exists()
 
 
 def test_a_model_must_be_fitted_before_it_leaves(tmp_path):

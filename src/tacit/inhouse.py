@@ -12,6 +12,7 @@ References
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,10 @@ _TABLE: dict[tuple[str, str], tuple[str, ...]] = {
 APPLICATIONS = tuple(dict.fromkeys(application for application, _ in _TABLE))
 
 COUNTED = "How many in-house rows there are: sizes, rates and step lengths were set from it."
+DECLARED = "Bounds and categories were declared without looking at the in-house rows."
+UNFIT = "That an in-house row does not fit what was declared: fitting is then refused."
 PUBLIC = "The in-house rows: their owner states that they are public."
+OTHERS = "Other in-house rows that it was taught on: their owner states that they are public."
 _SCOPE: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": Unit.RECORD}
 _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
 
@@ -88,12 +92,14 @@ class Protection:
     @classmethod
     def untouched(cls) -> Protection:
         """No row was looked at: nothing can leak."""
-        return cls._declared(PureDP(epsilon=0.0, **_SCOPE))
+        return cls._declared(_NOTHING, assumptions=(DECLARED,))
 
     @classmethod
-    def _declared(cls, guarantee: Guarantee, public: bool = False) -> Protection:
-        said = (PUBLIC,) if public else ()
-        return cls(Certificate.issue(events.Declared(guarantee), not_protected=said), public)
+    def _declared(
+        cls, guarantee: Guarantee, public: bool = False, assumptions: tuple[str, ...] = ()
+    ) -> Protection:
+        event, said = events.Declared(guarantee), (PUBLIC,) if public else ()
+        return cls(Certificate.issue(event, assumptions=assumptions, not_protected=said), public)
 
     @classmethod
     def of(
@@ -102,6 +108,7 @@ class Protection:
         delta: float,
         *,
         assumptions: Sequence[str] = (),
+        not_protected: Sequence[str] = (),
         public: bool = False,
         seeded: bool = False,
     ) -> Protection:
@@ -109,20 +116,29 @@ class Protection:
         issued = Certificate.issue(
             event,
             delta=delta,
-            assumptions=tuple(assumptions),
-            not_protected=(COUNTED, PUBLIC) if public else (COUNTED,),
+            assumptions=tuple(dict.fromkeys((DECLARED, *assumptions))),
+            not_protected=(COUNTED, UNFIT, *([PUBLIC] if public else []), *not_protected),
             rng=Seeded(0) if seeded else None,
         )
         return cls(issued, public)
 
     def and_then(
-        self, event: Event, delta: float, *, assumptions: Sequence[str] = (), seeded: bool = False
+        self,
+        event: Event,
+        delta: float,
+        *,
+        assumptions: Sequence[str] = (),
+        public: bool = True,
+        seeded: bool = False,
     ) -> Protection:
-        """The same after one more event on the same rows; the δ of both add up."""
+        """The same after one more event on the same rows; the δ of both add up.
+
+        Public only where it was, and the rows of that event are said to be too.
+        """
         if not self.proved:
             return self
         spent, earlier = self.certificate.event, self.certificate.assumptions
-        composed = event if self.guarantee == _NOTHING else events.Composed((spent, event))
+        composed = events.Composed((spent, event)) if self.learned else event
         marked = seeded or self.certificate.seeded
         standard = {
             line
@@ -136,8 +152,16 @@ class Protection:
             composed,
             float(sum(deltas)),
             assumptions=list(dict.fromkeys(further)),
-            public=self.public,
+            public=self.public and public,
             seeded=marked,
+        )
+
+    def beside_public(self) -> Protection:
+        """The same of something that also holds other rows, which are public."""
+        stated = self.certificate
+        said = (*stated.not_protected, OTHERS)
+        return dataclasses.replace(
+            self, certificate=dataclasses.replace(stated, not_protected=said)
         )
 
     @property
@@ -156,9 +180,14 @@ class Protection:
         return not isinstance(self.guarantee, NotPrivate | Unproven)
 
     @property
+    def learned(self) -> bool:
+        """Whether anything was read off the rows."""
+        return self.guarantee != _NOTHING
+
+    @property
     def may_leave(self) -> bool:
-        """Whether what was learned may be handed out."""
-        return self.proved or self.public
+        """Whether what was learned may be handed out; noise that a seed undoes protects nobody."""
+        return self.public or (self.proved and not self.certificate.seeded)
 
     @property
     def sentence(self) -> str:
@@ -168,14 +197,20 @@ class Protection:
             return f"{rows}: their owner states that they are public."
         if isinstance(self.guarantee, NotPrivate):
             return f"{rows} are not protected: what it knows of them has no noise."
-        if self.guarantee == _NOTHING:
+        if not self.learned:
             return f"{rows} need no protection: it does not depend on them."
         if isinstance(self.guarantee, Unproven):
             return f"{rows}: {self.guarantee}."
-        return f"{rows}, beyond {self.guarantee}: see the certificate towards them."
+        marked = " (seeded, for tests)" if self.certificate.seeded else ""
+        return f"{rows}, beyond {self.guarantee}{marked}: see the certificate towards them."
 
     def must_leave(self, what: str) -> None:
         """Refuse to hand out what may not leave the house."""
+        if self.proved and not self.may_leave:
+            raise errors.InvalidParameter(
+                f"export: {what} must have noise from the operating system, got a seeded "
+                "generator, for tests. Fit again without rng."
+            )
         if not self.may_leave:
             raise errors.InvalidParameter(
                 f"export: {what} must carry a central guarantee towards the in-house rows, got "
@@ -188,8 +223,11 @@ class Protection:
         return {"public": self.public, "certificate": self.certificate.to_json()}
 
     @classmethod
-    def from_plain(cls, body: dict[str, Any]) -> Protection:
-        """Back from `to_plain`; the certificate is verified."""
+    def from_plain(cls, body: dict[str, Any], *, learned: bool = True) -> Protection:
+        """Back from `to_plain`; the certificate is verified.
+
+        Of what was `learned` from rows nobody can declare a guarantee: it follows from events.
+        """
         stated = Certificate.from_json(body["certificate"])
         stated.verify()
         if body["public"] is not (PUBLIC in stated.not_protected):
@@ -198,21 +236,35 @@ class Protection:
             errors.refuse(
                 "inhouse", "certificate", "about one row more or less", str(stated.guarantee)
             )
-        return cls(stated, body["public"])
+        made = cls(stated, body["public"])
+        if learned and made.proved and isinstance(stated.event, events.Declared):
+            errors.refuse("inhouse", "guarantee", "that of events", str(stated.guarantee))
+        return made
 
 
 def together(protections: Sequence[Protection]) -> Protection:
-    """What several things give, all learned on the same rows: their costs add up."""
-    total = Protection.untouched()
-    for one in protections:
-        if not one.proved:
-            return one
-        if one.guarantee != _NOTHING:
-            stated = one.certificate
-            total = total.and_then(
-                stated.event, one.delta, assumptions=stated.assumptions, seeded=stated.seeded
-            )
-    return total
+    """What several things give, all learned on in-house rows: their costs add up.
+
+    Where nothing is proved of one, nothing is of the whole, unless its rows are public.
+    """
+    hidden = [one for one in protections if not one.proved and not one.public]
+    if hidden:
+        return hidden[0]
+    proved = [one for one in protections if one.proved and one.learned]
+    public = [one for one in protections if not one.proved]
+    if not proved:
+        return public[0] if public else Protection.untouched()
+    total = proved[0]
+    for one in proved[1:]:
+        stated = one.certificate
+        total = total.and_then(
+            stated.event,
+            one.delta,
+            assumptions=stated.assumptions,
+            public=one.public,
+            seeded=stated.seeded,
+        )
+    return total.beside_public() if public else total
 
 
 @dataclass(frozen=True)

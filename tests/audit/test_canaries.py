@@ -124,7 +124,8 @@ def test_each_score_finds_what_it_is_for() -> None:
 
     for change, winner in ((shifted, 0), (shifted, 1), (shifted, 2), (wider, 3), (repeated, 4)):
         first, second = draws(change)
-        scores = learned_scores(first[:100], second[:100])[6:]  # uncut
+        scores = learned_scores(first[:100], second[:100])
+        scores = scores[len(scores) // 2 :]  # uncut
         bounds = [
             bound_from_draws(first[100:], second[100:], [score], confidence=0.99).epsilon
             for score in scores
@@ -282,6 +283,15 @@ def test_sampling_that_the_accountant_was_not_told(sampling: type[Schedule]) -> 
     assert (found.epsilon > claim_of(RARE)) is (sampling is FullBatches)
 
 
+class Same:
+    """The same words at every call, whoever asks, and whatever for."""
+
+    secure = False
+
+    def words(self, count: int) -> np.ndarray:
+        return Seeded(7).words(count)
+
+
 def test_the_harness_is_train() -> None:
     # The same draws give the same weights: what is audited above is what ships.
     rows = np.concatenate([CROWD, LOUD[None]])
@@ -296,10 +306,10 @@ def test_the_harness_is_train() -> None:
         steps=2,
         optimizer="sgd",
         learning_rate=1.0,
-        rng=Seeded(7),
+        rng=Same(),
     )
     plan = replace(WHOLE, steps=2, noise_multiplier=Fraction(ran.noise_multiplier))
-    assert Parts(plan=plan).fit(Seeded(7))(rows) == pytest.approx(flat(module), abs=0)
+    assert Parts(plan=plan).fit(Same())(rows) == pytest.approx(flat(module), abs=0)
 
 
 def trained_by(optimizer: str, seed: int, epsilon: float) -> Callable[[Any], np.ndarray]:
@@ -430,7 +440,7 @@ ALONE = np.array([0, 0, 0, 255], np.uint8)
 """In the others all columns are alike; this one is at the bound, far away, with a column apart."""
 
 SCHEMA = ArraySchema(4, lower=0.0, upper=255.0)
-CENTRAL = 0.5
+CENTRAL = 0.4
 
 
 def fit_within(budget: Budget, raw: np.ndarray) -> np.ndarray:
@@ -477,7 +487,7 @@ def test_a_right_codebook_fit_costs_what_it_was_given() -> None:
 
 @pytest.mark.parametrize("spared", [None, "counts", "prototypes"])
 def test_codebook_without_noise_on_one_block(spared: str | None) -> None:
-    found = audit(codebook_fit(spared, 11), GREY, ALONE, runs=90)
+    found = audit(codebook_fit(spared, 11), GREY, ALONE, runs=80)
     assert found.certifiable > CENTRAL
     assert (found.epsilon > CENTRAL) is (spared is not None)
 
@@ -486,7 +496,7 @@ def test_codebook_without_noise_on_one_block(spared: str | None) -> None:
 @pytest.mark.parametrize("spared", [None, "norms", "mean", "start"])
 def test_codebook_without_noise_on_what_is_not_kept(spared: str | None) -> None:
     # Nothing in the codebook shows them, and the guarantee covers them: the whole transcript does.
-    found = audit(codebook_fit(spared, 12, everything=True), GREY, ALONE, runs=90)
+    found = audit(codebook_fit(spared, 12, everything=True), GREY, ALONE, runs=80)
     assert (found.epsilon > CENTRAL) is (spared is not None)
 
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
-
-torch = pytest.importorskip("torch")
 
 import tacit
 from tacit import events
@@ -215,6 +214,61 @@ def test_one_row_moves_the_sums_by_the_clip_norm(reports, record, monkeypatch):
     assert largest > 0.5
 
 
+class Stop(Exception):
+    """What would be taught is known: no need to train."""
+
+
+def between(mechanism, data, count):
+    """Rows between two codewords, where the last digit decides."""
+    rng, codes = np.random.default_rng(0), mechanism.encode(data)
+    found = []
+    while len(found) < 7 * count:
+        first, second = rng.integers(0, len(data), 2)
+        if codes[first] % 2 == codes[second] % 2:
+            continue
+        low, high = 0.0, 1.0
+        away = data[second] - data[first]
+        for _ in range(30):
+            middle = (low + high) / 2
+            same = mechanism.encode((data[first] + middle * away)[None])[0] == codes[first]
+            low, high = (middle, high) if same else (low, middle)
+        found += [data[first] + (low + step * 5e-8) * away for step in range(-3, 4)]
+    return np.array(found)
+
+
+def test_what_is_taught_of_a_row_does_not_depend_on_the_others(monkeypatch):
+    """To the last bit: a row between two cells would be taught another label else."""
+    seen = []
+
+    def stopped(vectors, answers, *rest):
+        seen.append((np.array(vectors), np.array(answers)))
+        raise Stop
+
+    monkeypatch.setattr(taught, "taught_privately", stopped)
+    data = np.random.default_rng(5).random((1500, 40))
+    wide = Codebook(epsilon=8, classes=NAMES, codewords=6, **CENTRAL)
+    wide.fit(data, schema=ArraySchema(40, 0, 1), rng=Seeded(2))
+    reports = wide.release(data, NAMES[wide.encode(data) % 2], rng=Seeded(1))
+    rows = np.concatenate([between(wide, data, 40), data])
+
+    def taught_on(some):
+        with pytest.raises(Stop):
+            model(inhouse=some, **PRICE).fit(reports)
+        return seen.pop()
+
+    vectors, answers = taught_on(rows)
+    assert len(np.unique(answers[:280])) == 2
+    backwards = taught_on(rows[::-1])
+    assert np.array_equal(backwards[0][::-1], vectors)
+    assert np.array_equal(backwards[1][::-1], answers)
+    for start in range(0, 280, 7):
+        for length in (1, 2, 7):
+            some = slice(start, start + length)
+            few = taught_on(rows[some])
+            assert np.array_equal(few[0], vectors[some])
+            assert np.array_equal(few[1], answers[some])
+
+
 def test_scaling_by_the_rows_would_be_seen(reports, record, monkeypatch):
     """The mutant: centred on the rows, so that one of them moves the inputs of all."""
     honest = taught.taught_privately
@@ -289,8 +343,10 @@ def test_prices_that_protect_nobody(reports, wrong):
 
 
 def test_what_was_taught_on_public_rows_may_leave(unseen, tmp_path):
-    open_ = codebook(public=True)
-    made = model(teaching="table").fit(reports_of(open_))
+    reports = reports_of(codebook(public=True))
+    # That the codebook's rows are public says nothing of these.
+    assert not model(hidden=(2,), teaching="likelihood").fit(reports).inhouse_.may_leave
+    made = model(inhouse_public=True, teaching="likelihood").fit(reports)
     assert made.inhouse_.public
     assert not made.inhouse_.proved
     loaded = tacit.load(made.export(tmp_path / "m"))
@@ -301,7 +357,9 @@ def test_what_was_taught_on_public_rows_may_leave(unseen, tmp_path):
 
 
 def test_a_price_beside_public_rows_is_stated_too():
-    made = model(**PRICE).fit(reports_of(codebook(public=True, **CENTRAL)))
-    assert made.inhouse_.public
-    assert made.inhouse_.proved
-    assert PUBLIC in made.inhouse_.certificate.not_protected
+    reports = reports_of(codebook(public=True, **CENTRAL))
+    for public in (False, True):
+        made = model(inhouse_public=public, **PRICE).fit(reports)
+        assert made.inhouse_.proved
+        assert made.inhouse_.public == public
+        assert (PUBLIC in made.inhouse_.certificate.not_protected) == public

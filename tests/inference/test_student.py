@@ -61,7 +61,8 @@ def test_scikit_learn(fitted, reports, unseen):
     model = StudentClassifier(inhouse=INHOUSE, **settings)
     params = clone(model).get_params()
     assert np.array_equal(params.pop("inhouse"), INHOUSE)
-    assert params == {**settings, "central_epsilon": None, "central_delta": None}
+    unset = {"central_epsilon": None, "central_delta": None, "inhouse_public": False}
+    assert params == {**settings, **unset}
     for call in (model.predict, model.predict_proba):
         with pytest.raises(NotFittedError):
             call(unseen[0])

@@ -9,7 +9,7 @@ from scipy.special import betaincinv, ndtri
 from scipy.stats import binom
 
 from tacit.accounting.ledger import Ledger
-from tacit.errors import BudgetExceeded, InvalidData, InvalidParameter
+from tacit.errors import BudgetExceeded, InvalidData, InvalidParameter, LedgerError
 from tacit.evaluation import wilson
 from tacit.guarantees import PureDP
 from tacit.inference import validation
@@ -327,8 +327,9 @@ def test_the_ledger_is_charged_once_and_first(tmp_path):
             validate(Model(), rows, truth + 1, epsilon=1, **given, rng=watched)
         assert watched.drawn == 0
         assert len(ledger.show("voters").charges) == 1
-        validate(Model(), rows, truth, epsilon=2, **given, key="first", rng=watched)
-        assert watched.drawn > 0
+        with pytest.raises(LedgerError, match="key must be new"):  # it would draw anew, for nothing
+            validate(Model(), rows, truth, epsilon=2, **given, key="first", rng=watched)
+        assert watched.drawn == 0
         assert float(ledger.show("voters").remaining["epsilon"]) == 1
         with pytest.raises(InvalidParameter, match="given together"):
             validate(Model(), rows, truth, epsilon=1, ledger=ledger)

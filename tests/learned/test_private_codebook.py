@@ -9,6 +9,7 @@ the same whatever the data are.
 import math
 import warnings
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -210,19 +211,6 @@ def extremes(kind, data):
     return [np.asarray(row, np.uint8)[None] for row in rows]
 
 
-@pytest.fixture
-def settled(monkeypatch):
-    """The number of rows is a public constant: shares are of the same number for neighbours."""
-    honest, kept = private_features._shares, []
-
-    def shares(*arguments):
-        kept.append(honest(*arguments))
-        return kept[0]
-
-    monkeypatch.setattr(private_features, "_shares", shares)
-
-
-@pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_moves_no_query_further_than_stated(kind, record):
     """Every query, given the same earlier releases; the row is put in front of 1,100 others."""
@@ -408,7 +396,6 @@ def test_noise_is_new_in_every_fit(kind):
         assert not np.array_equal(np.bincount(codes, minlength=made.codewords_), made.counts_)
     if kind == "raw":
         data, codes = vectors(1100) / 255, one.encode(vectors(1100))
-        data /= np.maximum(np.linalg.norm(data, axis=1, keepdims=True), 1)  # the bound of four
         means = np.stack([data[codes == code].mean(axis=0) for code in range(3)])
         assert np.abs(means - one.prototypes_).min() > 0
         assert means == pytest.approx(one.prototypes_, abs=0.2)
@@ -523,6 +510,24 @@ def test_rows_that_are_all_alike_can_be_fitted(epsilon):
         assert np.isfinite(made.prototypes_).all()
 
 
+@pytest.mark.parametrize("grouping", ["linked", "compact"])
+@pytest.mark.parametrize("variance", [0.0, -1e-9, -3.0])
+def test_a_covariance_of_noise_alone_is_no_reason_to_fail(grouping, variance, monkeypatch):
+    """The noise can make all variances negative, where rows are few or ε is small."""
+    honest = pq.statistics.pca
+
+    def unlucky(*arguments, **options):
+        released = honest(*arguments, **options)
+        variances = np.full_like(released.value.variances, variance)
+        return replace(released, value=replace(released.value, variances=variances))
+
+    monkeypatch.setattr(pq.statistics, "pca", unlucky)
+    made = Codebook(epsilon=1, codewords=3, grouping=grouping, **CENTRAL)
+    made.fit(vectors(900), schema=VECTORS)
+    assert made.codewords_ == 3
+    assert np.isfinite(made.quantizer_.cells).all()
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 
@@ -597,6 +602,42 @@ def test_an_autoencoder_is_proved(autoencoder, tmp_path):
     assert any("clipped and summed" in line for line in found.certificate.assumptions)
     loaded = tacit.load(autoencoder.export(tmp_path / "m"))
     assert np.array_equal(loaded.encode(vectors(50)), autoencoder.encode(vectors(50)))
+
+
+def test_an_autoencoder_comes_from_the_noisy_sums(record, monkeypatch):
+    """Its weights from those of DP-Adam, the rest from the queries: other rows, the same bits."""
+    pytest.importorskip("torch")
+    from tacit.learned import autoencoder as module
+    from tacit.private_training.noise import Noise
+
+    monkeypatch.setattr(module, "_PRIVATE_EPOCHS", 2)
+    honest, sums = Noise.add_to, []
+
+    def keep(self, flat, divisor=1.0):
+        honest(self, flat, divisor)
+        sums.append(flat.clone())
+
+    def fit(seed):
+        made = Codebook(epsilon=2, codewords=3, features="autoencoder", **CENTRAL)
+        return made.fit(vectors(200, seed), schema=VECTORS, rng=Seeded(1))
+
+    monkeypatch.setattr(Noise, "add_to", keep)
+    made, queries = record(lambda: fit(0))
+    assert len(sums) == 2
+    monkeypatch.setattr(Noise, "add_to", lambda self, flat, divisor=1.0: flat.copy_(sums.pop(0)))
+    other, _ = record(lambda: fit(1), queries)
+    for name, array in made.parts()[1].items():
+        assert np.array_equal(array, other.parts()[1][name]), name
+
+
+@pytest.mark.slow
+def test_a_trained_contrastive_encoder_stays_inside(tmp_path):
+    pytest.importorskip("torch")
+    made = Codebook(epsilon=1, codewords=3, features="invariant", **CENTRAL)
+    made.fit(PIXELS[:150], schema=PICTURES)
+    assert isinstance(made.inhouse_.guarantee, Unproven)
+    with pytest.raises(InvalidParameter, match="contrastive"):
+        made.export(tmp_path / "m")
 
 
 def test_features_that_were_fitted_elsewhere(autoencoder, tmp_path):
@@ -752,9 +793,7 @@ def brute_ranks(given, cells, bound, places):
     points, centers = ball.clip(given).tolist(), ball.clip(cells).tolist()
     found = []
     for point in points:
-        away = [
-            sum((a - b) ** 2 for a, b in zip(point, center, strict=True)) for center in centers
-        ]
+        away = [sum((a - b) ** 2 for a, b in zip(point, center, strict=True)) for center in centers]
         found.append(sorted(range(len(centers)), key=away.__getitem__)[:places])
     return np.array(found)
 

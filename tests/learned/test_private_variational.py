@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 import tacit
 from tacit import artifact, events, inhouse
@@ -366,6 +365,16 @@ def test_a_partner_gets_the_channel_alone(plain, tmp_path):
             call(pictures())
         assert "\n" not in str(caught.value)
     assert alone.shared("join").parts()[1] == {}
+
+
+def test_nor_does_the_copy_in_memory_hold_anything(plain):
+    kept = vars(plain.shared("join"))
+    assert plain.losses_
+    assert kept["losses_"] == []
+    held = [value for value in kept.values() if value is not None]
+    assert not any(isinstance(value, torch.nn.Module | ArraySchema) for value in held)
+    assert not any(getattr(value, "schema", None) is plain.schema for value in held)
+    assert plain.spread_ not in held
 
 
 def test_a_partner_cannot_decode_what_has_no_decoder(plain):

@@ -13,7 +13,7 @@ from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.guarantees import ApproxDP
-from tacit.private_training import Trained, train, training
+from tacit.private_training import Trained, probing, train, training
 from tacit.randomness import Seeded, SystemEntropy
 
 SIGNIFICANCE = 1e-6
@@ -226,8 +226,9 @@ def test_an_empty_batch_takes_a_noisy_step_too():
         before = len(seen)
         blocks, trained = moved(2, 1, seed, loss)
         assert has_deviation(blocks, 1.5 * 0.8 / (trained.sampling_probability * 2))
-        # Three calls of three made-up rows are the checks; without a fourth the batch was empty.
-        sizes.add(sum(seen[before + 3 :]))
+        # First come the checks with made-up rows; without another call the batch was empty.
+        checks = 2 + len(probing._SCALES) * (1 + len(probing._COMPANY))
+        sizes.add(sum(seen[before + checks :]))
     assert 0 in sizes
 
 

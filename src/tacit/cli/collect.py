@@ -90,6 +90,7 @@ def fit(
     given = None if schema is None else _schema(schema)
     mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data is read
     table, total = tables.sample(data, rows, seed, given)
+    _all_rows("fit", total, rows, central_epsilon)
     table = tables.split_label(table, label, data)[0]
     _no_label_among_features(table, mechanism.classes, data)
     with _naming(data):
@@ -169,6 +170,7 @@ def learn(
         typer.Option(help="Teach the student with DP-Adam, at this price to --inhouse."),
     ] = None,
     central_delta: CentralDelta = None,
+    inhouse_public: InhousePublic = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -185,10 +187,16 @@ def learn(
     released = Reports.concatenate([Reports.read(path) for path in reports])
     model: Any = NoiseAwareClassifier(seed=seed)
     if inhouse is not None:
-        table, _ = tables.sample(inhouse, rows, seed, released.schema)
+        table, total = tables.sample(inhouse, rows, seed, released.schema)
+        _all_rows("learn", total, rows, central_epsilon)
         table = tables.split_label(table, label, inhouse)[0]
-        price = {"central_epsilon": central_epsilon, "central_delta": central_delta}
-        model = StudentClassifier(inhouse=table, seed=seed, **price)  # type: ignore[arg-type]
+        model = StudentClassifier(
+            inhouse=table,
+            seed=seed,
+            central_epsilon=central_epsilon,
+            central_delta=central_delta,
+            inhouse_public=inhouse_public,
+        )
     elif central_epsilon is not None or central_delta is not None:
         errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
     with _naming(inhouse or reports[0]), _shift_on_stderr():
@@ -261,8 +269,8 @@ def export(
     _must_be_new(out)
     thing = artifact.load(directory)
     values: dict[str, Any] = {}
+    needed = inhouse.requirements(application, level)
     if hasattr(thing, "release"):
-        needed = inhouse.requirements(application, level)
         thing.export(out, application, level)
         values["needed_outside"] = list(needed) or "the channel of reports alone"
     else:
@@ -318,6 +326,13 @@ def plan(
     print_table(made.title, ("ε", "people", "codewords", "accuracy"), lines)
     for sentence in (made.answer, *made.assumptions):
         print(f"- {sentence}")
+
+
+def _all_rows(where: str, total: int, rows: int, central_epsilon: float | None) -> None:
+    """A sample of fixed size would swap rows where one is missing: twice what noise counts on."""
+    if central_epsilon is not None and total > rows:
+        remedy = "With a central budget all rows are taken: raise it, or shorten the file."
+        errors.refuse(where, "--rows", f"at least the {total} of the file", rows, remedy)
 
 
 def _inhouse(thing: Any) -> str:

@@ -21,7 +21,7 @@ from tacit.inference.noise_aware import (
     must_be_none,
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
-from tacit.inhouse import Protection
+from tacit.inhouse import Protection, together
 from tacit.reports import Reports
 
 CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
@@ -39,6 +39,8 @@ class NovelClassClassifier(Stored):
         Of the new class among the rows to be told apart.
     penalty : float
         Ridge penalty of the log odds; see `tacit.inference.proportions`.
+    inhouse_public : bool
+        State that these in-house rows are public; certificates say so.
 
     Attributes
     ----------
@@ -51,9 +53,15 @@ class NovelClassClassifier(Stored):
     kind: ClassVar[str] = "novel-class"
 
     def __init__(
-        self, *, inhouse: Any = None, share: float = 0.5, penalty: float = proportions.PENALTY
+        self,
+        *,
+        inhouse: Any = None,
+        share: float = 0.5,
+        penalty: float = proportions.PENALTY,
+        inhouse_public: bool = False,
     ) -> None:
         self.inhouse = inhouse
+        self.inhouse_public = inhouse_public
         self.share = share
         self.penalty = penalty
 
@@ -73,7 +81,8 @@ class NovelClassClassifier(Stored):
         self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
         self.reports_ = len(reports)
         self.classes_ = np.array([0, 1])
-        self.inhouse_ = Protection.none(self.mechanism_.inhouse_.public)
+        own = Protection.none(self.inhouse_public)
+        self.inhouse_ = together([self.mechanism_.inhouse_, own])
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
         rows = proportions.Inhouse.of(vectors, codes)

@@ -250,8 +250,8 @@ def search(
     reporting, voting = (_People(rows, np.asarray(given)) for rows, given in (people, voters))
     _must_fit(fitted, reporting, voting)
     delta = _delta(fitted, composition)
-    carried = [one for one in listed if getattr(one.learner, "inhouse", None) is not None]
-    certificate = _certify(budget.event(fitted, plan), delta, total, fitted, bool(carried), stream)
+    taught = bool(_taught([one.learner for one in listed]))
+    certificate = _certify(budget.event(fitted, plan), delta, total, fitted, taught, stream)
     charge(ledger, account, certificate.event, key=key, delta=delta)
 
     reports = _report(fitted, reporting, composition, stream, say)
@@ -266,11 +266,16 @@ def search(
         confirm=confirm,
         precision=plan,
         certificate=certificate,
-        inhouse_=together([one.inhouse_ for one in fitted]),
+        inhouse_=together([one.inhouse_ for one in (*fitted, *_taught(models))]),
         mechanism=fitted[owner[best]],
         reports=reports[owner[best]],
         model=models[best],
     )
+
+
+def _taught(models: Sequence[Any]) -> list[Any]:
+    """Those that read in-house rows themselves; their codebook is then counted twice."""
+    return [model for model in models if getattr(model, "inhouse", None) is not None]
 
 
 def _listed(

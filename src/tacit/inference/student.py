@@ -23,7 +23,7 @@ from tacit.inference.noise_aware import (
     must_be_none,
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
-from tacit.inhouse import Protection, Target
+from tacit.inhouse import Protection, Target, together
 from tacit.reports import Reports
 
 TAUGHT = "The in-house rows that the model was taught on"
@@ -53,6 +53,8 @@ class StudentClassifier(Stored):
     central_epsilon, central_delta : float, optional
         Teach with DP-Adam, at this price to the in-house rows beside that of the codebook, which
         must have a central guarantee. By the table only; needs torch.
+    inhouse_public : bool
+        State that these in-house rows are public; certificates say so.
 
     Attributes
     ----------
@@ -77,8 +79,10 @@ class StudentClassifier(Stored):
         seed: int = 0,
         central_epsilon: float | None = None,
         central_delta: float | None = None,
+        inhouse_public: bool = False,
     ) -> None:
         self.inhouse = inhouse
+        self.inhouse_public = inhouse_public
         self.central_epsilon = central_epsilon
         self.central_delta = central_delta
         self.teaching = teaching
@@ -104,13 +108,15 @@ class StudentClassifier(Stored):
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
         vectors = self.mechanism_.vectors(self.inhouse)
-        codes = self.mechanism_.quantizer_.of_vectors(vectors)
         if target is not None:
+            codes = self.mechanism_.codes_alone(vectors)
             answers = teacher.given_codeword().argmax(axis=1)[codes]
             self.network_, self.inhouse_ = self._taught_privately(vectors, answers, target)
             self.certificate_ = reports.certify(f"{TAUGHT}, beyond {self.inhouse_guarantee_}.")
             return self
-        self.inhouse_ = Protection.none(self.mechanism_.inhouse_.public)
+        own = Protection.none(self.inhouse_public)
+        self.inhouse_ = together([self.mechanism_.inhouse_, own])
+        codes = self.mechanism_.quantizer_.of_vectors(vectors)
         self.certificate_ = reports.certify(CARRIED)
         if self._by_likelihood():
             rows = proportions.Inhouse.of(vectors, codes)
@@ -149,7 +155,11 @@ class StudentClassifier(Stored):
         )
         codebook = self.mechanism_.inhouse_
         return network, codebook.and_then(
-            trained.event, target.delta, assumptions=trained.assumptions, seeded=trained.seeded
+            trained.event,
+            target.delta,
+            assumptions=trained.assumptions,
+            public=self.inhouse_public,
+            seeded=trained.seeded,
         )
 
     def _by_likelihood(self) -> bool:

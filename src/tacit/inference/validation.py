@@ -163,7 +163,13 @@ def charge(
         given = "account" if ledger is None else "ledger"
         errors.refuse("charge", "ledger and account", "given together", given)
     if ledger is not None and account is not None:
-        ledger.charge(account, event, key=key, delta=delta)
+        receipt = ledger.charge(account, event, key=key, delta=delta)
+        if receipt.repeated:
+            # A key is for sending the same bytes again; here everything would be drawn anew.
+            raise errors.LedgerError(
+                f"charge: key must be new, got {key!r}. It was charged before, and what it paid "
+                "for was drawn then. Use those votes, or another key."
+            )
 
 
 def estimate(votes: Votes, confidence: float = 0.95) -> Validation:

@@ -160,12 +160,12 @@ class Codebook(Learned):
         """
         if image is None and self.features in _OF_IMAGES:
             image = _square(raw)
+        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
         given = schema or infer_schema(raw, image, private=self.central is not None)
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
         if self.central is None:
             self._fit_plain(kind, given, rows, seed)
-            self.inhouse_ = Protection.none(inhouse_public)
             return self
         learning = Learning(kind, given, rows, self.central, seed, rng, public_features)
         learned = learning.features()
@@ -254,7 +254,8 @@ class Codebook(Learned):
     def _channel_alone(self) -> Codebook:
         """Reports show how many codewords there are: that, and nothing else of D1, stays in it."""
         other = copy.copy(self)
-        other._schema = other.features_ = other.quantizer_ = None  # type: ignore[assignment]
+        other._schema = other.features = None  # type: ignore[assignment]
+        other.features_ = other.quantizer_ = None  # type: ignore[assignment]
         other.counts_ = np.zeros_like(self.counts_)
         other.links_ = other.prototypes_ = None  # type: ignore[assignment]
         return other
@@ -360,6 +361,12 @@ class Codebook(Learned):
         """What cells are made of: projected features of clean rows."""
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project(self.features_, rows, self.quantizer_.projection)
+
+    def codes_alone(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        """The codeword of each vector, whatever the others are: decided in whole numbers."""
+        cells, groups = self.quantizer_.cells, self.quantizer_.groups
+        bound = 2 * float(np.linalg.norm(cells, axis=1).max()) + 1e-6
+        return np.asarray(groups[private_quantizer.ranks(vectors, cells, bound, 1)[:, 0]])
 
     # --- storage -------------------------------------------------------------------------------
 

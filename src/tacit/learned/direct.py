@@ -102,9 +102,10 @@ class Direct(Learned):
     ) -> Self:
         """Take the schema, or read bounds and categories off in-house rows."""
         self.__dict__.pop("_channels", None)
+        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
         self._schema = schema or _inferred(raw, image, self.central is not None)
-        declared = schema is not None or self.central is not None
-        self.inhouse_ = Protection.untouched() if declared else Protection.none(inhouse_public)
+        if schema is not None or self.central is not None:
+            self.inhouse_ = Protection.untouched()
         if self.numbers == 0 and max(self.places) < 2:
             errors.refuse("Direct", "schema", "with a column of two values or more", self.places)
         return self
@@ -319,7 +320,7 @@ class Direct(Learned):
             unit=parameters["unit"],
         )
         made._schema = schema.from_plain(parameters["schema"])
-        made.inhouse_ = Protection.from_plain(parameters["inhouse"])
+        made.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=False)
         return made
 
 

@@ -216,7 +216,8 @@ def _components(
     else:
         kept = min(max(found.above_noise, FEWEST_COMPONENTS), most)
         directions, variances = found.directions[:kept], found.variances[:kept]
-    deviation = np.sqrt(np.maximum(variances, 1e-3 * max(float(variances[0]), 1e-12)))
+    least = max(1e-3 * float(variances[0]), (axes.widest / 1024) ** 2)
+    deviation = np.sqrt(np.maximum(variances, least))
     scale = np.sqrt(deviation) if damped else np.ones_like(deviation)
     parts = (mean, directions.T / scale, deviation / scale)
     mean, matrix, spread = (np.asarray(part, np.float32) for part in parts)
@@ -231,8 +232,8 @@ def _norm_within(vectors: Floats, widest: float, name: str, budget: Budget) -> f
     """
     norms = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1))
     share = budget.share(SHARES[name])
-    found = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=4096, **share))
-    return max(_BEYOND * float(found[0]), widest / 4096)
+    found = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
+    return max(_BEYOND * float(found[0]), widest / 1024)
 
 
 # --- 3. cells --------------------------------------------------------------------------------

@@ -125,7 +125,9 @@ def transform(images: Any, image: tuple[int, int]) -> Floats:
         shape = f"(n, {image[0] * image[1]})"
         raise errors.InvalidData(f"scattering: images must be an array {shape}.")
     filters, out = bank(*image), np.empty((len(pixels), dimension(image)), np.float32)
-    step = max(_BLOCK_PIXELS // (padded(image[0]) * padded(image[1])), 1)
+    fitting = max(_BLOCK_PIXELS // (padded(image[0]) * padded(image[1])), 1)
+    # A power of two: it divides longer blocks, and what is left over would be rounded otherwise.
+    step = 1 << (fitting.bit_length() - 1)
 
     def fill(start: int) -> None:
         block = np.ascontiguousarray(pixels[start : start + step].T)

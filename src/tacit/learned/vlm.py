@@ -190,13 +190,14 @@ class VLM(Learned):
         rng : Randomness, optional
             Of the noise of a central guarantee.
         """
+        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
         given = schema or _inferred(raw, image, self.central is not None)
         rows = given.rows(raw, "VLM.fit")
         seed = errors.whole("VLM.fit", "seed", seed, least=0)
         batch = 128 if batch_size is None else batch_size
         usual = Training(epochs=max(20, math.ceil(2000 * batch / len(rows))))
         plain = Training.of(epochs, batch_size, learning_rate, usual)
-        objective = self._objective(given, seed, device)
+        objective, protection = self._objective(given, seed, device), self.inhouse_
         self.losses_: list[float] = []
         if self.central is not None:
             private = private_variational.PrivateFit(
@@ -212,18 +213,18 @@ class VLM(Learned):
                 progress,
             )
             if two_stage is None:
-                self.inhouse_ = private.from_public(given, public_rows)
+                protection = private.from_public(given, public_rows)
             else:
-                self.inhouse_ = private.two_stage(plain, self._networks(given, seed + 1))
+                protection = private.two_stage(plain, self._networks(given, seed + 1))
         else:
             if two_stage is not None or trained is not None:
                 errors.refuse("VLM.fit", "central_epsilon", "given with two_stage or trained", None)
             self.losses_ = variational.train(
                 objective, rows, plain, seed=seed, device=device, progress=progress
             )
-            self.inhouse_ = Protection.none(inhouse_public)
         self.spread_ = objective.spread.value
         self._set(given, objective.encoder.to("cpu"), objective.decoder.to("cpu"))
+        self.inhouse_ = protection
         return self
 
     def _networks(self, given: Schema, seed: int) -> list[nn.Sequential]:
@@ -271,6 +272,8 @@ class VLM(Learned):
     def _channel_alone(self) -> VLM:
         other = copy.copy(self)
         other._schema = other.encoder_ = other.decoder_ = None  # type: ignore[assignment]
+        other._law = other._front = None  # type: ignore[assignment]
+        other.losses_ = []
         # What training made of it is no part of the channel.
         other.spread_ = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
         return other

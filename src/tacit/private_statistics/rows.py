@@ -165,7 +165,9 @@ def blocks(rows: npt.NDArray[Any], size: int | None = None) -> Iterator[npt.NDAr
 
 def _regular(where: str, raw: Any) -> npt.NDArray[Any]:
     try:
-        array = np.asarray(raw)
+        # Of lists the type is fixed here: numpy's own choice would depend on single values.
+        typed = isinstance(raw, np.ndarray) or hasattr(raw, "__array__")
+        array = np.asarray(raw) if typed else np.asarray(raw, dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         # `from None`: the original message may quote the data.
         raise errors.InvalidData(f"{where}: data must form a regular array.") from None

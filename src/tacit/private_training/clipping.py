@@ -8,8 +8,9 @@ at most C in the Euclidean norm.
 Notes
 -----
 The norm is overstated by a millionth and by a bound on its own rounding (see `layers`), so that a
-clipped gradient is not longer than C. Rounding of the sum itself, some 1e-7 of C, is not counted;
-certificates say so. An example whose loss or gradient is not finite contributes exactly zero.
+clipped gradient is not longer than C. The sum is rounded too, relative to its own size, which one
+record more regroups: `Schedule.rounding` leaves room for that, and certificates say so. An example
+whose loss or gradient is not finite contributes exactly zero.
 
 References
 ----------

@@ -122,7 +122,9 @@ def outer_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
     epsilon = torch.finfo(inputs.dtype).eps
     if by_gram:
         terms = wide + high + positions**2
-        return (torch.cat(norms) + terms * epsilon * bound).clamp_(min=0)
+        total = torch.cat(norms) + terms * epsilon * bound
+        # Products that overflow may add up to −∞, which must not pass for a short gradient.
+        return torch.where(torch.isfinite(total), total.clamp(min=0), math.inf)
     return (torch.cat(norms).sqrt_() + positions * epsilon * bound.sqrt_()).square_()
 
 
@@ -130,7 +132,7 @@ def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
     """By the T × T matrices of inner products: cheaper where positions are few."""
     first = inputs @ inputs.transpose(1, 2)
     second = outputs @ outputs.transpose(1, 2)
-    return (first * second).flatten(1).sum(1, dtype=torch.float64)
+    return (first.double() * second.double()).flatten(1).sum(1)
 
 
 class _Linear:

@@ -58,21 +58,22 @@ class Noise:
         for start in range(0, sums.numel(), _BLOCK):
             block = sums[start : start + _BLOCK]
             noisy = block.cpu()  # the block itself, where it is there already
-            self._add_to_block(noisy)
+            self._add_to_block(noisy, divisor)
             if noisy.device != block.device:
                 block.copy_(noisy)
-        sums.mul_(self.grid / divisor)
 
-    def _add_to_block(self, block: Tensor) -> None:
+    def _add_to_block(self, block: Tensor, divisor: float) -> None:
         """In units of the grid, a power of two, so that changing to them is exact."""
         radius, angle = _polar(len(block), self.stream, self.sigma / self.grid)
         half, rest = len(radius), len(block) - len(radius)
         block.mul_(1 / self.grid)
         block[:half].addcmul_(radius, angle.cos())
-        block[half:].addcmul_(radius[:rest], angle[:rest].sin())
-        # A uniform shift by up to half a cell either way, then the nearest multiple.
-        shift = _signed((len(block) + 1) // 2, self.stream)[: len(block)]
-        block.add_(shift, alpha=2.0**-32).round_()
+        block[half:].addcmul_(radius[:rest], angle[:rest].sin_())
+        # A uniform shift by up to half a cell either way, then the nearest multiple. 16 bits: as
+        # fine as the floats that it is added to.
+        words = self.stream.words((len(block) + 3) // 4).view(np.int16)[: len(block)]
+        shift = torch.from_numpy(words.astype(np.float32)).add_(0.5)
+        block.add_(shift, alpha=2.0**-16).round_().mul_(self.grid / divisor)
 
 
 def standard_normal(count: int, stream: Randomness) -> Tensor:
@@ -89,15 +90,16 @@ def _polar(count: int, stream: Randomness, sigma: float) -> tuple[Tensor, Tensor
     small = None
     if pairs and float(size.min()) < _SMALL:  # once in a few hundred blocks
         small = torch.nonzero(size < _SMALL).flatten()
-        refined = _radius(size[small].double() + _fractions(len(small), stream), sigma)
-    radius = _radius(size.clamp_(min=1), sigma)
+        refined = _radius((size[small].double() + _fractions(len(small), stream)).abs_(), sigma)
+        size.clamp_(min=1)  # those few are written over: anything but log 0
+    radius = _radius(size, sigma)
     if small is not None:
         radius[small] = refined.float()
     return radius, angle
 
 
 def _radius(size: Tensor, sigma: float) -> Tensor:
-    return size.abs_().mul_(2.0**-31).log_().mul_(-2 * sigma**2).sqrt_()
+    return size.mul_(2.0**-31).log_().mul_(-2 * sigma**2).sqrt_()
 
 
 def _signed(count: int, stream: Randomness) -> Tensor:

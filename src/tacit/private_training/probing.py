@@ -15,12 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import errors
 from tacit.private_training.clipping import Clipper, checked_losses, flat_data
 from tacit.private_training.recording import Loss, Unfit
 
 _ROWS = 3
+_STILL = {"rand": 0.3, "randn": 0.5, "bernoulli": 1.0, "uniform": 0.3, "normal": 0.5}
+_SCALES = (0.0, 1.0, 100.0, 1e4)
+_COMPANY = ((2, 1), (3, 0), (7, 4))  # rows in all, and the place of the one that is looked at
 _SEED = 20260
 _AGREE = 1e-3
 
@@ -29,18 +33,32 @@ def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...])
     """A `Clipper` that has been checked on rows like these."""
     refuse_structure(where, module)
     made = Clipper(where, module, loss)
-    before = [buffer.clone() for buffer in module.buffers()]
-    try:
+    with state_kept(module) as before:
         _probe(made, like)
-        for (name, buffer), old in zip(module.named_buffers(), before, strict=True):
-            if not torch.equal(buffer, old):
+        after = _untrained(module)
+        for name, old in before.items():
+            if name not in after or not torch.equal(after[name], old):
                 remedy = "What it keeps of the data would be released without noise."
-                errors.refuse(where, "buffers", "unchanged by a forward pass", name, remedy)
-    finally:
-        with torch.no_grad():
-            for buffer, old in zip(module.buffers(), before, strict=True):
-                buffer.copy_(old)
+                errors.refuse(where, "module", "unchanged by a forward pass", name, remedy)
     return made
+
+
+@contextmanager
+def state_kept(module: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Whatever a pass writes into what is not trained is taken back: it has no noise."""
+    before = {name: one.detach().clone() for name, one in _untrained(module).items()}
+    try:
+        yield before
+    finally:
+        for name, one in _untrained(module).items():
+            if name in before:
+                one.data = before[name].clone()
+
+
+def _untrained(module: nn.Module) -> dict[str, Tensor]:
+    """Buffers, and parameters that are frozen."""
+    frozen = {name: one for name, one in module.named_parameters() if not one.requires_grad}
+    return {**frozen, **dict(module.named_buffers())}
 
 
 def clipped_sum(
@@ -139,20 +157,38 @@ def _probe(made: Clipper, like: tuple[Tensor, ...]) -> None:
     """One example must not depend on the others, and book-keeping must agree with autograd."""
     generator = torch.Generator().manual_seed(_SEED)
     rows = tuple(_made_up(part, generator) for part in like)
-    other = tuple(_made_up(part, generator) for part in like)
-    changed = tuple(torch.cat([a[:1], b[1:]]) for a, b in zip(rows, other, strict=True))
     device = made.trained[0].device
     with _same_draws(device), torch.enable_grad():
         first = checked_losses(made.where, made.loss(made.module, *rows), _ROWS)
         reference = _reference(made, first)
-    with _same_draws(device), torch.no_grad():
-        second = made.loss(made.module, *changed)
-    if not torch.allclose(first[0], second[0], rtol=1e-4, atol=1e-6, equal_nan=True):
-        remedy = "The loss of one example depends on the others: nothing bounds what one changes."
-        errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
+    with _same_draws(device):
+        _refuse_mixed(made, like, generator)
     with _same_draws(device):
         made.book_kept = _agrees(made, rows, reference)
     made.forget()
+
+
+def _refuse_mixed(made: Clipper, like: tuple[Tensor, ...], generator: torch.Generator) -> None:
+    """The loss of one row, alone and among others: many or few, near or far, first or last."""
+    for scale in _SCALES:
+        one = tuple(_made_up(part, generator, 1, scale) for part in like)
+        alone = _loss_of(made, one, 0)
+        for count, place in _COMPANY:
+            rest = [_made_up(part, generator, count - 1, scale) for part in like]
+            joined = tuple(
+                torch.cat([others[:place], mine, others[place:]])
+                for mine, others in zip(one, rest, strict=True)
+            )
+            among = _loss_of(made, joined, place)
+            if not torch.allclose(alone, among, rtol=1e-3, atol=1e-5, equal_nan=True):
+                remedy = "It depends on the others: nothing bounds what one record changes."
+                errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
+
+
+def _loss_of(made: Clipper, rows: tuple[Tensor, ...], place: int) -> Tensor:
+    with torch.no_grad(), Still():  # type: ignore[no-untyped-call]
+        losses = made.loss(made.module, *rows)
+    return checked_losses(made.where, losses, len(rows[0]))[place]
 
 
 def _reference(made: Clipper, losses: Tensor) -> Tensor:
@@ -191,13 +227,34 @@ def _only_row(gradient: Tensor, row: int) -> bool:
     return not bool(others.any())
 
 
-def _made_up(like: Tensor, generator: torch.Generator) -> Tensor:
-    shape = (_ROWS, *like.shape[1:])
-    if like.is_floating_point():
+def _made_up(
+    like: Tensor, generator: torch.Generator, count: int = _ROWS, scale: float = 0.0
+) -> Tensor:
+    """Uniform in [0, 1), or normal of this scale; whole numbers are 0 or 1."""
+    shape = (count, *like.shape[1:])
+    if like.is_floating_point() and scale:
+        rows = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+    elif like.is_floating_point():
         rows = torch.rand(shape, generator=generator, dtype=torch.float64)
     else:
         rows = torch.randint(0, 2, shape, generator=generator)
     return rows.to(dtype=like.dtype, device=like.device)
+
+
+class Still(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Random draws become constants, so that losses of batches of any size can be compared."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        if name == "native_dropout":
+            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+        found = func(*args, **(kwargs or {}))
+        for kind, value in _STILL.items():
+            if name.rstrip("_").removesuffix("_like") == kind:
+                return found.fill_(value)
+        return found
 
 
 @contextmanager

@@ -22,10 +22,12 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -161,9 +163,22 @@ def train(
     event = plan.event(clip, unit)
     guarantee = guarantee_of(event, delta)  # before anything is looked at
     noise = Noise(float(plan.noise_multiplier * clip), stream)
-    run = _Run(clipper, stepper, noise, plan, float(clip), microbatch)
-    dropped = run.all_steps(rows, learning_rate if decay else None, progress)
+    run = _Run(clipper, stepper, noise, plan, float(clip) / (1 + plan.rounding), microbatch)
+    with probing.state_kept(module), _secret_draws(stream, rows[0].device):
+        dropped = run.all_steps(rows, learning_rate if decay else None, progress)
     return _trained(run, event, guarantee, dropped)
+
+
+@contextmanager
+def _secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
+    """The module's own randomness (dropout, latent noise), seeded by the secret stream.
+
+    Draws go by the place in a batch. Known ones would tie every example's gradient to who else is
+    there; secret and independent ones are as good as one of each example's own.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
+        yield
 
 
 def _trained(run: _Run, event: events.Event, guarantee: Guarantee, dropped: int) -> Trained:
@@ -244,8 +259,11 @@ def _assumptions(noise: Noise) -> tuple[str, ...]:
     return (
         f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
         f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
-        "Gradients are clipped and summed in floating point: the rounding of sums is not counted.",
+        "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
+        "to stay within what clipping leaves free, a thousandth of the clip norm or more.",
         "Weights and settings at the start of training did not depend on these data.",
+        "The loss of an example does not depend on the others: checked on made-up rows.",
+        "What the module draws at random comes from torch's generator, with a secret seed.",
     )
 
 
