@@ -200,8 +200,9 @@ def test_validate_charges_once_and_first(run: Run, refuse: Callable[..., str], w
     charged = (*arguments, "--ledger", work / "ledger", "--account", "voters")
     unknown = (*charged[:3], "--label", "job", *charged[5:])
     assert "classes" in refuse(*unknown, "--epsilon", 1)  # labels that do not fit cost nothing
-    for _ in range(2):
-        assert run(*charged, "--epsilon", 3, "--key", "first", "--json").code == 0
+    assert run(*charged, "--epsilon", 3, "--key", "first", "--json").code == 0
+    # A second run would draw anew: a key does not pay for that.
+    assert "key must be new" in refuse(*charged, "--epsilon", 3, "--key", "first")
     assert "left 1" in refuse(*charged, "--epsilon", 3, code=1)
     assert "must exist" in refuse(*charged[:-1], "nobody", "--epsilon", 1)
     assert "together" in refuse(*charged[:-2], "--epsilon", 1)

@@ -174,6 +174,18 @@ def test_of_a_seeded_event_is_marked():
     assert not any("operating system" in line for line in later.certificate.assumptions)
 
 
+def test_what_was_seeded_stays_inside():
+    """Whoever knows the seed can undo the noise; what is public has nothing to undo."""
+    made = Protection.of(gaussian(2), 1e-5, seeded=True)
+    assert made.proved
+    assert not made.may_leave
+    with pytest.raises(InvalidParameter, match="noise from the operating system") as caught:
+        made.must_leave("encoder")
+    assert "\n" not in str(caught.value)
+    assert Protection.of(gaussian(2), 1e-5, seeded=True, public=True).may_leave
+    assert Protection.of(gaussian(2), 1e-5).may_leave
+
+
 def test_one_more_event_adds_up():
     first, second = gaussian(2), gaussian(3)
     before = Protection.of(first, 1e-5, assumptions=["One.", "Both."])

@@ -237,7 +237,10 @@ class Protection:
                 "inhouse", "certificate", "about one row more or less", str(stated.guarantee)
             )
         made = cls(stated, body["public"])
-        if learned and made.proved and isinstance(stated.event, events.Declared):
+        stated_by_hand = any(
+            isinstance(one, events.Declared) for one in events.leaves(stated.event)
+        )
+        if learned and made.proved and stated_by_hand:
             errors.refuse("inhouse", "guarantee", "that of events", str(stated.guarantee))
         return made
 

@@ -143,7 +143,8 @@ class Reports:
         """The same reports for a partner, without what must not leave the mechanism's house.
 
         A file of reports holds their mechanism: where that is not private towards the rows that it
-        was fitted on, a partner gets the channel alone.
+        was fitted on, a partner gets the channel alone. The reports themselves are about codewords
+        or latents that were learned from those rows: many of them tell of these rows too.
         """
         mechanism = self.mechanism.shared(application, level)
         return Reports(mechanism, dict(self.columns), self.labelled, self.seeded)

@@ -38,8 +38,7 @@ INHOUSE = people(2000, 0)[0]
 
 def codebook(grouping="compact", public=False, **central):
     made = Codebook(epsilon=4.0, classes=NAMES, codewords=6, grouping=grouping, **central)
-    rng = {"rng": Seeded(3)} if central else {}
-    return made.fit(INHOUSE, schema=SCHEMA, inhouse_public=public, **rng)
+    return made.fit(INHOUSE, schema=SCHEMA, inhouse_public=public)
 
 
 def reports_of(mechanism):
@@ -101,8 +100,18 @@ def test_codebook_and_teaching_add_up(private, mechanism):
     assert guarantee_of(certificate.event, 1.2e-5) == after
     assert set(mechanism.inhouse_.certificate.assumptions[1:]) <= set(certificate.assumptions)
     assert any("clipped and summed" in line for line in certificate.assumptions)
-    assert certificate.seeded  # as its codebook was
+    assert not certificate.seeded
     assert private.inhouse_.may_leave
+
+
+def test_a_seeded_codebook_marks_its_student(tmp_path):
+    seeded = Codebook(epsilon=4.0, classes=NAMES, codewords=6, **CENTRAL)
+    seeded.fit(INHOUSE, schema=SCHEMA, rng=Seeded(3))
+    made = model(**PRICE).fit(reports_of(seeded))
+    assert made.inhouse_.certificate.seeded
+    with pytest.raises(InvalidParameter, match="seeded generator"):
+        made.export(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_towards_those_who_reported_nothing_changes(private, reports):

@@ -227,7 +227,7 @@ def test_an_empty_batch_takes_a_noisy_step_too():
         blocks, trained = moved(2, 1, seed, loss)
         assert has_deviation(blocks, 1.5 * 0.8 / (trained.sampling_probability * 2))
         # First come the checks with made-up rows; without another call the batch was empty.
-        checks = 2 + len(probing._SCALES) * (1 + len(probing._COMPANY))
+        checks = len(probing._SCALES) * (3 + len(probing._COMPANY))
         sizes.add(sum(seen[before + checks :]))
     assert 0 in sizes
 

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tacit import errors
-from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
+from tacit.cli.console import AsJson, print_json, print_table, print_values
+from tacit.cli.files import (
+    CentralDelta,
+    Data,
+    InhousePublic,
+    Out,
+    declared_classes,
+    image_size,
+    must_be_new,
+    must_have,
+    naming,
+    read_schema,
+    rows_progress,
+    warnings_on_stderr,
+    words_of,
+)
 from tacit.guarantees import Unproven
 
 KINDS = ("codebook", "vlm", "gaussian", "direct")
 _MOST_ROWS = 200_000
 
-Data = Annotated[Path, typer.Argument(help="CSV (with a header) or Parquet.", metavar="DATA")]
-Out = Annotated[Path, typer.Option("--out", help="What to write; must not exist yet.")]
 Label = Annotated[str | None, typer.Option(help="The column that holds the label.")]
 Classes = Annotated[
     str | None, typer.Option(help="How many labels there are (0, 1, …), or their values: no,yes.")
-]
-CentralDelta = Annotated[
-    float | None, typer.Option(help="Goes with --central-epsilon; 1e-5 is a usual choice.")
-]
-InhousePublic = Annotated[
-    bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
 ]
 Seed = Annotated[int, typer.Option(help="Of what is learned in-house; the noise has none.")]
 
@@ -86,16 +88,16 @@ def fit(
     from tacit import tables
 
     errors.choice("fit", "kind", kind, KINDS)
-    _must_be_new(out)
-    given = None if schema is None else _schema(schema)
+    must_be_new(out)
+    given = None if schema is None else read_schema(schema)
     mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data is read
     table, total = tables.sample(data, rows, seed, given)
     _all_rows("fit", total, rows, central_epsilon)
     table = tables.split_label(table, label, data)[0]
     _no_label_among_features(table, mechanism.classes, data)
-    with _naming(data):
+    with naming(data):
         mechanism.fit(
-            table, schema=given, image=_image(image), seed=seed, inhouse_public=inhouse_public
+            table, schema=given, image=image_size(image), seed=seed, inhouse_public=inhouse_public
         )
     mechanism.save(out)
     labelled = mechanism.classes is not None
@@ -131,18 +133,18 @@ def privatize(
     from tacit import artifact, tables
     from tacit.reports import ReportsWriter
 
-    _must_be_new(out)
-    local = _loaded(artifact.load(mechanism), "release", mechanism)
+    must_be_new(out)
+    local = must_have(artifact.load(mechanism), "release", mechanism)
     if epsilon is not None:
         local = local.at(epsilon)
     if label is not None and label in local.schema.names:
         remedy = f"Fit again with --label {label}."
         errors.refuse("privatize", "label", "no column that it was fitted on", label, remedy)
     total = tables.count(data)
-    with ReportsWriter(out, local, label is not None) as writer, _progress(total) as advance:
-        for batch in tables.batches(data, local.schema, words=_words(local.classes, label)):
+    with ReportsWriter(out, local, label is not None) as writer, rows_progress(total) as advance:
+        for batch in tables.batches(data, local.schema, words=words_of(local.classes, label)):
             rows, values = tables.split_label(batch, label, data)
-            with _naming(data):
+            with naming(data):
                 labels = values
                 if values is not None:
                     labels = tables.as_classes(values, local.classes, f"column {label!r}")
@@ -183,7 +185,7 @@ def learn(
     from tacit.inference.student import StudentClassifier
     from tacit.reports import Reports
 
-    _must_be_new(out)
+    must_be_new(out)
     released = Reports.concatenate([Reports.read(path) for path in reports])
     model: Any = NoiseAwareClassifier(seed=seed)
     if inhouse is not None:
@@ -199,7 +201,7 @@ def learn(
         )
     elif central_epsilon is not None or central_delta is not None:
         errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
-    with _naming(inhouse or reports[0]), _shift_on_stderr():
+    with naming(inhouse or reports[0]), warnings_on_stderr():
         if not released.labelled:
             raise errors.InvalidData("reports must hold labels. Privatize with --label.")
         model.fit(released)
@@ -230,14 +232,14 @@ def evaluate(
     from tacit import artifact, tables
     from tacit.evaluation import Tally
 
-    classifier = _loaded(artifact.load(model), "predict", model)
+    classifier = must_have(artifact.load(model), "predict", model)
     given = classifier.mechanism_.schema
     tally = Tally(tuple(classifier.classes_.tolist()))
     label = label or _surplus(next(tables.batches(data, given)), given.names, data)
-    with _progress(tables.count(data)) as advance:
-        for batch in tables.batches(data, given, words=_words(tally.classes, label)):
+    with rows_progress(tables.count(data)) as advance:
+        for batch in tables.batches(data, given, words=words_of(tally.classes, label)):
             rows, values = tables.split_label(batch, label, data)
-            with _naming(data):
+            with naming(data):
                 truth = tables.as_classes(values, tally.classes, f"column {label!r}")  # type: ignore[arg-type]
                 tally.add(truth, classifier.predict(rows))
             advance(batch.num_rows)
@@ -266,7 +268,7 @@ def export(
     """
     from tacit import artifact, inhouse
 
-    _must_be_new(out)
+    must_be_new(out)
     thing = artifact.load(directory)
     values: dict[str, Any] = {}
     needed = inhouse.requirements(application, level)
@@ -278,7 +280,9 @@ def export(
         values["needed_outside"] = ["classifier", "the mechanism that it runs on"]
     alone = not thing.inhouse_.may_leave
     values |= {
-        "in_house_rows": "nothing of them is in it" if alone else _inhouse(thing),
+        "in_house_rows": "not in the file; reports made with it tell of them"
+        if alone
+        else _inhouse(thing),
         "written": str(out),
     }
     print_values(values, as_json, "Exported")
@@ -314,7 +318,7 @@ def plan(
         target_accuracy=target_accuracy,
         people=people,
         inhouse=table,
-        image=_image(image),
+        image=image_size(image),
         seed=seed,
     )
     if as_json:
@@ -349,7 +353,7 @@ def _inhouse(thing: Any) -> str:
 def _mechanism(kind: str, given: dict[str, Any]) -> Any:
     shared = ("epsilon", "unit", "central_epsilon", "central_delta")
     common = {name: given[name] for name in shared}
-    common["classes"] = _classes(given["classes"])
+    common["classes"] = declared_classes(given["classes"])
     if kind == "codebook":
         from tacit.learned.codebook import Codebook
 
@@ -374,36 +378,6 @@ def _mechanism(kind: str, given: dict[str, Any]) -> Any:
     )
 
 
-def _classes(text: str | None) -> int | list[str] | None:
-    if text is None:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        return [value.strip() for value in text.split(",")]
-
-
-def _image(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    try:
-        height, width = (int(side) for side in text.lower().split("x"))
-    except ValueError:
-        errors.refuse("command line", "image", "like 28x28", text)
-    return height, width
-
-
-def _schema(path: Path) -> Any:
-    from tacit import schema
-
-    must_exist(path)
-    try:
-        return schema.from_plain(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        reason = str(error) if isinstance(error, errors.TacitError) else "it must be JSON."
-        raise errors.InvalidData(f"{path}: {reason}") from None
-
-
 def _no_label_among_features(table: Any, classes: tuple[Any, ...] | None, path: Path) -> None:
     """A label left among the in-house columns would become a feature, unnoticed."""
     if not classes or isinstance(classes[0], int):
@@ -417,25 +391,6 @@ def _no_label_among_features(table: Any, classes: tuple[Any, ...] | None, path: 
             )
 
 
-def _must_be_new(path: Path) -> None:
-    if path.exists():
-        errors.refuse("command line", "--out", "new", str(path), "Remove it or choose another.")
-    if not path.parent.is_dir():
-        errors.refuse("command line", "--out", "in an existing folder", str(path), "Make it first.")
-
-
-def _words(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
-    """The label column, where labels are words: "01" must not be read as a number."""
-    return label if classes and isinstance(classes[0], str) else None
-
-
-def _loaded(thing: Any, needed: str, path: Path) -> Any:
-    if not hasattr(thing, needed):
-        kind = "a mechanism, as fit writes" if needed == "release" else "a model, as learn writes"
-        errors.refuse("command line", "directory", kind, str(path))
-    return thing
-
-
 def _surplus(batch: Any, names: tuple[str, ...], path: Path) -> str:
     surplus = [name for name in batch.schema.names if name not in names]
     if len(surplus) != 1:
@@ -447,39 +402,3 @@ def _surplus(batch: Any, names: tuple[str, ...], path: Path) -> str:
 def _line(part: dict[str, Any]) -> tuple[str, str, str]:
     low, high = part["interval"]
     return f"{part['rows']:,}", f"{part['accuracy']:.4f}", f"{low:.4f} to {high:.4f}"
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Errors about data name the file."""
-    try:
-        yield
-    except errors.InvalidData as error:
-        raise errors.InvalidData(f"{path}: {error}") from None
-
-
-@contextmanager
-def _shift_on_stderr() -> Iterator[None]:
-    import sys
-    import warnings
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        print(f"tacit: {warning.message}", file=sys.stderr)
-
-
-@contextmanager
-def _progress(total: int | None) -> Iterator[Any]:
-    """A bar on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("rows"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("rows", total=total)
-        yield lambda count: bar.advance(task, count)

@@ -18,19 +18,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tacit import errors
-from tacit.cli.collect import (
+from tacit.cli.console import AsJson, must_exist, print_json, print_table
+from tacit.cli.files import (
     CentralDelta,
     InhousePublic,
     Out,
-    _classes,
-    _image,
-    _must_be_new,
-    _naming,
-    _schema,
-    _shift_on_stderr,
-    _words,
+    declared_classes,
+    image_size,
+    must_be_new,
+    naming,
+    read_schema,
+    warnings_on_stderr,
+    words_of,
 )
-from tacit.cli.console import AsJson, must_exist, print_json, print_table
 from tacit.cli.votes import Account, Confidence, Key, LabelColumn, LedgerFile, ends, opened_ledger
 from tacit.inhouse import Target
 
@@ -96,9 +96,9 @@ def search(
     from tacit.inference.search import search as run
     from tacit.inference.selection import precision
 
-    _must_be_new(out)
+    must_be_new(out)
     settings = _grid(grid)
-    declared = _classes(classes)
+    declared = declared_classes(classes)
     target = Target.of("search", central_epsilon, central_delta)
     given = _inhouse_schema(inhouse, label, schema, image, target is not None)
     reporting, voting = (_rows(path, label, given, declared) for path in (people, voters))
@@ -112,7 +112,7 @@ def search(
     print(precision(len(voting[1]), epsilon, len(settings), **asked), file=sys.stderr)
     common = {"epsilon": epsilon, "classes": declared, "unit": "person"}
     candidates = _candidates(settings, common, target, len(reporting[1]), composition, seed)
-    with opened_ledger(ledger, account) as opened, _stages() as show, _shift_on_stderr():
+    with opened_ledger(ledger, account) as opened, _stages() as show, warnings_on_stderr():
         found = run(
             candidates,
             inhouse=_rows(inhouse, label, given, None)[0],
@@ -228,11 +228,11 @@ def _inhouse_schema(
     from tacit import tables
 
     if schema is not None:
-        return _schema(schema)
+        return read_schema(schema)
     table = _without(_whole(tables.batches(path)), label)
-    with _naming(path):
+    with naming(path):
         read = schemas.of_bytes if private else schemas.infer
-        return read(table, _image(image), "search")
+        return read(table, image_size(image), "search")
 
 
 def _rows(path: Path, label: str, given: Any, declared: Any) -> tuple[Any, Any]:
@@ -240,12 +240,12 @@ def _rows(path: Path, label: str, given: Any, declared: Any) -> tuple[Any, Any]:
     from tacit import labels, tables
 
     classes = None if declared is None else labels.declare("search", declared)
-    words = _words(classes, label)
+    words = words_of(classes, label)
     table = _whole(tables.batches(path, given, words=words))
     if classes is None:
         return _without(table, label), None
     rows, values = tables.split_label(table, label, path)
-    with _naming(path):
+    with naming(path):
         return rows, tables.as_classes(values, classes, f"column {label!r}")  # type: ignore[arg-type]
 
 

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from tacit import errors
-from tacit.cli.collect import (
+from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
+from tacit.cli.files import (
     Data,
     Out,
-    _loaded,
-    _must_be_new,
-    _naming,
-    _progress,
-    _words,
+    must_be_new,
+    must_have,
+    naming,
+    rows_progress,
+    words_of,
 )
-from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
 
 Model = Annotated[Path, typer.Argument(help="The directory that learn wrote.", metavar="MODEL")]
 LabelColumn = Annotated[str, typer.Option(help="The column that holds the label.")]
@@ -59,7 +59,7 @@ def vote(
 
     Example: tacit vote model me.csv --label digit --epsilon 2 --out vote.json
     """
-    _must_be_new(out)
+    must_be_new(out)
     poll = _poll(model, epsilon, by_class, group, private_group, groups)
     votes = poll.release(poll.outcomes(data, label))
     votes.write(out)
@@ -140,8 +140,8 @@ class _Poll:
 
         classes = tuple(self.model.classes_.tolist())
         parts: list[tuple[Any, Any, Any]] = []
-        given, words = self.model.mechanism_.schema, _words(classes, label)
-        with _progress(tables.count(data)) as advance:
+        given, words = self.model.mechanism_.schema, words_of(classes, label)
+        with rows_progress(tables.count(data)) as advance:
             for batch in tables.batches(data, given, words=words):
                 parts.append(self._try(batch, data, label, classes))
                 advance(batch.num_rows)
@@ -158,7 +158,7 @@ class _Poll:
         if self.group in self.model.mechanism_.schema.names:
             rest = batch  # the group is a feature too
         rows, values = tables.split_label(rest, label, data)
-        with _naming(data):
+        with naming(data):
             truth = tables.as_classes(values, classes, f"column {label!r}")  # type: ignore[arg-type]
             right, mine = outcomes(self.model, rows, truth)
         return right, mine, [] if groups is None else [_text(value) for value in groups]
@@ -189,7 +189,7 @@ def _poll(
     if groups is not None and not private_group:
         remedy = "Groups that are known need no declaration."
         errors.refuse("command line", "--groups", "given with --private-group", groups, remedy)
-    loaded = _loaded(artifact.load(model), "predict", model)
+    loaded = must_have(artifact.load(model), "predict", model)
     declared = _declared_groups(loaded, group, groups) if private_group else None
     classes = tuple(loaded.classes_.tolist()) if by_class else None
     return _Poll(loaded, Ballot(epsilon=epsilon, classes=classes, groups=declared), group)

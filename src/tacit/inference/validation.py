@@ -41,6 +41,9 @@ Reals = npt.NDArray[np.float64]
 _STEPS = 2000  # of the accuracies that are tried; ends are moved out by one
 
 
+HANDED_OUT = "What the classifier carries of in-house rows: it was handed to those who voted."
+
+
 @dataclass(frozen=True)
 class Estimate:
     """An accuracy, held to [0, 1], and its interval.
@@ -147,7 +150,23 @@ def validate(
     charge(ledger, account, ballot.event, key=key)
     asked = mine if by_class else None
     votes = ballot.release(right, classes=asked, groups=private, rng=rng)
-    return estimate(replace(votes, groups=known), confidence)
+    found = estimate(replace(votes, groups=known), confidence)
+    return (
+        found
+        if may_be_handed_out(model)
+        else replace(found, certificate=also_exposed(found.certificate, HANDED_OUT))
+    )
+
+
+def may_be_handed_out(model: Any) -> bool:
+    """Whether voters may have it: in-house rows are protected or public, or it holds none."""
+    protection = getattr(model, "inhouse_", None)
+    return protection is None or bool(protection.may_leave)
+
+
+def also_exposed(certificate: Certificate, *lines: str) -> Certificate:
+    """The same with further things that are not protected."""
+    return replace(certificate, not_protected=(*certificate.not_protected, *lines))
 
 
 def charge(

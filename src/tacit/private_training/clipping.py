@@ -48,16 +48,22 @@ class Clipper:
     def sums(
         self, batch: tuple[Tensor, ...], clip_norm: float, microbatch: int | None = None
     ) -> tuple[Tensor, int]:
-        """The clipped sum as one flat tensor, and how many examples were dropped."""
+        """The clipped sum as one flat tensor, and how many examples were dropped.
+
+        In float64 where it was made of several microbatches.
+        """
         count, dropped = len(batch[0]), 0
         if count == 0:
             return self._empty().zero_(), 0
-        flat = self._empty()
-        step = microbatch or count
+        step, total = min(microbatch or count, block_for(count)), None
         for start in range(0, count, step):
+            flat = self._empty()
             some = tuple(part[start : start + step] for part in batch)
-            dropped += self._add(flat, some, clip_norm, fresh=start == 0)
-        return flat, dropped
+            dropped += self._add(flat, some, clip_norm, fresh=True)
+            # In float64: running sums of float32 drift apart where one record is missing.
+            total = flat if total is None else total.double().add_(flat)
+        assert total is not None
+        return total, dropped
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The flat tensor cut into the shapes of the trained parameters."""
@@ -172,6 +178,11 @@ class Clipper:
         """Let go of what was recorded."""
         for site in self.sites:
             site.calls = []
+
+
+def block_for(size: float) -> int:
+    """Examples that are summed in one product; blocks are added up in float64."""
+    return 1024 if size <= 4096 else 256
 
 
 def factors(losses: Tensor, squared: Tensor, clip_norm: float) -> tuple[Tensor, Tensor]:

@@ -46,6 +46,7 @@ Progress = Callable[[int, int], None]
 """Called after every step with the step (from 1) and their number."""
 
 OPTIMIZERS = ("adam", "sgd")
+_STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
 
 
 @dataclass(frozen=True)
@@ -171,13 +172,21 @@ def train(
 
 @contextmanager
 def _secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
-    """The module's own randomness (dropout, latent noise), seeded by the secret stream.
+    """The module's own randomness (dropout, latent noise), from a state that nobody knows.
 
     Draws go by the place in a batch. Known ones would tie every example's gradient to who else is
     there; secret and independent ones are as good as one of each example's own.
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
+        # On the CPU a seed counts by its last 32 bits, which could all be tried: so the whole
+        # state of the generator, 624 words, comes from the stream.
+        state = torch.get_rng_state().numpy()
+        if state.size == _STATE_BYTES:
+            words = stream.words(_STATE_WORDS)
+            mixed = (words ^ (words >> np.uint64(32))) & np.uint64(2**32 - 1)
+            state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
+            torch.set_rng_state(torch.from_numpy(state))
         yield
 
 
@@ -224,7 +233,8 @@ class _Run:
         """Clip, sum, add noise, and let the optimiser see the result alone."""
         sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch)
         self.noise.add_to(sums, self.plan.expected_size)
-        for parameter, gradient in zip(self.clipper.trained, self.clipper.views(sums), strict=True):
+        gradients = self.clipper.views(sums.to(self.clipper.trained[0].dtype))
+        for parameter, gradient in zip(self.clipper.trained, gradients, strict=True):
             parameter.grad = gradient
         self.optimizer.step()
         for parameter in self.clipper.trained:
@@ -260,7 +270,7 @@ def _assumptions(noise: Noise) -> tuple[str, ...]:
         f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
         f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
         "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
-        "to stay within what clipping leaves free, a thousandth of the clip norm or more.",
+        "to stay within what clipping leaves free of the clip norm.",
         "Weights and settings at the start of training did not depend on these data.",
         "The loss of an example does not depend on the others: checked on made-up rows.",
         "What the module draws at random comes from torch's generator, with a secret seed.",

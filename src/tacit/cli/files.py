@@ -1,0 +1,115 @@
+"""Files and options as commands take them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tacit import errors
+from tacit.cli.console import must_exist
+
+InhousePublic = Annotated[
+    bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
+]
+CentralDelta = Annotated[
+    float | None, typer.Option(help="Goes with --central-epsilon; 1e-5 is a usual choice.")
+]
+Out = Annotated[Path, typer.Option("--out", help="What to write; must not exist yet.")]
+Data = Annotated[Path, typer.Argument(help="CSV (with a header) or Parquet.", metavar="DATA")]
+
+
+def declared_classes(text: str | None) -> int | list[str] | None:
+    """How many labels there are, or their values."""
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return [value.strip() for value in text.split(",")]
+
+
+def image_size(text: str | None) -> tuple[int, int] | None:
+    """Height and width from a text like 28x28."""
+    if text is None:
+        return None
+    try:
+        height, width = (int(side) for side in text.lower().split("x"))
+    except ValueError:
+        errors.refuse("command line", "image", "like 28x28", text)
+    return height, width
+
+
+def read_schema(path: Path) -> Any:
+    """Public bounds and categories from JSON."""
+    from tacit import schema
+
+    must_exist(path)
+    try:
+        return schema.from_plain(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        reason = str(error) if isinstance(error, errors.TacitError) else "it must be JSON."
+        raise errors.InvalidData(f"{path}: {reason}") from None
+
+
+def must_be_new(path: Path) -> None:
+    """Refuse to write over anything, or where there is no folder."""
+    if path.exists():
+        errors.refuse("command line", "--out", "new", str(path), "Remove it or choose another.")
+    if not path.parent.is_dir():
+        errors.refuse("command line", "--out", "in an existing folder", str(path), "Make it first.")
+
+
+def words_of(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
+    """The label column, where labels are words: "01" must not be read as a number."""
+    return label if classes and isinstance(classes[0], str) else None
+
+
+def must_have(thing: Any, needed: str, path: Path) -> Any:
+    """What was loaded, if it is of the wanted kind."""
+    if not hasattr(thing, needed):
+        kind = "a mechanism, as fit writes" if needed == "release" else "a model, as learn writes"
+        errors.refuse("command line", "directory", kind, str(path))
+    return thing
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors about data name the file."""
+    try:
+        yield
+    except errors.InvalidData as error:
+        raise errors.InvalidData(f"{path}: {error}") from None
+
+
+@contextmanager
+def warnings_on_stderr() -> Iterator[None]:
+    """Warnings as lines of the command, not of Python."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        print(f"tacit: {warning.message}", file=sys.stderr)
+
+
+@contextmanager
+def rows_progress(total: int | None) -> Iterator[Any]:
+    """A bar on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("rows"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("rows", total=total)
+        yield lambda count: bar.advance(task, count)
