@@ -5,12 +5,15 @@ Tests above the line "already held" failed when they were written.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import tacit
 from tacit import artifact, events, tables
@@ -20,16 +23,10 @@ from tacit.inhouse import Protection, together
 from tacit.learned import codebook as codebooks
 from tacit.learned import private_quantizer, quantizer
 from tacit.learned.features import Scattering
+from tacit.private_training import clipped_sum, probing, train
+from tacit.private_training.clipping import Clipper
 from tacit.randomness import Seeded
 from tacit.schema import ArraySchema, Rows, infer
-
-torch = pytest.importorskip("torch")
-import contextlib
-
-from torch import nn  # noqa: E402
-
-from tacit.private_training import clipped_sum, probing, train  # noqa: E402
-from tacit.private_training.clipping import Clipper  # noqa: E402
 
 UNIT = ArraySchema(2, 0.0, 1.0)
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ References
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +43,8 @@ COUNTED = "How many in-house rows there are: sizes, rates and step lengths were 
 DECLARED = "Bounds and categories were declared without looking at the in-house rows."
 UNFIT = "That an in-house row does not fit what was declared: fitting is then refused."
 PUBLIC = "The in-house rows: their owner states that they are public."
-OTHERS = "Other in-house rows that it was taught on: their owner states that they are public."
 _SCOPE: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": Unit.RECORD}
+_LARGEST_DELTA = 0.01
 _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
 
 
@@ -156,14 +156,6 @@ class Protection:
             seeded=marked,
         )
 
-    def beside_public(self) -> Protection:
-        """The same of something that also holds other rows, which are public."""
-        stated = self.certificate
-        said = (*stated.not_protected, OTHERS)
-        return dataclasses.replace(
-            self, certificate=dataclasses.replace(stated, not_protected=said)
-        )
-
     @property
     def guarantee(self) -> Guarantee:
         """Towards the in-house rows."""
@@ -250,15 +242,13 @@ def together(protections: Sequence[Protection]) -> Protection:
 
     Where nothing is proved of one, nothing is of the whole, unless its rows are public.
     """
-    hidden = [one for one in protections if not one.proved and not one.public]
-    if hidden:
-        return hidden[0]
-    proved = [one for one in protections if one.proved and one.learned]
-    public = [one for one in protections if not one.proved]
-    if not proved:
-        return public[0] if public else Protection.untouched()
-    total = proved[0]
-    for one in proved[1:]:
+    # Noise that protects rows elsewhere protects nothing of what was learned without: so a part
+    # of which nothing is proved decides, and one whose rows are not public before the others.
+    unproved = sorted((one for one in protections if not one.proved), key=lambda one: one.public)
+    if unproved:
+        return unproved[0]
+    total = Protection.untouched()
+    for one in (one for one in protections if one.learned):
         stated = one.certificate
         total = total.and_then(
             stated.event,
@@ -267,7 +257,7 @@ def together(protections: Sequence[Protection]) -> Protection:
             public=one.public,
             seeded=stated.seeded,
         )
-    return total.beside_public() if public else total
+    return total
 
 
 @dataclass(frozen=True)
@@ -286,7 +276,16 @@ class Target:
             missing = "central_epsilon" if epsilon is None else "central_delta"
             errors.refuse(where, missing, "given with the other", None, "1e-5 is a usual δ.")
         number = errors.epsilon_in_range(where, epsilon)
-        return cls(float(number), errors.probability(where, "central_delta", delta, zero=False))
+        chance = errors.probability(where, "central_delta", delta, zero=False)
+        if chance > _LARGEST_DELTA:
+            errors.refuse(where, "central_delta", f"at most {_LARGEST_DELTA:g}", delta)
+        return cls(float(number), chance)
+
+    def part(self, count: int) -> Target:
+        """Of so many equal parts that are Gaussian throughout: together they spend it all."""
+        share = self.delta / count
+        multiplier = self.noise_multiplier * math.sqrt(count)
+        return Target(gaussian.epsilon_of(multiplier, share), share)
 
     @property
     def noise_multiplier(self) -> float:

@@ -72,7 +72,7 @@ def how_well(guarantee: Guarantee) -> list[str]:
         converted = guarantee.at_delta(_USUAL_DELTA)
         return [f"It is {guarantee}, which implies {converted}:", *how_well(converted)]
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    lines = [f"epsilon = {epsilon:.6g}, delta = {delta:.3g}."]
+    lines = [f"epsilon = {_ceiling(epsilon, 6):.6g}, delta = {delta:.3g}."]
     if delta:
         lines.append(
             f"Whatever is concluded from it would be concluded at most {_number(epsilon)} times as "
@@ -80,10 +80,11 @@ def how_well(guarantee: Guarantee) -> list[str]:
         )
         if not epsilon or delta >= -math.expm1(-epsilon):
             return lines
-        # P(loss > 2ε) ≤ δ/(1 − e^{−ε}): on that set P ≤ e^ε P' + δ ≤ e^{−ε} P + δ.
-        rare = _ceiling(delta / -math.expm1(-epsilon), 3)
+        # P(loss > ε + a) ≤ δ/(1 − e^{−a}): on that set P ≤ e^ε P' + δ ≤ e^{−a} P + δ.
+        room = min(epsilon, math.log(2))
+        rare = _ceiling(delta / -math.expm1(-room), 3)
         lines.append(f"Apart from outcomes of probability at most {rare:.3g}:")
-        epsilon *= 2
+        epsilon += room
     lines.append(
         f"What was released changes the odds {_fact(guarantee)} by a factor of at most "
         f"{_number(epsilon)}."
@@ -174,6 +175,10 @@ def _describe_leaf(event: events.Event) -> str:
                 "Discrete Laplace noise scaled to a smooth bound of what one "
                 f"{event.unit} can change in data like these."
             )
+        case events.Declared(guarantee=NotPrivate()):
+            return "Something was computed from the data without noise."
+        case events.Declared(guarantee=Unproven(reason=reason)):
+            return f"Something ran of which nothing is proved: {reason}."
         case events.Declared():
             return f"Declared by its owner, not derived here: {event.guarantee}."
     raise AssertionError(f"no words for {type(event).__name__}")
@@ -196,7 +201,7 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
         lines.append("The stated sensitivity is that of the question that was asked.")
     if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
         lines.append("Between neighbours, all compared answers move in the same direction.")
-    if any(isinstance(leaf, events.Declared) for leaf in leaves):
+    if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
         lines.append("What is declared by its owner is true.")
     return tuple(lines)
 
@@ -216,6 +221,8 @@ def standard_limits(event: events.Event) -> tuple[str, ...]:
 
 
 def _who(guarantee: Guarantee) -> list[str]:
+    if isinstance(guarantee, NotPrivate | Unproven):
+        return [f"No {guarantee.unit}, as far as anybody has proved."]
     unit = guarantee.unit
     protected = {
         Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever was reported.",
@@ -230,6 +237,10 @@ def _who(guarantee: Guarantee) -> list[str]:
     ]
 
 
+def _promised(guarantee: Guarantee) -> bool:
+    return not isinstance(guarantee, NotPrivate | Unproven)
+
+
 def _unit(event: events.Event) -> str:
     return str(events.scope_of(event)["unit"])
 
@@ -241,6 +252,8 @@ def _number(epsilon: float) -> str:
 
 def _ceiling(number: float, digits: int) -> float:
     """Rounded up to so many digits: an upper bound must stay one."""
+    if not number > 0:
+        return number
     unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
     return math.ceil(number / unit * (1 - 1e-12)) * unit
 

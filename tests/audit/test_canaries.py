@@ -35,7 +35,7 @@ from tacit.private_statistics import moments
 from tacit.private_training import Noise, train
 from tacit.private_training.clipping import Clipper
 from tacit.private_training.schedule import Schedule
-from tacit.private_training.training import _Run, optimizer_of
+from tacit.private_training.training import _Run, _secret_draws, optimizer_of
 from tacit.randomness import Randomness, Seeded
 from tacit.schema import ArraySchema
 
@@ -206,8 +206,9 @@ class Parts:
             clipper = self.clipper("test", module, minus_output)
             stepper = optimizer_of("sgd", clipper.trained, 1.0, 0.0)
             noise = self.noise(float(self.plan.noise_multiplier), stream)
-            run = _Run(clipper, stepper, noise, self.plan, 1.0, None)
-            run.all_steps((torch.from_numpy(rows),), None, None)
+            run = _Run(clipper, stepper, noise, self.plan, 1 / (1 + self.plan.rounding), None)
+            with _secret_draws(stream, torch.device("cpu")):
+                run.all_steps((torch.from_numpy(rows),), None, None)
             return flat(module)
 
         return fitted

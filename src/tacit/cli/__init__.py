@@ -229,7 +229,8 @@ def explain(
         thing = artifact.load(certificate)
         loaded, inhouse = thing.certificate, thing.inhouse_
     elif certificate.suffix == ".parquet":
-        loaded = Reports.read(certificate).certificate
+        reports = Reports.read(certificate)
+        loaded, inhouse = reports.certificate, reports.mechanism.inhouse_
     else:
         must_exist(certificate)
         loaded = Certificate.load(certificate)

@@ -15,6 +15,7 @@ from tacit.cli.files import (
     InhousePublic,
     Out,
     declared_classes,
+    described,
     image_size,
     must_be_new,
     must_have,
@@ -24,7 +25,6 @@ from tacit.cli.files import (
     warnings_on_stderr,
     words_of,
 )
-from tacit.guarantees import Unproven
 
 KINDS = ("codebook", "vlm", "gaussian", "direct")
 _MOST_ROWS = 200_000
@@ -112,7 +112,7 @@ def fit(
         "codewords": getattr(mechanism, "codewords_", None),
         "bytes_a_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
         "guarantee": str(mechanism.guarantee(labelled)),
-        "in_house_rows": _inhouse(mechanism),
+        "in_house_rows": described(mechanism.inhouse_),
         "written": str(out),
     }
     print_values(values, as_json, "Fitted")
@@ -210,7 +210,7 @@ def learn(
         "reports": len(released),
         "classes": [str(value) for value in model.classes_],
         "guarantee": str(model.guarantee_),
-        "in_house_rows": _inhouse(model),
+        "in_house_rows": described(model.inhouse_),
         "written": str(out),
     }
     print_values(values, as_json, "Learned")
@@ -282,7 +282,7 @@ def export(
     values |= {
         "in_house_rows": "not in the file; reports made with it tell of them"
         if alone
-        else _inhouse(thing),
+        else described(thing.inhouse_),
         "written": str(out),
     }
     print_values(values, as_json, "Exported")
@@ -337,17 +337,6 @@ def _all_rows(where: str, total: int, rows: int, central_epsilon: float | None) 
     if central_epsilon is not None and total > rows:
         remedy = "With a central budget all rows are taken: raise it, or shorten the file."
         errors.refuse(where, "--rows", f"at least the {total} of the file", rows, remedy)
-
-
-def _inhouse(thing: Any) -> str:
-    """What protects the in-house rows, and what follows for mechanism or model."""
-    protection = thing.inhouse_
-    if protection.public:
-        return "public, as their owner states"
-    if not protection.proved:
-        known = "unproven" if isinstance(protection.guarantee, Unproven) else "not protected"
-        return f"{known}: keep it inside"
-    return str(protection.guarantee)
 
 
 def _mechanism(kind: str, given: dict[str, Any]) -> Any:

@@ -16,6 +16,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tacit import errors
 from tacit.cli.console import must_exist
+from tacit.guarantees import Unproven
+from tacit.inhouse import Protection
 
 InhousePublic = Annotated[
     bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
@@ -113,3 +115,13 @@ def rows_progress(total: int | None) -> Iterator[Any]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("rows", total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def described(protection: Protection) -> str:
+    """What protects in-house rows, in a cell of a table, and what follows."""
+    if protection.public:
+        return "public, as their owner states"
+    if not protection.proved:
+        known = "unproven" if isinstance(protection.guarantee, Unproven) else "not protected"
+        return f"{known}: keep it inside"
+    return str(protection.guarantee)

@@ -24,6 +24,7 @@ from tacit.cli.files import (
     InhousePublic,
     Out,
     declared_classes,
+    described,
     image_size,
     must_be_new,
     naming,
@@ -180,7 +181,8 @@ def _candidates(
     count = len(set(marks))
     each = people // count if composition == "parallel" else people
     if target is not None:
-        shares = {"central_epsilon": target.epsilon / count, "central_delta": target.delta / count}
+        each_target = _share(target, count, settings)
+        shares = {"central_epsilon": each_target.epsilon, "central_delta": each_target.delta}
         common = {**common, **shares}
     made: dict[str, Any] = {}
     candidates = []
@@ -190,6 +192,18 @@ def _candidates(
         learner = NoiseAwareClassifier(**_part(one, _LEARNER_SETTINGS), seed=seed)
         candidates.append(Candidate(_name(one), made[mark], learner))
     return candidates
+
+
+def _share(target: Target, count: int, settings: list[dict[str, Any]]) -> Target:
+    """Codebooks on fixed features are Gaussian throughout; for the rest ε is divided."""
+    trained = ("autoencoder", "invariant")
+    plain = all(
+        one["kind"] in ("codebook", "direct") and one.get("features") not in trained
+        for one in settings
+    )
+    if plain:
+        return target.part(count)
+    return Target(target.epsilon / count, target.delta / count)
 
 
 def _mechanism(kind: str, settings: dict[str, Any], people: int) -> Any:
@@ -286,6 +300,7 @@ def _write(found: Any, out: Path) -> None:
         result = json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
         (partial / "search.json").write_text(result + "\n", encoding="utf-8")
         found.certificate.save(partial / "certificate.json")
+        found.inhouse_.certificate.save(partial / "inhouse.certificate.json")
         partial.chmod(0o755)
         os.replace(partial, out)
     finally:
@@ -305,4 +320,5 @@ def _print_found(found: Any, out: Path, as_json: bool) -> None:
     accuracy, interval = ends(values)
     whose = "fresh voters" if found.confirm == "fresh" else "the same voters"
     print(f"Winner: {found.winner}. Accuracy {accuracy}, {interval}, by {whose}.")
-    print(f"Each person: {found.guarantee}. Written: {out}")
+    print(f"Each person: {found.guarantee}.")
+    print(f"In-house rows, all candidates together: {described(found.inhouse_)}. Written: {out}")

@@ -31,8 +31,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tacit import errors
+from tacit import errors, events
 from tacit.accounting import gaussian
+from tacit.events import Event
 from tacit.learned import encoders
 from tacit.learned.encoders import Batch, Likelihood, TableFrontEnd
 from tacit.schema import ArraySchema, Rows, Schema
@@ -93,12 +94,14 @@ def sizes_for(
     return [inputs, *into, latent_dimension], [latent_dimension, *back, law.parameter_count]
 
 
-def networks(
-    schema: Schema, latent_dimension: int, law: Likelihood, seed: int
-) -> list[nn.Sequential]:
-    """Encoder and decoder with random weights."""
-    sizes = sizes_for(schema, latent_dimension, law)
-    return encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
+def posterior(law: Event, released: Tensor, clean: Tensor) -> Tensor:
+    """P(clean latent j | released latent i) under the noise of this event, (n, m)."""
+    order = 1.0 if isinstance(law, events.Laplace) else 2.0
+    distance = torch.cdist(released, clean, p=order, compute_mode="donot_use_mm_for_euclid_dist")
+    if isinstance(law, events.Laplace):
+        return torch.softmax(-distance / float(law.scale), dim=1)
+    assert isinstance(law, events.Gaussian)
+    return torch.softmax(-distance.square() / (2 * float(law.sigma) ** 2), dim=1)
 
 
 def checked_delta(where: str, noise: str, delta: Any) -> float | None:
@@ -184,6 +187,26 @@ class Objective:
     spread: Spread
     radius: float
     noise: str
+
+    @classmethod
+    def start(
+        cls,
+        schema: Schema,
+        latent_dimension: int,
+        likelihood: str | None,
+        spread: Spread,
+        radius: float,
+        noise: str,
+        seed: int,
+        device: str,
+    ) -> Objective:
+        """With random weights."""
+        law = law_of(schema, likelihood)
+        sizes = sizes_for(schema, latent_dimension, law)
+        encoder, decoder = encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
+        front = encoders.front_end(schema)
+        parts = encoder.to(device), decoder.to(device), spread.to(device)
+        return cls(front, law, *parts, radius, noise)
 
     def losses(self, rows: Batch, generator: torch.Generator | None = None) -> Tensor:
         """Negative bound of each row, with one draw of the noise."""

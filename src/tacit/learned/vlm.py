@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit import artifact, errors, events, labels, schema
+from tacit import artifact, errors, labels, schema
 from tacit.accounting.derivation import guarantee_of
 from tacit.events import Composed, Event
 from tacit.guarantees import Adjacency, Guarantee, Unit
@@ -53,7 +53,6 @@ Floats = npt.NDArray[np.float32]
 LEVELS = ("latent", "feature")
 _BLOCK_ROWS = 4096
 _FAR = 2.0**100  # beyond every ball, and a float32
-_EXACT = "donot_use_mm_for_euclid_dist"
 
 
 class VLM(Learned):
@@ -215,7 +214,8 @@ class VLM(Learned):
             if two_stage is None:
                 protection = private.from_public(given, public_rows)
             else:
-                protection = private.two_stage(plain, self._networks(given, seed + 1))
+                fresh = self._objective(given, seed + 1, device)
+                protection = private.two_stage(plain, (fresh.encoder, fresh.decoder))
         else:
             if two_stage is not None or trained is not None:
                 errors.refuse("VLM.fit", "central_epsilon", "given with two_stage or trained", None)
@@ -227,21 +227,19 @@ class VLM(Learned):
         self.inhouse_ = protection
         return self
 
-    def _networks(self, given: Schema, seed: int) -> list[nn.Sequential]:
-        law = variational.law_of(given, self.likelihood)
-        return variational.networks(given, self.latent_dimension, law, seed)
-
     def _objective(self, given: Schema, seed: int, device: str) -> variational.Objective:
-        encoder, decoder = self._networks(given, seed)
-        start = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
-        return variational.Objective(
-            encoders.front_end(given),
-            variational.law_of(given, self.likelihood),
-            encoder.to(device),
-            decoder.to(device),
-            variational.Spread(start, self.pretraining_epsilon == "learned").to(device),
+        return variational.Objective.start(
+            given,
+            self.latent_dimension,
+            self.likelihood,
+            variational.Spread(
+                variational.spread_for(self.pretraining_epsilon, self.radius, self.delta),
+                self.pretraining_epsilon == "learned",
+            ),
             self.radius,
             self.noise,
+            seed,
+            device,
         )
 
     def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
@@ -440,18 +438,12 @@ class VLM(Learned):
         """
         columns = reports.columns if isinstance(reports, Reports) else reports
         labelled = reports.labelled if isinstance(reports, Reports) else labelled
-        event = self.channel(labelled)[0].event
-        order = variational.ORDERS[self.noise]
         released, clean = (
             torch.as_tensor(np.asarray(steps, np.float32), device=self.device)
             for steps in (columns["latent"], inhouse)
         )
-        distance = torch.cdist(released, clean, p=float(order), compute_mode=_EXACT)
-        if isinstance(event, events.Laplace):
-            odds = -distance / float(event.scale)
-        else:
-            odds = -distance.square() / (2 * float(event.sigma) ** 2)
-        return np.asarray(torch.softmax(odds, dim=1).cpu().numpy())
+        law = self.channel(labelled)[0].event
+        return np.asarray(variational.posterior(law, released, clean).cpu().numpy())
 
     def _features(self, steps: Integers, level: str, seed: int | None) -> Floats:
         latents = (steps * self.ball.step).astype(np.float32)

@@ -111,7 +111,8 @@ def checked_data(where: str, data: Any, module: nn.Module, *, least: int = 1) ->
     """Tensors of equal length on the module's device."""
     tensors = flat_data(data)
     if not tensors or not all(isinstance(part, Tensor) and part.dim() for part in tensors):
-        errors.refuse(where, "data", "a tensor or a tuple of tensors", type(data).__name__)
+        kinds = [type(part).__name__ for part in tensors]
+        errors.refuse(where, "data", "a tensor or a tuple of tensors", kinds, "Convert them first.")
     lengths = [len(part) for part in tensors]
     if len(set(lengths)) > 1:
         errors.refuse(where, "data", "tensors of one length", lengths)
@@ -212,10 +213,15 @@ def _seen_of(made: Clipper, rows: tuple[Tensor, ...], place: int) -> list[Tensor
 
 def _alike(first: list[Tensor], second: list[Tensor]) -> bool:
     return len(first) == len(second) and all(
-        torch.allclose(a, b, rtol=1e-3, atol=1e-5 * (1 + float(a.abs().max())), equal_nan=True)
+        a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=_slack(a), equal_nan=True)
         for a, b in zip(first, second, strict=True)
-        if a.numel() and a.shape == b.shape
     )
+
+
+def _slack(values: Tensor) -> float:
+    """For rounding, relative to the largest of them that is a number."""
+    finite = values[torch.isfinite(values)]
+    return 1e-5 * (1 + float(finite.abs().max())) if finite.numel() else 1e-5
 
 
 def _reference(made: Clipper, losses: Tensor) -> Tensor:
