@@ -169,21 +169,19 @@ def test_rounding_keeps_the_mean_wherever_the_sum_lies():
 
 
 def test_rounding_is_random_and_not_to_the_nearest():
+    size = 60_000
+
     class Still:
         """No noise to speak of: only the shift is random."""
 
         secure = False
 
-        def __init__(self) -> None:
-            self.calls, self.rest = 0, Seeded(15)
-
         def words(self, count: int) -> np.ndarray:
-            self.calls += 1
-            if self.calls % 2:  # radius 0
-                return np.full(count, 0x8000000080000000, dtype=np.uint64)
-            return self.rest.words(count)
+            words = Seeded(15).words(count)
+            words[: size // 2] = 0x8000000080000000  # first come the places in the plane: radius 0
+            return words
 
-    sums = torch.full((60_000,), 0.3 * Noise(1.0, Seeded(0)).grid)
+    sums = torch.full((size,), 0.3 * Noise(1.0, Seeded(0)).grid)
     Noise(1.0, Still()).add_to(sums)
     up = int((sums > 0).sum())
     assert stats.binomtest(up, len(sums), 0.3).pvalue > SIGNIFICANCE

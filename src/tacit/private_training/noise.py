@@ -27,14 +27,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from tacit.randomness import Randomness
 
-_BLOCK = 1 << 16
+_BLOCK = 1 << 17
 """Normals at a time: memory stays flat, and the cost of a call is spread."""
 _GRID_BITS = 7
 _SMALL = 256
@@ -64,31 +67,38 @@ class Noise:
 
     def _add_to_block(self, block: Tensor, divisor: float) -> None:
         """In units of the grid, a power of two, so that changing to them is exact."""
-        radius, angle = _polar(len(block), self.stream, self.sigma / self.grid)
-        half, rest = len(radius), len(block) - len(radius)
+        count, half = len(block), (len(block) + 1) // 2
+        words = self.stream.words(half + (count + 3) // 4)
+        plane, cosine, shift = self._room
+        plane, cosine, shift = plane[: 2 * half], cosine[:half], shift[:count]
+        plane.copy_(_tensor(words[:half].view(np.int32)))
+        radius, angle = _polar(plane, self.stream, self.sigma / self.grid)
         block.mul_(1 / self.grid)
-        block[:half].addcmul_(radius, angle.cos())
-        block[half:].addcmul_(radius[:rest], angle[:rest].sin_())
+        block[:half].addcmul_(radius, torch.cos(angle, out=cosine))
+        block[half:].addcmul_(radius[: count - half], angle.sin_()[: count - half])
         # A uniform shift by up to half a cell either way, then the nearest multiple. 16 bits: as
         # fine as the floats that it is added to.
-        words = self.stream.words((len(block) + 3) // 4).view(np.int16)[: len(block)]
-        shift = torch.from_numpy(words.astype(np.float32)).add_(0.5)
+        shift.copy_(_tensor(words[half:].view(np.int16)[:count]))
         block.add_(shift, alpha=2.0**-16).round_().mul_(self.grid / divisor)
+
+    @cached_property
+    def _room(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Kept from step to step: asking for memory costs as much as filling it."""
+        return torch.empty(_BLOCK), torch.empty(_BLOCK // 2), torch.empty(_BLOCK)
 
 
 def standard_normal(count: int, stream: Randomness) -> Tensor:
     """So many independent standard normals, float32, on the CPU."""
-    radius, angle = _polar(count, stream, 1.0)
+    radius, angle = _polar(_signed((count + 1) // 2, stream), stream, 1.0)
     return torch.cat([angle.cos().mul_(radius), angle.sin_().mul_(radius)])[:count]
 
 
-def _polar(count: int, stream: Randomness, sigma: float) -> tuple[Tensor, Tensor]:
-    """Distances and angles of half as many points in the plane, rounded up."""
-    pairs = (count + 1) // 2
-    words = _signed(pairs, stream)
+def _polar(words: Tensor, stream: Randomness, sigma: float) -> tuple[Tensor, Tensor]:
+    """Distances and angles of points in the plane from signed words, in their place."""
+    pairs = len(words) // 2
     size, angle = words[:pairs].abs_(), words[pairs:].mul_(math.pi * 2.0**-31)
     small = None
-    if pairs and float(size.min()) < _SMALL:  # once in a few hundred blocks
+    if pairs and float(size.min()) < _SMALL:  # once in a hundred blocks
         small = torch.nonzero(size < _SMALL).flatten()
         refined = _radius((size[small].double() + _fractions(len(small), stream)).abs_(), sigma)
         size.clamp_(min=1)  # those few are written over: anything but log 0
@@ -100,6 +110,11 @@ def _polar(count: int, stream: Randomness, sigma: float) -> tuple[Tensor, Tensor
 
 def _radius(size: Tensor, sigma: float) -> Tensor:
     return size.mul_(2.0**-31).log_().mul_(-2 * sigma**2).sqrt_()
+
+
+def _tensor(words: npt.NDArray[Any]) -> Tensor:
+    """Words as they are; those that may not be written to are copied, as torch asks."""
+    return torch.from_numpy(words if words.flags.writeable else words.copy())
 
 
 def _signed(count: int, stream: Randomness) -> Tensor:
