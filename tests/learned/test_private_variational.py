@@ -16,6 +16,7 @@ from tacit.inhouse import COUNTED, PUBLIC
 from tacit.learned import private_variational, synthetic, variational
 from tacit.learned.encoders import to_arrays
 from tacit.learned.vlm import VLM
+from tacit.private_training import probing
 from tacit.private_training.noise import Noise
 from tacit.randomness import Seeded
 from tacit.reports import Reports
@@ -459,3 +460,13 @@ def test_bounds_must_be_declared():
 def test_public_rows_must_fit_the_schema():
     with pytest.raises(InvalidData, match="rows must be an array"):
         made().fit(pictures(), public_rows=np.zeros((5, 7), np.uint8), **ALL)
+
+
+@pytest.mark.parametrize("likelihood", ["logits", "bernoulli"])
+def test_training_is_book_kept(likelihood, monkeypatch):
+    """Rows beyond their bounds have no finite likelihood: that must not send it the long way."""
+    kept = []
+    honest = probing.clipper
+    monkeypatch.setattr(probing, "clipper", lambda *given: kept.append(honest(*given)) or kept[-1])
+    made(likelihood=likelihood).fit(pictures(), rng=Seeded(1), **ALL)
+    assert [one.book_kept for one in kept] == [True]
