@@ -35,7 +35,7 @@ from tacit.accounting.derivation import guarantee_of
 from tacit.events import Composed, Event
 from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.inhouse import Protection, Target
-from tacit.learned import encoders, private_variational, variational
+from tacit.learned import encoders, private_variational, variational, vlm_storage
 from tacit.learned.base import Learned, refuse_channel_alone
 from tacit.learned.variational import Training
 from tacit.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
@@ -473,51 +473,12 @@ class VLM(Learned):
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and weights."""
         self._must_be_fitted()
-        parameters: dict[str, Any] = {
-            "epsilon": str(self.epsilon),
-            "latent_dimension": self.latent_dimension,
-            "radius": self.radius,
-            "pretraining_epsilon": self.pretraining_epsilon,
-            "classes": None if self.classes is None else list(self.classes),
-            "label_share": str(self.label_share),
-            "noise": self.noise,
-            "delta": self.delta,
-            "likelihood": self.likelihood,
-            "grid": self.ball.step,
-            "unit": str(self.unit),
-            "spread": self.spread_,
-            "inhouse": self.inhouse_.to_plain(),
-        }
-        if self.encoder_ is None:
-            return parameters, {}
-        parameters["schema"] = self.schema.to_plain()
-        arrays = artifact.nested(encoders.to_arrays(self.encoder_), "encoder")
-        arrays |= artifact.nested(encoders.to_arrays(self.decoder_), "decoder")
-        return parameters, arrays
+        return vlm_storage.parts(self)
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> VLM:
         """Rebuild what `parts` took apart."""
-        settings = dict(parameters)
-        stored, spread = settings.pop("schema", None), settings.pop("spread")
-        protection = Protection.from_plain(settings.pop("inhouse"))
-        for name in ("epsilon", "label_share"):
-            settings[name] = errors.rational("VLM", name, settings[name])
-        made = cls(**settings)
-        made.spread_, made.losses_, made.inhouse_ = float(spread), [], protection
-        if stored is None:
-            return made._channel_alone()
-        given = schema.from_plain(stored)
-        if not all(bool(np.isfinite(array).all()) for array in arrays.values()):
-            raise errors.InvalidData("VLM: weights must be finite. Was the file made by hand?")
-        law = variational.law_of(given, made.likelihood)
-        sizes = variational.sizes_for(given, made.latent_dimension, law)
-        networks = [
-            encoders.restore(lambda size=size: encoders.mlp(size), artifact.part(arrays, name))  # type: ignore[misc]
-            for name, size in zip(("encoder", "decoder"), sizes, strict=True)
-        ]
-        made._set(given, *networks)
-        return made
+        return vlm_storage.rebuilt(cls, parameters, arrays)
 
     def _must_be_fitted(self) -> None:
         if not hasattr(self, "encoder_"):
