@@ -1,9 +1,85 @@
-"""On a build machine hypothesis repeats the same examples; elsewhere it keeps looking for new."""
+"""What tests share: a way to run commands, and examples of hypothesis that repeat in a build."""
 
+from __future__ import annotations
+
+import json
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("build", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("build")
+
+_NOTES = ("differ from the in-house", "voters, ")
+"""What a command may say before it fails: a shift of the people, what the voters allow."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object on standard output."""
+        assert self.code == 0, self.err
+        assert self.out.count("\n") == 1
+        found = json.loads(self.out, parse_constant=lambda name: 1 / 0)
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture(name="run")
+def _run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Outcome]:
+    from tacit.cli import main
+
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def _snapshot(*folders: Path) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes() if path.is_file() else b"(folder)"
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture(name="refuse")
+def _refuse(
+    run: Callable[..., Outcome], work: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[..., str]:
+    """Run what must fail: one line at the end, nothing written, no `SECRET` of the module said."""
+
+    def refuse(*arguments: object, code: int = 2) -> str:
+        before = _snapshot(work, tmp_path)
+        outcome = run(*arguments)
+        assert outcome.code == code, outcome
+        assert outcome.out == ""
+        *notes, line = outcome.err.splitlines()
+        assert all(any(known in note for known in _NOTES) for note in notes)
+        assert line.startswith("tacit: ")
+        assert "Traceback" not in line
+        assert getattr(request.module, "SECRET", "\0") not in line
+        assert _snapshot(work, tmp_path) == before
+        return line
+
+    return refuse

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,63 +25,7 @@ PIXELS = [f"p{index}" for index in range(64)]
 CENTRAL = ("--central-epsilon", 5, "--central-delta", 1e-5)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The one JSON object on standard output."""
-        assert self.code == 0, self.err
-        assert self.out.count("\n") == 1
-        found = json.loads(self.out, parse_constant=lambda name: 1 / 0)
-        assert isinstance(found, dict)
-        return found
-
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture(name="run")
-def _run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: object) -> Outcome:
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return Outcome(code, captured.out, captured.err)
-
-    return run
-
-
-def snapshot(*folders: Path) -> dict[str, bytes]:
-    return {
-        str(path): path.read_bytes() if path.is_file() else b"(folder)"
-        for folder in folders
-        for path in sorted(folder.rglob("*"))
-    }
-
-
-@pytest.fixture(name="refuse")
-def _refuse(run: Run, work: Path, tmp_path: Path) -> Callable[..., str]:
-    """Run what must fail: exit code 2, one line, nothing written."""
-
-    def refuse(*arguments: object) -> str:
-        before = snapshot(work, tmp_path)
-        outcome = run(*arguments)
-        assert outcome.code == 2, outcome
-        assert outcome.out == ""
-        *notes, line = outcome.err.splitlines()
-        assert all("differ from the in-house" in note for note in notes)
-        assert line.startswith("tacit: ")
-        assert "Traceback" not in line
-        assert snapshot(work, tmp_path) == before
-        return line
-
-    return refuse
+Run = Callable[..., Any]
 
 
 def images(start: int, stop: int, dtype: type = np.uint8) -> pa.Table:
