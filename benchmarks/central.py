@@ -95,7 +95,7 @@ def codebook(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
             mechanism = tacit.Codebook(
                 epsilon=epsilon, people=len(people), classes=10, features=features, **target
             )
-            mechanism.fit(images[inhouse], image=(28, 28), seed=seed)
+            mechanism.fit(images[inhouse], image=(28, 28), seed=seed, public_features=True)
             reports = mechanism.release(images[people], labels[people])
             table = tacit.NoiseAwareClassifier(seed=seed).fit(reports)
             student = tacit.StudentClassifier(inhouse=images[inhouse], seed=seed).fit(reports)

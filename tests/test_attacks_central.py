@@ -478,3 +478,26 @@ def test_ranks_are_of_each_row_alone() -> None:
     vectors = RNG.standard_normal((1025, 32)).astype(np.float32)
     full = private_quantizer.ranks(vectors, cells, 3.0, 3)
     assert np.array_equal(full[1:], private_quantizer.ranks(vectors[1:], cells, 3.0, 3))
+
+
+def test_a_name_does_not_make_features_public() -> None:
+    """Features that call themselves scattering may have read every row."""
+
+    class Named:
+        kind, dimension = "scattering", 2
+
+        def transform(self, rows: Any) -> Any:
+            return rows.numbers
+
+        def parts(self) -> Any:
+            return {}, {}
+
+    def protected(**stated: bool) -> Protection:
+        made = tacit.Codebook(
+            epsilon=1, codewords=3, features=Named(), central_epsilon=1, central_delta=1e-5
+        )
+        return made.fit(ROWS, schema=UNIT, **stated).inhouse_
+
+    assert not protected().proved
+    assert not protected().may_leave
+    assert protected(public_features=True).proved

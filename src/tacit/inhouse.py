@@ -240,7 +240,7 @@ class Protection:
 def together(protections: Sequence[Protection]) -> Protection:
     """What several things give, all learned on in-house rows: their costs add up.
 
-    Where nothing is proved of one, nothing is of the whole, unless its rows are public.
+    Where nothing is proved of one, nothing is of the whole; it may still leave if that one may.
     """
     # Noise that protects rows elsewhere protects nothing of what was learned without: so a part
     # of which nothing is proved decides, and one whose rows are not public before the others.

@@ -584,7 +584,7 @@ def autoencoder():
     from tacit.learned import autoencoder as module
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_PRIVATE_EPOCHS", 3)
+        patch.setattr(module, "USUAL", replace(module.USUAL, epochs=3))
         made = Codebook(epsilon=2, codewords=3, classes=2, features="autoencoder", **CENTRAL)
         yield made.fit(vectors(300), schema=VECTORS)
 
@@ -610,7 +610,7 @@ def test_an_autoencoder_comes_from_the_noisy_sums(record, monkeypatch):
     from tacit.learned import autoencoder as module
     from tacit.private_training.noise import Noise
 
-    monkeypatch.setattr(module, "_PRIVATE_EPOCHS", 2)
+    monkeypatch.setattr(module, "USUAL", replace(module.USUAL, epochs=2))
     honest, sums = Noise.add_to, []
 
     def keep(self, flat, divisor=1.0):

@@ -33,6 +33,7 @@ from tacit import errors, private_training
 from tacit.inhouse import Target
 from tacit.learned import encoders
 from tacit.learned.encoders import Likelihood, TableFrontEnd
+from tacit.learned.private_variational import USUAL
 from tacit.randomness import Randomness
 from tacit.schema import Rows, Schema
 
@@ -40,7 +41,6 @@ Progress = Callable[[int, int, float], None]
 """Called after every epoch with the epoch (from 1), their number, and the mean loss."""
 
 _BLOCK_ROWS, _OUTPUTS = 8192, 10
-_PRIVATE_BATCH, _PRIVATE_EPOCHS, _PRIVATE_RATE = 2048, 100, 4e-3
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def fit_private(
         losses,
         epsilon=target.epsilon,
         delta=target.delta,
-        batch_size=min(_PRIVATE_BATCH, len(rows)),
-        epochs=_PRIVATE_EPOCHS,
-        learning_rate=_PRIVATE_RATE,
+        batch_size=min(USUAL.batch_size, len(rows)),
+        epochs=USUAL.epochs,
+        learning_rate=USUAL.learning_rate,
         decay=True,
         rng=rng,
     )

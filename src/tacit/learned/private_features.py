@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,12 +9,10 @@ import numpy.typing as npt
 
 from tacit import events
 from tacit import private_statistics as statistics
-from tacit.guarantees import Adjacency
 from tacit.inhouse import Protection, Target
 from tacit.learned import features as features_of
-from tacit.learned.features import Features, Quantile, RandomFourier
+from tacit.learned.features import Features, Quantile, RandomFourier, Raw, Scattering
 from tacit.learned.private_quantizer import Budget
-from tacit.mechanisms import Gaussian
 from tacit.randomness import Randomness
 from tacit.schema import Rows, Schema, TableSchema
 
@@ -69,7 +66,7 @@ class Learning:
     def _handed_in(self, features: Features) -> Features:
         if self.public_features:
             self.assumptions.append(GIVEN)
-        elif features.kind not in ("scattering", "raw"):
+        elif not isinstance(features, Scattering | Raw):  # these read no row; a name proves nothing
             self.unproven = ELSEWHERE
         return features
 
@@ -122,12 +119,6 @@ def _shares(schema: Schema, rows: Rows, budget: Budget, part: float) -> npt.NDAr
     if not counts.size:
         return counts.astype(np.float64)
     # A row adds one to at most one count of each column, and one to their number.
-    sensitivity = math.sqrt(len(schema.names) + 1) * (1 + 1e-12)
-    noise = Gaussian(
-        sensitivity=sensitivity,
-        sigma=budget.multiplier(part) * sensitivity,
-        adjacency=Adjacency.ADD_REMOVE,
-    )
-    noisy = noise.release(np.append(counts, len(rows)), budget.rng)
-    budget.spent.append(noise.event)
+    columns = len(schema.names) + 1
+    noisy = budget.noisy(np.append(counts, len(rows)), columns, part)[0]
     return np.asarray(np.clip(noisy[:-1] / max(noisy[-1], 1), 0, 1))

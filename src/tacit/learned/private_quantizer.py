@@ -95,6 +95,17 @@ class Budget:
         self.spent.append(released.event)
         return released.value
 
+    def noisy(self, counts: Integers, squared: int, part: float) -> tuple[Integers, float]:
+        """Counts that one row changes by √squared at most, and the deviation of their noise."""
+        sensitivity = math.sqrt(squared) * (1 + 1e-12)
+        noise = Gaussian(
+            sensitivity=sensitivity,
+            sigma=self.multiplier(part) * sensitivity,
+            adjacency=Adjacency.ADD_REMOVE,
+        )
+        self.spent.append(noise.event)
+        return noise.release(counts, self.rng), float(noise.event.sigma)
+
     @property
     def event(self) -> events.Event:
         """All that ran."""
@@ -296,17 +307,12 @@ def _linked(
     for place, weight in _LINKS:
         np.add.at(graph, (ranked[:, 0], ranked[:, place]), weight)
     # One row adds 2 in one place and 1 in another.
-    sensitivity = math.sqrt(sum(weight**2 for _, weight in _LINKS)) * (1 + 1e-12)
-    noise = Gaussian(
-        sensitivity=sensitivity,
-        sigma=budget.multiplier(SHARES["graph"]) * sensitivity,
-        adjacency=Adjacency.ADD_REMOVE,
-    )
-    noisy = noise.release(graph, budget.rng).astype(np.float64)
-    budget.spent.append(noise.event)
+    squared = sum(weight**2 for _, weight in _LINKS)
+    counted, sigma = budget.noisy(graph, squared, SHARES["graph"])
+    noisy = counted.astype(np.float64)
     np.fill_diagonal(noisy, 0)
     both = noisy + noisy.T
-    both[both < _OUTSTANDING * math.sqrt(2) * float(noise.event.sigma)] = 0
+    both[both < _OUTSTANDING * math.sqrt(2) * sigma] = 0
     groups = quantizer.spectral(both, codewords, seed)
     return groups, quantizer.links_of(both, groups)
 
