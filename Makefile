@@ -2,15 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Real data for tests and studies, where somebody put them; an empty value counts as not set.
+export TACIT_DATA ?= $(wildcard ../shared/data)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install demo test test-full check bench clean
+.PHONY: help install demo test test-full check bench docs clean
 
 help:
 	@echo "make demo       run the main job on data that comes with an installed library"
 	@echo "make test       the tests"
 	@echo "make check      format, lint, types, layers, documentation that runs"
 	@echo "make test-full  the tests and the slow rest"
+	@echo "make docs       the site, into site/"
 	@echo "make bench      ratios against peers, measured side by side"
 	@echo "make install    .venv with every extra"
 
@@ -31,7 +34,15 @@ $(VENV)/.all: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)
 	@$(PIP) -e '.[all,dev]'
-	@touch $@ $(VENV)/.dev $(VENV)/.demo
+	@touch $@ $(VENV)/.dev $(VENV)/.demo $(VENV)/.docs $(VENV)/.ray
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
+$(VENV)/.ray: $(VENV)/.dev
+	@$(PIP) -e '.[ray]'
+	@touch $@
 
 install: $(VENV)/.all
 
@@ -41,12 +52,12 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-test-full: $(VENV)/.dev
+test-full: $(VENV)/.ray
 	$(BIN)/python -m pytest -n 2
 
 check: $(VENV)/.dev
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs/results.py docs/generator
+	$(BIN)/ruff check src tests benchmarks docs/results.py docs/generator
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/test_docs.py
@@ -56,5 +67,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/privatize.py
 	$(BIN)/python benchmarks/private_step.py
 
+docs: $(VENV)/.docs
+	$(BIN)/python docs/results.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 clean:
-	rm -rf $(VENV) .bench demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench demo-output site .pytest_cache .mypy_cache .ruff_cache .hypothesis

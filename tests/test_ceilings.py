@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit import ceilings
-from tacit.errors import InvalidParameter
+from tacit.errors import InvalidData, InvalidParameter
 from tacit.mechanisms import LocalLaplace, RandomizedResponse
 from tacit.randomness import Seeded
 
@@ -173,3 +173,37 @@ def test_refusals():
     for delta in (-0.1, 1, math.nan):
         with pytest.raises(InvalidParameter, match="delta must be"):
             ceilings.universal(10, 1.0, delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.7, 1.5, 4.0])
+def test_shares_against_a_linear_programme(epsilon):
+    """Over all decision rules that an ε-local channel can leave."""
+    from scipy.optimize import linprog
+
+    rng = np.random.default_rng(0)
+    for shares in ([0.76, 0.24], [0.5, 0.5], [0.4, 0.35, 0.25], rng.dirichlet(np.ones(5))):
+        count = len(shares)
+        gain = -np.diag(shares).ravel()
+        limits = []
+        for answer in range(count):
+            for x in range(count):
+                for other in range(count):
+                    if x != other:
+                        line = np.zeros((count, count))
+                        line[x, answer], line[other, answer] = 1, -math.exp(epsilon)
+                        limits.append(line.ravel())
+        rows = np.kron(np.eye(count), np.ones(count))
+        best = -linprog(gain, limits, np.zeros(len(limits)), rows, np.ones(count)).fun
+        assert ceilings.of_shares(shares, epsilon) == pytest.approx(best, abs=1e-9)
+
+
+def test_equal_shares_are_the_universal_ceiling():
+    for classes, epsilon in ((2, 0.3), (10, 2.0), (100, 6.0)):
+        equal = ceilings.of_shares(np.full(classes, 1 / classes), epsilon)
+        assert equal == pytest.approx(ceilings.universal(classes, epsilon), rel=1e-12)
+
+
+@pytest.mark.parametrize("shares", [[], [0.5, 0.6], [1.2, -0.2], [[0.5, 0.5]], ["a"], [np.nan, 1]])
+def test_bad_shares(shares):
+    with pytest.raises((InvalidParameter, InvalidData)):
+        ceilings.of_shares(shares, 1.0)

@@ -553,60 +553,6 @@ def test_an_account_may_have_any_name(run: Run, tmp_path: Path, name: str) -> No
     assert run("ledger", "show", path, "--json").json["accounts"][0]["account"] == name
 
 
-# --- demo ---------------------------------------------------------------------------------------
-
-
-def test_demo_flow(run: Run, tmp_path: Path) -> None:
-    out = tmp_path / "made" / "here"
-    outcome = run("demo", "--out", out, "--epsilon", "1", "--json")
-    assert outcome.code == 0
-    found = outcome.json
-    assert set(found) == {"true", "curator", "local", "local_deviation", "guarantees"}
-    assert sum(found["true"]) == 1797
-    assert all(len(found[name]) == 10 for name in ("true", "curator", "local", "local_deviation"))
-    assert {path.name for path in out.iterdir()} == {
-        *("curator.json", "curator.certificate.json", "local.json", "local.certificate.json"),
-        "ledger.sqlite",
-    }
-    for name in ("curator", "local"):
-        certificate = out / f"{name}.certificate.json"
-        assert run("verify", certificate, "--json").json["seeded"] is False
-        assert "1-DP" in run("explain", certificate, "--json").json["guarantee"]
-        assert json.loads((out / f"{name}.json").read_text())["counts"] == pytest.approx(
-            found[name], abs=0.051
-        )
-    (account,) = run("ledger", "show", out / "ledger.sqlite", "--json").json["accounts"]
-    assert account["spent"] == account["budget"]
-    account = run("ledger", "show", out / "ledger.sqlite", "--json").json["accounts"][-1]["account"]
-    refused(run("ledger", "charge", out / "ledger.sqlite", account, "--epsilon", "0.001"), 1)
-    # What was true is in no file that is released.
-    counts = json.loads((out / "curator.json").read_text())["counts"]
-    assert counts == found["curator"]
-    private, _ = keys(tmp_path)
-    assert run("sign", out / "local.certificate.json", "--key", private).code == 0
-    assert run("verify", out / "local.certificate.json").code == 0
-    (out / "curator.json").write_text("{}\n")
-    refused(run("verify", out / "curator.certificate.json"), 1)
-
-
-def test_demo_is_a_table_and_an_explanation(run: Run, tmp_path: Path) -> None:
-    outcome = run("demo", "--out", tmp_path / "d")
-    assert outcome.code == 0
-    assert "1,797" in outcome.out
-    assert "Who is protected" in outcome.out
-    again = run("demo", "--out", tmp_path / "d")  # it may be run again
-    assert again.code == 0
-
-
-def test_demo_does_not_destroy_the_ledger_of_others(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    run("ledger", "open", path, "patients", *OPEN)
-    run("ledger", "charge", path, "patients", "--epsilon", "1")
-    run("demo", "--out", tmp_path)
-    with Ledger(path) as ledger:
-        assert "patients" in ledger.accounts()
-
-
 # --- bad input ----------------------------------------------------------------------------------
 
 ACCOUNT = ("account", "--noise-multiplier", "1", "--steps", "10", "--delta", "1e-5")
@@ -614,7 +560,6 @@ CALIBRATE = ("calibrate", "--epsilon", "1", "--delta", "1e-5", "--steps", "10")
 AUDIT = ("audit", "geometric", "--samples", "1000", *SURE)
 VERIFY, EXPLAIN = ("verify", "c.json"), ("explain", "c.json")
 SIGN = ("sign", "c.json", "--key", "key.pem")
-DEMO = ("demo", "--out", "made")
 LEDGER_OPEN = ("ledger", "open", "new.sqlite", "a", *OPEN)
 LEDGER_CHARGE = ("ledger", "charge", "budget.sqlite", "a", "--epsilon", "0.1")
 LEDGER_SHOW = ("ledger", "show", "budget.sqlite")
@@ -678,10 +623,6 @@ BAD: list[tuple[str, ...]] = [
     ("sign", "missing.json", "--key", "key.pem"),
     ("sign", "c.json", "--key", "missing.pem"),
     ("sign", "c.json", "--key", "folder"),
-    *(with_option(DEMO, "--epsilon", value) for value in (*NOT_POSITIVE, "701", "1e-17")),
-    ("demo", "--out", "c.json"),
-    ("demo", "--out", "c.json/under"),
-    ("demo", "--out", "c.json/two\nlines"),
     ("verify", "two\nlines"),
     *(with_option(LEDGER_OPEN, "--epsilon", value) for value in ("nan", "inf", "-1", "text", "")),
     *(with_option(LEDGER_OPEN, "--delta", value) for value in ("nan", "inf", "-1", "text", "1")),
@@ -790,7 +731,6 @@ def test_what_does_not_verify_is_one_line_and_exit_code_1(
         VERIFY,
         EXPLAIN,
         SIGN,
-        DEMO,
         LEDGER_OPEN,
         LEDGER_CHARGE,
         LEDGER_SHOW,

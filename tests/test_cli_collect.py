@@ -432,6 +432,54 @@ def test_files_that_are_not_what_they_say_are_named(
         assert "None" not in line
 
 
+@pytest.mark.parametrize("more", [(), ("--kind", "vlm"), ("--kind", "direct")])
+def test_a_gpu_that_is_not_there_is_refused_before_data_is_read(
+    refuse: Callable[..., str],
+    work: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    fit = ("fit", work / "missing.parquet", "--epsilon", 2, *more, "--out", tmp_path / "m")
+    learn = ("learn", work / "missing.parquet", "--out", tmp_path / "m")
+    for command in (fit, learn):
+        assert "device must be cpu or auto" in refuse(*command, "--device", "cuda")
+        assert "device must be auto, cpu" in refuse(*command, "--device", "tpu")
+
+
+def test_commands_train_on_the_device(
+    run: Run, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU by default where there is one; what trains nothing does not ask for it."""
+    from tacit.inference import noise_aware
+    from tacit.learned.vlm import VLM
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    told: list[str] = []
+    fit, fit_network = VLM.fit, noise_aware.fit_network
+
+    def fitted(self: VLM, raw: Any, *, device: str, **more: Any) -> VLM:
+        told.append(device)
+        return fit(self, raw, epochs=1, **more)
+
+    def fitted_network(*given: Any, device: str, **more: Any) -> Any:
+        told.append(device)
+        return fit_network(*given, **more)
+
+    monkeypatch.setattr(VLM, "fit", fitted)
+    monkeypatch.setattr(noise_aware, "fit_network", fitted_network)
+    schema, label = ("--schema", work / "schema.json"), ("--label", "loyal")
+    made, reports = tmp_path / "vlm", tmp_path / "r.parquet"
+    command = ("fit", work / "customers.csv", "--epsilon", 3, "--kind", "vlm", *schema, *label)
+    assert run(*command, "--classes", "no,yes", "--out", made).code == 0
+    assert run("privatize", made, work / "customers.csv", *label, "--out", reports).code == 0
+    assert run("learn", reports, "--out", tmp_path / "a").code == 0
+    assert run("learn", reports, "--device", "cpu", "--out", tmp_path / "b").code == 0
+    assert told == ["cuda", "cuda", "cpu"]
+
+
 def test_what_is_not_there_is_named(refuse: Callable[..., str], work: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "out")
     lost = tmp_path / "lost"

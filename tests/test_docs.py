@@ -82,6 +82,9 @@ def test_every_command_and_option_is_documented() -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     missing = []
 
+    def section_of(path: str) -> str:
+        return text.partition(f"## {path}\n")[2].partition("\n## ")[0]
+
     def visit(command: object, path: str) -> None:
         for name, sub in getattr(command, "commands", {}).items():
             visit(sub, f"{path} {name}")

@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 
-HEAVY = ("torch", "sklearn", "pandas", "matplotlib", "fastapi", "flwr")
+HEAVY = ("torch", "sklearn", "pandas", "matplotlib", "fastapi", "flwr", "ray")
 MOST_SECONDS = 0.3
 
 # What is not installed here would not be missed: attempts are recorded, whether they succeed or

@@ -1,7 +1,8 @@
 r"""The most accuracy that any channel can leave on a point that is itself reported.
 
-For K balanced classes. A classifier learned from reports may do better on clean points: these
-ceilings are about points of which nothing but a report is seen.
+For K balanced classes, or (`of_shares`) for classes of any shares. A classifier learned from
+reports may do better on clean points: these ceilings are about points of which nothing but a report
+is seen.
 
 References
 ----------
@@ -13,7 +14,9 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 from scipy.integrate import quad
 
 from tacit import errors
@@ -44,6 +47,33 @@ def laplace(classes: int, epsilon: float) -> float:
     below = quad(density, 0.0, rate, limit=200)[0]
     above = quad(density, rate, rate + 60.0, limit=200)[0]
     return min(float(below + above), universal(classes, 2 * rate))
+
+
+def of_shares(shares: Sequence[float], epsilon: float) -> float:
+    r"""Any ε-local channel at all, for classes of these shares :math:`p_1 \ge p_2 \ge \ldots`
+
+    .. math:: \max_k \; \frac{e^\varepsilon}{e^\varepsilon + k - 1} \sum_{y \le k} p_y
+
+    Notes
+    -----
+    With :math:`a_{xy}` as in `universal` and :math:`m_y = \min_x a_{xy}`, ε gives
+    :math:`a_{yy} \le e^\varepsilon m_y`, and rows that sum to 1 give
+    :math:`a_{yy} \le 1 - \sum_{x \ne y} m_x`. The accuracy :math:`\sum_y p_y a_{yy}` is then at
+    most a linear programme in m, whose vertices are randomized response over the k largest classes;
+    k = 1 always names the largest.
+
+    Examples
+    --------
+    >>> round(of_shares([0.76, 0.24], 1.0), 3), round(of_shares([0.5, 0.5], 1.0), 3)
+    (0.76, 0.731)
+    """
+    where = "ceilings.of_shares"
+    epsilon = float(errors.epsilon_in_range(where, epsilon))
+    largest = np.sort(errors.reals(where, shares))[::-1]
+    if largest.ndim != 1 or not largest.size or largest[-1] < 0 or abs(largest.sum() - 1) > 1e-6:
+        errors.refuse(where, "shares", "a list of shares that sum to 1", list(largest))
+    others = np.arange(largest.size) * math.exp(-epsilon)
+    return float(min((np.cumsum(largest) / (1 + others)).max(), 1.0))
 
 
 def universal(classes: int, epsilon: float, delta: float = 0.0) -> float:

@@ -7,6 +7,7 @@ not as what its first lines look like.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,20 @@ def split_label(
         raise errors.InvalidData(f"{path}: column {label!r} must be without gaps.")
     values = column.to_pylist()
     return batch.drop_columns([label]), np.array(values, dtype=object)
+
+
+def words_of(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
+    """The label column, where labels are words: "01" must not be read as a number."""
+    return label if classes and isinstance(classes[0], str) else None
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Errors about data name the file."""
+    try:
+        yield
+    except errors.InvalidData as error:
+        raise errors.InvalidData(f"{path}: {error}") from None
 
 
 def as_classes(

@@ -98,7 +98,8 @@ def test_labels_that_come_with_the_reports_are_unflipped(direct, unseen):
 
 def test_scikit_learn(unseen):
     model = JoinClassifier(hidden=(3,), level="feature", seed=4)
-    assert clone(model).get_params() == {"hidden": (3,), "level": "feature", "seed": 4}
+    wanted = {"hidden": (3,), "level": "feature", "seed": 4, "device": "cpu"}
+    assert clone(model).get_params() == wanted
     for call in (model.predict, model.predict_proba):
         with pytest.raises(NotFittedError):
             call(unseen[1], clean=unseen[0])

@@ -1,5 +1,7 @@
 """A classifier fitted through flipped labels, and through noised rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -88,7 +90,7 @@ def test_without_an_output_bias_clean_rows_are_not_all_one_class():
 
 def test_under_heavy_noise_the_rule_is_linear_and_stands_it():
     assert settings_for(10) == Settings()
-    assert settings_for(10, (), False) == Settings(hidden=(), output_bias=False)
+    assert settings_for(10, (), False) == settings_for(2)
     assert settings_for(2, (9,)) == Settings(hidden=(9,))
     assert settings_for(2, None, True) == Settings(hidden=())
     heavy = settings_for(2)
@@ -199,3 +201,27 @@ def test_refusals():
     for wrong in ({"epochs": 0}, {"weight_decay": -1}, {"weight_decay": np.nan}, {"hidden": (0,)}):
         with pytest.raises(InvalidParameter, match="Settings"):
             Settings(**wrong)
+
+
+def penalised(network, inputs, labels, flip):
+    size = sum(float((weight.astype(np.float64) ** 2).sum()) for weight in network.weights)
+    penalty = settings_for(4).weight_decay / 2 * size
+    return float(network.log_likelihood(inputs, labels, flip).mean()) - penalty
+
+
+def test_the_learner_without_torch_finds_the_same_maximum_as_torch():
+    rng = np.random.default_rng(0)
+    digits = rng.integers(0, 3, 600)
+    inputs = (np.eye(3)[digits] + rng.normal(0, 0.5, (600, 3))).astype(np.float32)
+    flip = 0.4 * np.eye(3) + 0.2
+    labels = np.where(rng.random(600) < 0.4, digits, rng.integers(0, 3, 600))
+    ours = fit_network(inputs, labels, flip, settings_for(4))
+    problem = (one[None] for one in (inputs, labels, flip, inputs[:1], labels[:1]))
+    (theirs,) = fit_networks(*problem, replace(settings_for(4), epochs=400))
+    best = penalised(ours, inputs, labels, flip)
+    assert best >= penalised(theirs, inputs, labels, flip) - 1e-5
+    assert np.mean(ours.predict_proba(inputs).argmax(axis=1) == digits) > 0.8
+    for _ in range(20):
+        nearby = ours.weights[0] + rng.normal(0, 0.03, (3, 3)).astype(np.float32)
+        other = Network(ours.center, ours.spread, (nearby,), ours.biases)
+        assert penalised(other, inputs, labels, flip) < best

@@ -69,6 +69,7 @@ def test_parameters_and_clones(fitted):
         "hidden": (3,),
         "output_bias": None,
         "seed": 5,
+        "device": "cpu",
     }
     assert model.get_params() == wanted
     assert clone(model).get_params() == wanted

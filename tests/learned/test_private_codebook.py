@@ -563,7 +563,7 @@ def test_a_table_of_categories_alone():
 def test_nothing_is_proved_of_a_contrastive_encoder(tmp_path, monkeypatch):
     """Features of another kind stand in for it: it takes minutes, and the reason is the kind."""
     monkeypatch.setattr(
-        features_of, "fit", lambda kind, schema, *rest: features_of.Raw(schema), raising=True
+        features_of, "fit", lambda kind, schema, *rest, device: features_of.Raw(schema)
     )
     made = Codebook(epsilon=1, codewords=3, features="invariant", **CENTRAL).fit(
         vectors(200), schema=ArraySchema(4, 0, 255, image=(2, 2))

@@ -11,7 +11,7 @@ import click
 import typer
 
 from tacit import errors
-from tacit.cli import collect, ledger, search, votes
+from tacit.cli import collect, demo, ledger, search, study, votes
 from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
 
 REFUSED, BAD_INPUT = 1, 2
@@ -26,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(study.app, name="study")
+demo.register(app)
 collect.register(app)
 votes.register(app)
 search.register(app)
@@ -184,7 +186,7 @@ def verify(
 ) -> None:
     """Derive the guarantee from the events again; any mismatch or changed byte fails (exit 1).
 
-    Example: tacit verify demo-output/curator.certificate.json
+    Example: tacit verify demo-output/certificate.json
     """
     from tacit.certificate import Certificate, public_key_of
 
@@ -218,7 +220,7 @@ def explain(
 ) -> None:
     """In plain words: who is protected from whom, how well, why, and what is not.
 
-    Example: tacit explain demo-output/curator.certificate.json
+    Example: tacit explain demo-output/reports.parquet
     """
     from tacit import artifact
     from tacit.certificate import Certificate
@@ -261,44 +263,6 @@ def sign(
     signed.save(certificate)
     assert signed.signature is not None
     print_values({"signed_by": signed.signature[0]}, as_json, f"{certificate.name}: signed")
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for what is released.")] = Path("demo-output"),
-    epsilon: Epsilon = 2.0,
-    as_json: AsJson = False,
-) -> None:
-    """A survey answered to a trusted curator and to nobody, certified, on embedded data.
-
-    Example: tacit demo --epsilon 2
-    """
-    from tacit import demo as demonstration
-
-    outcome = demonstration.run(out, epsilon)
-    if as_json:
-        return print_json(outcome.to_dict())
-    rows = [
-        (str(digit), str(true), str(noisy), f"{count:.0f} ± {2 * deviation:.0f}")
-        for digit, (true, noisy, count, deviation) in enumerate(
-            zip(
-                outcome.true,
-                outcome.curator,
-                outcome.local,
-                outcome.local_deviation,
-                strict=True,
-            )
-        )
-    ]
-    print_table(
-        "Which digit did 1,797 people write? (± two standard deviations)",
-        ("digit", "true, kept secret", "by a trusted curator", "without any trust"),
-        rows,
-    )
-    for name, certificate in outcome.certificates.items():
-        print(f"{name}: {certificate.guarantee}")
-    print(f"\nReleased files, certificates and the ledger are in {out}. In plain words:\n")
-    print(outcome.certificates["local"].explain())
 
 
 def run() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,12 +20,11 @@ from tacit.cli.files import (
     image_size,
     must_be_new,
     must_have,
-    naming,
     read_schema,
     rows_progress,
     warnings_on_stderr,
-    words_of,
 )
+from tacit.tables import naming, words_of
 
 KINDS = ("codebook", "vlm", "gaussian", "direct")
 _MOST_ROWS = 200_000
@@ -32,6 +32,9 @@ _MOST_ROWS = 200_000
 Label = Annotated[str | None, typer.Option(help="The column that holds the label.")]
 Classes = Annotated[
     str | None, typer.Option(help="How many labels there are (0, 1, …), or their values: no,yes.")
+]
+Device = Annotated[
+    str, typer.Option(help="Where networks are trained: cpu, cuda, or auto for a GPU if any.")
 ]
 Seed = Annotated[int, typer.Option(help="Of what is learned in-house; the noise has none.")]
 
@@ -78,6 +81,7 @@ def fit(
         int, typer.Option(help="Learn from at most so many rows, drawn at random.")
     ] = _MOST_ROWS,
     seed: Seed = 0,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Learn a mechanism from in-house rows, without labels, and write it as a directory.
@@ -85,10 +89,13 @@ def fit(
     Example: tacit fit inhouse.parquet --epsilon 2 --people 10000 --classes 10 --image 28x28
     --label digit --out mechanism
     """
-    from tacit import tables
+    from tacit import devices, tables
+    from tacit.learned.features import TRAINED
 
     errors.choice("fit", "kind", kind, KINDS)
     must_be_new(out)
+    trains = kind in ("vlm", "gaussian") or features in TRAINED
+    device = devices.resolve("fit", device, used=trains)
     given = None if schema is None else read_schema(schema)
     mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data is read
     table, total = tables.sample(data, rows, seed, given)
@@ -97,7 +104,12 @@ def fit(
     _no_label_among_features(table, mechanism.classes, data)
     with naming(data):
         mechanism.fit(
-            table, schema=given, image=image_size(image), seed=seed, inhouse_public=inhouse_public
+            table,
+            schema=given,
+            image=image_size(image),
+            seed=seed,
+            device=device,
+            inhouse_public=inhouse_public,
         )
     mechanism.save(out)
     labelled = mechanism.classes is not None
@@ -120,19 +132,28 @@ def fit(
 
 def privatize(
     mechanism: Annotated[Path, typer.Argument(help="The directory that fit wrote.", metavar="DIR")],
-    data: Data,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV (with a header), Parquet, or a folder of Parquet parts.", metavar="DATA"
+        ),
+    ],
     out: Out,
     epsilon: Annotated[float | None, typer.Option(help="Another ε than it was fitted for.")] = None,
     label: Label = None,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: the workers of a Ray cluster share the parts.")
+    ] = "local",
     as_json: AsJson = False,
 ) -> None:
     """Release one report a row, batch by batch. On a person's own device: a file of one row.
 
     Example: tacit privatize mechanism person.csv --label digit --out reports.parquet
     """
-    from tacit import artifact, tables
+    from tacit import artifact, distributed
     from tacit.reports import ReportsWriter
 
+    errors.choice("privatize", "engine", engine, distributed.ENGINES)
     must_be_new(out)
     local = must_have(artifact.load(mechanism), "release", mechanism)
     if epsilon is not None:
@@ -140,16 +161,15 @@ def privatize(
     if label is not None and label in local.schema.names:
         remedy = f"Fit again with --label {label}."
         errors.refuse("privatize", "label", "no column that it was fitted on", label, remedy)
-    total = tables.count(data)
-    with ReportsWriter(out, local, label is not None) as writer, rows_progress(total) as advance:
-        for batch in tables.batches(data, local.schema, words=words_of(local.classes, label)):
-            rows, values = tables.split_label(batch, label, data)
-            with naming(data):
-                labels = values
-                if values is not None:
-                    labels = tables.as_classes(values, local.classes, f"column {label!r}")
-                writer.add(local.release(rows, labels))
-            advance(batch.num_rows)
+    parts = distributed.parts(data)
+    with (
+        closing(distributed.release(engine, local, parts, label)) as released,
+        ReportsWriter(out, local, label is not None) as writer,
+        rows_progress(distributed.count(parts)) as advance,
+    ):
+        for reports in released:
+            writer.add(reports)
+            advance(len(reports))
     result = {
         "reports": writer.count,
         "guarantee": str(local.guarantee(label is not None)),
@@ -174,20 +194,22 @@ def learn(
     central_delta: CentralDelta = None,
     inhouse_public: InhousePublic = False,
     seed: Seed = 0,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Learn a classifier from reports alone, through the known noise.
 
     Example: tacit learn reports.parquet --out model
     """
-    from tacit import tables
+    from tacit import devices, tables
     from tacit.inference.noise_aware import NoiseAwareClassifier
     from tacit.inference.student import StudentClassifier
     from tacit.reports import Reports
 
     must_be_new(out)
+    devices.resolve("learn", device, used=False)  # refused before anything is read
     released = Reports.concatenate([Reports.read(path) for path in reports])
-    model: Any = NoiseAwareClassifier(seed=seed)
+    model: Any = NoiseAwareClassifier(seed=seed, device=device)
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, released.schema)
         _all_rows("learn", total, rows, central_epsilon)

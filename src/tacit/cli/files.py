@@ -70,26 +70,12 @@ def must_be_new(path: Path) -> None:
         errors.refuse("command line", "--out", "in an existing folder", str(path), "Make it first.")
 
 
-def words_of(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
-    """The label column, where labels are words: "01" must not be read as a number."""
-    return label if classes and isinstance(classes[0], str) else None
-
-
 def must_have(thing: Any, needed: str, path: Path) -> Any:
     """What was loaded, if it is of the wanted kind."""
     if not hasattr(thing, needed):
         kind = "a mechanism, as fit writes" if needed == "release" else "a model, as learn writes"
         errors.refuse("command line", "directory", kind, str(path))
     return thing
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Errors about data name the file."""
-    try:
-        yield
-    except errors.InvalidData as error:
-        raise errors.InvalidData(f"{path}: {error}") from None
 
 
 @contextmanager

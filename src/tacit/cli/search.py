@@ -27,13 +27,12 @@ from tacit.cli.files import (
     described,
     image_size,
     must_be_new,
-    naming,
     read_schema,
     warnings_on_stderr,
-    words_of,
 )
 from tacit.cli.votes import Account, Confidence, Key, LabelColumn, LedgerFile, ends, opened_ledger
 from tacit.inhouse import Target
+from tacit.tables import naming, words_of
 
 _MECHANISM_SETTINGS = {
     "codebook": ("codewords", "features", "grouping", "subset_size"),

@@ -17,10 +17,9 @@ from tacit.cli.files import (
     Out,
     must_be_new,
     must_have,
-    naming,
     rows_progress,
-    words_of,
 )
+from tacit.tables import naming, words_of
 
 Model = Annotated[Path, typer.Argument(help="The directory that learn wrote.", metavar="MODEL")]
 LabelColumn = Annotated[str, typer.Option(help="The column that holds the label.")]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tacit import artifact, errors, labels
+from tacit import artifact, devices, errors, labels
 from tacit.inference.neural import Network, Settings, fit_network
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
 from tacit.inhouse import Protection
@@ -37,6 +37,8 @@ class JoinClassifier(Stored):
         the decoded row.
     seed : int
         Of starting weights and held-out rows.
+    device : str
+        Where the network is fitted, as in `VLM.fit`; no part of what is saved.
 
     Attributes
     ----------
@@ -54,16 +56,23 @@ class JoinClassifier(Stored):
     kind: ClassVar[str] = "join"
 
     def __init__(
-        self, *, hidden: tuple[int, ...] = (50,), level: str = "latent", seed: int = 0
+        self,
+        *,
+        hidden: tuple[int, ...] = (50,),
+        level: str = "latent",
+        seed: int = 0,
+        device: str = "cpu",
     ) -> None:
         self.hidden = hidden
         self.level = level
         self.seed = seed
+        self.device = device
 
     def fit(self, reports: Reports, y: Any = None, *, clean: Any = None) -> Self:
         """Learn from reports, clean columns (n, p), and labels where the reports have none."""
         where = "JoinClassifier.fit"
         seed = errors.whole(where, "seed", self.seed, least=0)
+        device = devices.resolve(where, self.device)
         if not isinstance(reports, Reports) or (y is None) != reports.labelled:
             raise errors.InvalidData(
                 f"{where}: labels must come with the reports, or as y, and not both."
@@ -84,7 +93,7 @@ class JoinClassifier(Stored):
         self.inhouse_ = Protection.none()
         inputs = np.hstack([columns, self._seen(reports)])
         settings = Settings(hidden=tuple(self.hidden))
-        self.network_ = fit_network(inputs, codes, flip, settings, seed=seed)
+        self.network_ = fit_network(inputs, codes, flip, settings, seed=seed, device=device)
         return self
 
     def _released_labels(self, reports: Reports) -> tuple[Any, Any]:

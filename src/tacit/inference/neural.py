@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
-from tacit.inference import inputs, stack
+from tacit.inference import inputs, linear, stack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -179,7 +179,7 @@ def settings_for(
 ) -> Settings:
     """A fixed rule for what is not given: below ε = 8 linear, without output bias; else the usual.
 
-    The linear one is a convex problem with a large weight decay and is fitted to its end.
+    The linear one, also where asked for, has a large weight decay and is fitted to its end.
 
     Notes
     -----
@@ -188,7 +188,7 @@ def settings_for(
     The price: classes count as equally frequent. Where they are not and released rows are to be
     classified, ask for the bias.
     """
-    heavy = float(epsilon) < HEAVY_NOISE
+    heavy = float(epsilon) < HEAVY_NOISE or (hidden == () and output_bias is False)
     if not heavy or hidden or output_bias:
         layers = (() if heavy else (50,)) if hidden is None else hidden
         return Settings(hidden=layers, output_bias=output_bias is not False)
@@ -226,15 +226,19 @@ def fit_network(
         Row y holds the law of the report of someone whose label is y, as in
         `RandomizedResponse.matrix`; the identity for labels that were not flipped.
     settings : Settings, optional
-        Layers and training.
+        Layers and training. Without hidden layers, bias and early stopping there is one optimum to
+        climb to (`tacit.inference.linear`): nothing is held out, and no torch is needed.
     validation : float, or (features, released labels)
         Share of the reports to hold out, or others that were held out already.
     seed, device
         Of the start, the order of the rows and the held-out share; where to compute.
     """
     where = "fit_network"
+    settings = settings or Settings()
     rows, flip = inputs.matrix(where, features), inputs.flip_law(flip_matrix)
     labels = inputs.codes(released_labels, len(rows), len(flip))
+    if not (settings.hidden or settings.output_bias or settings.early_stopping):
+        return _linear(*linear.climb(rows, labels, flip, settings.weight_decay))
     if isinstance(validation, tuple):
         held_rows = inputs.matrix(where, validation[0], rows.shape[1])
         held_labels = inputs.codes(validation[1], len(held_rows), len(flip))
@@ -248,11 +252,16 @@ def fit_network(
         flip[None],
         held_rows[None],
         held_labels[None],
-        settings or Settings(),
+        settings,
         seed=seed,
         device=device,
     )
     return network
+
+
+def _linear(center: Any, spread: Any, weights: Any) -> Network:
+    center, spread, weights = (np.asarray(part, np.float32) for part in (center, spread, weights))
+    return Network(center, spread, (weights,), (np.zeros(weights.shape[1], np.float32),))
 
 
 def fit_networks(
@@ -292,7 +301,10 @@ def fit_networks(
     generator = torch.Generator().manual_seed(seed)
     sizes = (x.shape[2], *settings.hidden, log_flip.shape[1])
     layers = [layer.to(place) for layer in stack.start(len(x), sizes, generator)]
-    best, score = _train(layers, (x, y), (held_x, held_y), log_flip, penalty, settings, generator)
+    with stack.one_thread():
+        best, score = _train(
+            layers, (x, y), (held_x, held_y), log_flip, penalty, settings, generator
+        )
     return to_networks(best, center[:, 0], spread[:, 0], score)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tacit import artifact, errors
+from tacit import artifact, devices, errors
 from tacit.guarantees import Guarantee
 from tacit.inference import finite
 from tacit.inference.finite import Evidence
@@ -55,6 +55,8 @@ class NoiseAwareClassifier(Stored):
         by the same rule, not where the noise is heavy.
     seed : int
         Of starting weights, held-out reports and resampling. It protects nobody and need not.
+    device : str
+        Other mechanisms: where the network is fitted, as in `VLM.fit`; no part of what is saved.
 
     Attributes
     ----------
@@ -84,12 +86,14 @@ class NoiseAwareClassifier(Stored):
         hidden: tuple[int, ...] | None = None,
         output_bias: bool | None = None,
         seed: int = 0,
+        device: str = "cpu",
     ) -> None:
         self.prior = prior
         self.level = level
         self.hidden = hidden
         self.output_bias = output_bias
         self.seed = seed
+        self.device = device
 
     def fit(self, reports: Reports, y: None = None) -> Self:
         """Learn from labelled reports; `y` is for scikit-learn's sake and must be None."""
@@ -99,6 +103,8 @@ class NoiseAwareClassifier(Stored):
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         must_be_none("NoiseAwareClassifier.fit", y)
+        by_table = reports.mechanism.kind == "codebook"
+        device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
         for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
             self.__dict__.pop(name, None)
         self.mechanism_ = reports.mechanism
@@ -107,10 +113,10 @@ class NoiseAwareClassifier(Stored):
         self.certificate_ = reports.certificate
         self.guarantee_: Guarantee = reports.guarantee
         self.reports_ = len(reports)
-        if reports.mechanism.kind == "codebook":
+        if by_table:
             self._fit_table(reports)
         else:
-            self._fit_network(reports)
+            self._fit_network(reports, device)
         return self
 
     def _fit_table(self, reports: Reports) -> None:
@@ -133,7 +139,7 @@ class NoiseAwareClassifier(Stored):
             shares = self.table_.sum(axis=1)
             self.main_ = finite.main_labels(self._evidence, shares, self.mechanism_.links_)
 
-    def _fit_network(self, reports: Reports) -> None:
+    def _fit_network(self, reports: Reports, device: str) -> None:
         inputs = self.mechanism_.released_features(reports, level=self.level)
         hidden = None if self.hidden is None else tuple(self.hidden)
         self.network_ = fit_network(
@@ -142,6 +148,7 @@ class NoiseAwareClassifier(Stored):
             self.mechanism_.label_matrix,
             settings_for(self.mechanism_.epsilon, hidden, self.output_bias),
             seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
+            device=device,
         )
 
     # --- predictions ---------------------------------------------------------------------------

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Products this small are slower in several threads, and many times slower beside other work.
+
+    The number of threads is torch's own and belongs to the process: it is put back.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def start(count: int, sizes: Sequence[int], generator: Any) -> list[Tensor]:

@@ -18,6 +18,9 @@ from tacit.certificate import Certificate
 from tacit.guarantees import Guarantee
 from tacit.inhouse import Protection
 
+_NOT_STORED = ("inhouse", "device")
+"""Rows must not go along; and where a model was fitted is nothing that it is."""
+
 
 class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers. Abstract: each has `kind`, `parts` and `from_parts` of its own."""
@@ -52,7 +55,7 @@ def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
     """What every classifier stores: its settings, and the mechanism that it belongs to."""
     inner, weights = model.mechanism_.parts()
     settings = {
-        name: _plain(value) for name, value in model.get_params().items() if name != "inhouse"
+        name: _plain(value) for name, value in model.get_params().items() if name not in _NOT_STORED
     }
     parameters = {
         "settings": settings,

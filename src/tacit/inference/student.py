@@ -24,6 +24,7 @@ from tacit.inference.noise_aware import (
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
 from tacit.inhouse import Protection, Target, together
+from tacit.randomness import Randomness
 from tacit.reports import Reports
 
 TAUGHT = "The in-house rows that the model was taught on"
@@ -91,8 +92,8 @@ class StudentClassifier(Stored):
         self.prior = prior
         self.seed = seed
 
-    def fit(self, reports: Reports, y: None = None) -> Self:
-        """Estimate the table, then teach."""
+    def fit(self, reports: Reports, y: None = None, *, rng: Randomness | None = None) -> Self:
+        """Estimate the table, then teach; `rng` draws the noise of a central guarantee."""
         where = "StudentClassifier"
         errors.choice(where, "teaching", self.teaching, TEACHING)
         errors.whole(where, "seed", self.seed, least=0)
@@ -111,7 +112,7 @@ class StudentClassifier(Stored):
         if target is not None:
             codes = self.mechanism_.codes_alone(vectors)
             answers = teacher.given_codeword().argmax(axis=1)[codes]
-            self.network_, self.inhouse_ = self._taught_privately(vectors, answers, target)
+            self.network_, self.inhouse_ = self._taught_privately(vectors, answers, target, rng)
             self.certificate_ = reports.certify(f"{TAUGHT}, beyond {self.inhouse_guarantee_}.")
             return self
         own = Protection.none(self.inhouse_public)
@@ -145,13 +146,17 @@ class StudentClassifier(Stored):
             errors.refuse(where, "teaching", "by the table with central_epsilon", self.teaching)
 
     def _taught_privately(
-        self, vectors: npt.NDArray[np.float32], answers: npt.NDArray[np.int64], target: Target
+        self,
+        vectors: npt.NDArray[np.float32],
+        answers: npt.NDArray[np.int64],
+        target: Target,
+        rng: Randomness | None,
     ) -> tuple[Network, Protection]:
         from tacit.inference.taught import taught_privately
 
         cells = self.mechanism_.quantizer_.cells
         network, trained = taught_privately(
-            vectors, answers, len(self.classes_), tuple(self.hidden), cells, target, self.seed
+            vectors, answers, len(self.classes_), tuple(self.hidden), cells, target, self.seed, rng
         )
         codebook = self.mechanism_.inhouse_
         return network, codebook.and_then(
@@ -212,13 +217,15 @@ def _taught(
     """A network on the codewords' labels; scikit-learn's, so that no torch is needed."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
+    from threadpoolctl import threadpool_limits
 
     chosen = np.random.default_rng(seed).permutation(len(vectors))[:_MOST_ROWS]
     center = vectors.mean(axis=0)
     spread = np.full_like(center, max(float(vectors.std(axis=0).mean()), 1e-12))
     epochs = max(_EPOCHS, -(-_STEPS * 200 // len(chosen)))  # in batches of 200
     model = MLPClassifier(tuple(hidden), alpha=1e-3, max_iter=epochs, random_state=seed)
-    with warnings.catch_warnings():
+    # In one thread: products this small are several times slower in two.
+    with warnings.catch_warnings(), threadpool_limits(1, "blas"):
         warnings.simplefilter("ignore", ConvergenceWarning)  # a few passes are what is wanted
         model.fit((vectors[chosen] - center) / spread, answers[chosen])
     weights, bias = _all_classes(model, classes)

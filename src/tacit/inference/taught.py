@@ -13,6 +13,7 @@ from torch.nn import functional
 from tacit import private_training
 from tacit.inference.neural import Network
 from tacit.inhouse import Target
+from tacit.randomness import Randomness
 
 BATCH, EPOCHS, RATE = 4096, 60, 5e-3
 
@@ -25,6 +26,7 @@ def taught_privately(
     cells: npt.NDArray[np.float32],
     target: Target,
     seed: int,
+    rng: Randomness | None = None,
 ) -> tuple[Network, private_training.Trained]:
     """A network on the codewords' labels; vectors are scaled by the cells, which are private."""
     center = cells.mean(axis=0)
@@ -45,6 +47,7 @@ def taught_privately(
         epochs=EPOCHS,
         learning_rate=RATE,
         decay=True,
+        rng=rng,
     )
     layers = [layer for layer in module if isinstance(layer, nn.Linear)]
     weights = tuple(layer.weight.detach().numpy().T.copy() for layer in layers)

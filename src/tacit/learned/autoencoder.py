@@ -29,7 +29,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tacit import errors, private_training
+from tacit import devices, errors, private_training
 from tacit.inhouse import Target
 from tacit.learned import encoders
 from tacit.learned.encoders import Likelihood, TableFrontEnd
@@ -87,6 +87,7 @@ class AutoencoderFeatures:
 
     def on(self, device: str) -> AutoencoderFeatures:
         """The same features, computed on another device."""
+        device = devices.resolve("AutoencoderFeatures.on", device)
         encoder = encoders.restore(lambda: encoders.mlp(self.sizes), self.parts()[1])
         return AutoencoderFeatures(self.front, encoder.to(device), device, self.losses)
 
@@ -128,13 +129,15 @@ def fit(
     seed : int
         Of weights and order.
     device : str
-        Where to train, and where the features then compute; see `AutoencoderFeatures.on`.
+        Where to train ("auto" is a GPU where there is one), and where the features then compute;
+        see `AutoencoderFeatures.on`.
     outputs, epochs, batch, learning_rate
         Length of the latent; the rest is of Adam.
     progress : callable, optional
         Told the epoch, their number and the mean loss.
     """
     where = "autoencoder.fit"
+    device = devices.resolve(where, device)
     seed = errors.whole(where, "seed", seed, least=0)
     outputs = errors.whole(where, "outputs", outputs, least=1)
     epochs = errors.whole(where, "epochs", epochs, least=1)
@@ -152,12 +155,19 @@ def fit(
 
 
 def fit_private(
-    schema: Schema, rows: Rows, seed: int, target: Target, *, rng: Randomness | None = None
+    schema: Schema,
+    rows: Rows,
+    seed: int,
+    target: Target,
+    *,
+    device: str = "cpu",
+    rng: Randomness | None = None,
 ) -> tuple[AutoencoderFeatures, private_training.Trained]:
-    """The same with a central guarantee; and what training ran."""
+    """The same with a central guarantee; and what training ran. The features compute on the CPU."""
+    device = devices.resolve("autoencoder.fit_private", device)
     front, law = encoders.front_end(schema), _law(schema)
-    model = _Autoencoder(front, law, encoders.build(seed, _networks(schema, _OUTPUTS)))
-    data = encoders.to_batch(rows)
+    networks = encoders.build(seed, _networks(schema, _OUTPUTS)).to(device)
+    model, data = _Autoencoder(front, law, networks), encoders.to_batch(rows, device)
 
     def losses(networks: nn.Module, numbers: Tensor, codes: Tensor) -> Tensor:
         return model.losses(encoders.Batch(numbers, codes))
@@ -174,7 +184,8 @@ def fit_private(
         decay=True,
         rng=rng,
     )
-    return AutoencoderFeatures(front, model.encoder.eval().requires_grad_(False)), trained
+    encoder = model.encoder.to("cpu").eval().requires_grad_(False)
+    return AutoencoderFeatures(front, encoder), trained
 
 
 @dataclass(frozen=True)

@@ -19,17 +19,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit import artifact, errors, labels, schema
+from tacit import artifact, devices, errors, labels, schema
 from tacit.events import Event
 from tacit.guarantees import Guarantee, Unit
 from tacit.inhouse import Protection, Target
+from tacit.learned import codebook_storage, private_quantizer
 from tacit.learned import features as features_of
-from tacit.learned import private_quantizer
 from tacit.learned import quantizer as quantizers
 from tacit.learned.base import Learned, refuse_channel_alone
 from tacit.learned.features import Features, blocks
 from tacit.learned.private_features import Learning
-from tacit.learned.quantizer import Projection, Quantizer
+from tacit.learned.quantizer import Quantizer
 from tacit.learned.rule import codewords_for
 from tacit.mechanisms import SubsetSelection
 from tacit.randomness import Randomness, source
@@ -47,8 +47,6 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 """Components, whether they are damped, and grouping, for each kind of features."""
 
 _OF_IMAGES = ("scattering", "invariant")
-_FLOATS = ("mean", "matrix", "cells", "prototypes", "links")
-_WHOLE = ("groups", "counts")
 
 UNLABELLED = 64
 """Codewords where no label is reported: learners then have a model of the rows, and no table."""
@@ -106,6 +104,7 @@ class Codebook(Learned):
     """
 
     kind: ClassVar[str] = "codebook"
+    features_: Features
 
     def __init__(
         self,
@@ -148,6 +147,7 @@ class Codebook(Learned):
         schema: Schema | None = None,
         image: tuple[int, int] | None = None,
         seed: int = 0,
+        device: str = "cpu",
         inhouse_public: bool = False,
         public_features: bool = False,
         rng: Randomness | None = None,
@@ -156,8 +156,11 @@ class Codebook(Learned):
 
         `inhouse_public` states that the in-house rows are public, `public_features` that features
         which were handed in fitted were learned without them; certificates say so. `rng` draws
-        the noise of a central guarantee.
+        the noise of a central guarantee. `device` is where features are trained, as in `VLM.fit`;
+        the fitted mechanism computes on the CPU, see `on`.
         """
+        trains = self.features in features_of.TRAINED
+        device = devices.resolve("Codebook.fit", device, used=trains)
         if image is None and self.features in _OF_IMAGES:
             image = _square(raw)
         self.inhouse_ = Protection.none(inhouse_public)  # until all is done
@@ -165,29 +168,39 @@ class Codebook(Learned):
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
         if self.central is None:
-            self._fit_plain(kind, given, rows, seed)
-            return self
-        learning = Learning(kind, given, rows, self.central, seed, rng, public_features)
-        learned = learning.features()
+            self._fit_plain(kind, given, rows, seed, device)
+        else:
+            learning = Learning(kind, given, rows, self.central, seed, rng, public_features, device)
+            self._fit_privately(learning)
+            self.inhouse_ = learning.protection(inhouse_public)
+        if trains:
+            self.features_ = features_of.on(self.features_, "cpu")
+        return self
+
+    def _fit_privately(self, learning: Learning) -> None:
+        """Within the central budget."""
+        given, learned = learning.schema, learning.features()
         _, damped, grouping = _defaults(learned)
         found = private_quantizer.fit(
             given,
             learned,
-            rows,
+            learning.rows,
             self.codewords or self._rule(),
             budget=learning.budget,
             grouping=self.grouping or grouping,
             damped=damped,
-            seed=seed,
+            seed=learning.seed,
         )
         self._set(given, learned, found.quantizer)
         self.counts_, self.links_, self.prototypes_ = found.counts, found.links, found.prototypes
-        self.inhouse_ = learning.protection(inhouse_public)
-        return self
 
-    def _fit_plain(self, kind: str | Features, given: Schema, rows: Rows, seed: int) -> None:
+    def _fit_plain(
+        self, kind: str | Features, given: Schema, rows: Rows, seed: int, device: str
+    ) -> None:
         """Without noise: the best codewords, and no promise to the in-house rows."""
-        learned = features_of.fit(kind, given, rows, seed) if isinstance(kind, str) else kind
+        learned = kind
+        if isinstance(learned, str):
+            learned = features_of.fit(learned, given, rows, seed, device=device)
         wanted = self.codewords or self._rule()
         components, damped, grouping = _defaults(learned)
         projection = quantizers.fit_projection(learned, rows, components, damped, seed)
@@ -217,6 +230,14 @@ class Codebook(Learned):
         other = copy.copy(self)
         other.epsilon = errors.epsilon_in_range("Codebook", epsilon)
         other.__dict__.pop("_channels", None)
+        return other
+
+    def on(self, device: str) -> Codebook:
+        """The same fitted mechanism; features that were trained compute on another device."""
+        self._must_encode()
+        other = copy.copy(self)
+        device = devices.resolve("Codebook.on", device, used=hasattr(self.features_, "on"))
+        other.features_ = features_of.on(self.features_, device)
         return other
 
     def regrouped(self, groups: Any, *, subset_size: int | None = None) -> Codebook:
@@ -390,67 +411,12 @@ class Codebook(Learned):
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and weights."""
         self._must_be_fitted()
-        parameters: dict[str, Any] = {
-            "epsilon": str(self.epsilon),
-            "classes": None if self.classes is None else list(self.classes),
-            "people": self.people,
-            "subset_size": self.subset_size,
-            "unit": str(self.unit),
-            "codewords": self.codewords_,
-            "inhouse": self.inhouse_.to_plain(),
-        }
-        quantizer = self.quantizer_
-        if quantizer is None:
-            return parameters, {"counts": self.counts_}
-        settings, weights = self.features_.parts()
-        parameters["schema"] = self.schema.to_plain()
-        parameters["features"] = {"kind": self.features_.kind, "settings": settings}
-        arrays: artifact.Arrays = {
-            "cells": quantizer.cells,
-            "groups": quantizer.groups,
-            "mean": quantizer.projection.mean,
-            "counts": self.counts_,
-            "prototypes": self.prototypes_,
-            **artifact.nested(weights, "features"),
-        }
-        optional = {"matrix": quantizer.projection.matrix, "links": self.links_}
-        arrays |= {name: array for name, array in optional.items() if array is not None}
-        return parameters, arrays
+        return codebook_storage.parts(self)
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Codebook:
         """Rebuild what `parts` took apart."""
-        made = cls(
-            epsilon=errors.rational("Codebook", "epsilon", parameters["epsilon"]),
-            people=parameters["people"],
-            classes=parameters["classes"],
-            codewords=parameters["codewords"],
-            subset_size=parameters["subset_size"],
-            unit=parameters["unit"],
-        )
-        made.inhouse_ = Protection.from_plain(parameters["inhouse"])
-        # In the types that encoding counts on: narrower ones would wrap for some people.
-        floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
-        whole = {
-            name: errors.integers("Codebook", arrays[name], lower=0)
-            for name in _WHOLE
-            if name in arrays
-        }
-        made.counts_, made.links_ = whole["counts"], floats.get("links")
-        made.codewords_ = len(made.counts_)
-        if "schema" not in parameters:
-            return made._channel_alone()
-        made.prototypes_ = floats["prototypes"]
-        given = schema.from_plain(parameters["schema"])
-        described, weights = parameters["features"], artifact.part(arrays, "features")
-        made.features = features_of.from_parts(
-            described["kind"], given, described["settings"], weights
-        )
-        projection = Projection(floats["mean"], floats.get("matrix"))
-        quantizer = Quantizer(projection, floats["cells"], whole["groups"])
-        quantizers.must_fit(made.features, quantizer, arrays)
-        made._set(given, made.features, quantizer)
-        return made
+        return codebook_storage.rebuilt(cls, parameters, arrays)
 
     def _must_be_fitted(self) -> None:
         if not hasattr(self, "quantizer_"):

@@ -68,8 +68,11 @@ class Features(Protocol):
         ...
 
 
-def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0) -> Features:
-    """Features of this kind; those that learn do so from these rows, without labels."""
+def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "cpu") -> Features:
+    """Features of this kind; those that learn do so from these rows, without labels.
+
+    Those that are trained are so on `device`, and compute there; see `on`.
+    """
     errors.choice("features", "kind", kind, FIXED + TRAINED)
     if kind == "scattering":
         return Scattering(schema)
@@ -79,8 +82,15 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0) -> Features:
         return Quantile.fit(schema, rows)
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
-    trained: Features = import_module(f"tacit.learned.{kind}").fit(schema, rows, seed)
+    train = import_module(f"tacit.learned.{kind}").fit
+    trained: Features = train(schema, rows, seed, device=device)
     return trained
+
+
+def on(features: Features, device: str) -> Features:
+    """The same features, on another device where they compute on one."""
+    move = getattr(features, "on", None)
+    return features if move is None else move(device)
 
 
 def from_parts(

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tacit import errors
+from tacit import devices, errors
 from tacit.learned import encoders
 from tacit.learned.encoders import ConvEncoder
 from tacit.schema import Rows, Schema
@@ -86,6 +86,7 @@ class InvariantFeatures:
 
     def on(self, device: str) -> InvariantFeatures:
         """The same features, computed on another device."""
+        device = devices.resolve("InvariantFeatures.on", device)
         made = from_parts(None, *self.parts())
         made.encoder.to(device)
         return replace(made, device=device, losses=self.losses)
@@ -130,7 +131,8 @@ def fit(
     seed : int
         Of weights, order and deformations.
     device : str
-        Where to train, and where the features then compute; see `InvariantFeatures.on`.
+        Where to train ("auto" is a GPU where there is one), and where the features then compute;
+        see `InvariantFeatures.on`.
     augment : callable, optional
         What the features should ignore: by default `small_deformations`.
     epochs, batch, temperature, learning_rate, outputs
@@ -144,6 +146,7 @@ def fit(
     views of one image then share a direction, which is what k-means on the sphere looks for.
     """
     where = "invariant.fit"
+    device = devices.resolve(where, device)
     seed = errors.whole(where, "seed", seed, least=0)
     epochs = errors.whole(where, "epochs", epochs, least=1)
     batch = errors.whole(where, "batch", batch, least=2)

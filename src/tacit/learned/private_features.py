@@ -39,6 +39,7 @@ class Learning:
     seed: int
     rng: Randomness | None = None
     public_features: bool = False
+    device: str = "cpu"
     assumptions: list[str] = field(default_factory=lambda: [ALIKE])
     unproven: str | None = None
     trained: events.Event | None = None
@@ -61,7 +62,7 @@ class Learning:
             return self._autoencoder()
         if kind == "invariant":
             self.unproven = CONTRASTIVE
-        return features_of.fit(kind, schema, self.rows, self.seed)
+        return features_of.fit(kind, schema, self.rows, self.seed, device=self.device)
 
     def _handed_in(self, features: Features) -> Features:
         if self.public_features:
@@ -76,7 +77,7 @@ class Learning:
 
         half = Target(self.target.epsilon / 2, self.target.delta / 2)
         learned, trained = autoencoder.fit_private(
-            self.schema, self.rows, self.seed, half, rng=self.rng
+            self.schema, self.rows, self.seed, half, device=self.device, rng=self.rng
         )
         self.trained = trained.event
         self.assumptions += trained.assumptions

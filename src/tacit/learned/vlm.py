@@ -24,13 +24,14 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 
-from tacit import artifact, errors, labels, schema
+from tacit import artifact, devices, errors, labels, schema
 from tacit.accounting.derivation import guarantee_of
 from tacit.events import Composed, Event
 from tacit.guarantees import Adjacency, Guarantee, Unit
@@ -43,9 +44,6 @@ from tacit.mechanisms.bounding import GridBall
 from tacit.randomness import Randomness, source
 from tacit.reports import Columns, Reports
 from tacit.schema import ArraySchema, Rows, Schema, row_blocks
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -176,6 +174,8 @@ class VLM(Learned):
 
         Parameters
         ----------
+        device : str
+            Where to train: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one.
         inhouse_public : bool
             State that the in-house rows are public; certificates say so.
         public_rows : rows, "synthetic" or None
@@ -189,6 +189,7 @@ class VLM(Learned):
         rng : Randomness, optional
             Of the noise of a central guarantee.
         """
+        device = devices.resolve("VLM.fit", device)
         self.inhouse_ = Protection.none(inhouse_public)  # until all is done
         given = schema or _inferred(raw, image, self.central is not None)
         rows = given.rows(raw, "VLM.fit")
@@ -262,9 +263,9 @@ class VLM(Learned):
     def on(self, device: str) -> VLM:
         """The same fitted mechanism, computing on another device."""
         other = copy.copy(self)
-        other.encoder_ = copy.deepcopy(self.encoder_).to(device)
-        other.decoder_ = copy.deepcopy(self.decoder_).to(device)
-        other.device = device
+        other.device = devices.resolve("VLM.on", device)
+        other.encoder_ = copy.deepcopy(self.encoder_).to(other.device)
+        other.decoder_ = copy.deepcopy(self.decoder_).to(other.device)
         return other
 
     def _channel_alone(self) -> VLM:

@@ -1,0 +1,1 @@
+"""Pages about results, made from the records of studies."""

@@ -1,0 +1,320 @@
+"""`tacit study`: the results of the papers, and ours beside them, one command each."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tacit import errors
+from tacit.cli.console import must_exist, print_table
+
+app = typer.Typer(
+    help="The results of the papers and ours beside them: run, recorded, tabled, drawn.",
+    no_args_is_help=True,
+)
+
+Data = Annotated[
+    str | None,
+    typer.Option(help="digits, mnist, lending_club, adult, or a CSV or Parquet file of yours."),
+]
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="Columns, bounds, categories and label of --data.")
+]
+Mechanisms = Annotated[str, typer.Option(help="Of codebook, vlm, direct.")]
+Epsilons = Annotated[str | None, typer.Option(help="Local ε of a report: 1,2,4.")]
+Central = Annotated[str, typer.Option(help="Central ε towards the in-house rows: inf,5,1.")]
+Trials = Annotated[int | None, typer.Option(help="Random splits, each with its own noise.")]
+Features = Annotated[str | None, typer.Option(help="Of the codebook, as in tacit fit.")]
+Level = Annotated[str, typer.Option(help="latent, feature, or both: latent,feature.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:0, …")]
+Seed = Annotated[int, typer.Option(help="Of the first trial; the next ones count on from it.")]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="The record; a study that was stopped goes on from it."),
+]
+Plot = Annotated[Path | None, typer.Option(help="The figure: .png, .svg or .pdf.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Few rows, one trial: does it run?")]
+
+
+@app.command()
+def collect(
+    data: Data = None,
+    schema: SchemaFile = None,
+    mechanisms: Annotated[
+        str, typer.Option(help="Of codebook, vlm, vlm-paper, vlm-tuned, direct.")
+    ] = "codebook,vlm,direct",
+    epsilons: Epsilons = None,
+    central: Central = "inf",
+    trials: Trials = None,
+    features: Features = None,
+    level: Level = "latent",
+    device: Device = "auto",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Quick = False,
+) -> None:
+    """Accuracy against local and central ε, of clean rows and of rows that are reported.
+
+    Example: tacit study collect --data mnist --central inf,5,1 --json c.json --plot c.png
+    """
+    from tacit.studies.collect import MECHANISMS, Collect
+
+    dataset, options = _asked(MECHANISMS, locals())
+    _run(Collect(dataset, options), json_file, plot)
+
+
+@app.command()
+def novel_class(
+    data: Data = None,
+    schema: SchemaFile = None,
+    new: Annotated[str | None, typer.Option(help="The class that is new; the last one.")] = None,
+    mechanisms: Annotated[
+        str, typer.Option(help="Of codebook, vlm, vlm-paper, direct.")
+    ] = "codebook,vlm,direct",
+    epsilons: Epsilons = None,
+    central: Central = "inf",
+    trials: Trials = None,
+    features: Features = None,
+    level: Level = "latent",
+    device: Device = "auto",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Quick = False,
+) -> None:
+    """A class that in-house data never held, told from the rest.
+
+    Example: tacit study novel-class --data mnist --new 9 --json n.json --plot n.png
+    """
+    from tacit.studies.novel_class import MECHANISMS, NovelClass
+
+    dataset, options = _asked(MECHANISMS, locals())
+    _run(NovelClass(dataset, options, new), json_file, plot)
+
+
+@app.command()
+def join(
+    data: Data = None,
+    schema: SchemaFile = None,
+    columns: Annotated[
+        str | None, typer.Option(help="A column split of the data, e.g. paper or signal.")
+    ] = None,
+    mechanisms: Mechanisms = "codebook,vlm,direct",
+    epsilons: Epsilons = None,
+    trials: Trials = None,
+    features: Features = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Quick = False,
+) -> None:
+    """Our clean columns beside reports of another party's, and what that adds.
+
+    Example: tacit study join --data lending_club --columns paper --json j.json --plot j.png
+    """
+    from tacit.studies.join import MECHANISMS, Join
+
+    dataset, options = _asked(MECHANISMS, locals())
+    _run(Join(dataset, options, columns), json_file, plot)
+
+
+@app.command()
+def search(
+    data: Data = None,
+    schema: SchemaFile = None,
+    mechanisms: Annotated[str, typer.Option(help="Of codebook, vlm.")] = "codebook,vlm",
+    epsilons: Epsilons = None,
+    trials: Trials = None,
+    features: Features = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Quick = False,
+) -> None:
+    """Hyper-parameters by private votes, beside those of the paper's tables.
+
+    Example: tacit study search --data mnist --json s.json --plot s.png
+    """
+    from tacit.studies.search import MECHANISMS, Search
+
+    dataset, options = _asked(MECHANISMS, locals())
+    _run(Search(dataset, options), json_file, plot)
+
+
+@app.command()
+def agnostic(
+    data: Data = None,
+    schema: SchemaFile = None,
+    mechanisms: Mechanisms = "codebook,vlm,direct",
+    epsilons: Epsilons = None,
+    trials: Trials = None,
+    features: Features = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Quick = False,
+) -> None:
+    """One set of reports, many questions, beside reports made for each question alone.
+
+    Example: tacit study agnostic --data mnist --json a.json --plot a.png
+    """
+    from tacit.studies.agnostic import MECHANISMS, Agnostic
+
+    dataset, options = _asked(MECHANISMS, locals())
+    _run(Agnostic(dataset, options), json_file, plot)
+
+
+def _asked(known: Sequence[str], given: dict[str, Any]) -> tuple[Any, Any]:
+    """What was asked for, checked before data are read, and the data."""
+    from tacit import datasets
+    from tacit.studies.options import PAPER_EPSILONS, QUICK_EPSILONS, Options
+
+    quick = given["quick"]
+    usual = QUICK_EPSILONS if quick else PAPER_EPSILONS
+    trials = given["trials"]
+    options = Options.of(
+        known,
+        mechanisms=_words("mechanisms", given["mechanisms"]),
+        epsilons=_numbers("epsilons", given["epsilons"]) if given["epsilons"] else usual,
+        central=_numbers("central", given.get("central", "inf")),
+        features=given["features"],
+        level=_words("level", given.get("level", "latent")),
+        trials=(1 if quick else 3) if trials is None else trials,
+        seed=given["seed"],
+        device=given["device"],
+        quick=quick,
+    )
+    _writable(given["json_file"], given["plot"])
+    with _loading() as progress:
+        return datasets.load(given["data"] or "digits", given["schema"], progress=progress), options
+
+
+def _run(study: Any, json_file: Path | None, plot: Path | None) -> None:
+    """Run, show, and draw."""
+    from tacit.studies.running import run
+    from tacit.studies.tables import table
+
+    with _cells() as progress:
+        record = run(study, json_file, progress).to_plain()
+    title, header, lines = table(record)
+    print_table(title, header, lines)
+    for name, path in (("record", json_file), ("figure", plot)):
+        if path is not None:
+            print(f"{name}: {path}")
+    if plot is not None:
+        _draw([record], plot)
+
+
+@app.command()
+def figure(
+    records: Annotated[list[Path], typer.Argument(help="Records of one study.", metavar="RECORD")],
+    plot: Annotated[Path, typer.Option(help="The figure: .png, .svg or .pdf.")],
+) -> None:
+    """Draw a figure from records, several of the same study and data in one.
+
+    Example: tacit study figure latent.json feature.json --plot figure1.png
+    """
+    from tacit.studies.record import Record
+
+    must_exist(*records)
+    _writable(None, plot)
+    _draw([Record.load(path).to_plain() for path in records], plot)
+    print(f"figure: {plot}")
+
+
+def _draw(records: list[dict[str, Any]], path: Path) -> None:
+    from tacit import plots
+
+    plots.save(plots.draw(records), path)
+
+
+def _writable(json_file: Path | None, plot: Path | None) -> None:
+    """Hours of work must not end in a folder that is not there."""
+    for option, path in (("--json", json_file), ("--plot", plot)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            remedy = "Make the folder first."
+            errors.refuse("study", option, "a file in an existing folder", str(path), remedy)
+    if plot is not None:
+        from tacit import plots
+
+        plots.check_target(plot)
+
+
+def _words(name: str, text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words or len(set(words)) != len(words):
+        errors.refuse("study", name, "names with commas between them, each once", text)
+    return words
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(word) for word in _words(name, text))
+    except ValueError:
+        numbers = ()
+    if not numbers or any(math.isnan(number) for number in numbers):
+        errors.refuse("study", name, "numbers with commas between them", text)
+    return numbers
+
+
+@contextmanager
+def _cells() -> Iterator[Callable[..., None]]:
+    """A live line on a terminal; a line for each run elsewhere."""
+    console = Console(stderr=True)
+    columns = (
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(words: str, done: int, total: int, values: dict[str, Any] | None) -> None:
+            found = _said(values)
+            bar.update(task, completed=done, total=total, description=f"{words}{found}")
+            if values is not None:
+                if console.is_terminal:
+                    bar.console.print(f"{words}{found}", highlight=False)
+                else:
+                    print(f"{done}/{total} {words}{found}", file=sys.stderr, flush=True)
+
+        yield progress
+
+
+def _said(values: dict[str, Any] | None) -> str:
+    if values is None:
+        return " …"
+    shown = [f"{name.replace('_', ' ')} {v:.3f}" for name, v in values.items() if _number(v)]
+    return ": " + ", ".join(shown[:3])
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+@contextmanager
+def _loading() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar while files are fetched."""
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def progress(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=total)
+            bar.update(tasks[name], completed=done, total=total)
+
+        yield progress

@@ -1,0 +1,38 @@
+"""Figures for a report: what the studies found, and one record before and after.
+
+Nothing here loads matplotlib before a figure is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tacit.plots import agnostic, collect, curves, records, search
+from tacit.plots.canvas import check_target, save
+from tacit.plots.pictures import picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_target", "draw", "picture", "save"]
+
+_STUDIES = {
+    "collect": collect.draw_collect,
+    "novel-class": curves.draw_novel_class,
+    "join": curves.draw_join,
+    "search": search.draw_search,
+    "agnostic": agnostic.draw_agnostic,
+}
+
+
+def draw(studied: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the records of one study on one data set, such as one for each central ε.
+
+    Parameters
+    ----------
+    studied : sequence of dict
+        Records as `tacit study` writes them.
+    """
+    merged = records.merge(studied)
+    return _STUDIES[merged.study](merged)

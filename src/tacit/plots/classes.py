@@ -1,0 +1,92 @@
+"""Accuracy by class: whom does the noise hurt most?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.plots import canvas, look, panels, records
+from tacit.plots.look import Fill, Look
+from tacit.plots.records import Measure, Merged, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LONGEST_NAME, _LETTERS_ACROSS, _MOST_NAMES = 16, 26, 24
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Accuracy of each class at one ε."""
+
+    mechanism: str
+    look: Look
+    classes: list[Measure]
+
+    @property
+    def means(self) -> npt.NDArray[np.float64]:
+        """Their accuracies alone."""
+        return np.array([one.mean for one in self.classes])
+
+
+def spreads(merged: Merged, level: str) -> list[Spread]:
+    """The first mechanism's at its smallest and largest ε, of the weakest central guarantee."""
+    colours = look.mechanisms(merged.results)
+    known = [
+        one
+        for one in merged.results
+        if one.get("by_class") is not None and one.get("level") in (None, level)
+    ]
+    if not known:
+        return []
+    first = min(map(look.key, known), key=list(colours).index)
+    mine = [one for one in known if look.key(one) == first]
+    most = max(map(records.central, mine))
+    mine = [one for one in mine if records.central(one) == most]
+    few, many = min(mine, key=records.epsilon), max(mine, key=records.epsilon)
+    last = _spread(many, colours[first], "full")
+    return [last] if few is many else [_spread(few, colours[first], "none"), last]
+
+
+def _spread(result: Result, base: Look, fill: Fill) -> Spread:
+    label = f"ε = {records.epsilon(result):g}"
+    found = records.by_class(result)
+    size = base.size if len(found) <= _MOST_NAMES else base.size / 2
+    shown = replace(base, label=label, line="none", fill=fill, size=size)
+    return Spread(base.label, shown, found)
+
+
+def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread], end: str) -> None:
+    """A dot for each class and ε, and a line from one ε to the other: its length is the harm."""
+    if not shown:
+        axes.set_axis_off()
+        return
+    few, many = shown[0], shown[-1]
+    names = [str(name) for name in merged.data["classes"]]
+    places = list(range(len(names)))
+    for one in shown:
+        panels.points(axes, places, one.classes, one.look)
+    axes.vlines(places, few.means, many.means, color=canvas.GREY, linewidth=0.8, zorder=1)
+    _name_classes(axes, names)
+    worst = f"lowest: {_short(names[int(np.argmin(few.means))])}"
+    if few is not many:
+        worst = f"{_short(names[int(np.argmax(many.means - few.means))])} loses most to the noise"
+    title, up = f"By class, {few.mechanism}{end}", f"accuracy on clean {merged.things}"
+    look.tidy(axes, title, f"class ({worst})", up)
+
+
+def _name_classes(axes: Axes, names: Sequence[str]) -> None:
+    """All names where they fit, upright if need be; of very many every so many-th."""
+    step = -(-len(names) // _MOST_NAMES)
+    kept = [_short(name) for name in names[::step]]
+    upright = sum(map(len, kept)) > _LETTERS_ACROSS
+    axes.set_xticks(range(0, len(names), step), kept, rotation=90 if upright else 0)
+    axes.set_xlim(-0.6, len(names) - 0.4)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -1,0 +1,1 @@
+"""The results of "Learning to Noise" and our own beside them: run, recorded, tabled, drawn."""

@@ -1,0 +1,68 @@
+"""Records as tables to read in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+_KEYS = ("mechanism", "level", "task", "central_epsilon")
+_MEASURES = {
+    "clean_accuracy": "clean",
+    "private_accuracy": "private",
+    "semi_private_accuracy": "semi-private",
+    "dedicated_accuracy": "dedicated reports",
+    "estimated_accuracy": "estimated by votes",
+    "test_accuracy": "on test rows",
+}
+
+
+def table(record: Mapping[str, Any]) -> Table:
+    """Title, header and lines: a line for each measure of each mechanism, a column for each ε."""
+    results = record["results"]
+    epsilons = sorted({result["epsilon"] for result in results})
+    keys = [key for key in _KEYS if len({str(result.get(key)) for result in results}) > 1]
+    keys = keys or ["mechanism"]
+    measures = [name for name in _MEASURES if any(name in result for result in results)]
+    groups: dict[tuple[str, ...], dict[float, Any]] = {}
+    for result in results:
+        name = tuple(_shown(result.get(key)) for key in keys)
+        groups.setdefault(name, {})[result["epsilon"]] = result
+    lines = [
+        (*name, _MEASURES[measure], *(_cell(by.get(e), measure) for e in epsilons))
+        for name, by in groups.items()
+        for measure in measures
+        if any(measure in result for result in by.values())
+    ]
+    for name, found in record["references"].items():
+        value = f"{found:.3f}" if isinstance(found, float) else _summary(found)
+        blank = [""] * (len(keys) - 1)
+        lines.append((name.replace("_", " "), *blank, "", *[value] * len(epsilons)))
+    header = (*(key.replace("_epsilon", " ε") for key in keys), "accuracy")
+    return _title(record), (*header, *(f"ε = {e:g}" for e in epsilons)), lines
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    data = record["data"]
+    sizes = ", ".join(
+        f"{data[name]:,} {words}"
+        for name, words in (("inhouse", "in-house"), ("people", "people"), ("test", "test rows"))
+        if name in data
+    )
+    trials = record["parameters"]["trials"]
+    many = "1 trial" if trials == 1 else f"{trials} trials"
+    return f"{record['study']}, {record['parameters']['data']}: {sizes}; {many}"
+
+
+def _cell(result: Mapping[str, Any] | None, measure: str) -> str:
+    return "" if result is None or measure not in result else _summary(result[measure])
+
+
+def _summary(found: Mapping[str, Any]) -> str:
+    spread = f" ± {found['std']:.3f}" if len(found["trials"]) > 1 else ""
+    return f"{found['mean']:.3f}{spread}"
+
+
+def _shown(value: Any) -> str:
+    return "∞" if value == "inf" else f"{value:g}" if isinstance(value, float) else str(value)
