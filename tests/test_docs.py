@@ -89,7 +89,8 @@ def test_every_command_and_option_is_documented() -> None:
         for name, sub in getattr(command, "commands", {}).items():
             visit(sub, f"{path} {name}")
         if not hasattr(command, "commands"):
-            section = text.partition(f"## {path}\n")[2].partition("\n## ")[0]
+            # What all commands of a group share stands once, in the section of the group.
+            section = "".join(map(section_of, (path, path.rpartition(" ")[0])))
             options = [o for p in command.params for o in p.opts if o.startswith("--")]  # type: ignore[attr-defined]
             missing.extend(f"{path} {o}" for o in options if o != "--help" and o not in section)
 
