@@ -54,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), REFUSED)
     except errors.TacitError as error:
         return _fail(str(error), BAD_INPUT)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        return _fail(f"this needs {missing}. pip install 'tacit[all]'.", BAD_INPUT)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         return _fail(message, BAD_INPUT)

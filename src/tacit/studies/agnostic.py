@@ -104,5 +104,9 @@ class Agnostic:
                 table = paper.TABLE_4["clean", "latent", kind_of(self.dataset.schema)]
                 mechanism = contenders.vlm(epsilon, paper.nearest(table, epsilon), np.inf)
             reports = mechanism.release(rows, labels, rng)
-            settings = {"seed": seed, "device": self.options.device, **learning(mechanism)}
+            settings = {
+                "seed": seed,
+                "device": self.options.device,
+                **learning(mechanism, self.dataset),
+            }
             return NoiseAwareClassifier(**settings).fit(reports)

@@ -17,15 +17,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tacit import ceilings
 from tacit.datasets.base import Dataset
 from tacit.evaluation import Tally
 from tacit.inference.noise_aware import ConstantAnswerWarning, NoiseAwareClassifier, ShiftWarning
 from tacit.inference.student import StudentClassifier
 from tacit.studies import paper, references, tuned
-from tacit.studies.contenders import STUDENT_SHARE, learning
+from tacit.studies.contenders import STUDENT_SHARE, balanced, learning
 from tacit.studies.options import Options, kind_of
 from tacit.studies.record import Record, infinity
 from tacit.studies.running import Cell, Measured, generator
@@ -37,8 +35,6 @@ the paper's two stages, unproven. `vlm-tuned` has settings and a learner of our 
 
 POINT_SHARE = 0.7
 _TWO_LEVELS = ("vlm", "vlm-paper")
-_EQUAL = 1.2
-"""Classes count as equal where the largest has less than this times its part."""
 
 
 class Collect:
@@ -159,7 +155,10 @@ class Collect:
         rng = generator(trial.seed, {**cell, "points": points})
         reports = mechanism.release(*trial.people, rng)
         learner = NoiseAwareClassifier(
-            level=level, seed=trial.seed, device=self.options.device, **learning(mechanism)
+            level=level,
+            seed=trial.seed,
+            device=self.options.device,
+            **learning(mechanism, self.dataset),
         )
         return mechanism, learner.fit(reports)
 
@@ -211,8 +210,7 @@ class Collect:
 
 def _ceilings(dataset: Dataset, tally: Tally, epsilon: float) -> dict[str, float]:
     """For points that are themselves reported. That of Laplace noise is known for equal classes."""
-    shares = np.bincount(dataset.labels) / len(dataset)
     found = {"epsilon": epsilon}
-    if shares.max() * len(shares) < _EQUAL:
-        found["laplace"] = ceilings.laplace(len(shares), epsilon)
+    if balanced(dataset):
+        found["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
     return {**found, "universal": ceilings.of_shares(tally.rows / tally.rows.sum(), epsilon)}

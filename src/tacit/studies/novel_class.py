@@ -112,7 +112,7 @@ class NovelClass:
             np.concatenate(seen),
             np.repeat([0, 1], [len(part) for part in seen]),
             np.eye(2),
-            settings_for(cell["epsilon"], **learning(mechanism)),
+            settings_for(cell["epsilon"], **learning(mechanism, self.dataset)),
             seed=seed,
             device=self.options.device,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any, Self
 
 from tacit import devices, errors
@@ -61,6 +62,12 @@ class Options:
         where = "study"
         for name in made.mechanisms:
             errors.choice(where, "mechanisms", name, tuple(known))
+        trained = [name for name in made.mechanisms if name.startswith("vlm")]
+        if trained and find_spec("torch") is None:
+            remedy = "pip install 'tacit[learn]', or choose others."
+            errors.refuse(
+                where, "mechanisms", "without VLM where torch is missing", trained, remedy
+            )
         if made.features is not None:
             errors.choice(where, "features", made.features, FIXED + TRAINED)
         for name in made.level:

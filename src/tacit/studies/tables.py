@@ -60,7 +60,7 @@ def _cell(result: Mapping[str, Any] | None, measure: str) -> str:
 
 
 def _summary(found: Mapping[str, Any]) -> str:
-    spread = f" ± {found['std']:.3f}" if len(found["trials"]) > 1 else ""
+    spread = f"\n±{found['std']:.3f}" if len(found["trials"]) > 1 else ""
     return f"{found['mean']:.3f}{spread}"
 
 
