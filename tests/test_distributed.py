@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -128,6 +129,7 @@ def test_without_ray(
     refuse: Callable[..., str], work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
     line = refuse(
         *("privatize", work / "mechanism", work / "people", "--engine", "ray"),
         *("--out", tmp_path / "r.parquet"),
@@ -135,6 +137,29 @@ def test_without_ray(
     assert line == (
         "tacit: privatize: --engine ray needs the ray package. pip install 'tacit[ray]'."
     )
+
+
+def test_a_cluster_of_ones_own_is_closed_to_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens on the network, and who joins it can read what its workers read."""
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # Ray's word for one of our own
+    distributed._lock()
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    first = os.environ["RAY_AUTH_TOKEN"]
+    assert len(first) == 64
+    distributed._lock()  # the same cluster, or the next one of this program
+    assert os.environ["RAY_AUTH_TOKEN"] == first
+    # Ray reads them when it is imported: afterwards it is too late.
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    imported = SimpleNamespace(is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", imported)
+    with pytest.raises(errors.TacitError, match="RAY_AUTH_MODE=token"):
+        distributed._lock()
+    imported.is_initialized = lambda: True  # the user's own affair
+    distributed._lock()
+    assert "RAY_AUTH_MODE" not in os.environ
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
@@ -193,6 +218,12 @@ def test_nothing_is_written_twice(work: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [len(next(released)), len(next(released))] == [8192, 1808]
     with pytest.raises(errors.TacitError, match="repeated"):
         next(released)
+    # Nor may rows be missing from a file that says nothing of it.
+    for lost in (lines[1:], lines[:1], []):
+        monkeypatch.setattr(distributed, "_arrived", lambda data, lost=lost: iter(lost))
+        files = [path] if lost != lines[:1] else [path, path]
+        with pytest.raises(errors.TacitError, match="lost"):
+            list(distributed.release("ray", mechanism, files, "loyal"))
 
 
 # --- on a cluster of two workers -----------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_the_answer_is_enough_and_not_far_too_much():
     fewer = plan(classes=10, epsilon=1, target_accuracy=0.9, people=int(0.85 * made.people_needed))
     assert next(r for r in fewer.rows if r.epsilon == 1.0).accuracy < 0.9
     needed = f"{made.people_needed:,}"
-    assert made.answer == f"At best: 0.9 at ε = 1 needs at least about {needed} people."
+    assert made.answer == f"Roughly: 0.9 at ε = 1 needs about {needed} people."
     assert made.people_needed % 10 ** (len(str(made.people_needed)) - 2) == 0
 
 
@@ -69,7 +69,7 @@ def test_a_target_out_of_reach_is_said_to_be():
     made = plan(classes=10, epsilon=1e-3, target_accuracy=0.99)
     assert made.people_needed is None
     reach = "is not reached with up to 100,000,000 people."
-    assert made.answer == f"At best: 0.99 at ε = 0.001 {reach}"
+    assert made.answer == f"Roughly: 0.99 at ε = 0.001 {reach}"
     assert [row.people for row in made.rows] == [10_000] * 6
 
 
@@ -168,7 +168,7 @@ def test_people_and_noise_are_independent(monkeypatch):
 def test_what_a_simulation_assumes_is_said(few):
     assert few.assumptions == SIMULATION
     said = " ".join(few.assumptions)
-    for words in ("have no labels", "as easy as classes get", "look alike", "protects nobody"):
+    for words in ("have no labels", "cut across groups", "look alike", "protects nobody"):
         assert words in said
     assert "simulated on the in-house rows" in few.title
     json.dumps(few.to_dict(), allow_nan=False)

@@ -391,7 +391,7 @@ def test_central_guarantees_of_three_records_differ_in_line_and_fill(figures):
     figure = figures["collect-central"]
     assert labels(figure) == [
         "mechanism", "codebook", "VLM", "direct noising",
-        "central guarantee", "ε = ∞", "ε = 5", "ε = 1",
+        "central ε", "∞", "5", "1",
         "by class", "ε = 1", "ε = 10",
     ]  # fmt: skip
     lines = [line for _, _, _, line in curves(panel(figure, "Clean"))]
@@ -407,8 +407,8 @@ def test_central_guarantees_of_three_records_differ_in_line_and_fill(figures):
 
 
 def test_central_guarantees_are_not_explained_where_there_are_none(figures):
-    assert "central guarantee" not in labels(figures["collect"])
-    assert "central guarantee" in labels(plots.draw([collect(5)]))
+    assert "central ε" not in labels(figures["collect"])
+    assert "central ε" in labels(plots.draw([collect(5)]))
 
 
 def test_colours_are_safe_and_markers_distinct():

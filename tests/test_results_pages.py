@@ -168,7 +168,7 @@ def test_chance(site: ModuleType, tmp_path: Path) -> None:
 
 def test_what_was_not_measured_is_said(site: ModuleType, tmp_path: Path) -> None:
     page = made(site, tmp_path, a=collected())["collect.md"]
-    assert "*Not measured yet: a central guarantee.*" in page
+    assert "*Not measured yet: a central ε.*" in page
     assert "*Not measured yet: accuracy on rows that are themselves reported.*" in page
     assert "*There is no figure yet.*" in page
     assert "no record of this study on `adult`" in page
@@ -180,7 +180,7 @@ def test_records_of_one_study_are_put_together(site: ModuleType, tmp_path: Path)
     page = made(site, tmp_path, a=collected(), b=central, c=decoded)["collect.md"]
     assert "| codebook, central ε = ∞ | 0.910 ± 0.010 | 0.920 ± 0.010 |" in page
     assert "| codebook, central ε = 5 |  | 0.800 ± 0.010 |" in page
-    assert "codebook, central ε = 5: −0.120 (ε = 2) to −0.120 (ε = 2)." in page
+    assert "not proved: codebook, central ε = 5: −0.120 (ε = 2) to −0.120 (ε = 2)." in page
     assert "vlm, feature level: +0.030 (ε = 2) to +0.030 (ε = 2)." in page
     assert "**codebook** has the highest mean" in page
     assert "the codebook reaches 0.920" in page  # not the one with a central guarantee
@@ -208,7 +208,7 @@ def test_ceilings(site: ModuleType, tmp_path: Path) -> None:
     page = made(site, tmp_path, a=below)["collect.md"]
     assert "Above the ceiling of additive Laplace noise: codebook at ε = 2." in page
     assert "Nothing is above the ceiling of any channel." in page
-    assert "| *ceiling of any channel* | 0.600 | 0.600 |" in page
+    assert "| *ceiling of any channel, 0.7 ε on the row* | 0.600 | 0.600 |" in page
     above = record("collect", "mnist", [ceiling(1.0, 0.3), ceiling(2.0, 0.61)])
     page = made(site, tmp_path, a=above)["collect.md"]
     assert "Above the ceiling of any channel: codebook at ε = 2." in page

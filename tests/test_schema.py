@@ -290,9 +290,10 @@ def test_schemas_survive_json(schema):
     stored = json.loads(json.dumps(schema.to_plain()))
     assert from_plain(stored) == schema
     assert hash(from_plain(stored)) == hash(schema)
-    for key in stored:
-        with pytest.raises(InvalidParameter):
-            from_plain({name: value for name, value in stored.items() if name != key})
+    for key in {"kind", "width", "lower", "upper", "columns"} & set(stored):
+        if (stored["kind"], key) != ("array", "columns"):  # which has a default
+            with pytest.raises(InvalidParameter):
+                from_plain({name: value for name, value in stored.items() if name != key})
     with pytest.raises(InvalidParameter):
         from_plain(stored | {"surplus": 1})
 
@@ -327,3 +328,19 @@ def test_other_documents_are_refused(data):
 def test_schemas_that_mean_nothing_are_refused(build):
     with pytest.raises(InvalidParameter):
         build()
+
+
+def test_what_has_a_default_may_be_left_out():
+    plain = {
+        "kind": "table",
+        "columns": [
+            {"kind": "continuous", "name": "age", "lower": 0, "upper": 100},
+            {"kind": "categorical", "name": "town", "categories": ["n", "s"]},
+        ],
+    }
+    assert from_plain(plain) == TableSchema(
+        (Continuous("age", 0, 100), Categorical("town", ("n", "s")))
+    )
+    plain["columns"][0].pop("upper")
+    with pytest.raises(InvalidParameter, match=r"fields must be .*'upper'"):
+        from_plain(plain)

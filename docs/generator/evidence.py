@@ -135,16 +135,22 @@ def measured(evidence: Evidence, measure: str) -> str:
 
 
 def _ceilings(lines: Lines, epsilons: list[float]) -> list[list[str]]:
-    at = {e: r["ceilings"] for line in lines.values() for e, r in line.items() if "ceilings" in r}
-    names = {
-        "laplace": "*ceiling of additive Laplace noise*",
-        "universal": "*ceiling of any channel*",
-        "epsilon": "*ε of the row's own report*",
-    }
+    """For every share of ε that some series spend on the row itself."""
+    shares: dict[float, dict[float, dict[str, float]]] = {}
+    for line in lines.values():
+        for e, result in line.items():
+            if "ceilings" in result:
+                share = round(result["ceilings"]["epsilon"] / e, 3)
+                shares.setdefault(share, {})[e] = result["ceilings"]
+    names = {"laplace": "additive Laplace noise", "universal": "any channel"}
     return [
-        [name, *(shown(at[e][key]) if e in at else "" for e in epsilons)]
+        [
+            f"*ceiling of {name}, {share:g} ε on the row*",
+            *(shown(at[e][key]) if e in at and key in at[e] else "" for e in epsilons),
+        ]
+        for share, at in sorted(shares.items())
         for key, name in names.items()
-        if at
+        if any(key in found for found in at.values())
     ]
 
 

@@ -7,7 +7,7 @@ order is not there.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from generator.evidence import (
@@ -92,15 +92,17 @@ def price(evidence: Evidence, measure: str) -> str:
     return f"Without privacy: {shown(free)}. Against that: {'; '.join(parts)}."
 
 
-def _changes(evidence: Evidence, measure: str, at: int, base: Any) -> list[str]:
-    """How a measure moves when one key of the series leaves its base."""
+def _changes(
+    evidence: Evidence, measure: str, at: int, base: Any, of: Callable[[Any], bool] = bool
+) -> list[str]:
+    """How a measure moves when one key of the series leaves its base, of some series."""
     lines, parts = evidence.lines(measure), []
     for series, line in lines.items():
         plain = lines.get((*series[:at], base, *series[at + 1 :]), {})
         moves = [
             (line[e][measure]["mean"] - plain[e][measure]["mean"], e) for e in line if e in plain
         ]
-        if series[at] != base and moves:
+        if series[at] != base and moves and of(series):
             (low, low_at), (high, high_at) = min(moves), max(moves)
             parts.append(
                 f"{evidence.name(series)}: {signed(low)} (ε = {low_at:g}) to {signed(high)} "
@@ -110,11 +112,19 @@ def _changes(evidence: Evidence, measure: str, at: int, base: Any) -> list[str]:
 
 
 def central(evidence: Evidence, measure: str) -> str:
-    """What a guarantee towards the in-house rows costs."""
-    parts = _changes(evidence, measure, 3, "inf")
-    if not parts:
-        raise Missing("a central guarantee")
-    return f"Against the same without a central guarantee: {'; '.join(parts)}."
+    """What a central ε towards the in-house rows costs, where it is proved and where it is not."""
+    proved = {s for s, line in evidence.lines(measure).items() if _proved(line)}
+    parts = [_changes(evidence, measure, 3, "inf", lambda s: s in proved)]
+    parts += [_changes(evidence, measure, 3, "inf", lambda s: s not in proved)]
+    if not any(parts):
+        raise Missing("a central ε")
+    heads = ("Against the same without a central guarantee", "With a central ε that is not proved")
+    said = zip(heads, parts, strict=True)
+    return " ".join(f"{head}: {'; '.join(found)}." for head, found in said if found)
+
+
+def _proved(line: dict[float, Result]) -> bool:
+    return all(result.get("central_proved", False) for result in line.values())
 
 
 def levels(evidence: Evidence, measure: str) -> str:
@@ -134,17 +144,21 @@ def under_ceilings(evidence: Evidence, measure: str = "private_accuracy") -> str
         known = {e: r for e, r in sorted(line.items()) if "ceilings" in r}
         if not known:
             raise Missing("ceilings")
-        passed = [e for e, r in known.items() if r[measure]["mean"] > r["ceilings"]["laplace"]]
+        bounded = {
+            e: r["ceilings"]["laplace"] for e, r in known.items() if "laplace" in r["ceilings"]
+        }
+        passed = [e for e, most in bounded.items() if known[e][measure]["mean"] > most]
         where = f"at ε = {listed(passed)}" if passed else "nowhere"
-        sentences.append(f"{name} {where}")
+        sentences += [f"{name} {where}"] * bool(bounded)
         excess = {e: r[measure]["mean"] - r["ceilings"]["universal"] for e, r in known.items()}
         above += [f"{name} at ε = {e:g}" for e, x in excess.items() if x > 0]
     text = f"Above the ceiling of additive Laplace noise: {'; '.join(sentences)}. "
+    text = text if sentences else ""  # it is known for classes of equal size alone
     if not above:
         return text + "Nothing is above the ceiling of any channel."
     return (
         text + f"Above the ceiling of any channel: {'; '.join(above)}. That ceiling is an "
-        "expectation over balanced classes; these test rows are finitely many, or not balanced."
+        "expectation; these test rows are finitely many."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shlex
 import textwrap
@@ -16,6 +17,11 @@ Group = tuple[str, str, Any]
 """Study, data set, and the variant of it: the column split of a join, the new class."""
 
 VARIANTS = {"join": "join", "novel-class": "new"}
+OPTIONS = {"join": "columns"}
+"""Parameters whose option has another name."""
+
+USUAL = {"central": ["inf"], "level": ["latent"]}
+"""What need not be said, and what some studies do not ask for."""
 
 
 def read(folder: Path) -> list[Record]:
@@ -29,8 +35,19 @@ def read(folder: Path) -> list[Record]:
             missing = {"study", "parameters", "results"}
         if missing:
             raise ValueError(f"{path.name}: a record must have {listed(sorted(missing))}.")
-        records.append({**record, "file": path.name})
+        records.append({**_harmless(record), "file": path.name})
     return records
+
+
+def _harmless(value: Any) -> Any:
+    """Words of a record come from data: on a page they must be words."""
+    if isinstance(value, dict):
+        return {key: _harmless(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_harmless(one) for one in value]
+    return (
+        html.escape(value, quote=False).replace("|", "&#124;") if isinstance(value, str) else value
+    )
 
 
 def group(records: Iterable[Record]) -> dict[Group, Evidence]:
@@ -51,7 +68,9 @@ def command(record: Record) -> str:
     """The command that makes this record."""
     words = ["tacit", "study", record["study"]]
     for name, given in record["parameters"].items():
-        option = f"--{name.replace('_', '-')}"
+        if isinstance(given, dict) or given == USUAL.get(name):  # what the data or a study bring
+            continue
+        option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
         if given is True:
             words.append(option)
         elif given is not None and given is not False and given != []:

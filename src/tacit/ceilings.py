@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from scipy.integrate import quad
 
 from tacit import errors
@@ -49,7 +50,7 @@ def laplace(classes: int, epsilon: float) -> float:
     return min(float(below + above), universal(classes, 2 * rate))
 
 
-def of_shares(shares: Sequence[float], epsilon: float) -> float:
+def of_shares(shares: Sequence[float] | npt.NDArray[np.float64], epsilon: float) -> float:
     r"""Any ε-local channel at all, for classes of these shares :math:`p_1 \ge p_2 \ge \ldots`
 
     .. math:: \max_k \; \frac{e^\varepsilon}{e^\varepsilon + k - 1} \sum_{y \le k} p_y

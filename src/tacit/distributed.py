@@ -11,7 +11,9 @@ from __future__ import annotations
 import io
 import logging
 import os
+import secrets
 import socket
+import sys
 import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,17 +100,22 @@ def _on_ray(
         data.context.execution_options.preserve_order = True
         data.context.enable_progress_bars = False
         try:
-            before = (-1, -1)
+            before = (-1, 0)
             for part, batch, refusal, packed in _arrived(data):
                 if refusal:
                     raise errors.InvalidData(refusal.replace(paths[part], str(files[part])))
-                # What Ray computed twice must not be written twice: a row pays once.
-                if (part, batch) <= before:
-                    raise errors.TacitError("privatize: Ray repeated a part. Run it again.")
+                _must_follow(before, (part, batch))
                 before = (part, batch)
                 yield Reports(mechanism, _unpacked(packed), label is not None)
+            _must_follow(before, (len(files), 0))
         finally:
             del data  # and with it what still runs
+
+
+def _must_follow(before: tuple[int, int], now: tuple[int, int]) -> None:
+    """What Ray computed twice must not be written twice: a row pays once. Nor may rows be lost."""
+    if now not in ((before[0], before[1] + 1), (before[0] + 1, 0)):
+        raise errors.TacitError("privatize: Ray repeated or lost a part. Run it again.")
 
 
 def _arrived(data: Any) -> Iterator[tuple[int, int, str, bytes]]:
@@ -175,7 +182,7 @@ def _cluster() -> Iterator[Any]:
 
 
 def _start(ray: Any) -> None:
-    address = os.environ.get("RAY_ADDRESS")
+    address = _address()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     options: dict[str, Any] = {} if address else {"include_dashboard": False}
     try:
@@ -212,7 +219,30 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
+def _address() -> str | None:
+    """Of somebody's cluster; "local" is Ray's word for one of our own."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return None if address in ("", "local") else address
+
+
+def _lock() -> None:
+    """A cluster of our own listens on the network: only who knows a fresh token may join it.
+
+    Ray reads these variables when it is imported, so they must be there before, and stay.
+    """
+    if _address() or os.environ.get("RAY_AUTH_MODE") == "token":
+        return
+    if sys.modules.get("ray") is None:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    elif not sys.modules["ray"].is_initialized():
+        raise errors.TacitError(
+            "privatize: Ray must be started by you, as it was imported before, with RAY_AUTH_MODE="
+            "token against strangers on the network. Call ray.init, or take --engine local."
+        )
+
+
 def _ray() -> Any:
+    _lock()
     try:
         import ray
         import ray.data

@@ -1,11 +1,12 @@
 """Labels: the classes that were declared, their codes, and the flip that hides one.
 
-A labelled report spends λε on the row and (1 − λ)ε on the label. Both shares are rationals, so
-that they add up to ε exactly and no rounding is left to argue about.
+A labelled report spends λε on the row and (1 − λ)ε on the label. Both shares are decimals of few
+digits, so that they add up exactly, to ε or a hair less, and no rounding is left to argue about.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -20,6 +21,9 @@ from tacit.mechanisms import RandomizedResponse
 Label = int | str
 
 _FEWEST, _MOST = 2, 2**16
+
+_DIGITS = 12
+"""Of a part of ε, as a decimal."""
 
 
 def declare(where: str, classes: int | Sequence[Label]) -> tuple[Label, ...]:
@@ -50,7 +54,10 @@ def codes(where: str, labels: Any, classes: tuple[Label, ...] | None) -> npt.NDA
     comparable = "U" if declared.dtype.kind == "U" else "biuf"
     if given.dtype.kind not in comparable:
         kind = "words" if comparable == "U" else "whole numbers"
-        raise errors.InvalidData(f"{where}: labels must be {kind}, as the declared classes are.")
+        raise errors.InvalidData(
+            f"{where}: labels must be {kind}, as the declared classes are. Declare their values: "
+            "classes=['no', 'yes']."
+        )
     order = np.argsort(declared)
     place = np.searchsorted(declared[order], given).clip(max=declared.size - 1)
     found = order[place]
@@ -69,13 +76,28 @@ def refuse_undeclared(where: str) -> NoReturn:
     errors.refuse(where, "classes", "declared for labelled reports", None, remedy)
 
 
+def part(epsilon: Fraction, count: int = 1) -> Fraction:
+    """ε/count as a decimal of few digits, or a hair less: sums of such parts need no rounding up.
+
+    A report that costs 4 must not be said to cost 4.00001.
+
+    Examples
+    --------
+    >>> part(Fraction(4), 5), part(Fraction(4), 3) * 3 < 4
+    (Fraction(4, 5), True)
+    """
+    each = epsilon / count
+    unit = Fraction(10) ** (_DIGITS - math.ceil(math.log10(each)))
+    return math.floor(each * unit) / unit
+
+
 def split(where: str, epsilon: Any, label_share: Any) -> tuple[Fraction, Fraction]:
-    """What the row and what the label get of ε; the two add up to it exactly."""
+    """What the row and what the label get of ε; the two add up to it, or to a hair less."""
     total = errors.epsilon_in_range(where, epsilon)
     share = errors.rational(where, "label_share", label_share)
     if not 0 < share < 1:
         errors.refuse(where, "label_share", "between 0 and 1", label_share)
-    return total * (1 - share), total * share
+    return part(total * (1 - share)), part(total * share)
 
 
 def flip(

@@ -16,7 +16,7 @@ off in-house rows are facts about these rows, and towards them nothing is protec
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
@@ -316,11 +316,13 @@ def row_blocks(given: Schema, raw: Any, where: str, size: int = 4096) -> Iterato
 
 
 def from_plain(data: Any) -> Schema:
-    """Read a schema back; anything unknown, missing or surplus is refused."""
+    """Read a schema; what has a default may be left out, anything unknown is refused."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind == "array":
         return _build(ArraySchema, data)
-    if kind == "table" and isinstance(data.get("columns"), list) and len(data) == 2:
+    if kind == "table" and isinstance(data.get("columns"), list):
+        if len(data) != 2:
+            errors.refuse("schema.from_plain", "fields", "kind and columns", sorted(data))
         return TableSchema(tuple(_column_from_plain(column) for column in data["columns"]))
     errors.refuse("schema.from_plain", "kind", "array or table, with its fields", kind)
 
@@ -447,8 +449,11 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def _build(kind: type[T], data: dict[str, Any]) -> T:
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if set(data) - {"kind"} != names:
-        errors.refuse(kind.__name__, "fields", f"exactly {sorted(names)}", sorted(data))
+    every = {field.name: field.default is MISSING for field in fields(kind)}  # type: ignore[arg-type]
+    given = set(data) - {"kind"}
+    needed = {name for name, must in every.items() if must}
+    if not needed <= given <= set(every):
+        condition = f"{sorted(needed)} and, if wanted, {sorted(set(every) - needed)}"
+        errors.refuse(kind.__name__, "fields", condition, sorted(given))
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     return kind(**values)

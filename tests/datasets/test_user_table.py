@@ -51,7 +51,7 @@ def test_columns_come_in_the_order_of_the_schema(tmp_path: Path, form: str) -> N
     assert found.take(np.array([3, 1]))["age"].to_pylist() == table["age"][[3, 1]].tolist()
     assert found.classes == ("no", "yes")
     assert found.taken_as_public == ()
-    assert list(found.sha256) == [f"people.{form}"]
+    assert list(found.sha256) == [f"people.{form}", "schema"]
     assert found.name == f"people.{form}"
     assert found.tasks == {}
 
@@ -116,7 +116,7 @@ WORDS = np.array(["secret"] * ROWS)
         (people(), {"join": "age"}, "join must be a list of columns"),
         (people(), {"columns": []}, "columns must be distinct"),
         (people(), {"kind": "tabel"}, "kind must be array or table"),
-        (people(), {"surplus": 1}, "kind must be array or table, with its fields"),
+        (people(), {"surplus": 1}, "fields must be kind and columns, got .*surplus"),
     ],
 )
 def test_what_does_not_fit_is_one_line(

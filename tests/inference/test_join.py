@@ -157,3 +157,22 @@ def test_refusals(codebook, direct, fitted, unseen):
     foreign = Codebook(epsilon=6.0, codewords=6).fit(people(800, 9)[1], schema=SCHEMA)
     with pytest.raises(InvalidData, match="mechanism"):
         fitted.predict(foreign.release(theirs, rng=Seeded(0)), clean=clean)
+
+
+def test_reports_that_say_nothing_do_no_harm(tmp_path):
+    """Clean columns that tell the label, few rows, and reports that are noise: left alone."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 700)
+    clean = (labels[:, None] + rng.normal(0, 0.6, (700, 2))).astype(np.float32)
+    noise = rng.random((700, 60))
+    schema = ArraySchema(60, 0, 1)
+    for epsilon, told in ((0.1, noise), (650.0, labels[:, None] * 0.8 + 0.1 * noise)):
+        mechanism = Direct(epsilon=epsilon).fit(told, schema=schema)
+        reports = mechanism.release(told, rng=np.random.default_rng(1))
+        model = JoinClassifier(seed=0).fit(reports[:200], labels[:200], clean=clean[:200])
+        used = np.abs(model.network_.weights[0][2:]).max() > 0
+        assert used == (epsilon > 1)
+        score = model.score(reports[200:], labels[200:], clean=clean[200:])
+        assert score > (0.98 if used else 0.82)
+        again = tacit.load(model.save(tmp_path / str(epsilon)))
+        assert again.score(reports[200:], labels[200:], clean=clean[200:]) == score

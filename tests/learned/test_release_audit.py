@@ -279,7 +279,7 @@ def test_numbers_at_both_ends_of_their_range():
 def test_direct_on_a_table(labelled):
     made = Direct(epsilon=EPSILON, classes=["no", "yes"]).fit(YOUNG, schema=TABLE)
     pair = ((YOUNG, "no" if labelled else None), (OLD, "yes" if labelled else None))
-    assert made.guarantee(labelled).epsilon == EPSILON
+    assert EPSILON - 1e-9 < made.guarantee(labelled).epsilon <= EPSILON
     assert 0.3 < audited(made, *pair) <= EPSILON
     assert audited(noisier_only_in_words(made, 4), *pair, scored_by=made) > EPSILON
 

@@ -97,11 +97,13 @@ def test_results_and_references() -> None:
 def test_summaries() -> None:
     assert summary([0.5]) == {"mean": 0.5, "std": 0.0, "trials": [0.5]}
     assert summary([{"radius": 5}, {"radius": 7}]) == [{"radius": 5}, {"radius": 7}]
+    same = [[{"settings": {"k": 2}, "test": 0.5}], [{"settings": {"k": 2}, "test": 0.7}]]
+    assert summary(same) == [{"settings": {"k": 2}, "test": [0.5, 0.7]}]
     assert infinity(float("inf")) == "inf"
     assert infinity(5) == 5.0
 
 
-@pytest.mark.parametrize("name", ["seed", "trials", "data"])
+@pytest.mark.parametrize("name", ["seed", "data"])
 def test_other_parameters_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "r.json"
     run(MadeUp(), path)
@@ -111,9 +113,61 @@ def test_other_parameters_are_refused(tmp_path: Path, name: str) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"study": 1}', "\x00"])
+def test_other_versions_are_refused(tmp_path: Path) -> None:
+    """Numbers of two machines in one record would be said to be of the last one."""
+    path = tmp_path / "r.json"
+    run(MadeUp(), path)
+    path.write_text(path.read_text().replace('"tacit": "0"', '"tacit": "1"'))
+    with pytest.raises(errors.InvalidParameter, match="version of tacit must be as in the record"):
+        run(MadeUp(), path)
+
+
+class Longer(MadeUp):
+    def record(self) -> Record:
+        return record(trials=3)
+
+    def cells(self) -> list[Cell]:
+        more = {"mechanism": "codebook", "epsilon": 1.0, "trial": 2}
+        return [*super().cells(), more]
+
+
+def test_a_record_goes_on_with_more_trials_and_not_with_fewer(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    run(MadeUp(), path)
+    longer = run(Longer(), path).to_plain()
+    assert longer["parameters"]["trials"] == 3
+    assert timeless(longer) == timeless(run(Longer()).to_plain())
+    with pytest.raises(errors.InvalidData, match="runs must be those of this study"):
+        run(MadeUp(), path)
+
+
+def damaged(change: str) -> str:
+    plain = run(MadeUp()).to_plain()
+    first = plain["runs"][2]
+    changes: dict[str, Any] = {
+        "runs are text": {"runs": "abc"},
+        "runs are numbers": {"runs": [1]},
+        "a run without values": {"runs": [{"mechanism": "codebook"}]},
+        "parameters are a list": {"parameters": []},
+        "no data": {"data": None},
+        "seconds are text": {"runs": [{**first, "seconds": "x"}]},
+        "a run twice": {"runs": [*plain["runs"], first]},
+        "not a number": {"runs": [{**first, "values": {"clean_accuracy": float("nan")}}]},
+    }
+    return json.dumps({**plain, **changes[change]})
+
+
+DAMAGES = (
+    *("runs are text", "runs are numbers", "a run without values", "parameters are a list"),
+    *("no data", "seconds are text", "a run twice", "not a number"),
+)
+TEXTS = ("", "{", "[]", "{}", '{"study": 1}', "\x00", "[" * 100_000)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, *DAMAGES], ids=lambda text: text[:20])
 def test_what_is_no_record(tmp_path: Path, text: str) -> None:
     path = tmp_path / "r.json"
+    text = damaged(text) if text in DAMAGES else text
     path.write_text(text)
     with pytest.raises(errors.InvalidData, match="must be the record of a study"):
         run(MadeUp(), path)

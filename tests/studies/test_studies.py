@@ -18,10 +18,15 @@ from PIL import Image
 
 from tacit import datasets
 from tacit.cli import main
+from tacit.learned.codebook import Codebook
 from tacit.schema import Categorical, Continuous, TableSchema
 from tacit.studies.agnostic import Agnostic
 from tacit.studies.collect import MECHANISMS, Collect
+from tacit.studies.contenders import STUDENT_SHARE
+from tacit.studies.join import Join
+from tacit.studies.novel_class import NovelClass
 from tacit.studies.options import Options
+from tacit.studies.running import generator
 from tacit.studies.running import run as run_study
 
 Run = Callable[..., Any]
@@ -57,7 +62,7 @@ def test_a_quick_study(run: Run, tmp_path: Path, study: str) -> None:
     assert record["study"] == study
     assert record["parameters"]["data"] == "digits"
     assert set(record["versions"]) >= {"tacit", "python", "numpy", "torch", "device"}
-    assert record["data"]["inhouse"] > 100
+    assert record["data"]["people"] > 100
     assert len(record["runs"]) == len(outcome.err.splitlines())  # progress: a line for each run
     measure = {"join": "semi_private_accuracy", "search": "test_accuracy"}.get(
         study, "clean_accuracy"
@@ -98,7 +103,7 @@ def test_the_record_of_a_collection(work: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("mechanism", ["codebook", "vlm", "vlm-paper", "vlm-tuned"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_same_seed_gives_the_same_numbers_with_a_central_guarantee(mechanism: str) -> None:
     """In whatever order, and with or without what an earlier run left in memory."""
     options = quick(mechanism, epsilons=(2.0, 8.0), central=(5.0,))
@@ -113,8 +118,11 @@ def test_the_same_seed_gives_the_same_numbers_with_a_central_guarantee(mechanism
         "vlm": "(5, 1e-05)-DP (central",
         "vlm-paper": "unproven",
         "vlm-tuned": "not private",
+        "direct": "",
     }
     assert expected[mechanism] in towards
+    assert there[0].facts["central_proved"] is (mechanism in ("codebook", "vlm", "direct"))
+    assert cells[0]["central_epsilon"] == ("inf" if mechanism in ("direct", "vlm-tuned") else 5)
 
 
 def test_mechanism_and_student_stay_within_the_central_budget() -> None:
@@ -123,6 +131,37 @@ def test_mechanism_and_student_stay_within_the_central_budget() -> None:
     towards = study.measure(cell).facts["inhouse_guarantee"]
     spent = float(towards.split(",")[0].lstrip("("))
     assert 4 < spent <= 5
+
+
+def test_a_study_measures_the_codebook_that_the_library_makes() -> None:
+    """Remembered features are the features: same noise, same codewords, same law."""
+    options = quick("codebook", central=(5.0,))
+    study = Collect(datasets.load("digits"), options)
+    trial = study.trials[0]
+    ours = trial.contenders.codebook(4.0, 5.0)
+    share = 1 - STUDENT_SHARE
+    library = Codebook(
+        epsilon=4,
+        people=trial.contenders.people,
+        classes=10,
+        central_epsilon=5 * share,
+        central_delta=1e-5 * share,
+    ).fit(
+        trial.contenders.rows,
+        schema=trial.dataset.schema,
+        seed=trial.seed,
+        rng=generator(trial.seed, {"fit": "codebook", "for": [4.0, 5.0]}),
+    )
+    assert np.allclose(ours.quantizer_.projection.matrix, library.quantizer_.projection.matrix)
+    assert np.allclose(ours.quantizer_.cells, library.quantizer_.cells)
+    assert np.array_equal(ours.quantizer_.groups, library.quantizer_.groups)
+    plain, same = (
+        trial.contenders.codebook(4.0, np.inf),
+        Codebook(epsilon=4, people=1080, classes=10),
+    )
+    same.fit(trial.contenders.rows, schema=trial.dataset.schema, seed=trial.seed)
+    rows = trial.test[0]
+    assert np.array_equal(plain.encode(rows), same.encode(rows))
 
 
 def test_levels(work: Path) -> None:
@@ -150,7 +189,21 @@ def test_one_set_of_reports_answers_all_tasks() -> None:
         # Whoever reads the digit knows the answer; ties between digits may cost a little.
         least = found["digit"]["clean_accuracy"]["mean"] - 0.03
         assert found[task]["clean_accuracy"]["mean"] > least
-        assert found[task]["dedicated_accuracy"]["mean"] > found[task]["chance"]["mean"]
+        assert found[task]["dedicated_accuracy"]["mean"] > found[task]["chance"]
+
+
+def test_what_is_said_of_rows_that_a_classifier_sees_once_more() -> None:
+    """A central ε is the encoder's; a classifier that is taught in-house has none."""
+    options = Options.of(
+        ("codebook",), mechanisms=("codebook",), epsilons=(4.0,), central=(5.0,), trials=1
+    )
+    study = NovelClass(datasets.load("digits"), options)
+    facts = study.measure(study.cells()[1]).facts
+    assert "-DP (central" in facts["encoder_guarantee"]
+    assert facts["inhouse_guarantee"].startswith("not private")
+    joined = Join(datasets.load("digits"), quick("codebook"))
+    cell = joined.cells()[-1]
+    assert joined.measure(cell).facts["inhouse_guarantee"].startswith("not private")
 
 
 # --- stopped, and going on -----------------------------------------------------------------------
@@ -234,6 +287,24 @@ def test_a_table_of_ones_own(
         assert result["clean_auc"]["mean"] > result["clean_accuracy"]["mean"]
 
 
+def test_a_record_does_not_go_on_with_another_schema(
+    run: Run, tmp_path: Path, table: tuple[Path, Path]
+) -> None:
+    """Another label or other bounds are another study."""
+    data, schema = table
+    asked = ("study", "collect", "--data", data, "--quick", "--mechanisms", "codebook")
+    record = tmp_path / "r.json"
+    first = run(*asked, "--schema", schema, "--epsilons", 6, "--json", record)
+    assert first.code == 0
+    other = tmp_path / "other.json"
+    other.write_text(schema.read_text().replace("100", "200"))
+    before = record.read_bytes()
+    again = run(*asked, "--schema", other, "--epsilons", 6, "--json", record)
+    assert again.code == 2
+    assert "data and schema must be those" in again.err
+    assert record.read_bytes() == before
+
+
 # --- bad input -----------------------------------------------------------------------------------
 
 WRONG = {
@@ -254,8 +325,8 @@ WRONG = {
     "no GPU": (("collect", "--device", "cuda"), "device must be cpu or auto"),
     "suffix": (("collect", "--plot", "figure.bmp"), "file must be one of .png"),
     "no folder": (("collect", "--json", "nowhere/r.json"), "in an existing folder"),
-    "two classes": (("novel-class", "--data", "TABLE"), "at least 3 classes"),
-    "new": (("novel-class", "--new", "11"), "the novel class must be one of"),
+    "two classes": (("novel-class", "--data", "TABLE"), "classes must be at least 3"),
+    "new": (("novel-class", "--new", "11"), "the novel class must be one of the 10 classes"),
     "columns": (("join", "--columns", "signal"), "join must be one of"),
     "tasks": (("agnostic", "--data", "TABLE"), "with several tasks"),
     "no schema": (("collect", "--data", "BARE"), "schema must be"),

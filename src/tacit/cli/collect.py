@@ -197,7 +197,7 @@ def learn(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Learn a classifier from reports alone, through the known noise.
+    """Learn a classifier from reports, through the known noise.
 
     Example: tacit learn reports.parquet --out model
     """

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _MOST_SYMBOLS = 4
 _WRITTEN = {
-    "mechanism": "the fitted mechanism, for use in-house",
-    "reports.parquet": "all reports, with the law of their noise",
+    "mechanism": "what runs on devices; knows the in-house rows",
+    "reports.parquet": "all reports, with their mechanism",
     "certificate.json": "what they promise, bound to their bytes",
-    "model": "the classifier that was learned from them",
-    "picture.png": "the pictures above",
+    "model": "the classifier, with the mechanism",
+    "picture.png": "the pictures above; the first is raw",
     "demo.json": "hashes of these, so that another demo may replace them",
 }
 
@@ -39,13 +39,13 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for what is released.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("demo-output"),
     epsilon: Annotated[
         float, typer.Option(help="What a report costs, of those that are shown and saved.")
     ] = 4.0,
     as_json: AsJson = False,
 ) -> None:
-    """Learn to read digits from people who show nobody their digit; about a minute.
+    """Learn to read digits from people who show nobody their digit; half a minute.
 
     Example: tacit demo --epsilon 4
     """
@@ -93,7 +93,8 @@ def _print_table(console: Console, outcome: Outcome) -> None:
         f"{sizes['inhouse']:,} handwritten digits without labels are in-house. "
         f"{sizes['people']:,} people have one digit each, and know which it is; they trust nobody. "
         "A mechanism, fitted in-house, runs on each person's device and sends one noised report. "
-        "A classifier learns from the reports alone.\n"
+        "A classifier learns from the reports, and from how often the in-house digits have which "
+        "codeword.\n"
     )
     names = [name for name in TITLES if name in outcome.trials]
     table = Table(
@@ -116,7 +117,10 @@ def _print_person(console: Console, outcome: Outcome) -> None:
     from tacit.demo.person import TITLES
 
     person = outcome.person
-    _heading(console, f"What a server sees of one person at ε = {outcome.epsilon:g}")
+    _heading(
+        console,
+        f"What a server sees of one person at ε = {outcome.epsilon:g}, through one of these",
+    )
     seen = [(f"{TITLES[name]}", picture) for name, picture in person.seen.items()]
     print_pictures(console, [(f"the digit: {person.digit}", person.record), *seen])
     console.print(_sent(person))
@@ -146,15 +150,18 @@ def _print_certificate(console: Console, outcome: Outcome) -> None:
 
 def _print_next(console: Console, outcome: Outcome) -> None:
     folder = outcome.folder.path
-    light = "" if "vlm" in outcome.trials else " --mechanisms codebook"  # the others need torch
     _heading(console, f"Written to {folder}")
     _print_pairs([(path.name, _WRITTEN[path.name]) for path in outcome.folder.paths])
+    console.print(
+        "The in-house digits have no guarantee here, so all of this stays in-house. A mechanism "
+        "that goes to people's devices is fitted with central_epsilon: docs/inhouse.md."
+    )
     _heading(console, "Next")
     _print_pairs(
         [
             (f"tacit verify {folder / 'certificate.json'}", "a changed byte fails"),
             (f"tacit explain {folder / 'model'}", "what the model owes to whom"),
-            (f"tacit study collect --quick{light}", "such tables in full"),
+            ("tacit study collect --mechanisms codebook,direct", "such tables in full"),
             ("docs/guide.md", "your own data in ten lines"),
         ]
     )

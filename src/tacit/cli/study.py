@@ -206,15 +206,27 @@ def _run(study: Any, json_file: Path | None, plot: Path | None) -> None:
     from tacit.studies.running import run
     from tacit.studies.tables import table
 
-    with _cells() as progress:
+    with _cells() as progress, _stoppable(json_file):
         record = run(study, json_file, progress).to_plain()
     title, header, lines = table(record)
     print_table(title, header, lines)
+    if record["parameters"]["quick"]:
+        print("A quick run, on few rows and hardly trained: its numbers mean nothing.")
     for name, path in (("record", json_file), ("figure", plot)):
         if path is not None:
             print(f"{name}: {path}")
     if plot is not None:
         _draw([record], plot)
+
+
+@contextmanager
+def _stoppable(json_file: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        if json_file is not None:
+            print(f"\nThe same command goes on from {json_file}.", file=sys.stderr)
+        raise
 
 
 @app.command()
@@ -244,8 +256,7 @@ def _writable(json_file: Path | None, plot: Path | None) -> None:
     """Hours of work must not end in a folder that is not there."""
     for option, path in (("--json", json_file), ("--plot", plot)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            remedy = "Make the folder first."
-            errors.refuse("study", option, "a file in an existing folder", str(path), remedy)
+            errors.refuse("study", option, "a file in an existing folder", str(path))
     if plot is not None:
         from tacit import plots
 
@@ -260,8 +271,9 @@ def _words(name: str, text: str) -> tuple[str, ...]:
 
 
 def _numbers(name: str, text: str) -> tuple[float, ...]:
+    words = _words(name, text)
     try:
-        numbers = tuple(float(word) for word in _words(name, text))
+        numbers = tuple(float(word) for word in words)
     except ValueError:
         numbers = ()
     if not numbers or any(math.isnan(number) for number in numbers):

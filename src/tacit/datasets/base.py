@@ -258,11 +258,13 @@ class Dataset:
 
     def _new_code(self, new: Any) -> int:
         if len(self.classes) < 3:
-            have = f"{len(self.classes)} classes"
-            errors.refuse(self.name, "data", "of at least 3 classes for a novel class", have)
+            count = len(self.classes)
+            errors.refuse(self.name, "classes", "at least 3 for one to be new", count)
         texts = [str(value) for value in self.classes]
         text = texts[-1] if new is None else str(new)
-        return texts.index(errors.choice(self.name, "the novel class", text, texts))
+        if text not in texts:  # which may have been read off the rows: they are not listed
+            errors.refuse(self.name, "the novel class", f"one of the {len(texts)} classes", text)
+        return texts.index(text)
 
     def _rng(self, seed: int) -> np.random.Generator:
         return np.random.default_rng(errors.whole(self.name, "seed", seed, least=0))

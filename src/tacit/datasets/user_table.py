@@ -53,7 +53,7 @@ def load(data: str, described: str | Path | None) -> Dataset:
         schema=given,
         pools=_pools(len(labels)),
         taken_as_public=() if told else (f"The values of the label {label!r}.",),
-        sha256={path.name: sha256_of(path)},
+        sha256={path.name: sha256_of(path), "schema": sha256_of(Path(described))},
         others={"schema": theirs} if theirs else {},
     )
 

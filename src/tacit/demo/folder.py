@@ -37,17 +37,21 @@ class Folder:
         if path.exists() and not path.is_dir():
             errors.refuse("demo", "--out", "a folder", str(path), "Choose another.")
         path.mkdir(parents=True, exist_ok=True)
-        known = _listed(path / LIST)
+        opened = cls(path)
+        opened._must_be_ours()
+        return opened
+
+    def _must_be_ours(self) -> None:
+        path, known = self.path, _listed(self.path / LIST)
         for name in NAMES:
             if not all(_is_known(file, path, known) for file in _files(path / name)):
                 condition = f"a folder whose {name}, if it has one, is as a demo left it"
                 errors.refuse("demo", "--out", condition, str(path), "Choose another.")
-        return cls(path)
 
     def write(
         self, collection: Collection, pictures: tuple[Any, Any]
     ) -> tuple[Certificate, str | None]:
-        """All files or none; with the certificate, why there is no picture if there is none."""
+        """All made before any is replaced. With the certificate, why there is no picture, if so."""
         reports = collection.reports
         with tempfile.TemporaryDirectory(prefix=".demo-", dir=self.path) as made:
             partial = Path(made)
@@ -57,6 +61,7 @@ class Folder:
             certificate.save(partial / "certificate.json")
             no_picture = _draw(pictures, partial / "picture.png")
             _list(partial)
+            self._must_be_ours()  # a minute has passed
             self._replace(partial)
         self.paths = tuple(self.path / name for name in NAMES if (self.path / name).exists())
         return certificate, no_picture

@@ -93,8 +93,9 @@ class Found:
     """The winner, what is known of it, and what that cost each person.
 
     `estimate` is the winner's: of fresh voters alone, or with simultaneous coverage. `mechanism`,
-    `reports` and `model` are the winner's; `inhouse_` is what all candidates together give the
-    in-house rows, as trying one costs them as much as keeping it.
+    `reports` and `model` are the winner's, `models` those of all candidates in turn; `inhouse_` is
+    what all of them together give the in-house rows, as trying one costs these as much as keeping
+    it.
     """
 
     winner: str
@@ -108,6 +109,7 @@ class Found:
     mechanism: Any = field(repr=False)
     reports: Reports = field(repr=False)
     model: Any = field(repr=False)
+    models: tuple[Any, ...] = field(repr=False)
 
     @property
     def event(self) -> events.Event:
@@ -270,6 +272,7 @@ def search(
         mechanism=fitted[owner[best]],
         reports=reports[owner[best]],
         model=models[best],
+        models=tuple(models),
     )
 
 

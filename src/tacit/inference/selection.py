@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from tacit import errors
+from tacit import errors, labels
 from tacit.inference.validation import (
     Estimate,
     answers,
@@ -38,7 +38,6 @@ CONFIRMATIONS = ("fresh", "simultaneous")
 FRESH = -1
 """The candidate of those who are kept for the winner."""
 
-_DIGITS = 10**12
 _MOST_VOTERS = 2**50
 
 
@@ -90,8 +89,7 @@ class Selection:
 
 def part_of(epsilon: Any, parts: int) -> Fraction:
     """A share of ε, as a decimal just below ε/m: the shares add up to ε or a hair less."""
-    exact = errors.epsilon_in_range("search", epsilon) / parts
-    return Fraction(math.floor(exact * _DIGITS), _DIGITS) if parts > 1 else exact
+    return labels.part(errors.epsilon_in_range("search", epsilon), parts)
 
 
 def assign(

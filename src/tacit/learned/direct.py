@@ -166,7 +166,7 @@ class Direct(Learned):
                 row, label = labels.split("Direct", self.epsilon, self.label_share)
                 flip = labels.flip(self.classes, label, "Direct", self.unit)
             # A column with a single category says nothing, and needs no share.
-            share = row / (self.numbers + sum(count > 1 for count in self.places))
+            share = labels.part(row, self.numbers + sum(count > 1 for count in self.places))
             self._channels[labelled] = (self._noise(share), self._flips(share), flip)
         return self._channels[labelled]
 

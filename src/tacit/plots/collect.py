@@ -18,7 +18,7 @@ _CEILINGS = {
     "universal": ("ceiling of any\nmechanism", "-"),
     "laplace": ("ceiling of\nLaplace", "--"),
 }
-_NOTE = "Ceilings: at the ε spent on the classified point."
+_NOTE = "Ceilings: at the ε spent on the point (the most of any mechanism)."
 
 
 def draw_collect(merged: Merged) -> Figure:

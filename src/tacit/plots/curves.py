@@ -79,10 +79,10 @@ def sections(results: Sequence[Result]) -> list[Section]:
     styles = look.centrals(results)
     if set(styles) != {math.inf}:
         looks = [
-            Look(f"ε = {look.said(value)}", canvas.GREY, "o", line, fill)
+            Look(look.said(value), canvas.GREY, "o", line, fill)
             for value, (line, fill) in styles.items()
         ]
-        found.append(("central guarantee", looks))
+        found.append(("central ε", looks))
     return found
 
 

@@ -55,7 +55,7 @@ class Look:
 _MECHANISMS = {
     "codebook": Look("codebook", "#0072B2", "o"),
     "vlm": Look("VLM", "#D55E00", "s"),
-    "vlm-paper": Look("VLM as published", "#E69F00", "v"),
+    "vlm-paper": Look("VLM as published, unproven", "#E69F00", "v"),
     "vlm-tuned": Look("VLM, tuned", "#CC79A7", "D"),
     "direct": Look("direct noising", "#009E73", "^"),
 }

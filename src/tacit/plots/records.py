@@ -84,17 +84,17 @@ class Merged:
             return "1 trial"
         return f"{most} trials" if least == most else f"{least} to {most} trials"
 
-    def caption(self, more: str = "") -> str:
-        """Sizes, what error bars are, and what else must be said."""
+    def caption(self, more: str = "", bars: bool = True) -> str:
+        """Sizes, what error bars are unless bars are something else, and what must be said."""
         sizes = [f"{self.data[k]:,} {words}" for k, words in _SIZES.items() if self.data.get(k)]
-        bars = "No error bars: 1 trial."
+        spread = "No error bars: 1 trial."
         if self.trials != "1 trial":
             bands = any((self.reference(name) or _NONE).std for name in _BANDS)
             named = "Error bars and bands" if bands else "Error bars"
-            bars = f"{named}: one standard deviation of {self.trials}."
+            spread = f"{named}: one standard deviation of {self.trials}."
         quick = "Quick run." if self.parameters.get("quick") else ""
         said = f"Sizes: {', '.join(sizes)}." if sizes else ""
-        return " ".join(filter(None, [said, bars, more, quick]))
+        return " ".join(filter(None, [said, spread if bars else "", more, quick]))
 
     def at(self, level: str) -> list[Result]:
         """Results of one level; of what knows no levels, those of another if need be."""

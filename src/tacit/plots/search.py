@@ -38,8 +38,8 @@ def draw_search(merged: Merged) -> Figure:
         panels.draw_references(panel, shown)
     look.legend(figure, _sections(merged.results))
     title = f"{merged.name}: settings chosen by people's private votes ({merged.trials})"
-    note = "Left of each ε: every trial's estimate, with its interval; right: on test data."
-    canvas.frame(figure, title, merged.caption(note))
+    note = "Left of each ε: every trial's estimate, with its 95 % interval; right: on test data."
+    canvas.frame(figure, title, merged.caption(note, bars=False))
     return figure
 
 

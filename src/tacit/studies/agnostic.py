@@ -73,7 +73,7 @@ class Agnostic:
         found["dedicated_accuracy"] = found["clean_accuracy"]
         if not np.array_equal(codes, np.arange(len(codes))):  # the label itself is what is reported
             found["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
-        return Measured({**found, "chance": references.largest(truth)})
+        return Measured(found, {"chance": references.largest(codes[self.dataset.labels])})
 
     def _probabilities(self, cell: Cell, trial: Trial) -> npt.NDArray[np.float64]:
         """Of the label of every test row, from the reports that all tasks share."""

@@ -17,6 +17,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tacit import ceilings
 from tacit.datasets.base import Dataset
 from tacit.evaluation import Tally
@@ -35,6 +37,8 @@ the paper's two stages, unproven. `vlm-tuned` has settings and a learner of our 
 
 POINT_SHARE = 0.7
 _TWO_LEVELS = ("vlm", "vlm-paper")
+_UNPROTECTED = ("direct", "vlm-tuned")
+"""The first reads no in-house row; the learner of the second does, and without noise."""
 
 
 class Collect:
@@ -57,7 +61,9 @@ class Collect:
             found += [{"reference": name, "trial": trial} for name in references.NAMES]
             for mechanism in options.mechanisms:
                 for level in options.level if mechanism in _TWO_LEVELS else options.level[:1]:
-                    for central in options.central if mechanism != "direct" else (math.inf,):
+                    for central in (
+                        options.central if mechanism not in _UNPROTECTED else (math.inf,)
+                    ):
                         for epsilon in options.epsilons:
                             found.append(
                                 {
@@ -115,6 +121,7 @@ class Collect:
                 "codewords": mechanism.codewords_,
                 "guarantee": str(reports.guarantee),
                 "inhouse_guarantee": str(student.inhouse_guarantee_),
+                "central_proved": student.inhouse_.proved,
             },
         )
 
@@ -136,6 +143,7 @@ class Collect:
             {
                 "guarantee": str(mechanism.guarantee(True)),
                 "inhouse_guarantee": str(mechanism.inhouse_.guarantee),
+                "central_proved": mechanism.inhouse_.proved,
             },
         )
 
@@ -164,9 +172,7 @@ class Collect:
 
     def _tuned(self, cell: Cell, trial: Trial) -> Measured:
         rng, epsilon = generator(trial.seed, cell), cell["epsilon"]
-        made = tuned.learn(
-            trial.contenders, epsilon, float(cell["central_epsilon"]), *trial.people, rng
-        )
+        made = tuned.learn(trial.contenders, epsilon, *trial.people, rng)
         rows, truth = trial.test
         share = float(made.mechanism.epsilon * (1 - made.mechanism.label_share))
         answers = made.of_reports(made.mechanism.at(share).release(rows, rng=rng)).argmax(axis=1)
@@ -179,6 +185,7 @@ class Collect:
             {
                 "guarantee": str(made.mechanism.guarantee(True)),
                 "inhouse_guarantee": "not private: the classifier is fitted with in-house rows",
+                "central_proved": False,
             },
         )
 
@@ -205,12 +212,13 @@ class Collect:
             from sklearn.metrics import roc_auc_score
 
             measured["clean_auc"] = float(roc_auc_score(truth, clean[:, 1]))
-        return Measured(measured, {**facts, "ceilings": _ceilings(self.dataset, tally, share)})
+        return Measured(measured, {**facts, "ceilings": _ceilings(self.dataset, share)})
 
 
-def _ceilings(dataset: Dataset, tally: Tally, epsilon: float) -> dict[str, float]:
+def _ceilings(dataset: Dataset, epsilon: float) -> dict[str, float]:
     """For points that are themselves reported. That of Laplace noise is known for equal classes."""
     found = {"epsilon": epsilon}
     if balanced(dataset):
         found["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
-    return {**found, "universal": ceilings.of_shares(tally.rows / tally.rows.sum(), epsilon)}
+    shares = np.bincount(dataset.labels) / len(dataset)
+    return {**found, "universal": ceilings.of_shares(shares, epsilon)}

@@ -42,14 +42,14 @@ QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 128}
 class Remembered:
     """Fixed features of rows, computed once for every row, in whatever order rows come.
 
-    A projection makes vectors of them that need no further one. Kept in half precision where they
-    are many numbers a row: distances between images do not need more.
+    A projection makes vectors of them that need no further one; without it a codebook treats them
+    as it treats the features themselves. Kept in half precision where they are many numbers a row:
+    distances between images do not need more.
     """
-
-    kind = "remembered"
 
     def __init__(self, inner: Features, projection: quantizer.Projection | None = None) -> None:
         self.inner, self.projection = inner, projection
+        self.kind = inner.kind if projection is None else "projected"
         matrix = None if projection is None else projection.matrix
         self.dimension = inner.dimension if matrix is None else int(matrix.shape[1])
         self._stored = np.float16 if self.dimension > 1000 else np.float32
@@ -140,23 +140,11 @@ class Contenders:
     def _projected(self) -> Features:
         """Features and projection are the same for every ε."""
         rows, device = self.schema.rows(self.rows), self.options.device
-        if self.features_name == "scattering":
-            learned = (
-                self._scattering() if self._several_passes else features_of.Scattering(self.schema)
-            )
-        else:
-            learned = features_of.fit(
-                self.features_name, self.schema, rows, self.seed, device=device
-            )
+        learned = features_of.fit(self.features_name, self.schema, rows, self.seed, device=device)
         components, damped, _ = DEFAULTS[self.features_name]
         return Remembered(
             learned, quantizer.fit_projection(learned, rows, components, damped, self.seed)
         )
-
-    @property
-    def _several_passes(self) -> bool:
-        """Whether features themselves, which are large, are wanted more than once a row."""
-        return any(central != math.inf for central in self.options.central)
 
     # --- VLM -----------------------------------------------------------------------------------
 
@@ -171,7 +159,7 @@ class Contenders:
         }
         training = self.training(central, two_stage and central != math.inf)
         networks = self.trained(settings, central, training)
-        return at(networks, epsilon, self.classes, 1 - (line.row_share or 0.5))
+        return at(networks, epsilon, self.classes, round(1 - (line.row_share or 0.5), 9))
 
     def trained(self, settings: dict[str, Any], central: float, training: dict[str, Any]) -> Any:
         """A VLM with these settings, at ε = 1; the same networks whenever they are asked for."""

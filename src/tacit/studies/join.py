@@ -1,8 +1,12 @@
 """Joining: our clean columns and labels beside reports of another party's: Figure 3 of the paper.
 
 The other party fits the mechanism on its own columns of all training rows, and reports every row,
-those of the test too, with the whole ε; our classifier sees clean columns and reports. Beside it:
-our columns alone, and all columns clean, by the same network.
+those of the test too, with the whole ε; our classifier sees clean columns, reports, and the law of
+their noise. Beside it: our columns alone, and all columns clean, by the same network.
+
+As in the paper, the rows that report are rows that the mechanism was fitted on: every report is
+ε-DP given the mechanism, but all of them together tell of what it learned. Towards these rows
+nothing is proved of the whole (`inhouse_guarantee`); the test rows have ε alone.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class Join:
     def record(self) -> Record:
         """Empty."""
         train, test = self._rows(0)
-        sizes = {"inhouse": len(train), "people": len(train), "test": len(test)}
+        sizes = {"people": len(train), "test": len(test)}
         return self.options.record(self.name, self.dataset, sizes, join=self.columns)
 
     def cells(self) -> Sequence[Cell]:
@@ -74,11 +78,16 @@ class Join:
         contenders = self._contenders(cell["trial"], train)
         mechanism = self._mechanism(cell, contenders)
         rng = generator(contenders.seed, cell)
-        reports = [mechanism.release(_take(self.theirs, part), rng=rng) for part in (train, test)]
+        released = [mechanism.release(_take(self.theirs, part), rng=rng) for part in (train, test)]
+        # What we get at latent level: reports and the law of their noise, nothing of the mechanism.
+        reports = released if mechanism.kind == "direct" else [r.shared("join") for r in released]
         model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.options.device)
         model.fit(reports[0], labels, clean=ours[0])
         answers = model.predict(reports[1], clean=ours[1])
-        facts = {"guarantee": str(mechanism.guarantee(False))}
+        facts = {
+            "guarantee": str(mechanism.guarantee(False)),
+            "inhouse_guarantee": str(mechanism.inhouse_.guarantee),
+        }
         return Measured({"semi_private_accuracy": accuracy(answers, truth)}, facts)
 
     def _reference(self, cell: Cell, ours: list[Any], train: Any, test: Any) -> float:

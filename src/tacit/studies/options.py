@@ -17,6 +17,7 @@ from tacit.studies.record import Record, infinity, versions
 
 LEVELS = ("latent", "feature")
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
+CLASS_SIZES = "Whether the classes are about equally large: networks are fitted accordingly."
 QUICK_EPSILONS = (2.0, 8.0)
 QUICK_ROWS = 1500
 """With `quick`, every part of a split has at most so many rows: networks are hardly trained."""
@@ -76,7 +77,7 @@ class Options:
             errors.epsilon_in_range(where, epsilon)
         for central in made.central:
             if central != math.inf:
-                errors.epsilon_in_range(where, central)
+                errors.epsilon_in_range("study --central", central)
         errors.whole(where, "trials", made.trials, least=1, most=1000)
         errors.whole(where, "seed", made.seed, least=0)
         return replace(made, device=devices.resolve(where, made.device))
@@ -109,7 +110,7 @@ class Options:
             **sizes,
             "classes": [str(value) for value in dataset.classes],
             "sha256": dict(dataset.sha256),
-            "taken_as_public": list(dataset.taken_as_public),
+            "taken_as_public": [*dataset.taken_as_public, CLASS_SIZES],
         }
         return Record(study, parameters, versions(self.device), data)
 

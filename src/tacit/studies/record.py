@@ -105,36 +105,67 @@ class Record:
     def load(path: Path) -> Record:
         """Read a record; anything else is refused in one line."""
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            return Record(**{name: plain[name] for name in _FIELDS})
-        except (ValueError, KeyError, TypeError):
+            plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+            found = Record(**{name: plain[name] for name in _FIELDS})
+            found._check()
+            return found
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise errors.InvalidData(
-                f"{path}: it must be the record of a study. Remove it, or choose another file."
+                f"{path}: it must be the record of a study. Choose another file."
             ) from None
 
-    def resumed(self, path: Path) -> Record:
-        """The record in this file, if it is one of the same study with the same parameters."""
+    def _check(self) -> None:
+        """Runs of different cells, with what a run has; raises whatever comes first."""
+        cells = [json.dumps(_cell(run), sort_keys=True) for run in self.runs]
+        if len(set(cells)) != len(cells):
+            raise ValueError
+        parts = [self.parameters, self.versions, self.data]
+        parts += [run[name] for run in self.runs for name in ("values", "facts")]
+        if not all(isinstance(part, dict) for part in parts):
+            raise TypeError
+        self.to_plain()
+
+    def resumed(self, path: Path, cells: Sequence[Mapping[str, Any]]) -> Record:
+        """The record in this file, if it is one of the same study, asked the same, made alike."""
         if not path.exists():
             return self
         found = Record.load(path)
         mine, others = self._identity(), found._identity()
         for name in sorted({*mine, *others}):
             if mine.get(name) != others.get(name):
+                if name == "sha256":
+                    raise errors.InvalidParameter(
+                        f"{path}: data and schema must be those that the record there began with. "
+                        "Choose another file, or remove it."
+                    )
                 raise errors.InvalidParameter(
                     f"{path}: {name} must be as in the record that is there, "
                     f"{others.get(name)!r}, got {mine.get(name)!r}. Choose another file, or "
                     "remove it."
                 )
-        found.versions = self.versions
+        known = [dict(json.loads(json.dumps(cell))) for cell in cells]
+        if any(_cell(run) not in known for run in found.runs):
+            raise errors.InvalidData(
+                f"{path}: its runs must be those of this study. Choose another file."
+            )
+        found.parameters = self.parameters
         return found
 
     def _identity(self) -> dict[str, Any]:
-        plain = {"study": self.study, **self.parameters, "sha256": self.data.get("sha256")}
+        """What must be the same for a record to go on; there may be more trials."""
+        made_by = {f"version of {name}": value for name, value in self.versions.items()}
+        plain = {"study": self.study, **self.parameters, **self.data, **made_by}
+        plain.pop("trials", None)
         return dict(json.loads(json.dumps(plain)))
 
 
 def summary(trials: Sequence[Any]) -> Any:
-    """Mean and sample deviation of numbers, or of lists of numbers; anything else as it is."""
+    """Mean and sample deviation of numbers, or of lists of numbers; anything else trial by trial.
+
+    Lists of dictionaries are of the same things in every trial: their numbers are listed.
+    """
+    if all(isinstance(v, list) and v and isinstance(v[0], dict) for v in trials):
+        return [_listed(same) for same in zip(*trials, strict=True)]
     if not all(_numeric(value) for value in trials):
         return list(trials)
     values = np.array(trials, float)
@@ -169,8 +200,20 @@ def _device_name(device: str) -> str:
     return f"{platform.machine()} processor, {os.cpu_count()} cores, {sys.platform}"
 
 
+def _no_number(name: str) -> float:
+    raise ValueError(name)
+
+
 def _cell(run: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in run.items() if k not in ("values", "facts", "seconds")}
+
+
+def _listed(same: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = same[0]
+    return {
+        name: [one[name] for one in same] if _numeric(value) else value
+        for name, value in first.items()
+    }
 
 
 def _numeric(value: Any) -> bool:

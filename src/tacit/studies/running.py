@@ -46,10 +46,9 @@ class Study(Protocol):
 
 def run(study: Study, path: Path | None = None, progress: Progress | None = None) -> Record:
     """Measure what is not in the record yet, and save after every run."""
-    record = study.record()
+    record, cells = study.record(), study.cells()
     if path is not None:
-        record = record.resumed(path)
-    cells = study.cells()
+        record = record.resumed(path, cells)
     for done, cell in enumerate(cells):
         if record.find(cell) is not None:
             continue

@@ -104,8 +104,12 @@ class Search:
             "interval": [float(end) for end in found.estimate.interval],
             "winner": settings[found.winner],
             "candidates": [
-                {"settings": settings[one.name], "estimated": float(one.estimate.accuracy)}
-                for one in found.candidates
+                {
+                    "settings": settings[one.name],
+                    "estimated": float(one.estimate.accuracy),
+                    "test": accuracy(model.predict(rows), truth),
+                }
+                for one, model in zip(found.candidates, found.models, strict=True)
             ],
         }
         facts: dict[str, Any] = {"guarantee": str(found.guarantee), "paper": self._paper(cell)}

@@ -10,6 +10,7 @@ Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 _KEYS = ("mechanism", "level", "task", "central_epsilon")
 _MEASURES = {
     "clean_accuracy": "clean",
+    "clean_auc": "clean, AUC",
     "private_accuracy": "private",
     "semi_private_accuracy": "semi-private",
     "dedicated_accuracy": "dedicated reports",

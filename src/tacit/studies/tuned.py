@@ -57,13 +57,12 @@ class Tuned:
 def learn(
     contenders: Contenders,
     epsilon: float,
-    central: float,
     rows: Any,
     labels: Any,
     rng: Randomness,
 ) -> Tuned:
     """Fit, let these people report, and learn."""
-    mechanism = _mechanism(contenders, epsilon, central)
+    mechanism = _mechanism(contenders, epsilon)
     reports = mechanism.release(rows, labels, rng)
     inhouse = mechanism.encode(contenders.rows[:POINTS])
     points = mechanism.released_features({"latent": inhouse})
@@ -76,12 +75,11 @@ def learn(
     return Tuned(mechanism, max(fits, key=lambda network: network.held_out), inhouse)
 
 
-def _mechanism(contenders: Contenders, epsilon: float, central: float) -> Any:
+def _mechanism(contenders: Contenders, epsilon: float) -> Any:
     heavy = epsilon < ENOUGH
     settings: dict[str, Any] = {"radius": 5.0, "pretraining_epsilon": 6.0 if heavy else 27.0}
     if kind_of(contenders.schema) == paper.IMAGES:
         settings["likelihood"] = "logits" if heavy else "bernoulli"
-    ours = central == math.inf and not contenders.options.quick
-    training = dict(_TRAINING) if ours else contenders.training(central)
-    networks = contenders.trained(settings, central, training)
+    training = contenders.training(math.inf) if contenders.options.quick else dict(_TRAINING)
+    networks = contenders.trained(settings, math.inf, training)
     return at(networks, epsilon, contenders.classes, 0.5)
