@@ -319,8 +319,10 @@ def test_title_and_caption_say_data_sizes_and_trials(figures, name):
     assert title.endswith("(1 trial)" if len(trials) == 1 else "(3 trials)")
     assert f"{CASES[name][0]['data']['inhouse']:,} in-house" in caption
     assert f"{CASES[name][0]['data']['people']:,} people" in caption
-    assert ("No error bars: 1 trial." in caption) == (len(trials) == 1)
-    assert ("one standard deviation of 3 trials" in caption) == (len(trials) == 3)
+    deviations = "search" not in name  # whose bars are intervals
+    assert ("95 % interval" in caption) != deviations
+    assert ("No error bars: 1 trial." in caption) == (deviations and len(trials) == 1)
+    assert ("one standard deviation of 3 trials" in caption) == (deviations and len(trials) == 3)
     assert ("Quick run" in caption) == CASES[name][0]["parameters"]["quick"]
 
 

@@ -99,7 +99,7 @@ def test_published_people(published: Published) -> None:
         names = [*ours.rows.column_names, *theirs.rows.column_names]
         assert sorted(names) == sorted(data.schema.names)
         assert len(theirs.schema.rows(theirs.rows)) == 48_842
-    with pytest.raises(errors.InvalidParameter, match="at least 3 classes"):
+    with pytest.raises(errors.InvalidParameter, match="classes must be at least 3"):
         data.novel(0)
 
 

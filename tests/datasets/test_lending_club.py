@@ -169,7 +169,7 @@ def test_published_splits_follow_time(published: Published) -> None:
         ours, theirs = data.join(name)
         assert set(theirs.schema.names) <= set(lending_club.JOINS[name])
         assert set(ours.schema.names) | set(theirs.schema.names) == set(data.schema.names)
-    with pytest.raises(errors.InvalidParameter, match="at least 3 classes"):
+    with pytest.raises(errors.InvalidParameter, match="classes must be at least 3"):
         data.novel(0)
 
 
