@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tacit import errors
-from tacit.studies.record import Record, infinity, summary
-from tacit.studies.running import Cell, Measured, generator, run, words
+from tacit.studies.record import Cell, Record, infinity, summary
+from tacit.studies.running import Measured, generator, run, words
 
 
 def record(**parameters: Any) -> Record:

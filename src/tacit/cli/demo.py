@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.console import AsJson, print_json
-from tacit.cli.files import warnings_on_stderr
+from tacit.cli.files import stages_progress, warnings_on_stderr
 
 if TYPE_CHECKING:
     from tacit.demo import Outcome
@@ -51,7 +48,7 @@ def demo(
     """
     from tacit import demo as demonstration
 
-    with warnings_on_stderr(), _stages() as progress:
+    with warnings_on_stderr(), stages_progress(transient=True) as progress:
         outcome = demonstration.run(out, epsilon, progress)
     if as_json:
         return print_json(outcome.to_dict())
@@ -59,24 +56,6 @@ def demo(
     console.width = min(console.width, _WIDTH)
     for part in (_print_table, _print_person, _print_certificate, _print_next):
         part(console, outcome)
-
-
-@contextmanager
-def _stages() -> Iterator[Any]:
-    """A bar a stage on standard error, where that is a terminal; gone when all is done."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal, transient=True
-    ) as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done)
-
-        yield show
 
 
 def _heading(console: Console, text: str) -> None:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from tacit import errors
 from tacit.cli.console import must_exist
@@ -101,6 +108,24 @@ def rows_progress(total: int | None) -> Iterator[Any]:
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("rows", total=total)
         yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def stages_progress(transient: bool = False) -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar a stage on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, transient=transient
+    ) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield show
 
 
 def described(protection: Protection) -> str:

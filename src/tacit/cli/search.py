@@ -9,13 +9,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from tacit import errors
 from tacit.cli.console import AsJson, must_exist, print_json, print_table
@@ -28,6 +25,7 @@ from tacit.cli.files import (
     image_size,
     must_be_new,
     read_schema,
+    stages_progress,
     warnings_on_stderr,
 )
 from tacit.cli.votes import Account, Confidence, Key, LabelColumn, LedgerFile, ends, opened_ledger
@@ -112,7 +110,7 @@ def search(
     print(precision(len(voting[1]), epsilon, len(settings), **asked), file=sys.stderr)
     common = {"epsilon": epsilon, "classes": declared, "unit": "person"}
     candidates = _candidates(settings, common, target, len(reporting[1]), composition, seed)
-    with opened_ledger(ledger, account) as opened, _stages() as show, warnings_on_stderr():
+    with opened_ledger(ledger, account) as opened, stages_progress() as show, warnings_on_stderr():
         found = run(
             candidates,
             inhouse=_rows(inhouse, label, given, None)[0],
@@ -271,22 +269,6 @@ def _whole(batches: Iterator[Any]) -> Any:
 
 def _without(table: Any, label: str) -> Any:
     return table.drop_columns([label]) if label in table.schema.names else table
-
-
-@contextmanager
-def _stages() -> Iterator[Any]:
-    """A bar a stage on standard error, where that is a terminal."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done)
-
-        yield show
 
 
 def _write(found: Any, out: Path) -> None:

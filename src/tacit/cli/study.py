@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tacit import errors
 from tacit.cli.console import must_exist, print_table
+from tacit.cli.files import stages_progress
 
 app = typer.Typer(
     help="The results of the papers and ours beside them: run, recorded, tabled, drawn.",
@@ -197,7 +198,7 @@ def _asked(known: Sequence[str], given: dict[str, Any]) -> tuple[Any, Any]:
         quick=quick,
     )
     _writable(given["json_file"], given["plot"])
-    with _loading() as progress:
+    with stages_progress() as progress:
         return datasets.load(given["data"] or "digits", given["schema"], progress=progress), options
 
 
@@ -315,18 +316,3 @@ def _said(values: dict[str, Any] | None) -> str:
 
 def _number(value: Any) -> bool:
     return isinstance(value, float)
-
-
-@contextmanager
-def _loading() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar while files are fetched."""
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, Any] = {}
-
-        def progress(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = bar.add_task(name, total=total)
-            bar.update(tasks[name], completed=done, total=total)
-
-        yield progress

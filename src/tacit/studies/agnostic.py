@@ -21,8 +21,8 @@ from tacit.inference.student import StudentClassifier
 from tacit.studies import paper, references
 from tacit.studies.contenders import Contenders, learning
 from tacit.studies.options import Options, kind_of
-from tacit.studies.record import Record
-from tacit.studies.running import Cell, Measured, generator
+from tacit.studies.record import Cell, Record
+from tacit.studies.running import Measured, generator
 from tacit.studies.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "direct")

@@ -27,8 +27,8 @@ from tacit.inference.student import StudentClassifier
 from tacit.studies import paper, references, tuned
 from tacit.studies.contenders import STUDENT_SHARE, balanced, learning
 from tacit.studies.options import Options, kind_of
-from tacit.studies.record import Record, infinity
-from tacit.studies.running import Cell, Measured, generator
+from tacit.studies.record import Cell, Record
+from tacit.studies.running import Measured, generator
 from tacit.studies.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct")
@@ -36,7 +36,6 @@ MECHANISMS = ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct")
 the paper's two stages, unproven. `vlm-tuned` has settings and a learner of our own."""
 
 POINT_SHARE = 0.7
-_TWO_LEVELS = ("vlm", "vlm-paper")
 _UNPROTECTED = ("direct", "vlm-tuned")
 """The first reads no in-house row; the learner of the second does, and without noise."""
 
@@ -56,28 +55,14 @@ class Collect:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial; what both levels share is measured once."""
-        options, found = self.options, []
-        for trial in range(options.trials):
-            found += [{"reference": name, "trial": trial} for name in references.NAMES]
-            for mechanism in options.mechanisms:
-                for level in options.level if mechanism in _TWO_LEVELS else options.level[:1]:
-                    for central in (
-                        options.central if mechanism not in _UNPROTECTED else (math.inf,)
-                    ):
-                        for epsilon in options.epsilons:
-                            found.append(
-                                {
-                                    "mechanism": mechanism,
-                                    "features": self.options.features_of(
-                                        mechanism, self.dataset.schema
-                                    ),
-                                    "level": level,
-                                    "epsilon": epsilon,
-                                    "central_epsilon": infinity(central),
-                                    "trial": trial,
-                                }
-                            )
-        return found
+        return [
+            cell
+            for trial in range(self.options.trials)
+            for cell in (
+                *({"reference": name, "trial": trial} for name in references.NAMES),
+                *self.options.cells(self.dataset.schema, trial, _UNPROTECTED),
+            )
+        ]
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε, or one reference."""

@@ -103,7 +103,7 @@ class Contenders:
     # --- codebook ------------------------------------------------------------------------------
 
     def codebook(self, epsilon: float, central: float, codewords: int | None = None) -> Codebook:
-        """K by the rule unless given. Of a central ε a sixth is left for a student."""
+        """K by the rule unless given. Of a central ε a sixth is left for a student, if any."""
         settings: dict[str, Any] = {"epsilon": epsilon, "features": self.features_name}
         settings["codewords"] = codewords
         if self.classes is not None:
@@ -111,7 +111,7 @@ class Contenders:
         rng = generator(self.seed, {"fit": "codebook", "for": [epsilon, infinity(central)]})
         fitting: dict[str, Any] = {"schema": self.schema, "seed": self.seed, "rng": rng}
         if central != math.inf:
-            share = 1 - STUDENT_SHARE
+            share = 1.0 if self.classes is None else 1 - STUDENT_SHARE
             settings |= {"central_epsilon": central * share}
             settings |= {"central_delta": paper.CENTRAL_DELTA * share}
             if self.features_name == "scattering":

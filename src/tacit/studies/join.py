@@ -23,8 +23,8 @@ from tacit.learned.features import Raw
 from tacit.studies import paper, references
 from tacit.studies.contenders import Contenders
 from tacit.studies.options import QUICK_ROWS, Options
-from tacit.studies.record import Record
-from tacit.studies.running import Cell, Measured, generator
+from tacit.studies.record import Cell, Record
+from tacit.studies.running import Measured, generator
 from tacit.studies.trials import accuracy
 
 MECHANISMS = ("codebook", "vlm", "direct")
@@ -51,22 +51,14 @@ class Join:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        found: list[Cell] = []
-        for trial in range(self.options.trials):
-            found += [{"reference": name, "trial": trial} for name in REFERENCES]
-            found += [
-                {
-                    "mechanism": mechanism,
-                    "features": self.options.features_of(mechanism, self.theirs.schema),
-                    "level": "latent",
-                    "epsilon": epsilon,
-                    "central_epsilon": "inf",
-                    "trial": trial,
-                }
-                for mechanism in self.options.mechanisms
-                for epsilon in self.options.epsilons
-            ]
-        return found
+        return [
+            cell
+            for trial in range(self.options.trials)
+            for cell in (
+                *({"reference": name, "trial": trial} for name in REFERENCES),
+                *self.options.cells(self.theirs.schema, trial),
+            )
+        ]
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε, or one reference."""

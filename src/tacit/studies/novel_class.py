@@ -11,7 +11,6 @@ in-house rows once more and stays inside: a codebook's is not private towards th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,12 +22,11 @@ from tacit.inference.novel import NovelClassClassifier
 from tacit.studies import paper
 from tacit.studies.contenders import Contenders, learning
 from tacit.studies.options import QUICK_ROWS, Options, kind_of
-from tacit.studies.record import Record, infinity
-from tacit.studies.running import Cell, Measured, generator
+from tacit.studies.record import Cell, Record
+from tacit.studies.running import Measured, generator
 from tacit.studies.trials import Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "direct")
-_TWO_LEVELS = ("vlm", "vlm-paper")
 
 
 class NovelClass:
@@ -50,24 +48,14 @@ class NovelClass:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        options, found = self.options, []
-        for trial in range(options.trials):
-            found.append({"reference": "chance", "trial": trial})
-            for mechanism in options.mechanisms:
-                for level in options.level if mechanism in _TWO_LEVELS else options.level[:1]:
-                    for central in options.central if mechanism != "direct" else (math.inf,):
-                        for epsilon in options.epsilons:
-                            found.append(
-                                {
-                                    "mechanism": mechanism,
-                                    "features": options.features_of(mechanism, self.dataset.schema),
-                                    "level": level,
-                                    "epsilon": epsilon,
-                                    "central_epsilon": infinity(central),
-                                    "trial": trial,
-                                }
-                            )
-        return found
+        return [
+            cell
+            for trial in range(self.options.trials)
+            for cell in (
+                {"reference": "chance", "trial": trial},
+                *self.options.cells(self.dataset.schema, trial, ("direct",)),
+            )
+        ]
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε."""

@@ -13,9 +13,10 @@ from tacit.datasets.base import Dataset
 from tacit.learned.features import FIXED, TRAINED
 from tacit.schema import ArraySchema, Schema
 from tacit.studies import paper
-from tacit.studies.record import Record, infinity, versions
+from tacit.studies.record import Cell, Record, infinity, versions
 
 LEVELS = ("latent", "feature")
+TWO_LEVELS = ("vlm", "vlm-paper")
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 CLASS_SIZES = "Whether the classes are about equally large: networks are fitted accordingly."
 QUICK_EPSILONS = (2.0, 8.0)
@@ -81,6 +82,27 @@ class Options:
         errors.whole(where, "trials", made.trials, least=1, most=1000)
         errors.whole(where, "seed", made.seed, least=0)
         return replace(made, device=devices.resolve(where, made.device))
+
+    def cells(self, schema: Schema, trial: int, unprotected: Sequence[str] = ()) -> list[Cell]:
+        """Every mechanism at every level, central and local ε, of one trial.
+
+        What is the same at both levels is measured once; `unprotected` mechanisms have no central
+        ε, or need none.
+        """
+        return [
+            {
+                "mechanism": mechanism,
+                "features": self.features_of(mechanism, schema),
+                "level": level,
+                "epsilon": epsilon,
+                "central_epsilon": infinity(central),
+                "trial": trial,
+            }
+            for mechanism in self.mechanisms
+            for level in (self.level if mechanism in TWO_LEVELS else self.level[:1])
+            for central in ((math.inf,) if mechanism in unprotected else self.central)
+            for epsilon in self.epsilons
+        ]
 
     def features_of(self, mechanism: str, schema: Schema) -> str | None:
         """Of a codebook: as asked for, or what fits the rows. The others have none."""

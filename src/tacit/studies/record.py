@@ -20,6 +20,9 @@ import numpy as np
 
 from tacit import errors
 
+Cell = dict[str, Any]
+"""What one run is of: mechanism, epsilon, …, or a reference; and its trial."""
+
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pyarrow")
 _FIELDS = ("study", "parameters", "versions", "data", "runs")
 

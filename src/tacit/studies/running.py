@@ -13,9 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit.randomness import Seeded
-from tacit.studies.record import Record
+from tacit.studies.record import Cell, Record
 
-Cell = dict[str, Any]
 Progress = Callable[[str, int, int, "dict[str, Any] | None"], None]
 """Called with a cell in words, how many are done, of how many, and what was measured."""
 

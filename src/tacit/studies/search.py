@@ -21,8 +21,8 @@ from tacit.inference.search import Candidate
 from tacit.inference.search import search as private_search
 from tacit.studies import paper
 from tacit.studies.options import Options, kind_of
-from tacit.studies.record import Record
-from tacit.studies.running import Cell, Measured, generator
+from tacit.studies.record import Cell, Record
+from tacit.studies.running import Measured, generator
 from tacit.studies.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm")
@@ -64,19 +64,8 @@ class Search:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        return [
-            {
-                "mechanism": mechanism,
-                "features": self.options.features_of(mechanism, self.dataset.schema),
-                "level": "latent",
-                "epsilon": epsilon,
-                "central_epsilon": "inf",
-                "trial": trial,
-            }
-            for trial in range(self.options.trials)
-            for mechanism in self.options.mechanisms
-            for epsilon in self.options.epsilons
-        ]
+        trials = range(self.options.trials)
+        return [one for trial in trials for one in self.options.cells(self.dataset.schema, trial)]
 
     def measure(self, cell: Cell) -> Measured:
         """One search."""
