@@ -49,11 +49,12 @@ install: $(VENV)/.all
 demo: $(VENV)/.demo
 	@$(BIN)/tacit demo --out demo-output
 
+# One thread a worker: more would wait for each other.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-full: $(VENV)/.ray
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests benchmarks docs/results.py docs/generator

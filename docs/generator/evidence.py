@@ -17,7 +17,7 @@ KEYS = ("mechanism", "features", "level", "central_epsilon", "task")
 
 MEASURES = {
     "clean_accuracy": "accuracy on clean rows",
-    "table_accuracy": "accuracy on clean rows, from the table of the reports alone",
+    "table_accuracy": "accuracy on clean rows, from the label table without a student",
     "clean_auc": "area under the curve on clean rows",
     "private_accuracy": "accuracy on rows that are themselves reported",
     "semi_private_accuracy": "accuracy with our columns clean and theirs reported",

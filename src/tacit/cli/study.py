@@ -30,9 +30,11 @@ SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="Columns, bounds, categories and label of --data.")
 ]
 Mechanisms = Annotated[str, typer.Option(help="Of codebook, vlm, direct.")]
-Epsilons = Annotated[str | None, typer.Option(help="Local ε of a report: 1,2,4.")]
+Epsilons = Annotated[
+    str | None, typer.Option(help="Local ε of a report; 1,2,4,6,8,10 if left out.")
+]
 Central = Annotated[str, typer.Option(help="Central ε towards the in-house rows: inf,5,1.")]
-Trials = Annotated[int | None, typer.Option(help="Random splits, each with its own noise.")]
+Trials = Annotated[int | None, typer.Option(help="Splits and noise, each anew; 3 if left out.")]
 Features = Annotated[str | None, typer.Option(help="Of the codebook, as in tacit fit.")]
 Level = Annotated[str, typer.Option(help="latent, feature, or both: latent,feature.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:0, …")]

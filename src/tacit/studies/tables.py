@@ -31,17 +31,19 @@ def table(record: Mapping[str, Any]) -> Table:
         name = tuple(_shown(result.get(key)) for key in keys)
         groups.setdefault(name, {})[result["epsilon"]] = result
     lines = [
-        (*name, _MEASURES[measure], *(_cell(by.get(e), measure) for e in epsilons))
+        (
+            f"{', '.join(name)}\n  {_MEASURES[measure]}",
+            *(_cell(by.get(e), measure) for e in epsilons),
+        )
         for name, by in groups.items()
         for measure in measures
         if any(measure in result for result in by.values())
     ]
     for name, found in record["references"].items():
         value = f"{found:.3f}" if isinstance(found, float) else _summary(found)
-        blank = [""] * (len(keys) - 1)
-        lines.append((name.replace("_", " "), *blank, "", *[value] * len(epsilons)))
-    header = (*(key.replace("_epsilon", " ε") for key in keys), "accuracy")
-    return _title(record), (*header, *(f"ε = {e:g}" for e in epsilons)), lines
+        lines.append((name.replace("_", " "), *[value] * len(epsilons)))
+    header = ", ".join(key.replace("_epsilon", " ε") for key in keys)
+    return _title(record), (header, *(f"ε = {e:g}" for e in epsilons)), lines
 
 
 def _title(record: Mapping[str, Any]) -> str:
