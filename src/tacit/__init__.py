@@ -114,6 +114,7 @@ _MODULES = (
     "private_training",
     "randomness",
     "schema",
+    "service",
 )
 
 __all__ = ["__version__", *sorted(_HOME_OF)]

@@ -11,8 +11,15 @@ import click
 import typer
 
 from tacit import errors
-from tacit.cli import collect, demo, ledger, search, study, votes
-from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
+from tacit.cli import collect, demo, ledger, search, service, study, take_part, votes
+from tacit.cli.console import (
+    AsJson,
+    must_exist,
+    print_json,
+    print_table,
+    print_text,
+    print_values,
+)
 
 REFUSED, BAD_INPUT = 1, 2
 """Exit codes: the answer is no (refuted, refused, not verified); the question is wrong."""
@@ -31,6 +38,8 @@ demo.register(app)
 collect.register(app)
 votes.register(app)
 search.register(app)
+service.register(app)
+take_part.register(app)
 
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter, above 0.")]
 Delta = Annotated[float, typer.Option(help="Probability of failure, in (0, 1).")]
@@ -246,7 +255,7 @@ def explain(
         values = {"guarantee": str(loaded.guarantee), "explanation": text}
         values |= {} if inhouse is None else {"inhouse_guarantee": str(inhouse.guarantee)}
         return print_json(values)
-    print(text)
+    print_text(text)
 
 
 @app.command()

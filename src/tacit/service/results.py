@@ -1,0 +1,196 @@
+"""What an owner learns: shares with intervals, a model, its accuracy by votes, and what fakes do.
+
+All of it is post-processing of reports and votes. Whoever calls has checked that they are at least
+the campaign's minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+from tacit.inference import finite, poisoning
+from tacit.inference.finite import Evidence
+from tacit.inference.noise_aware import NoiseAwareClassifier, evidence_of
+from tacit.inference.validation import estimate, exact_interval
+from tacit.inference.votes import Votes
+from tacit.mechanisms import RandomizedResponse
+from tacit.reports import Reports
+
+if TYPE_CHECKING:
+    from tacit.service.campaign import Campaign
+
+Reals = npt.NDArray[np.float64]
+
+SHIFTED = 0.001
+"""The p-value below which in-house counts are left out, as with `prior="auto"`."""
+
+_LIKELIHOOD_CELLS = 600_000  # symbols in all reports: about a second of work
+_BLOCK_ROWS = 1 << 16
+
+UNBIASED = (
+    "There are many reports: shares are the unbiased ones, and no longer those of largest "
+    "likelihood."
+)
+OTHERS = (
+    "The people's codewords differ from the in-house ones: in-house counts are left out, and the "
+    "model learns from reports alone."
+)
+
+
+def summarise(
+    campaign: Campaign,
+    reports: Reports,
+    votes: Votes | None,
+    model: dict[str, Any] | None,
+    *,
+    confidence: float = 0.95,
+    fakes: Sequence[int] = (1, 10, 100),
+) -> dict[str, Any]:
+    """All that an owner's page shows, JSON-ready.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        What was asked.
+    reports, votes
+        What has arrived: at least one report; None where nobody voted.
+    model : dict, optional
+        What is said of the published one: its hash, and how many reports it was learned from.
+    confidence : float
+        Of every interval; each holds on its own.
+    fakes : sequence of int
+        For how many fake participants the worst shift is told.
+    """
+    confidence = errors.probability("results", "confidence", confidence, zero=False)
+    if not len(reports):
+        errors.refuse("results", "reports", "at least one", 0)
+    by_symbols = reports.mechanism.kind == "codebook"
+    shares = (_of_codebook if by_symbols else _of_labels)(reports, confidence)
+    return {
+        "reports": len(reports),
+        "votes": 0 if votes is None else len(votes),
+        "confidence": confidence,
+        **shares,
+        "model": model,
+        "accuracy": None if votes is None else estimate(votes, confidence).to_dict(),
+        "poisoning": _poisoning(campaign, len(reports), votes, fakes),
+    }
+
+
+def learn(reports: Reports) -> NoiseAwareClassifier:
+    """The classifier that is published: as by default, and silent where people differ."""
+    shifted = (
+        reports.mechanism.kind == "codebook"
+        and reports.labelled
+        and _shift(evidence_of(reports), reports).p_value < SHIFTED
+    )
+    # Not "auto", which warns: a warning on a server reaches nobody. The results say it.
+    return NoiseAwareClassifier(prior="none" if shifted else "inhouse").fit(reports)
+
+
+def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
+    evidence = evidence_of(reports)
+    shift = _shift(evidence, reports)
+    notes = [OTHERS] if shift.p_value < SHIFTED else []
+    if evidence.sets.size > _LIKELIHOOD_CELLS:
+        notes.append(UNBIASED)
+        table = _unbiased(evidence)
+    else:
+        prior = reports.mechanism.counts_ * float(shift.p_value >= SHIFTED)
+        table = finite.maximum_likelihood(evidence, prior)
+    by_class, by_codeword = (_held(evidence, table, axis, confidence) for axis in (0, 1))
+    classes = reports.mechanism.classes
+    return {
+        "classes": _entries("class", classes, *by_class) if reports.labelled else [],
+        "codewords": _entries("codeword", range(evidence.codewords), *by_codeword),
+        "shift": shift.p_value,
+        "notes": notes,
+    }
+
+
+def _held(evidence: Evidence, table: Reals, axis: int, confidence: float) -> tuple[Reals, Reals]:
+    """Shares in [0, 1], and the unbiased shares' intervals, made to hold them."""
+    share = np.clip(table.sum(axis=axis), 0, 1)
+    ends = finite.linear_interval(evidence, axis, confidence)
+    lower, upper = np.minimum(ends[:, 0], share), np.maximum(ends[:, 1], share)
+    return share, np.stack([lower, upper], axis=-1)
+
+
+def _unbiased(evidence: Evidence) -> Reals:
+    p, q = evidence.channel.inclusion
+    named = np.zeros(evidence.channel.categories)
+    for start in range(0, len(evidence), _BLOCK_ROWS):
+        block = evidence.sets[start : start + _BLOCK_ROWS]
+        named += np.bincount(block.ravel(), minlength=named.size)
+    shares = (named / len(evidence) - q) / (p - q)
+    return np.asarray(shares.reshape(evidence.codewords, evidence.classes))
+
+
+def _shift(evidence: Evidence, reports: Reports) -> finite.ShiftTest:
+    return finite.shift_test(evidence, reports.mechanism.counts_)
+
+
+def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:
+    """Mechanisms that flip a label by itself; without labels there is no share to tell."""
+    found: list[dict[str, Any]] = []
+    if reports.labelled:
+        flip, people = _flip(reports.mechanism), len(reports)
+        named = np.bincount(reports.columns["label"], minlength=flip.categories)
+        law = poisoning.law_of(flip)
+        share = np.clip((named / people - law.other) / (law.own - law.other), 0, 1)
+        ends = np.array(
+            [exact_interval(n, people, law.own, law.other, confidence) for n in named.tolist()]
+        )
+        found = _entries("class", reports.mechanism.classes, share, ends)
+    return {"classes": found, "codewords": [], "shift": None, "notes": []}
+
+
+def _flip(mechanism: Any) -> RandomizedResponse:
+    flip: RandomizedResponse = mechanism.channel(True)[-1]
+    return flip
+
+
+def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list[dict[str, Any]]:
+    return [
+        {name: key, "share": share, "interval": interval}
+        for key, share, interval in zip(keys, shares.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _poisoning(
+    campaign: Campaign, reports: int, votes: Votes | None, fakes: Sequence[int]
+) -> list[dict[str, Any]]:
+    """For each number of fakes that there may be: the worst shift of any share, at most 1."""
+    return [
+        {
+            "fakes": count,
+            "lying": poisoning.lying_shift(reports, count).worst,
+            **_share_shifts(campaign, reports, count),
+            "accuracy": None
+            if votes is None or count > len(votes)
+            else min(poisoning.accuracy_shift(votes.ballot, len(votes), count).worst, 1.0),
+        }
+        for count in fakes
+        if count <= reports
+    ]
+
+
+def _share_shifts(campaign: Campaign, reports: int, fakes: int) -> dict[str, float | None]:
+    mechanism, labelled = campaign.mechanism, campaign.labelled
+    by_class, by_codeword = None, None
+    if mechanism.kind == "codebook":
+        channel, classes = mechanism.channel(labelled), len(mechanism.classes) if labelled else 1
+        by_codeword = poisoning.codeword_shift(channel, classes, reports, fakes)
+        if labelled:
+            by_class = poisoning.class_shift(channel, classes, reports, fakes)
+    elif labelled:
+        by_class = poisoning.label_shift(_flip(mechanism), reports, fakes)
+    return {
+        "class_share": None if by_class is None else min(by_class.worst, 1.0),
+        "codeword_share": None if by_codeword is None else min(by_codeword.worst, 1.0),
+    }

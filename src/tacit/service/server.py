@@ -1,0 +1,60 @@
+"""Serving: one process, one writer, no log of requests."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+from tacit import errors
+from tacit.service.app import Limits, make_app
+from tacit.service.store import Store
+
+
+def serve(
+    store: Store,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    limits: Limits | None = None,
+    cors: str | None = None,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
+    trusted_proxies: str | None = None,
+) -> None:
+    """Answer until stopped.
+
+    Parameters
+    ----------
+    store : Store
+        The campaigns.
+    host, port
+        Where to listen; loopback unless said otherwise, for a proxy in front.
+    limits, cors
+        See `make_app`.
+    tls_certificate, tls_key : Path, optional
+        PEM files, for TLS without a proxy.
+    trusted_proxies : str, optional
+        Addresses whose word on the sender's address is taken.
+    """
+    import uvicorn
+
+    if (tls_certificate is None) != (tls_key is None):
+        errors.refuse("serve", "TLS certificate and key", "given together", "one of them")
+    app = make_app(store, limits=limits, cors=cors)
+    # What is loaded now stays: looking through it again and again costs more than the requests.
+    gc.collect()
+    gc.freeze()
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        # Addresses and times are not ours to keep; failures are still said.
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=trusted_proxies is not None,
+        forwarded_allow_ips=trusted_proxies,
+        ssl_certfile=None if tls_certificate is None else str(tls_certificate),
+        ssl_keyfile=None if tls_key is None else str(tls_key),
+        timeout_graceful_shutdown=10,
+    )

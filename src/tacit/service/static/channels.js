@@ -1,0 +1,115 @@
+/* The channels: what leaves the browser is drawn here, and every one can state its exact law. */
+
+import { TOTAL, bernoulli, discreteLaplace, subset } from "./randomness.js";
+
+function choose(n, k) {
+  let found = 1n;
+  for (let at = 1n; at <= BigInt(k); at++) found = (found * (BigInt(n - k) + at)) / at;
+  return found;
+}
+
+/** A category in, a sorted set of `size` categories out. */
+export class SubsetSelection {
+  constructor({ categories, size, inclusion }) {
+    Object.assign(this, { categories, size, inclusion: BigInt(inclusion) });
+  }
+
+  release(category, rng) {
+    const held = bernoulli(this.inclusion, rng);
+    const others = subset(this.categories - 1, this.size - held, rng);
+    const chosen = [...others].map((other) => other + (other >= category));
+    if (held) chosen.push(category);
+    return chosen.sort((a, b) => a - b);
+  }
+
+  /** P(set | category) as [numerator, denominator]. */
+  probability(set, category) {
+    const others = this.categories - 1;
+    return set.includes(category)
+      ? [this.inclusion, TOTAL * choose(others, this.size - 1)]
+      : [TOTAL - this.inclusion, TOTAL * choose(others, this.size)];
+  }
+
+  /** The chance that a report holds its own category, and that it holds any other one. */
+  get chances() {
+    const own = Number(this.inclusion) / Number(TOTAL);
+    return [own, (this.size - own) / (this.categories - 1)];
+  }
+
+  /** How often the best guess among `count` equally likely categories is right.
+   *
+   * Of all sets, a share `none` holds none of them; in the others, any that is held is the guess.
+   * Knowing how likely each category is for something that is guessed can only mix these laws,
+   * and a mixture tells less: no guess at one of `count` equally likely things is right more often.
+   */
+  guess(count) {
+    const [own] = this.chances, rest = this.categories - this.size;
+    let none = 1;
+    for (let at = 0; at < count; at++) none *= Math.max(rest - at, 0) / (this.categories - at);
+    const outside = rest > 0 ? (none * (1 - own)) / rest : 0;
+    return (this.categories / count) * (((1 - none) * own) / this.size + outside);
+  }
+
+  /** What one report costs, from the law itself. */
+  get epsilon() {
+    const inside = Number(this.inclusion) * (this.categories - this.size);
+    return Math.log(inside / (Number(TOTAL - this.inclusion) * this.size));
+  }
+}
+
+/** A category in, a category out: the true one with weight `keep`, any other with `other`. */
+export class RandomizedResponse {
+  constructor({ categories, keep, other }) {
+    Object.assign(this, { categories, keep: BigInt(keep), other: BigInt(other), size: 1 });
+  }
+
+  release(category, rng) {
+    const word = rng.word();
+    if (word < this.keep) return category;
+    const slot = Number((word - this.keep) / this.other);
+    return slot + (slot >= category);
+  }
+
+  /** P(answer | category) as [numerator, denominator]. */
+  probability(answer, category) {
+    return [answer === category ? this.keep : this.other, TOTAL];
+  }
+
+  get chances() {
+    return [this.keep, this.other].map((weight) => Number(weight) / Number(TOTAL));
+  }
+
+  get epsilon() {
+    return Math.log(Number(this.keep) / Number(this.other));
+  }
+}
+
+/** Whole numbers in, whole numbers with discrete Laplace noise out. */
+export class DiscreteLaplace {
+  constructor({ scale }) {
+    this.scale = scale.map(BigInt);
+  }
+
+  release(values, rng) {
+    return values.map((value) => value + discreteLaplace(this.scale, rng));
+  }
+
+  /** The noise's scale, t: P(y | x) is proportional to e^(−|y − x|/t). */
+  get spread() {
+    return Number(this.scale[0]) / Number(this.scale[1]);
+  }
+}
+
+const KINDS = {
+  "subset-selection": SubsetSelection,
+  "randomized-response": RandomizedResponse,
+  "discrete-laplace": DiscreteLaplace,
+};
+
+/** The channel that a server describes; null where there is none. */
+export function channelOf(described) {
+  if (described === null) return null;
+  const Kind = KINDS[described.kind];
+  if (!Kind) throw new Error(`channel: unknown kind ${described.kind}.`);
+  return new Kind(described);
+}

@@ -1,0 +1,42 @@
+/* What this browser keeps of one invitation: the drawn report and vote, and their receipts.
+ *
+ * A report is kept before it is sent: whoever asks again gets the very same bytes, and nobody draws
+ * twice. The drawing or the answers themselves are never kept, and the invitation only as a hash.
+ */
+
+import { sha256 } from "./device.js";
+
+export class Kept {
+  constructor(name) {
+    this.name = name;
+  }
+
+  static async of(campaign, token) {
+    const hash = await sha256(new TextEncoder().encode(`tacit ${campaign} ${token}`));
+    return new Kept(`tacit:${campaign}:${hash.slice(0, 32)}`);
+  }
+
+  /** {report, receipt, withdrawn, vote, voteReceipt}, as far as they are there. */
+  get all() {
+    return JSON.parse(localStorage.getItem(this.name) ?? "{}");
+  }
+
+  add(more) {
+    const text = JSON.stringify({ ...this.all, ...more });
+    try {
+      localStorage.setItem(this.name, text);
+    } catch {
+      // Below: what was not kept is not there.
+    }
+    if (localStorage.getItem(this.name) !== text) {
+      throw new Error("This browser keeps nothing for this page, so a report could not be sent again unchanged. "
+        + "Allow it to store data, or use another browser.");
+    }
+  }
+
+  /** What was drawn under this name; drawn now, once, where there is nothing yet. */
+  once(name, draw) {
+    if (this.all[name] === undefined) this.add({ [name]: draw() });
+    return this.all[name];
+  }
+}

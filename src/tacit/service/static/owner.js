@@ -1,0 +1,199 @@
+/* The owner's page: counts as they come, estimates with intervals, the model, files, invitations. */
+
+import { Api, Refusal } from "./api.js";
+import { bars, reach } from "./bars.js";
+import { bytesOf } from "./device.js";
+import { paint } from "./drawing.js";
+import { attempt, campaignId, complain, explained, find, make, save, say } from "./page.js";
+import { cost, factor, percent, plural } from "./words.js";
+
+const id = campaignId();
+const EVERY = 4000, GROUPS = 16;
+const STATES = { open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
+let api = null, campaign = null, described = null, seen = null, timer = null, lost = false;
+
+// --- what everybody sees ------------------------------------------------------------------------
+
+async function counts() {
+  campaign = await new Api(id).json("");
+  document.title = find("title").textContent = campaign.title;
+  find("purpose").textContent = campaign.purpose;
+  const wanted = campaign.quota ? ` of ${campaign.quota.toLocaleString("en")}` : "";
+  find("reports").replaceChildren(campaign.reports.toLocaleString("en"), make("small", {}, wanted));
+  find("votes").textContent = campaign.vote_epsilon === null ? "none asked" : campaign.votes.toLocaleString("en");
+  find("state").textContent = STATES[campaign.state];
+  find("cost").replaceChildren(cost(campaign.total_epsilon),
+    make("small", {}, `odds change at most ${factor(campaign.total_epsilon)}-fold`));
+  if (!find("explanation").firstChild) find("explanation").append(...explained(campaign.explanation));
+  find("closing").hidden = api === null || campaign.state === "closed";
+}
+
+/** Counts every few seconds while somebody looks; results where they have changed. */
+async function watch() {
+  clearTimeout(timer);
+  if (!document.hidden) {
+    try {
+      await counts();
+      if (api !== null) await results();
+      if (lost) complain("");
+      lost = false;
+    } catch (error) {
+      complain(error.message);
+      lost = true;
+    }
+  }
+  timer = setTimeout(watch, EVERY);
+}
+
+// --- what the key opens -------------------------------------------------------------------------
+
+async function results() {
+  const state = [campaign.reports, campaign.votes, campaign.model?.sha256].join();
+  if (state === seen) return;
+  try {
+    const found = await api.json("/results");
+    show(found);
+    // A busy server answers with what it worked out a moment ago: then it is asked again.
+    if ([found.reports, found.votes, found.model?.sha256].join() === state) seen = state;
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.code !== "too-few") throw error;
+    few(error.body);
+    seen = state;
+  }
+  find("owned").hidden = false;
+  find("unlock").hidden = find("key-hint").hidden = true;
+}
+
+function few({ reports = campaign.reports, minimum = campaign.minimum }) {
+  const missing = minimum - reports;
+  find("results").hidden = true;
+  find("few").hidden = false;
+  find("few").textContent = `Results are shown from ${plural(minimum, "report")} on: `
+    + `${plural(missing, "more is", "more are")} needed.`;
+}
+
+const named = (entries, key, name = String) => entries.map((one) => ({ ...one, name: name(one[key]) }));
+
+function show(found) {
+  find("few").hidden = true;
+  find("results").hidden = false;
+  const classes = named(found.classes, "class");
+  const groups = named(found.codewords ?? [], "codeword", (at) => `Group ${at + 1}`)
+    .map((one) => ({ ...one, picture: pictureOf(one.codeword) })).sort((a, b) => b.share - a.share);
+  chart("classes", classes);
+  chart("codewords", groups.slice(0, GROUPS));
+  const left = groups.slice(GROUPS), rest = left.reduce((sum, one) => sum + one.share, 0);
+  find("fewer").hidden = left.length === 0;
+  find("fewer").textContent = `And ${plural(left.length, "smaller group")} with ${percent(rest)} together.`;
+  find("confidence").textContent = `Lines are intervals with ${percent(found.confidence)} confidence, each on its own.`;
+  find("notes").replaceChildren(...(found.notes ?? []).map((line) => make("p", {}, line)));
+  model(found);
+  poisoning(found.poisoning);
+}
+
+/** What a group looks like, where rows are pictures. */
+function pictureOf(codeword) {
+  const { schema, prototypes } = described;
+  if (!schema.image || prototypes === null) return "";
+  const values = bytesOf(prototypes).subarray(codeword * schema.width, (codeword + 1) * schema.width);
+  const canvas = make("canvas", { class: "tile small", "aria-hidden": "true" });
+  return paint(canvas, Array.from(values, (byte) => byte / 255), schema.image);
+}
+
+function chart(name, entries, most = reach(entries)) {
+  find(`${name}-box`)?.toggleAttribute("hidden", entries.length === 0);
+  find(name).replaceChildren(...bars(entries, most));
+}
+
+function model({ accuracy, votes }) {
+  const published = campaign.model;
+  find("model-box").hidden = !campaign.labelled;
+  find("learn").hidden = votes > 0 || campaign.state === "closed" && published !== null;
+  find("learn").textContent = published === null ? "Learn and publish" : "Learn again";
+  find("model-text").textContent = published === null
+    ? "A classifier can be learned from the reports. Publishing it lets participants try it, and vote."
+    : `Learned from ${plural(published.reports, "report")} and published. `
+      + (votes ? "It stays, as people have voted on it." : "Until the first vote it can be learned again.");
+  find("accuracy-box").hidden = accuracy === null;
+  if (accuracy === null) return;
+  chart("accuracy", [{ ...accuracy, name: plural(accuracy.voters, "voter"), share: accuracy.accuracy }], 1);
+  chart("by-class", named(accuracy.by_class.map((one) => ({ ...one, share: one.accuracy })), "class"), 1);
+}
+
+const POISON = {
+  lying: "Any share, if they lie",
+  class_share: "A label's, if they forge",
+  codeword_share: "A group's, if they forge",
+  accuracy: "Accuracy, if they forge",
+};
+
+function poisoning(rows) {
+  const columns = Object.keys(POISON).filter((name) => rows.some((row) => (row[name] ?? null) !== null));
+  const cell = (value) => ((value ?? null) === null ? "–" : `± ${(100 * value).toFixed(value < 0.1 ? 2 : 0)}`);
+  find("poison-head").replaceChildren(make("tr", {}, make("th", { scope: "col" }, "Fakes"),
+    ...columns.map((name) => make("th", { scope: "col" }, POISON[name]))));
+  find("poison").replaceChildren(...rows.map((row) => make("tr", {}, make("td", {}, row.fakes.toLocaleString("en")),
+    ...columns.map((name) => make("td", {}, cell(row[name]))))));
+}
+
+// --- what the owner does ------------------------------------------------------------------------
+
+async function unlock() {
+  api = new Api(id, find("key").value.trim());
+  find("key").value = "";
+  seen = null;
+  try {
+    described ??= await new Api(id).json("/device", { keep: "default" });
+    await counts();
+    await results();
+  } catch (error) {
+    api = null;
+    throw error;
+  }
+}
+
+async function learn() {
+  say("Learning…");
+  const found = await api.json("/model", { body: "{}" });
+  say(`Learned from ${plural(found.reports, "report")}, and published.`);
+  await watch();
+}
+
+async function invite() {
+  const count = Number(find("count").value);
+  const { tokens } = await api.json("/invitations", { body: JSON.stringify({ count }) });
+  const links = tokens.map((token) => `${location.origin}/c/${id}#token=${encodeURIComponent(token)}`);
+  save("invitations.txt", `${links.join("\n")}\n`);
+  say(`${plural(count, "invitation")} made and saved, one link a line. Keep the file safe.`);
+}
+
+const FILES = { "reports.parquet": "reports.parquet", certificate: "certificate.json", model: "model.safetensors" };
+
+async function download(file) {
+  save(FILES[file], await api.bytes(`/${file}`), "application/octet-stream");
+  say(`Saved as ${FILES[file]}.`);
+}
+
+async function close() {
+  await api.json("/close", { body: "{}" });
+  find("closing").open = false;
+  say("The campaign is closed.");
+  await watch();
+}
+
+const on = (element, kind, work) => element.addEventListener(kind, async (event) => {
+  event.preventDefault();
+  const button = event.submitter ?? event.currentTarget;
+  button.disabled = true;
+  await attempt(work);
+  button.disabled = false;
+});
+
+on(find("unlock"), "submit", unlock);
+on(find("invite"), "submit", invite);
+on(find("learn"), "click", learn);
+on(find("close"), "click", close);
+for (const button of document.querySelectorAll("[data-file]")) on(button, "click", () => download(button.dataset.file));
+document.addEventListener("visibilitychange", () => { if (!document.hidden) watch(); });
+
+watch();

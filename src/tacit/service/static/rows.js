@@ -1,0 +1,40 @@
+/* A row as encoders take it: numbers in [0, 1], NaN where missing, and codes, −1 where missing. */
+
+import { tensor } from "./tensors.js";
+
+/** Checked columns of a schema: an array's are all alike. */
+export function columnsOf(schema) {
+  if (schema.kind === "table") return schema.columns;
+  return Array.from({ length: schema.width }, (_, at) => ({
+    kind: "continuous", name: schema.columns?.[at] ?? `Number ${at + 1}`,
+    lower: schema.lower, upper: schema.upper, outside: schema.outside, missing: "refuse",
+  }));
+}
+
+const scaled = (value, { lower, upper }) =>
+  Math.min(Math.max((value - lower) / (upper - lower), 0), 1);
+
+/** One row: values are numbers or null, codes whole numbers or −1, in the schema's order. */
+export function rowOf(schema, values) {
+  const columns = columnsOf(schema), numbers = [], codes = [];
+  columns.forEach((column, at) => {
+    if (column.kind === "categorical") codes.push(values[at]);
+    else numbers.push(values[at] === null ? NaN : scaled(values[at], column));
+  });
+  return {
+    numbers: tensor([1, numbers.length], Float32Array.from(numbers)),
+    codes: tensor([1, codes.length], Float64Array.from(codes)),
+  };
+}
+
+/** Why a value cannot be in a column, in one sentence; "" where it can. */
+export function problemWith(column, value) {
+  if (column.kind === "categorical") {
+    return value >= 0 || column.unseen === "other" ? "" : `Choose an answer for “${column.name}”.`;
+  }
+  if (value === null) return column.missing === "indicate" ? "" : `Fill in “${column.name}”.`;
+  if (!Number.isFinite(value)) return `“${column.name}” must be a number.`;
+  const outside = value < column.lower || value > column.upper;
+  return outside && column.outside === "refuse"
+    ? `“${column.name}” must be from ${column.lower} to ${column.upper}.` : "";
+}

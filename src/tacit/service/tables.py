@@ -1,0 +1,135 @@
+"""The database: every column that there is. No raw value, time or address has a place in it."""
+
+from __future__ import annotations
+
+import sqlalchemy as sql
+
+SCHEMA = 1
+"""Raised whenever a column changes; a database of another one is refused."""
+
+REPORT, VOTE = "report", "vote"
+
+metadata = sql.MetaData()
+
+versions = sql.Table(
+    "tacit_schema",
+    metadata,
+    sql.Column("version", sql.Integer, primary_key=True),
+    sql.Column("secret_mark", sql.LargeBinary, nullable=False),
+)
+
+campaigns = sql.Table(
+    "campaigns",
+    metadata,
+    sql.Column("id", sql.String(16), primary_key=True),
+    sql.Column("title", sql.Text, nullable=False),
+    sql.Column("purpose", sql.Text, nullable=False),
+    sql.Column("fingerprint", sql.String(64), nullable=False),
+    sql.Column("labelled", sql.Boolean, nullable=False),
+    sql.Column("vote_epsilon", sql.Text),
+    sql.Column("vote_by_class", sql.Boolean, nullable=False),
+    sql.Column("opens", sql.Text),
+    sql.Column("closes", sql.Text),
+    sql.Column("minimum", sql.Integer, nullable=False),
+    sql.Column("quota", sql.Integer),
+    sql.Column("owner", sql.LargeBinary, nullable=False),  # keyed hash of the owner's key
+    sql.Column("closed", sql.Boolean, nullable=False, default=False),
+    sql.Column("reports", sql.Integer, nullable=False, default=0),
+    sql.Column("votes", sql.Integer, nullable=False, default=0),
+    sql.Column("model_sha256", sql.String(64)),
+    sql.Column("model_reports", sql.Integer),
+    sql.Column("published", sql.Text),
+)
+
+# Apart, as a row of campaigns is written whenever an answer is counted.
+files = sql.Table(
+    "files",
+    metadata,
+    sql.Column("campaign", sql.String(16), primary_key=True),
+    sql.Column("name", sql.String(16), primary_key=True),  # artifact, encoder, model
+    sql.Column("content", sql.LargeBinary, nullable=False),
+)
+
+# Rows lie in the order of their keyed hashes, not of their arrival.
+invitations = sql.Table(
+    "invitations",
+    metadata,
+    sql.Column("row", sql.LargeBinary, primary_key=True),  # keyed hash of token and kind
+    sql.Column("campaign", sql.String(16), nullable=False),
+    sql.Column("kind", sql.String(6), nullable=False),
+    sql.Column("withdrawn", sql.Boolean, nullable=False, default=False),
+    sqlite_with_rowid=False,
+)
+
+answers = sql.Table(
+    "answers",
+    metadata,
+    sql.Column("row", sql.LargeBinary, primary_key=True),
+    sql.Column("campaign", sql.String(16), nullable=False),
+    sql.Column("kind", sql.String(6), nullable=False),
+    sql.Column("content", sql.LargeBinary, nullable=False),  # as the mechanism released it
+    sqlite_with_rowid=False,
+)
+
+_INTO = 'INSERT INTO answers ("row", campaign, kind, content) '
+_INVITED = 'SELECT "row", campaign, kind{content} FROM invitations WHERE "row" = {row} '
+_STILL = "AND campaign = {campaign} AND kind = {kind} AND NOT withdrawn"
+_ONCE = ' ON CONFLICT ("row") DO NOTHING'
+_TAKES = {
+    REPORT: "id = :campaign AND NOT closed AND (quota IS NULL OR reports + :more <= quota)",
+    VOTE: "id = :campaign AND NOT closed AND model_sha256 = :about",
+}
+_COUNT = "UPDATE campaigns SET {kind}s = {kind}s + {more} WHERE "
+
+_SQLITE_KEEP = (
+    _INTO + _INVITED.format(content=", ?", row="?") + _STILL.format(campaign="?", kind="?") + _ONCE
+)
+_SQLITE_COUNT = {
+    kind: sql.text(_COUNT.format(kind=kind, more=":more") + takes) for kind, takes in _TAKES.items()
+}
+# All in one statement: a journey to the server costs as much as a hundred rows. The lateral query
+# has it look up each row by its key, also where it knows nothing of the table yet; hexadecimal
+# words are quicker to hand over than arrays of bytes.
+_POSTGRESQL = {
+    kind: sql.text(
+        f"WITH taking AS (SELECT id FROM campaigns WHERE {takes} FOR UPDATE), kept AS ("
+        + _INTO
+        + "SELECT i.\"row\", i.campaign, i.kind, decode(u.content, 'hex') FROM taking, "
+        "unnest(string_to_array(:rows, ','), string_to_array(:contents, ',')) "
+        'AS u("row", content), LATERAL ('
+        + _INVITED.format(content="", row="decode(u.\"row\", 'hex')")
+        + _STILL.format(campaign=":campaign", kind=":kind")
+        + f" LIMIT 1) AS i{_ONCE} RETURNING 1), counted AS ("
+        + _COUNT.format(kind=kind, more="(SELECT count(*) FROM kept)")
+        + "id = :campaign AND EXISTS (SELECT 1 FROM kept)) SELECT count(*) FROM kept"
+    )
+    for kind, takes in _TAKES.items()
+}
+_COUNTING = {"preserve_rowcount": True}
+
+
+def keep(
+    connection: sql.Connection,
+    campaign: str,
+    kind: str,
+    kept: dict[bytes, bytes],
+    about: str | None,
+) -> int:
+    """Store and count contents of rows, if the campaign takes that many more; how many it were.
+
+    A row must have been invited and not withdrawn, and nothing be stored under it.
+    """
+    scope = {"campaign": campaign, "more": len(kept), "about": about}
+    if connection.dialect.name == "postgresql":
+        rows, contents = (",".join(map(bytes.hex, part)) for part in (kept, kept.values()))
+        values = {**scope, "rows": rows, "contents": contents, "kind": kind}
+        return int(connection.execute(_POSTGRESQL[kind], values).scalar_one())
+    if connection.execute(_SQLITE_COUNT[kind], scope).rowcount != 1:
+        return 0
+    given = [(content, row, campaign, kind) for row, content in kept.items()]
+    stored = connection.exec_driver_sql(_SQLITE_KEEP, given, execution_options=_COUNTING).rowcount
+    if stored < len(kept):
+        counted = campaigns.c[f"{kind}s"]
+        fewer = campaigns.update().where(campaigns.c.id == campaign)
+        connection.execute(fewer.values({counted: counted - (len(kept) - stored)}))
+    return int(stored)
