@@ -253,6 +253,7 @@ def test_tables_for_people_to_read(run: Run, work: Path, tmp_path: Path) -> None
     planned = run("plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9)
     assert "people" in planned.out
     assert "It assumes" in planned.out
+    assert max(map(len, planned.out.splitlines())) <= 80
 
 
 def test_plan_without_rows(run: Run) -> None:

@@ -337,8 +337,13 @@ def test_explain_shows_both_certificates(run: Run, work: Path, suffix: str) -> N
     assert found["guarantee"].startswith("4-DP (local")
     assert found["inhouse_guarantee"].startswith("(5, 1e-05)-DP (central")
     # Of two runs only the times of issue differ.
-    undated = [re.sub(r"issued \S+", "", text).strip() for text in (found["explanation"], shown)]
+    undated = [re.sub(r"issued\s+\S+", "", text).split() for text in (found["explanation"], shown)]
     assert undated[0] == undated[1]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def unwrapped(text: str) -> str:
+    return " ".join(text.split())
 
 
 def test_explain_says_where_there_is_nothing(run: Run, work: Path) -> None:
@@ -348,9 +353,9 @@ def test_explain_says_where_there_is_nothing(run: Run, work: Path) -> None:
         run("explain", work / "plain", "--json").json["inhouse_guarantee"].startswith("not private")
     )
     public = run("explain", work / "public").out
-    assert "their owner states that they are public" in public
+    assert "their owner states that they are public" in unwrapped(public)
     reports = run("explain", work / "private.parquet").out
-    assert "(5, 1e-05)-DP (central" in reports  # among what reports do not protect
+    assert "(5, 1e-05)-DP (central" in unwrapped(reports)  # among what reports do not protect
 
 
 # --- learn ---------------------------------------------------------------------------------------
@@ -376,7 +381,7 @@ def test_a_private_student_may_leave(run: Run, work: Path, student: Path, tmp_pa
     done = run("export", student, "--out", out, "--json").json
     assert str(model.inhouse_.guarantee) == done["in_house_rows"]
     assert run("evaluate", out, work / "test.parquet", "--json").json["accuracy"] > 0.7
-    assert f"beyond {model.inhouse_.guarantee}" in run("explain", out).out
+    assert f"beyond {model.inhouse_.guarantee}" in unwrapped(run("explain", out).out)
 
 
 def test_a_plain_student_may_not(

@@ -12,7 +12,16 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from tacit import Codebook, JoinClassifier, NoiseAwareClassifier, artifact, devices, errors
+from tacit import (
+    Codebook,
+    JoinClassifier,
+    NoiseAwareClassifier,
+    StudentClassifier,
+    artifact,
+    devices,
+    errors,
+)
+from tacit.inference import taught
 from tacit.learned import autoencoder, features, invariant
 from tacit.learned.direct import Direct
 from tacit.learned.vlm import VLM
@@ -104,6 +113,9 @@ def rows(count: int = 120) -> Rows:
         lambda: NoiseAwareClassifier(device="cuda").fit(
             labelled(Codebook(epsilon=9, classes=10, codewords=8))
         ),
+        lambda: StudentClassifier(inhouse=IMAGES[:200], device="cuda").fit(
+            labelled(Codebook(epsilon=9, classes=10, codewords=8))
+        ),
         lambda: JoinClassifier(device="cuda").fit(
             labelled(Direct(epsilon=9, classes=10)), clean=IMAGES[:200, :3]
         ),
@@ -170,6 +182,24 @@ def test_a_private_autoencoder_is_told_the_device(
     mechanism = Codebook(epsilon=2, features="autoencoder", central_epsilon=4, central_delta=1e-5)
     with pytest.raises(NotImplementedError, match=r"^cuda$"):
         mechanism.fit(IMAGES[:200].astype(np.uint8), schema=SCHEMA, device="auto")
+
+
+def test_a_private_student_is_told_the_device_and_another_one_asks_for_none(
+    gpus: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus(1)
+
+    def taught_privately(*arguments: Any) -> Any:
+        raise NotImplementedError(arguments[-1])
+
+    monkeypatch.setattr(taught, "taught_privately", taught_privately)
+    price = {"central_epsilon": 4, "central_delta": 1e-5}
+    reports = labelled(Codebook(epsilon=9, classes=10, codewords=8, features="raw", **price))
+    settings: dict[str, Any] = {"inhouse": IMAGES[:200], "prior": "none", "hidden": (5,)}
+    with pytest.raises(NotImplementedError, match=r"^cuda$"):
+        StudentClassifier(device="auto", **price, **settings).fit(reports)
+    # Nothing moves to a GPU that is pretended: this one is taught by scikit-learn.
+    StudentClassifier(device="cuda", **settings).fit(reports)
 
 
 def test_fixed_features_and_mechanisms_stay_what_they_are_on_another_device(

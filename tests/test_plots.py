@@ -426,6 +426,8 @@ def test_colours_are_safe_and_markers_distinct():
     assert len(colours) == len({line.get_marker() for line in lines}) == 5
     assert colours <= OKABE_ITO
     assert {"codebook, scattering", "codebook, invariant", "VLM", "other"} <= set(labels(figure))
+    record["results"].reverse()
+    assert labels(plots.draw([record]))[1:3] == ["codebook, scattering", "codebook, invariant"]
 
 
 def test_levels_have_a_row_each(figures):
@@ -477,6 +479,54 @@ def test_what_knows_no_levels_is_in_every_row_and_what_knows_them_is_not():
     assert panel(figure, "By class, VLM, feature")
 
 
+def test_a_mechanism_made_for_one_level_is_in_no_other_row():
+    record = collect(levels=("latent", "feature"))
+    record["results"] += [
+        {**result, "mechanism": "vlm-tuned"}
+        for result in record["results"]
+        if (result["mechanism"], result["level"]) == ("vlm", "latent")
+    ]
+    figure = plots.draw([record])
+    assert [len(list(curves(panel(figure, f"Clean accuracy, {x}")))) for x in ("lat", "fea")] == [
+        4,
+        3,
+    ]
+
+
+def test_classes_of_a_mechanism_without_levels_are_named_without_one():
+    record = collect(levels=("latent", "feature"))
+    record["results"] = [
+        result
+        for result in record["results"]
+        if (result["mechanism"], result["level"]) != ("codebook", "feature")
+    ]
+    record["results"] += [
+        {**result, "features": "invariant"}
+        for result in record["results"]
+        if result["mechanism"] == "codebook"
+    ]
+    figure = plots.draw([record])
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[2::3] == ["By class, codebook, scattering", "By class, VLM, feature level"]
+    assert_legible(figure)
+
+
+def places(axes):
+    """Where the first point of every curve is drawn, in pixels."""
+    return [line.get_transform().transform(line.get_xydata()[0])[0] for *_, line in curves(axes)]
+
+
+def test_error_bars_of_one_epsilon_do_not_cover_each_other(figures):
+    figure = figures["collect-central"]
+    found = places(panel(figure, "Clean"))
+    assert len(found) == 9
+    assert all(one < next_one for one, next_one in itertools.pairwise(found))
+    assert max(found) - min(found) < 10 * figure.dpi / 72
+    # A curve that was moved could seem to cross its ceiling.
+    assert len(set(places(panel(figure, "Private")))) == 1
+    assert "side by side" in figure.get_supxlabel().replace("\n", " ")
+
+
 def test_without_private_accuracy_there_is_no_panel_for_it(figures):
     titles = [axes.get_title(loc="left") for axes in figures["collect-clean-only"].axes]
     assert titles == ["Clean accuracy", "By class, codebook"]
@@ -496,6 +546,13 @@ def test_classes_are_shown_at_the_smallest_and_largest_epsilon():
     assert reach == near([0.01] * 10)
     assert axes.get_xlabel() == "class (3 loses most to the noise)"
     assert [tick.get_text() for tick in axes.get_xticklabels()] == MNIST["classes"]
+
+
+def test_where_no_class_loses_none_is_named():
+    record = collect()
+    for result in record["results"]:
+        result["by_class"]["mean"] = [0.0, 1.0] * 5
+    assert panel(plots.draw([record]), "By class").get_xlabel() == "class"
 
 
 def test_error_bars_and_ceilings_are_inside_even_of_unequal_classes():

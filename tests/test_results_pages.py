@@ -174,6 +174,31 @@ def test_what_was_not_measured_is_said(site: ModuleType, tmp_path: Path) -> None
     assert "no record of this study on `adult`" in page
 
 
+def test_lines_are_in_order_whatever_the_files_are_called(site: ModuleType, tmp_path: Path) -> None:
+    def of(name: str, features: str | None, **more: Any) -> dict[str, Any]:
+        return record("collect", "mnist", [result(name, 2.0, 0.5, features=features, **more)])
+
+    page = made(
+        site,
+        tmp_path,
+        a=of("direct", None),
+        b=of("codebook", "invariant"),
+        c=of("vlm", None, level="feature"),
+        d=of("vlm", None, central_epsilon=1.0),
+        e=of("vlm", None),
+        f=of("codebook", "scattering"),
+    )["collect.md"]
+    lines = [line.split(" | ")[0][2:] for line in page.splitlines() if " 0.500 ± " in line]
+    assert lines[:6] == [
+        "codebook, scattering features",
+        "codebook, invariant features",
+        "vlm, latent level, central ε = ∞",
+        "vlm, latent level, central ε = 1",
+        "vlm, feature level, central ε = ∞",
+        "direct",
+    ]
+
+
 def test_records_of_one_study_are_put_together(site: ModuleType, tmp_path: Path) -> None:
     central = record("collect", "mnist", [result("codebook", 2.0, 0.8, central_epsilon=5.0)])
     decoded = record("collect", "mnist", [result("vlm", 2.0, 0.75, level="feature")])

@@ -15,6 +15,13 @@ Lines = dict[Series, dict[float, Result]]
 KEYS = ("mechanism", "features", "level", "central_epsilon", "task")
 """What tells one line of a table from another; columns are values of ε."""
 
+ORDER: dict[str, tuple[Any, ...]] = {
+    "mechanism": ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct"),
+    "features": ("scattering", "quantile", "raw", "random", "autoencoder", "invariant"),
+    "level": ("latent", "feature"),
+}
+"""Lines of tables are in this order, whatever the files are called; the rest comes after."""
+
 MEASURES = {
     "clean_accuracy": "accuracy on clean rows",
     "table_accuracy": "accuracy on clean rows, from the label table without a student",
@@ -50,7 +57,7 @@ class Evidence:
                         "Keep one of them."
                     )
                 found[key] = result
-        object.__setattr__(self, "results", list(found.values()))
+        object.__setattr__(self, "results", sorted(found.values(), key=_place))
 
     def reference(self, name: str) -> Any:
         """The first that a record holds."""
@@ -88,6 +95,15 @@ class Evidence:
 def series_of(result: Result) -> Series:
     """What a result is of, its ε aside."""
     return tuple(result.get(key) for key in KEYS)
+
+
+def _place(result: Result) -> list[float]:
+    """Where it stands among others; the weaker a central guarantee, the sooner."""
+    places = [
+        order.index(result.get(key)) if result.get(key) in order else len(order)
+        for key, order in ORDER.items()
+    ]
+    return [*places, -float(result.get("central_epsilon") or "inf")]
 
 
 def shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""MNIST: read as published, split as the paper and our benchmarks do."""
+"""MNIST: read as published, split as in the paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_images_and_labels_are_the_published_ones(published: Published) -> None:
     assert set(data.sha256) == {file.name for file in mnist.FILES}
 
 
-def test_collection_is_the_protocol_of_the_benchmarks(published: Published) -> None:
+def test_a_collection_is_split_as_in_the_paper(published: Published) -> None:
     split = published("mnist").collection(3)
     rng = np.random.default_rng(3)
     order = rng.permutation(60_000)
@@ -36,7 +36,7 @@ def test_collection_is_the_protocol_of_the_benchmarks(published: Published) -> N
     assert np.array_equal(split.test, 60_000 + rng.permutation(10_000)[:2_500])
 
 
-def test_novel_is_the_protocol_of_the_benchmarks(published: Published) -> None:
+def test_a_new_class_is_held_back(published: Published) -> None:
     data = published("mnist")
     split = data.novel(3)
     rng = np.random.default_rng(3)

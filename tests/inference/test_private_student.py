@@ -282,8 +282,8 @@ def test_scaling_by_the_rows_would_be_seen(reports, record, monkeypatch):
     """The mutant: centred on the rows, so that one of them moves the inputs of all."""
     honest = taught.taught_privately
 
-    def scaled(vectors, answers, classes, hidden, cells, target, seed, rng):
-        return honest(vectors, answers, classes, hidden, vectors, target, seed, rng)
+    def scaled(vectors, answers, classes, hidden, cells, *rest):
+        return honest(vectors, answers, classes, hidden, vectors, *rest)
 
     monkeypatch.setattr(taught, "taught_privately", scaled)
     first, tape = record(lambda: model(**PRICE).fit(reports))

@@ -61,8 +61,9 @@ def test_scikit_learn(fitted, reports, unseen):
     model = StudentClassifier(inhouse=INHOUSE, **settings)
     params = clone(model).get_params()
     assert np.array_equal(params.pop("inhouse"), INHOUSE)
-    unset = {"central_epsilon": None, "central_delta": None, "inhouse_public": False}
-    assert params == {**settings, **unset}
+    unset = {"central_epsilon": None, "central_delta": None}
+    usual = {"inhouse_public": False, "device": "cpu"}
+    assert params == {**settings, **unset, **usual}
     for call in (model.predict, model.predict_proba):
         with pytest.raises(NotFittedError):
             call(unseen[0])

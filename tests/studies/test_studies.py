@@ -71,6 +71,8 @@ def test_a_quick_study(run: Run, tmp_path: Path, study: str) -> None:
         assert 0 <= result[measure]["mean"] <= 1
         assert len(result[measure]["trials"]) == 1
         assert result["epsilon"] in (2.0, 8.0)
+    # A figure has a line for what naming the largest class would get; of tasks, each its own.
+    assert ("chance" in record["references"]) != (study == "agnostic")
     best = max(
         result[measure]["mean"]
         for result in record["results"]

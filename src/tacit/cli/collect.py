@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit import errors
-from tacit.cli.console import AsJson, print_json, print_table, print_values
+from tacit.cli.console import AsJson, print_json, print_table, print_text, print_values
 from tacit.cli.files import (
     CentralDelta,
     Data,
@@ -220,6 +220,7 @@ def learn(
             central_epsilon=central_epsilon,
             central_delta=central_delta,
             inhouse_public=inhouse_public,
+            device=device,
         )
     elif central_epsilon is not None or central_delta is not None:
         errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
@@ -351,7 +352,7 @@ def plan(
     ]
     print_table(made.title, ("ε", "people", "codewords", "accuracy"), lines)
     for sentence in (made.answer, *made.assumptions):
-        print(f"- {sentence}")
+        print_text(f"- {sentence}")
 
 
 def _all_rows(where: str, total: int, rows: int, central_epsilon: float | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit import errors
+
+WIDTH = 80
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
@@ -39,6 +42,14 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "–" if value is None else str(value)
+
+
+def print_text(text: str, width: int = WIDTH) -> None:
+    """Lines no wider than this, broken between words; what goes on is under what it goes on."""
+    wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    for line in text.splitlines():
+        wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip(" -")))
+        print(wrapper.fill(line))
 
 
 def print_json(values: dict[str, Any]) -> None:

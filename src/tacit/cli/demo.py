@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,14 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.console import AsJson, print_json
+from tacit.cli.console import WIDTH, AsJson, print_json, print_text
 from tacit.cli.files import stages_progress, warnings_on_stderr
 
 if TYPE_CHECKING:
     from tacit.demo import Outcome
     from tacit.demo.person import Person
 
-_WIDTH = 80
 _MOST_SYMBOLS = 4
 _WRITTEN = {
     "mechanism": "what runs on devices; knows the in-house rows",
@@ -53,7 +51,7 @@ def demo(
     if as_json:
         return print_json(outcome.to_dict())
     console = Console(highlight=False)
-    console.width = min(console.width, _WIDTH)
+    console.width = min(console.width, WIDTH)
     for part in (_print_table, _print_person, _print_certificate, _print_next):
         part(console, outcome)
 
@@ -123,8 +121,7 @@ def _sent(person: Person) -> str:
 
 def _print_certificate(console: Console, outcome: Outcome) -> None:
     _heading(console, "The certificate, in plain words")
-    for line in outcome.certificate.explain().splitlines():
-        print(textwrap.fill(line, console.width, subsequent_indent="    "))
+    print_text(outcome.certificate.explain(), console.width)
 
 
 def _print_next(console: Console, outcome: Outcome) -> None:

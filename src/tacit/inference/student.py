@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tacit import artifact, errors
+from tacit import artifact, devices, errors
 from tacit.inference import proportions
 from tacit.inference.neural import Network
 from tacit.inference.noise_aware import (
@@ -56,6 +56,9 @@ class StudentClassifier(Stored):
         must have a central guarantee. By the table only; needs torch.
     inhouse_public : bool
         State that these in-house rows are public; certificates say so.
+    device : str
+        Where DP-Adam runs: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one. The
+        other ways of teaching need none, and stay on the CPU.
 
     Attributes
     ----------
@@ -81,6 +84,7 @@ class StudentClassifier(Stored):
         central_epsilon: float | None = None,
         central_delta: float | None = None,
         inhouse_public: bool = False,
+        device: str = "cpu",
     ) -> None:
         self.inhouse = inhouse
         self.inhouse_public = inhouse_public
@@ -91,28 +95,21 @@ class StudentClassifier(Stored):
         self.penalty = penalty
         self.prior = prior
         self.seed = seed
+        self.device = device
 
     def fit(self, reports: Reports, y: None = None, *, rng: Randomness | None = None) -> Self:
         """Estimate the table, then teach; `rng` draws the noise of a central guarantee."""
-        where = "StudentClassifier"
-        errors.choice(where, "teaching", self.teaching, TEACHING)
-        errors.whole(where, "seed", self.seed, least=0)
-        must_be_none(f"{where}.fit", y)
-        errors.positive(where, "penalty", self.penalty)
-        if self.inhouse is None:
-            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
-        if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
-            raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
-        target = Target.of(where, self.central_epsilon, self.central_delta)
-        if target is not None:
-            self._must_teach_privately(reports.mechanism.inhouse_)
+        must_be_none("StudentClassifier.fit", y)
+        target, device = self._checked(reports)
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
         vectors = self.mechanism_.vectors(self.inhouse)
         if target is not None:
             codes = self.mechanism_.codes_alone(vectors)
             answers = teacher.given_codeword().argmax(axis=1)[codes]
-            self.network_, self.inhouse_ = self._taught_privately(vectors, answers, target, rng)
+            self.network_, self.inhouse_ = self._taught_privately(
+                vectors, answers, target, rng, device
+            )
             self.certificate_ = reports.certify(f"{TAUGHT}, beyond {self.inhouse_guarantee_}.")
             return self
         own = Protection.none(self.inhouse_public)
@@ -128,6 +125,21 @@ class StudentClassifier(Stored):
             answers = teacher.given_codeword().argmax(axis=1)[codes]
             self.network_ = _taught(vectors, answers, len(self.classes_), self.hidden, self.seed)
         return self
+
+    def _checked(self, reports: Reports) -> tuple[Target | None, str]:
+        """What teaching may cost the in-house rows, and where it runs."""
+        where = "StudentClassifier"
+        errors.choice(where, "teaching", self.teaching, TEACHING)
+        errors.whole(where, "seed", self.seed, least=0)
+        errors.positive(where, "penalty", self.penalty)
+        if self.inhouse is None:
+            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
+        if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
+            raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        target = Target.of(where, self.central_epsilon, self.central_delta)
+        if target is not None:
+            self._must_teach_privately(reports.mechanism.inhouse_)
+        return target, devices.resolve(where, self.device, used=target is not None)
 
     def _take(self, teacher: NoiseAwareClassifier) -> None:
         self.teacher_ = teacher
@@ -151,12 +163,21 @@ class StudentClassifier(Stored):
         answers: npt.NDArray[np.int64],
         target: Target,
         rng: Randomness | None,
+        device: str,
     ) -> tuple[Network, Protection]:
         from tacit.inference.taught import taught_privately
 
         cells = self.mechanism_.quantizer_.cells
         network, trained = taught_privately(
-            vectors, answers, len(self.classes_), tuple(self.hidden), cells, target, self.seed, rng
+            vectors,
+            answers,
+            len(self.classes_),
+            tuple(self.hidden),
+            cells,
+            target,
+            self.seed,
+            rng,
+            device,
         )
         codebook = self.mechanism_.inhouse_
         return network, codebook.and_then(

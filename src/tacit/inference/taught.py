@@ -27,19 +27,23 @@ def taught_privately(
     target: Target,
     seed: int,
     rng: Randomness | None = None,
+    device: str = "cpu",
 ) -> tuple[Network, private_training.Trained]:
-    """A network on the codewords' labels; vectors are scaled by the cells, which are private."""
+    """A network on the codewords' labels; vectors are scaled by the cells, which are private.
+
+    `device` is where it is trained, as torch names it; what comes back is of the CPU.
+    """
     center = cells.mean(axis=0)
     spread = np.full_like(center, max(float(cells.std(axis=0).mean()), 1e-12))
-    inputs = torch.as_tensor((vectors - center) / spread)
-    module = _network([len(center), *hidden, classes], seed)
+    inputs = torch.as_tensor((vectors - center) / spread, device=device)
+    module = _network([len(center), *hidden, classes], seed).to(device)
 
     def losses(module: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(module(rows), labels, reduction="none")
 
     trained = private_training.train(
         module,
-        (inputs, torch.as_tensor(answers)),
+        (inputs, torch.as_tensor(answers, device=device)),
         losses,
         epsilon=target.epsilon,
         delta=target.delta,
@@ -49,7 +53,7 @@ def taught_privately(
         decay=True,
         rng=rng,
     )
-    layers = [layer for layer in module if isinstance(layer, nn.Linear)]
+    layers = [layer for layer in module.cpu() if isinstance(layer, nn.Linear)]
     weights = tuple(layer.weight.detach().numpy().T.copy() for layer in layers)
     biases = tuple(layer.bias.detach().numpy().copy() for layer in layers)
     return Network(center, spread, weights, biases), trained

@@ -23,7 +23,7 @@ _LONGEST_NAME, _LETTERS_ACROSS, _MOST_NAMES = 16, 26, 24
 class Spread:
     """Accuracy of each class at one ε."""
 
-    mechanism: str
+    who: str
     look: Look
     classes: list[Measure]
 
@@ -48,19 +48,21 @@ def spreads(merged: Merged, level: str) -> list[Spread]:
     most = max(map(records.central, mine))
     mine = [one for one in mine if records.central(one) == most]
     few, many = min(mine, key=records.epsilon), max(mine, key=records.epsilon)
-    last = _spread(many, colours[first], "full")
-    return [last] if few is many else [_spread(few, colours[first], "none"), last]
+    levels = {one.get("level") for one in merged.results if look.key(one) == first}
+    who = colours[first].label + (f", {level} level" if len(levels) > 1 else "")
+    last = _spread(who, many, colours[first], "full")
+    return [last] if few is many else [_spread(who, few, colours[first], "none"), last]
 
 
-def _spread(result: Result, base: Look, fill: Fill) -> Spread:
+def _spread(who: str, result: Result, base: Look, fill: Fill) -> Spread:
     label = f"ε = {records.epsilon(result):g}"
     found = records.by_class(result)
     size = base.size if len(found) <= _MOST_NAMES else base.size / 2
     shown = replace(base, label=label, line="none", fill=fill, size=size)
-    return Spread(base.label, shown, found)
+    return Spread(who, shown, found)
 
 
-def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread], end: str) -> None:
+def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread]) -> None:
     """A dot for each class and ε, and a line from one ε to the other: its length is the harm."""
     if not shown:
         axes.set_axis_off()
@@ -72,11 +74,17 @@ def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread], end: str) 
         panels.points(axes, places, one.classes, one.look)
     axes.vlines(places, few.means, many.means, color=canvas.GREY, linewidth=0.8, zorder=1)
     _name_classes(axes, names)
-    worst = f"lowest: {_short(names[int(np.argmin(few.means))])}"
-    if few is not many:
-        worst = f"{_short(names[int(np.argmax(many.means - few.means))])} loses most to the noise"
-    title, up = f"By class, {few.mechanism}{end}", f"accuracy on clean {merged.things}"
-    look.tidy(axes, title, f"class ({worst})", up)
+    title, up = f"By class, {few.who}", f"accuracy on clean {merged.things}"
+    look.tidy(axes, title, f"class{_worst(few, many, names)}", up)
+
+
+def _worst(few: Spread, many: Spread, names: Sequence[str]) -> str:
+    """Whom the noise hurts most, if it hurts anybody."""
+    losses = many.means - few.means
+    if few is many:
+        return f" (lowest: {_short(names[int(np.argmin(few.means))])})"
+    hurt = f" ({_short(names[int(np.argmax(losses))])} loses most to the noise)"
+    return hurt if losses.max() > 0 else ""
 
 
 def _name_classes(axes: Axes, names: Sequence[str]) -> None:

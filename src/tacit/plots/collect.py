@@ -35,7 +35,7 @@ def draw_collect(merged: Merged) -> Figure:
         if private:
             _draw_private(row[1], merged, level, end)
         if known:
-            classes.draw_classes(row[-1], merged, spreads[level], end)
+            classes.draw_classes(row[-1], merged, spreads[level])
     if known:
         shares = [one for few in spreads.values() for spread in few for one in spread.classes]
         panels.limits(axes[:, -1], [one.reach for one in shares])
@@ -44,7 +44,8 @@ def draw_collect(merged: Merged) -> Figure:
     by_class = [("by class", grey)] if shown else []
     look.legend(figure, [*curves.sections(merged.results), *by_class])
     title = f"{merged.name}: classifiers learned from private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption(_NOTE if private else ""))
+    notes = [f"Clean accuracy: {curves.ASIDE.lower()}", *([_NOTE] if private else [])]
+    canvas.frame(figure, title, merged.caption(" ".join(notes)))
     return figure
 
 
@@ -65,7 +66,8 @@ def _draw_clean(axes: Axes, merged: Merged, level: str, end: str) -> None:
 def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
     up = f"accuracy on reported {merged.things}"
     look.tidy(axes, f"Private accuracy{which}", "local ε of a training report", up)
-    curves.draw_curves(axes, merged, "private_accuracy", level)
+    # Moved aside, a curve could seem to cross its ceiling.
+    curves.draw_curves(axes, merged, "private_accuracy", level, apart=0.0)
     levels = panels.references(merged)
     ends: list[Reference] = []
     for name, (label, line) in _CEILINGS.items():

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Section = tuple[str, list[Look]]
 _LEVELS = ("latent", "feature")
 EPSILON = "local ε of a report"
+ASIDE = "Points of the same ε stand side by side."
+_APART, _SPREAD = 2.0, 10.0
+"""Points from one curve to the next at the same ε; of all curves, at most so much."""
 
 
 def draw_novel_class(merged: Merged) -> Figure:
@@ -35,7 +38,7 @@ def draw_novel_class(merged: Merged) -> Figure:
     look.legend(figure, sections(merged.results))
     new = f" {merged.parameters['new']}" if merged.parameters.get("new") is not None else ""
     title = f"{merged.name}: finding the new class{new} from private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption())
+    canvas.frame(figure, title, merged.caption(ASIDE))
     return figure
 
 
@@ -51,26 +54,36 @@ def draw_join(merged: Merged) -> Figure:
     look.legend(figure, sections(merged.results))
     split = f"Columns: {merged.parameters['join']}." if merged.parameters.get("join") else ""
     title = f"{merged.name}: joining columns that come as private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption(split))
+    canvas.frame(figure, title, merged.caption(f"{ASIDE} {split}".strip()))
     return figure
 
 
-def draw_curves(axes: Axes, merged: Merged, name: str, level: str | None) -> None:
-    """The curves of a panel; results without a level belong to all of them."""
+def draw_curves(
+    axes: Axes, merged: Merged, name: str, level: str | None, apart: float = _APART
+) -> None:
+    """The curves of a panel, points of one ε side by side; no level belongs to all of them."""
     colours, styles = look.mechanisms(merged.results), look.centrals(merged.results)
     mine = merged.results if level is None else merged.at(level)
-    for key, base in colours.items():
-        for central, (line, fill) in styles.items():
-            found = sorted(
-                (records.epsilon(one), value)
-                for one in mine
-                if look.key(one) == key and records.central(one) == central
-                if (value := records.measure(one, name)) is not None
-            )
-            if found:
-                across, values = zip(*found, strict=True)
-                panels.points(axes, across, values, replace(base, line=line, fill=fill))
+    there = {_series(one) for one in merged.results}  # the same places in every panel
+    series = [(key, c) for key in colours for c in styles if (key, c) in there]
+    apart = min(apart, _SPREAD / len(series))
+    for place, (key, central) in enumerate(series):
+        found = sorted(
+            (records.epsilon(one), value)
+            for one in mine
+            if _series(one) == (key, central)
+            if (value := records.measure(one, name)) is not None
+        )
+        if found:
+            across, values = zip(*found, strict=True)
+            line, fill = styles[central]
+            shown = replace(colours[key], line=line, fill=fill)
+            panels.points(axes, across, values, shown, apart * (place - (len(series) - 1) / 2))
     panels.epsilon_axis(axes, map(records.epsilon, merged.results))
+
+
+def _series(result: Result) -> tuple[look.Key, float]:
+    return look.key(result), records.central(result)
 
 
 def sections(results: Sequence[Result]) -> list[Section]:

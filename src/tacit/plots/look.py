@@ -59,6 +59,7 @@ _MECHANISMS = {
     "vlm-tuned": Look("VLM, tuned", "#CC79A7", "D"),
     "direct": Look("direct noising", "#009E73", "^"),
 }
+_TRAINED = ("autoencoder", "invariant")
 _SPARE = (("#56B4E9", "P"), ("#000000", "X"))
 _STYLES: tuple[tuple[Any, Fill], ...] = (
     ("-", "full"),
@@ -75,10 +76,13 @@ def key(result: Result) -> Key:
 
 
 def mechanisms(results: Iterable[Result]) -> dict[Key, Look]:
-    """A look for each mechanism, ours first; one with several features has several colours."""
+    """A look for each mechanism, ours first; one with several features has several colours.
+
+    Features that need no training come first, in whatever order records are given.
+    """
     order = list(_MECHANISMS)
     keys = list(dict.fromkeys(key(result) for result in results))
-    keys.sort(key=lambda k: order.index(k[0]) if k[0] in order else len(order))
+    keys.sort(key=lambda k: (order.index(k[0]) if k[0] in order else len(order), k[1] in _TRAINED))
     found: dict[Key, Look] = {}
     spare = 0
     for mechanism, features in keys:

@@ -57,10 +57,18 @@ def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def points(axes: Axes, across: Sequence[float], values: Sequence[Measure], look: Look) -> None:
-    """A curve with an error bar of one standard deviation at each point."""
+def points(
+    axes: Axes, across: Sequence[float], values: Sequence[Measure], look: Look, aside: float = 0.0
+) -> None:
+    """A curve with an error bar of one standard deviation at each point.
+
+    `aside`, in points, keeps the error bars of several curves from covering each other.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
     means, deviations = [v.mean for v in values], [v.std for v in values]
     drawn = deviations if any(deviations) else None
+    moved = ScaledTranslation(aside / 72, 0, axes.figure.dpi_scale_trans)
     axes.errorbar(
         across,
         means,
@@ -68,6 +76,7 @@ def points(axes: Axes, across: Sequence[float], values: Sequence[Measure], look:
         capsize=look.size / 2,
         elinewidth=1.0,
         label=look.label,
+        transform=axes.transData + moved,
         **look.options(),
     )
 

@@ -31,7 +31,9 @@ _SIZES = {
     "test": "test",
 }
 _SAME_PARAMETERS = ("data", "join", "new")
-_TWO_LEVELS = ("vlm", "vlm-paper")
+_LEVELLED = ("vlm", "vlm-paper", "vlm-tuned")
+"""Whose results are of one level alone; the last was not made for another."""
+
 _CELL = ("mechanism", "features", "level", "central_epsilon", "epsilon", "task")
 _REMEDY = "Give records that `tacit study` wrote."
 
@@ -99,7 +101,7 @@ class Merged:
     def at(self, level: str) -> list[Result]:
         """Results of one level; of what knows no levels, those of another if need be."""
         mine = [one for one in self.results if one.get("level") in (None, level)]
-        there = {one.get("mechanism") for one in mine}.union(_TWO_LEVELS)
+        there = {one.get("mechanism") for one in mine}.union(_LEVELLED)
         return mine + [one for one in self.results if one.get("mechanism") not in there]
 
     def reference(self, name: str) -> Measure | None:

@@ -57,7 +57,9 @@ class Service:
         self.per_token = Buckets(self.limits.token_rate, self.limits.token_burst)
         self.summaries = Summaries(self.store)
 
-    async def one(self, kind: str, name: str, token: str, answer: Any, about: str | None) -> Any:
+    async def one(
+        self, kind: str, name: str, token: str, answer: Any, about: str | None
+    ) -> Response:
         """Keep the answer of one token."""
         self.per_token.take(self.store.secret.row(name, "limit", token))
         (outcome,) = await self.inbox.submit((kind, name, about), [(token, answer)])
@@ -66,7 +68,7 @@ class Service:
             raise outcome
         return answer_with({"receipt": outcome}, 201)
 
-    async def many(self, kind: str, name: str, items: Any, about: str | None) -> Any:
+    async def many(self, kind: str, name: str, items: Any, about: str | None) -> Response:
         """Keep the answers of several tokens; each has its own outcome."""
         given = batch_of(items, kind)
         outcomes = await self.inbox.submit((kind, name, about), given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Awaitable, Callable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ _BODIES = openapi.bodies(MOST_ITEMS, MOST_INVITED)
 
 
 CAMPAIGN = "/v1/campaigns/{name}"
+Endpoint = Callable[[str, Request], Awaitable[Response]]
 
 
 class Plain(APIRoute):
@@ -122,10 +124,10 @@ def participants(router: APIRouter, service: Service) -> None:
     """What holders of a token may do."""
     store = service.store
 
-    def post(path: str, body: str, status: int = 200) -> Any:
+    def post(path: str, body: str, status: int = 200) -> Callable[[Endpoint], None]:
         """A route on one router: included ones are searched one after the other."""
 
-        def add(endpoint: Any) -> None:
+        def add(endpoint: Endpoint) -> None:
             router.add_api_route(
                 CAMPAIGN + path,
                 endpoint,
@@ -138,7 +140,7 @@ def participants(router: APIRouter, service: Service) -> None:
         return add
 
     @post("/reports", "report", 201)
-    async def report(name: str, request: Request) -> Any:
+    async def report(name: str, request: Request) -> Response:
         """One report; the same again is answered as before, anything else is refused."""
         token = bearer(request, "unknown-token")
         found = await body(request, "artifact", "report")
@@ -146,14 +148,14 @@ def participants(router: APIRouter, service: Service) -> None:
         return await service.one(REPORT, name, token, found["report"], None)
 
     @post("/reports/batch", "reports")
-    async def reports(name: str, request: Request) -> Any:
+    async def reports(name: str, request: Request) -> Response:
         """Reports of several tokens, each with its own outcome."""
         found = await body(request, "artifact", "reports")
         _must_be(found["artifact"], store.campaign(name).fingerprint, "other-artifact")
         return await service.many(REPORT, name, found["reports"], None)
 
     @post("/votes", "vote", 201)
-    async def vote(name: str, request: Request) -> Any:
+    async def vote(name: str, request: Request) -> Response:
         """One vote on the published model."""
         token = bearer(request, "unknown-token")
         found = await body(request, "model", "vote")
@@ -161,14 +163,14 @@ def participants(router: APIRouter, service: Service) -> None:
         return await service.one(VOTE, name, token, found["vote"], about)
 
     @post("/votes/batch", "votes")
-    async def votes(name: str, request: Request) -> Any:
+    async def votes(name: str, request: Request) -> Response:
         """Votes of several tokens."""
         found = await body(request, "model", "votes")
         about = _model(found["model"], store.campaign(name))
         return await service.many(VOTE, name, found["votes"], about)
 
     @post("/withdrawals", "withdrawal")
-    async def withdraw(name: str, request: Request) -> Any:
+    async def withdraw(name: str, request: Request) -> Response:
         """Delete what a receipt is about. Its token stays spent."""
         found = await body(request, "receipt")
         if not is_word(found["receipt"]):

@@ -7,7 +7,9 @@ however its JSON was written.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,16 +58,12 @@ class ReportForm:
 
     def pack(self, answers: Sequence[Any]) -> list[bytes]:
         if self._sets is not None:
-            symbols = _column([_only(answer, "symbols") for answer in answers])
-            try:
-                return _rows(self._sets.to_bytes(symbols))
-            except errors.TacitError:
-                raise Problem(self.refusal) from None
-        columns = _columns(answers)
-        try:
+            columns = _columns(answers, ["symbols"])
+            with _refused(self.refusal):
+                return _rows(self._sets.to_bytes(columns["symbols"]))
+        columns = _columns(answers, _names(answers[0]))
+        with _refused(self.refusal):
             self.mechanism.check(columns, self.labelled)
-        except errors.TacitError:
-            raise Problem(self.refusal) from None
         return [json.dumps(one, sort_keys=True, separators=_COMPACT).encode() for one in answers]
 
     def reports(self, contents: Sequence[bytes]) -> Reports:
@@ -74,7 +72,8 @@ class ReportForm:
             wire = np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), -1)
             columns: Columns = {"symbols": self._sets.from_bytes(wire)}
         else:
-            columns = _columns([json.loads(content) for content in contents])
+            answers = [json.loads(content) for content in contents]
+            columns = _columns(answers, _names(answers[0]))
         return Reports(self.mechanism, columns, self.labelled)
 
 
@@ -88,10 +87,8 @@ class VoteForm:
 
     def pack(self, answers: Sequence[Any]) -> list[bytes]:
         symbols = _column(answers)
-        try:
+        with _refused(self.refusal):
             Votes(self.ballot, symbols)
-        except errors.TacitError:
-            raise Problem(self.refusal) from None
         return _rows(symbols.reshape(len(answers), -1).astype(_FLAT))
 
     def votes(self, contents: Sequence[bytes], about: str) -> Votes:
@@ -101,34 +98,42 @@ class VoteForm:
         return Votes(self.ballot, flat.reshape(len(contents), -1) if wide else flat, about=about)
 
 
-def _only(answer: Any, name: str) -> Any:
-    """The one column of an answer that has no other."""
-    if type(answer) is not dict or len(answer) != 1 or name not in answer:
-        raise Problem("not-a-report")
-    return answer[name]
+@contextmanager
+def _refused(code: str) -> Iterator[None]:
+    """What a mechanism refuses is this problem, without its words."""
+    try:
+        yield
+    except errors.TacitError:
+        raise Problem(code) from None
 
 
-def _columns(answers: Sequence[Any]) -> Columns:
-    """Answers with the same names, by name."""
-    names = sorted(answers[0]) if type(answers[0]) is dict else []
-    if any(type(answer) is not dict or sorted(answer) != names for answer in answers):
+def _names(answer: Any) -> list[str]:
+    return sorted(answer) if type(answer) is dict else []
+
+
+# Loops that run in C: most of a batch's time would go here.
+
+
+def _columns(answers: Sequence[Any], names: list[str]) -> Columns:
+    """Answers that have exactly these names, by name."""
+    if set(map(type, answers)) != {dict} or set(map(len, answers)) != {len(names)}:
         raise Problem("not-a-report")
-    return {name: _column([answer[name] for answer in answers]) for name in names}
+    try:
+        return {name: _column([answer[name] for answer in answers]) for name in names}
+    except KeyError:
+        raise Problem("not-a-report") from None
 
 
 def _column(values: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Whole numbers, or lists of equally many; True is no number, and neither is 1.0."""
     wide = type(values[0]) is list
-    width = len(values[0]) if wide else 0
-    for value in values:
-        given = value if wide else [value]
-        if type(given) is not list or (wide and len(given) != width):
-            raise Problem("not-a-report")
-        if set(map(type, given)) != {int}:
-            raise Problem("not-a-report")
-        if not -_LARGEST <= min(given) <= max(given) <= _LARGEST:
-            raise Problem("not-a-report")
-    return np.array(values, np.int64)
+    if wide and (set(map(type, values)) != {list} or len(set(map(len, values))) != 1):
+        raise Problem("not-a-report")
+    flat = list(chain.from_iterable(values)) if wide else list(values)
+    if set(map(type, flat)) != {int} or not -_LARGEST <= min(flat) <= max(flat) <= _LARGEST:
+        raise Problem("not-a-report")
+    found = np.array(flat, np.int64)
+    return found.reshape(len(values), -1) if wide else found
 
 
 def _rows(wire: npt.NDArray[Any]) -> list[bytes]:

@@ -55,14 +55,7 @@ class Collect:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial; what both levels share is measured once."""
-        return [
-            cell
-            for trial in range(self.options.trials)
-            for cell in (
-                *({"reference": name, "trial": trial} for name in references.NAMES),
-                *self.options.cells(self.dataset.schema, trial, _UNPROTECTED),
-            )
-        ]
+        return self.options.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε, or one reference."""
@@ -91,8 +84,9 @@ class Collect:
         if central != math.inf:
             price = {"central_epsilon": central * STUDENT_SHARE}
             price["central_delta"] = paper.CENTRAL_DELTA * STUDENT_SHARE
-        student = StudentClassifier(inhouse=trial.contenders.rows, seed=seed, **price)
-        student.fit(reports, rng=rng)
+        student = StudentClassifier(
+            inhouse=trial.contenders.rows, seed=seed, device=self.options.device, **price
+        ).fit(reports, rng=rng)
         private = table.for_private_points(POINT_SHARE * epsilon)
         rows, truth = trial.test
         answers = private.predict(private.mechanism_.release(rows, rng=rng))

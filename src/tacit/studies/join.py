@@ -56,14 +56,7 @@ class Join:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        return [
-            cell
-            for trial in range(self.options.trials)
-            for cell in (
-                *({"reference": name, "trial": trial} for name in REFERENCES),
-                *self.options.cells(self.theirs.schema, trial),
-            )
-        ]
+        return self.options.cells(self.theirs.schema, REFERENCES)
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε, or one reference."""

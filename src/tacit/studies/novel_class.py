@@ -48,14 +48,7 @@ class NovelClass:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        return [
-            cell
-            for trial in range(self.options.trials)
-            for cell in (
-                {"reference": "chance", "trial": trial},
-                *self.options.cells(self.dataset.schema, trial, ("direct",)),
-            )
-        ]
+        return self.options.cells(self.dataset.schema, ("chance",), ("direct",))
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε."""

@@ -83,12 +83,24 @@ class Options:
         errors.whole(where, "seed", made.seed, least=0)
         return replace(made, device=devices.resolve(where, made.device))
 
-    def cells(self, schema: Schema, trial: int, unprotected: Sequence[str] = ()) -> list[Cell]:
-        """Every mechanism at every level, central and local ε, of one trial.
+    def cells(
+        self, schema: Schema, references: Sequence[str] = (), unprotected: Sequence[str] = ()
+    ) -> list[Cell]:
+        """Trial by trial: references, then every mechanism at every level, central and local ε.
 
         What is the same at both levels is measured once; `unprotected` mechanisms have no central
         ε, or need none.
         """
+        return [
+            cell
+            for trial in range(self.trials)
+            for cell in (
+                *({"reference": name, "trial": trial} for name in references),
+                *self._of_mechanisms(schema, trial, unprotected),
+            )
+        ]
+
+    def _of_mechanisms(self, schema: Schema, trial: int, unprotected: Sequence[str]) -> list[Cell]:
         return [
             {
                 "mechanism": mechanism,

@@ -19,7 +19,7 @@ from tacit.datasets.base import Dataset
 from tacit.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
 from tacit.inference.search import Candidate
 from tacit.inference.search import search as private_search
-from tacit.studies import paper
+from tacit.studies import paper, references
 from tacit.studies.options import Options, kind_of
 from tacit.studies.record import Cell, Record
 from tacit.studies.running import Measured, generator
@@ -64,12 +64,16 @@ class Search:
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        trials = range(self.options.trials)
-        return [one for trial in trials for one in self.options.cells(self.dataset.schema, trial)]
+        return self.options.cells(self.dataset.schema, references.NAMES)
 
     def measure(self, cell: Cell) -> Measured:
-        """One search."""
+        """One search, or one reference."""
         trial = self.trials[cell["trial"]]
+        if "reference" in cell:
+            return Measured({"accuracy": references.measure(cell["reference"], trial)})
+        return self._searched(cell, trial)
+
+    def _searched(self, cell: Cell, trial: Trial) -> Measured:
         settings = {_name(line): line for line in self._candidates(cell["mechanism"])}
         learner = NoiseAwareClassifier(seed=trial.seed, device=self.options.device)
         listed = [
