@@ -28,9 +28,7 @@ class Asked:
         self.owner = {"Authorization": f"Bearer {self.key}"}
 
     def tokens(self, count):
-        made = self.http.post(
-            f"{self.base}/invitations", json={"count": count}, headers=self.owner
-        )
+        made = self.http.post(f"{self.base}/invitations", json={"count": count}, headers=self.owner)
         assert made.status_code == 201
         return made.json()["tokens"]
 
@@ -105,7 +103,8 @@ def test_batch_reports_each_outcome(asked, reports):
     assert found["stored"] == 3
     kinds = [one.get("problem", {}).get("type", "kept") for one in found["results"]]
     assert kinds == ["kept", "tacit:unknown-token", "kept", "kept", "tacit:not-a-report"]
-    for wrong in ([], [{}], [{"token": "t"}], [{**items[0], "raw": [0] * 64}], {}, None, [items] * 2):
+    extra = {**items[0], "raw": [0] * 64}
+    for wrong in ([], [{}], [{"token": "t"}], [extra], {}, None, [items] * 2):
         body["reports"] = wrong
         said(asked.http.post(f"{asked.base}/reports/batch", json=body), "not-json")
     body["reports"] = items[:1] * 1001
@@ -197,7 +196,7 @@ def test_owner_routes_need_the_key(asked):
 
 def test_one_campaigns_key_and_tokens_are_nothing_to_another(asked, store, mechanism, reports):
     (token,) = asked.tokens(1)
-    other, key = store.create(mechanism, **SETTINGS)
+    other, _ = store.create(mechanism, **SETTINGS)
     base = f"/v1/campaigns/{other.id}"
     said(asked.http.get(f"{base}/results", headers=asked.owner), "unknown-key")
     headers = {"Authorization": f"Bearer {token}"}

@@ -76,6 +76,7 @@ class Visitor:
         self.stroke()
         self.page.get_by_label(label, exact=True).check()
         self.page.click("#continue")
+        self.page.wait_for_selector("#preview:visible")
 
     def report(self, token):
         self.open(token)
@@ -125,6 +126,7 @@ def test_draw_consent_send_and_the_count_rises_by_one(visitor, site, mechanism):
     person = visitor()
     page = person.open(token)
     # The token has left the address before anything can be copied from there.
+    page.wait_for_selector("#start:visible")
     assert page.url == f"{site.url}/c/{site.campaign_id}"
     assert "Digits" in page.inner_text("h1")
     assert "To learn how people write digits." in page.inner_text("#purpose")
@@ -419,6 +421,7 @@ def test_a_table_is_a_form(browser, tmp_path, kind):
         page.get_by_label("zone").select_option("Other, or I do not know")
         page.get_by_label("yes").check()
         page.click("#continue")
+        page.wait_for_selector("#preview:visible")
         assert page.locator("#trials > li").count() == 4
         page.check("#agree")
         page.click("#send")

@@ -9,6 +9,7 @@ import os
 import random
 import socket
 import string
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ import schemathesis
 import sqlalchemy as sql
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 from schemathesis.generation import GenerationMode
 
 from tacit.service import results, tables
@@ -386,6 +388,15 @@ def operations(target):
     return [found.ok() for found in loaded.get_all_operations()]
 
 
+def ask_as(target, case):
+    """In the event loop of the other requests: the service lives in one."""
+    made = case.as_transport_kwargs(base_url="http://testserver")
+    if "data" in made:
+        made["content"] = made.pop("data")
+    sent = ("method", "url", "headers", "params", "json", "content")
+    return target.http.request(**{name: made[name] for name in sent if name in made})
+
+
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_what_the_document_allows_and_forbids(target, mode):
     """With a token, with a key, or with neither; of this campaign, or of none."""
@@ -412,16 +423,12 @@ def test_what_the_document_allows_and_forbids(target, mode):
             # Closing, learning and inviting are what an owner may do: not with the key.
             words = [target.token, "nobody"]
             case.headers = {"Authorization": f"Bearer {chance.choice(words)}"}
-            answer = case.call()
+            answer = ask_as(target, case)
             if answer.status_code >= 400:
-                said = answer.json()
-                assert answer.status_code < 500, (case.method, case.path, said)
-                assert answer.headers["content-type"] == ["application/problem+json"]
-                assert said["status"] == answer.status_code
-                assert said["type"].startswith("tacit:")
-                assert said["detail"]
+                must_be_refused(answer, (case.method, case.path, case.body))
 
-        ask()
+        with suppress(Unsatisfiable):  # what takes no parameter cannot be asked wrongly
+            ask()
     assert target.stored() == before
 
 

@@ -119,7 +119,6 @@ def test_votes_are_about_the_published_model(opened, mechanism, digits):
     from tacit.inference.noise_aware import NoiseAwareClassifier
 
     campaign, _ = opened.create(mechanism, **{**SETTINGS, "minimum": 30})
-    images, labels = digits
     tokens = opened.invite(campaign.id, 40)
     items = list(zip(tokens, released(mechanism, digits, 40), strict=True))
     assert codes(opened.submit(VOTE, campaign.id, [(tokens[0], 1)], "0" * 64)) == ["no-model"]
@@ -145,16 +144,18 @@ def test_reports_come_back_as_they_were_sent(opened, mechanism, digits):
     unlabelled = Codebook(epsilon=2, unit="person").fit(
         images[:300], image=(8, 8), inhouse_public=True
     )
-    for made, given in ((mechanism, labels[600:650]), (direct, labels[600:650]), (unlabelled, None)):
+    theirs = labels[600:650]
+    for made, given in ((mechanism, theirs), (direct, theirs), (unlabelled, None)):
         settings = {**SETTINGS, "labelled": given is not None, "minimum": 2}
         settings |= {} if given is not None else {"vote_epsilon": None}
         campaign, _ = opened.create(made, **settings)
         columns = made.release(images[600:650], given).columns
         rows = [{n: columns[n][i].tolist() for n in sorted(columns)} for i in range(50)]
         tokens = opened.invite(campaign.id, 50)
-        assert codes(opened.submit(REPORT, campaign.id, list(zip(tokens, rows, strict=True)))) == [
-            "kept"
-        ] * 50
+        assert (
+            codes(opened.submit(REPORT, campaign.id, list(zip(tokens, rows, strict=True))))
+            == ["kept"] * 50
+        )
         back = opened.reports(campaign.id)
         again = [{n: back.columns[n][i].tolist() for n in sorted(columns)} for i in range(50)]
         assert sorted(map(str, again)) == sorted(map(str, rows))
