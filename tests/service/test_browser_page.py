@@ -217,6 +217,35 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_bytes(visitor, site):
     assert len(person.sent) == 5
 
 
+def test_two_tabs_of_one_browser_draw_one_report(visitor, site):
+    one, (token,) = visitor(), invite(site)
+    pages = []
+    for _ in range(2):
+        one.open(token)
+        one.draw()
+        one.page.check("#agree")
+        pages.append(one.page)
+        one.page = one.context.new_page()
+    one.page.close()
+    hash_of_token = """async ([id, token]) => {
+        const text = new TextEncoder().encode(`tacit ${id} ${token}`);
+        const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", text));
+        const hex = [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+        const name = `tacit:${id}:${hex.slice(0, 32)}`;
+        navigator.locks.request(name, () => new Promise((free) => { globalThis.free = free; }));
+    }"""
+    pages[0].evaluate(hash_of_token, [site.campaign_id, token])
+    for page in pages:
+        page.click("#send", no_wait_after=True)
+    pages[1].wait_for_timeout(300)
+    assert one.sent == []  # both wait: neither can draw while the other might
+    pages[0].evaluate("globalThis.free()")
+    for page in pages:
+        page.wait_for_selector("#receipt:visible")
+    assert len(one.sent) == 2
+    assert len(set(one.sent)) == 1
+
+
 def test_a_report_that_never_arrived_is_sent_on_the_next_visit(visitor, site):
     (token,), before = invite(site), counts(site)[0]
     person = visitor()

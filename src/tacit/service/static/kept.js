@@ -21,7 +21,24 @@ export class Kept {
     return JSON.parse(localStorage.getItem(this.name) ?? "{}");
   }
 
+  /** Puts more beside what is there, while no other tab of this browser does. */
   add(more) {
+    return this.#alone(() => this.#put(more));
+  }
+
+  /** Draws under this name, once, whatever other tabs do; where something is there, it stays. */
+  once(name, draw) {
+    return this.#alone(() => {
+      if (this.all[name] === undefined) this.#put({ [name]: draw() });
+    });
+  }
+
+  #alone(work) {
+    if (!navigator.locks) throw new Error("This browser is too old to take part safely. Use a newer one.");
+    return navigator.locks.request(this.name, work);
+  }
+
+  #put(more) {
     const text = JSON.stringify({ ...this.all, ...more });
     try {
       localStorage.setItem(this.name, text);
@@ -32,11 +49,5 @@ export class Kept {
       throw new Error("This browser keeps nothing for this page, so a report could not be sent again unchanged. "
         + "Allow it to store data, or use another browser.");
     }
-  }
-
-  /** What was drawn under this name; drawn now, once, where there is nothing yet. */
-  once(name, draw) {
-    if (this.all[name] === undefined) this.add({ [name]: draw() });
-    return this.all[name];
   }
 }

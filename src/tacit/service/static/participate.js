@@ -111,8 +111,8 @@ const trials = () => find("trials").replaceChildren(...examples(device, describe
 // --- one report ---------------------------------------------------------------------------------
 
 /** Draws the report, once; from here on there is nothing left of the answer. */
-function draw() {
-  kept.once("report", () => JSON.stringify({
+async function draw() {
+  await kept.once("report", () => JSON.stringify({
     artifact: campaign.artifact.sha256,
     report: device.release(device.encode(taken.row), taken.label, entropy),
   }));
@@ -130,7 +130,7 @@ async function deliver() {
   find("resend").hidden = true;
   try {
     const answered = await patiently(() => api.json("/reports", { body: kept.all.report }));
-    kept.add({ receipt: answered.receipt });
+    await kept.add({ receipt: answered.receipt });
   } catch (error) {
     if (error.code !== "withdrawn") {
       exactly();
@@ -140,7 +140,7 @@ async function deliver() {
         ? "This invitation has been used already, from another browser. Nothing new was stored." : error.message);
       return;
     }
-    kept.add({ withdrawn: true });
+    await kept.add({ withdrawn: true });
   }
   sent();
 }
@@ -169,7 +169,7 @@ function sent() {
 
 async function withdraw(receipt, mark) {
   await patiently(() => new Api(id).json("/withdrawals", { body: JSON.stringify({ receipt }) }));
-  kept.add(mark);
+  await kept.add(mark);
   sent();
   say("It has been deleted.");
 }
@@ -220,8 +220,8 @@ function tryModel() {
   step("ballot");
 }
 
-function drawVote() {
-  kept.once("vote", () => JSON.stringify({
+async function drawVote() {
+  await kept.once("vote", () => JSON.stringify({
     model: ballot.model, vote: channelOf(ballot.channel).release(taken.symbol, entropy),
   }));
   taken = null;
@@ -234,7 +234,7 @@ async function deliverVote() {
   sent();
   say("Sending…");
   const answered = await patiently(() => api.json("/votes", { body: kept.all.vote }));
-  kept.add({ voteReceipt: answered.receipt });
+  await kept.add({ voteReceipt: answered.receipt });
   sent();
   say("Your vote has arrived.");
 }
