@@ -11,8 +11,10 @@ from typing import Any
 from tacit import artifact, errors, events
 from tacit.certificate import Certificate
 from tacit.events import Event
+from tacit.guarantees import Guarantee
 from tacit.inference.votes import Ballot
 from tacit.reports import REFUSED, certify
+from tacit.service.problems import Problem
 
 SEEN = (
     "That somebody with this token took part, when, and from which network address: the server "
@@ -24,6 +26,7 @@ LINKED = (
     "The stated total covers both together."
 )
 
+LARGEST_DELTA = 1e-5
 OPEN, EARLY, CLOSED, FULL = "open", "early", "closed", "full"
 _LONGEST_TITLE, _LONGEST_PURPOSE = 200, 2000
 
@@ -87,6 +90,7 @@ class Campaign:
         if self.opens and self.closes and not self.opens < self.closes:
             errors.refuse(where, "closes", f"after {self.opens}", str(self.closes))
         self.mechanism.shared("collection")
+        _epsilon(self.certificate.guarantee)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -115,6 +119,7 @@ class Campaign:
             return certify(self.mechanism, self.labelled, further=(SEEN, INVITED))
         return Certificate.issue(
             self.event,
+            delta=getattr(self.mechanism, "delta", None),
             assumptions=getattr(self.mechanism, "assumptions", ()),
             not_protected=(*self.mechanism.not_protected, REFUSED, SEEN, INVITED, LINKED),
         )
@@ -128,9 +133,15 @@ class Campaign:
             return EARLY
         return FULL if self.quota is not None and reports >= self.quota else OPEN
 
+    def must_be_enough(self, reports: int) -> None:
+        """Refuse to show anything of too few reports."""
+        if reports < self.minimum:
+            text = f"There are {reports} of at least {self.minimum} reports."
+            raise Problem("too-few", text, reports=reports, minimum=self.minimum)
+
     @cached_property
     def _fixed(self) -> dict[str, Any]:
-        epsilon = float(self.mechanism.epsilon)
+        alone, total = self.mechanism.guarantee(self.labelled), self.certificate.guarantee
         classes = self.mechanism.classes if self.labelled else None
         return {
             "id": self.id,
@@ -139,9 +150,10 @@ class Campaign:
             "artifact": {"sha256": self.fingerprint, "kind": self.mechanism.kind},
             "labelled": self.labelled,
             "classes": None if classes is None else list(classes),
-            "epsilon": epsilon,
+            "epsilon": _epsilon(alone),
             "vote_epsilon": self.vote_epsilon,
-            "total_epsilon": float(getattr(self.certificate.guarantee, "epsilon", epsilon)),
+            "total_epsilon": _epsilon(total),
+            "delta": float(getattr(total, "delta", 0)),
             "opens": None if self.opens is None else self.opens.isoformat(),
             "closes": None if self.closes is None else self.closes.isoformat(),
             "minimum": self.minimum,
@@ -156,3 +168,13 @@ class Campaign:
         """All that participants are told."""
         counts = {"state": self.state(closed, reports), "reports": reports, "votes": votes}
         return {**self._fixed, **counts, "model": model}
+
+
+def _epsilon(guarantee: Guarantee) -> float:
+    """What people are told; a guarantee that cannot be said in these words is not offered."""
+    if not hasattr(guarantee, "epsilon"):
+        errors.refuse("campaign", "guarantee", "one with an ε", str(guarantee))
+    if not getattr(guarantee, "delta", 0) <= LARGEST_DELTA:
+        remedy = "Beyond that, it is no protection."
+        errors.refuse("campaign", "delta", f"at most {LARGEST_DELTA:g}", str(guarantee), remedy)
+    return float(guarantee.epsilon)

@@ -1,7 +1,8 @@
 """The Python client: for people who take part, and for owners.
 
-A report is drawn once, on this machine, after its mechanism was checked. It is kept before it is
-sent, and sent again as it is until the server has it.
+A report is drawn once, on this machine, after its mechanism was checked, and after the server said
+that the token is unused. It is kept before it is sent, and sent again as it is until the server has
+it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from tacit import artifact, errors
 from tacit.columns import columns_of
+from tacit.inference.votes import Ballot, cast
 from tacit.reports import Reports
 from tacit.service.campaign import FULL, OPEN, Campaign
 from tacit.service.connection import (
@@ -35,6 +37,7 @@ from tacit.service.terms import checked
 LARGEST_BATCH = 1000
 MOST_TOKENS = 100_000
 _ABOUT = {"report": "artifact", "vote": "model"}
+_USED = {"report": "already-reported", "vote": "already-voted"}
 
 
 class Client:
@@ -58,7 +61,8 @@ class Client:
     Notes
     -----
     There is no parameter for a generator: noise comes from the operating system's entropy. A report
-    costs its ε once, however often it is sent; another token is another draw, and costs again.
+    costs its ε once, however often it is sent; another token is another draw, and costs again. So
+    is the same token with another `state`, unless the server says that it was used: it is asked.
     """
 
     def __init__(
@@ -165,14 +169,9 @@ class Client:
 
     def cast(self, rows: Any, labels: Any) -> tuple[Any, list[Any]]:
         """The model, and a vote on it of each row, neither sent nor kept."""
-        from tacit.inference.votes import cast
-
-        terms = self.terms()
-        if terms.ballot is None:
-            raise ServiceError("service: this campaign asks for no votes (no-vote)", "no-vote")
-        model = self.model()
-        table, one = together(rows, terms.mechanism.schema)
-        return model, cast(model, table, _labels(labels, one), terms.ballot).symbols.tolist()
+        ballot, model = self._ballot(), self.model()
+        table, one = together(rows, self.mechanism().schema)
+        return model, cast(model, table, _labels(labels, one), ballot).symbols.tolist()
 
     def send_vote(self, model: Any, token: str, vote: Any) -> str:
         """Send one vote that was cast before; the receipt."""
@@ -182,6 +181,23 @@ class Client:
         """Send many votes on a model: a receipt or the reason for each, in order."""
         given = [{"token": token, "vote": vote} for token, vote in items]
         return self._send_many("vote", artifact.fingerprint(model), given)
+
+    def must_be_unused(self, token: str, kind: str) -> None:
+        """Refuse to draw a report, or a vote, where the server has had one of this token.
+
+        Whoever sent it from elsewhere, or has lost what was kept, would draw a second time. A
+        server that lies can hide it.
+        """
+        if kind == "vote":
+            self._ballot()
+        answer = read_object(self._connection.get("/token", bearer=token))
+        found = one_line(field_of(answer, kind, str))
+        if found != "none":
+            raise ServiceError(
+                f"service: a {kind} of this token is {found} already, and no draw of it is kept in "
+                f"{self.kept.folder}. Nothing was drawn: another one would cost ε again.",
+                found if found == "withdrawn" else _USED[kind],
+            )
 
     def withdraw(self, receipt: str) -> None:
         """Have the report or vote of this receipt deleted; its token stays spent."""
@@ -236,7 +252,15 @@ class Client:
         found = self.kept.find(self.address.campaign, word(token), kind)
         if found is None:
             self._must_be_open(kind)
+            self.terms()  # first, as nothing should take long between asking and sending
+            self.must_be_unused(token, kind)
         return found
+
+    def _ballot(self) -> Ballot:
+        ballot = self.terms().ballot
+        if ballot is None:
+            raise ServiceError("service: this campaign asks for no votes (no-vote)", "no-vote")
+        return ballot
 
     def _must_be_open(self, kind: str) -> None:
         state = one_line(self.describe().get("state"))

@@ -61,7 +61,7 @@ class Service:
         self, kind: str, name: str, token: str, answer: Any, about: str | None
     ) -> Response:
         """Keep the answer of one token."""
-        self.per_token.take(self.store.secret.row(name, "limit", token))
+        self.per_token.take((name, token))
         (outcome,) = await self.inbox.submit((kind, name, about), [(token, answer)])
         self._count(kind, [outcome])
         if isinstance(outcome, Problem):
@@ -71,13 +71,32 @@ class Service:
     async def many(self, kind: str, name: str, items: Any, about: str | None) -> Response:
         """Keep the answers of several tokens; each has its own outcome."""
         given = batch_of(items, kind)
-        outcomes = await self.inbox.submit((kind, name, about), given)
+        late = self._late(name, [token for token, _ in given])
+        timely = [one for at, one in enumerate(given) if at not in late]
+        outcomes = await self.inbox.submit((kind, name, about), timely) if timely else []
+        for at in sorted(late):
+            outcomes.insert(at, late[at])
         stored = self._count(kind, outcomes)
         said = [
             {"problem": one.to_plain()} if isinstance(one, Problem) else {"receipt": one}
             for one in outcomes
         ]
         return answer_with({"stored": stored, "results": said})
+
+    def withdraw(self, name: str, receipt: str) -> None:
+        """Delete an answer, and what was computed with it."""
+        self.store.withdraw(name, receipt)
+        self.summaries.forget()
+
+    def _late(self, name: str, words: list[str]) -> dict[int, Problem]:
+        """Places of tokens that have asked too often."""
+        found: dict[int, Problem] = {}
+        for at, token in enumerate(words if self.per_token.limited else ()):
+            try:
+                self.per_token.take((name, token))
+            except Problem as problem:
+                found[at] = problem
+        return found
 
     def _count(self, kind: str, outcomes: list[Any]) -> int:
         refused = [one for one in outcomes if isinstance(one, Problem)]

@@ -59,44 +59,76 @@ _C = tables.campaigns.c
 STATUS = (_C.closed, _C.reports, _C.votes, _C.model_sha256, _C.model_reports, _C.published)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an answer belongs: the row of its invitation, and its own."""
+
+    invited: bytes
+    row: bytes
+
+
 def keep(
     engine: sql.Engine,
     campaign: Campaign,
     kind: str,
-    rows: Sequence[bytes],
+    places: Sequence[Place],
     contents: Sequence[bytes | Problem],
     about: str | None,
 ) -> list[Problem | None]:
-    """Store contents under rows; None for each that is stored now, else why it is not.
+    """Store contents in their places; None for each that is stored now, else why it is not.
 
     `about` is the model that was voted on.
     """
-    given = {row: one for row, one in zip(rows, contents, strict=True) if isinstance(one, bytes)}
-    if len(given) == len(rows) and campaign.state(False, 0) == OPEN:
+    given = {
+        place.row: (place.invited, content)
+        for place, content in zip(places, contents, strict=True)
+        if isinstance(content, bytes)
+    }
+    if len(given) == len(places) and campaign.state(False, 0) == OPEN:
         # The usual case at once; what it did not store is looked at below.
         with _quick(engine).begin() as connection:
             if tables.keep(connection, campaign.id, kind, given, about) == len(given):
-                return [None] * len(rows)
+                return [None] * len(places)
     with engine.begin() as connection:
         one = _OneByOne(connection, campaign, kind, about)
-        one.look_up(rows)
-        return [one.keep(row, content) for row, content in zip(rows, contents, strict=True)]
+        one.look_up(places)
+        return [one.keep(place, found) for place, found in zip(places, contents, strict=True)]
 
 
-def withdraw(engine: sql.Engine, name: str, row: bytes) -> None:
-    """Delete what is stored under a row; it stays spent."""
-    i, a = tables.invitations.c, tables.answers.c
+def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> dict[str, str]:
+    """Of the places of one invitation, by kind: "none", "stored" or "withdrawn"."""
+    with engine.connect() as connection:
+        found = {}
+        for kind, place in places.items():
+            one = _OneByOne(connection, campaign, kind, None)
+            one.look_up([place])
+            found[kind] = one.state(place)
+    return found
+
+
+def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> None:
+    """Delete what is stored under a row; the row stays, and is spent."""
+    a = tables.answers.c
+    mark = {"row": row, "campaign": name, "kind": kind, "content": None}
     with engine.begin() as connection:
-        query = sql.select(i.kind).where(i.row == row, i.campaign == name)
-        kind = connection.execute(query).scalar()
-        if kind is None:
-            raise Problem("unknown-receipt")
-        if connection.execute(tables.answers.delete().where(a.row == row)).rowcount:
-            spent = tables.invitations.update().where(i.row == row)
-            connection.execute(spent.values(withdrawn=True))
+        # The campaign first, as `tables.keep` does: whoever takes the same locks takes turns.
+        connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
+        emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
+        if connection.execute(emptied.values(content=None)).rowcount:
             counted = _C[f"{kind}s"]
             less = tables.campaigns.update().where(_C.id == name)
             connection.execute(less.values({counted: counted - 1}))
+        elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
+            # Not there, as after a backup was restored: it must not come back.
+            connection.execute(tables.answers.insert(), mark)
+    if engine.dialect.name == "sqlite":
+        _forget_the_log(engine)
+
+
+def _forget_the_log(engine: sql.Engine) -> None:
+    """Old pages, with what was withdrawn, stay in SQLite's log until it is cut off."""
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _quick(engine: sql.Engine) -> sql.Engine:
@@ -113,36 +145,46 @@ class _OneByOne:
         self, connection: sql.Connection, campaign: Campaign, kind: str, about: str | None
     ) -> None:
         self.connection, self.campaign, self.kind, self.about = connection, campaign, kind, about
-        self._known: dict[bytes, tuple[bool, bytes | None]] = {}
+        self._invited: set[bytes] = set()
+        self._stored: dict[bytes, bytes | None] = {}
 
-    def look_up(self, rows: Sequence[bytes]) -> None:
-        """Whether each invited row was withdrawn, and what is stored under it."""
+    def look_up(self, places: Sequence[Place]) -> None:
+        """Who was invited, and what is stored; None for what was withdrawn."""
         i, a = tables.invitations.c, tables.answers.c
-        joined = tables.invitations.outerjoin(tables.answers, i.row == a.row)
-        for start in range(0, len(rows), BLOCK):
-            chosen = i.row.in_(rows[start : start + BLOCK])
-            query = sql.select(i.row, i.withdrawn, a.content).select_from(joined)
-            query = query.where(chosen, i.campaign == self.campaign.id, i.kind == self.kind)
-            for row, withdrawn, content in self.connection.execute(query):
-                stored = None if content is None else bytes(content)
-                self._known[bytes(row)] = withdrawn, stored
+        for start in range(0, len(places), BLOCK):
+            some = places[start : start + BLOCK]
+            invited = sql.select(i.row).where(
+                i.row.in_([place.invited for place in some]), i.campaign == self.campaign.id
+            )
+            self._invited |= set(map(bytes, self.connection.execute(invited).scalars()))
+            stored = sql.select(a.row, a.content).where(a.row.in_([place.row for place in some]))
+            for row, content in self.connection.execute(stored):
+                self._stored[bytes(row)] = None if content is None else bytes(content)
 
-    def keep(self, row: bytes, content: bytes | Problem) -> Problem | None:
+    def state(self, place: Place) -> str:
+        """What became of a place."""
+        if place.invited not in self._invited:
+            raise Problem("unknown-token")
+        if place.row not in self._stored:
+            return "none"
+        return "withdrawn" if self._stored[place.row] is None else "stored"
+
+    def keep(self, place: Place, content: bytes | Problem) -> Problem | None:
         """One of them."""
-        if row not in self._known:
+        if place.invited not in self._invited:
             return Problem("unknown-token")
-        withdrawn, stored = self._known[row]
-        if withdrawn:
+        state = self.state(place)
+        if state == "withdrawn":
             return Problem("withdrawn")
         if isinstance(content, Problem):
             return content
-        if stored is not None:
-            return None if stored == content else Problem(_AGAIN[self.kind])
-        given = {row: content}
+        if state == "stored":
+            return None if self._stored[place.row] == content else Problem(_AGAIN[self.kind])
+        given = {place.row: (place.invited, content)}
         if self.campaign.state(False, 0) == OPEN and tables.keep(
             self.connection, self.campaign.id, self.kind, given, self.about
         ):
-            self._known[row] = False, content
+            self._stored[place.row] = content
             return None
         return self._refusal()
 

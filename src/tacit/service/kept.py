@@ -1,7 +1,8 @@
-"""What was drawn, kept before it is sent: nobody draws twice.
+"""What was drawn, kept before it is sent, so that it is not drawn again.
 
 A report that is lost on the way must be sent again as it is: a second draw of the same row would be
 a second report, and cost ε again. So the bytes are on disk before they go out. The row never is.
+Another folder knows nothing of it: there only the server can say that a token was used.
 """
 
 from __future__ import annotations

@@ -26,9 +26,14 @@ class Buckets:
         self.rate, self.burst = rate, burst
         self._levels: OrderedDict[object, tuple[float, float]] = OrderedDict()
 
+    @property
+    def limited(self) -> bool:
+        """Whether anything is ever refused."""
+        return not math.isinf(self.rate)
+
     def take(self, name: object) -> None:
         """One request of this name; refused where there were too many."""
-        if math.isinf(self.rate):
+        if not self.limited:
             return
         now = time.monotonic()
         level, then = self._levels.pop(name, (self.burst, now))

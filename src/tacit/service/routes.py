@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Awaitable, Callable
 from html import escape
@@ -32,6 +33,7 @@ STATIC = Path(__file__).parent / "static"
 MOST_INVITED = 100_000
 _KEPT = {"cache-control": "public, max-age=300"}
 _BYTES = "application/octet-stream"
+_SHA256 = re.compile("[0-9a-f]{64}")
 _BODIES = openapi.bodies(MOST_ITEMS, MOST_INVITED)
 
 
@@ -169,13 +171,20 @@ def participants(router: APIRouter, service: Service) -> None:
         about = _model(found["model"], store.campaign(name))
         return await service.many(VOTE, name, found["votes"], about)
 
+    @router.get(CAMPAIGN + "/token")
+    def used(name: str, request: Request) -> dict[str, Any]:
+        """What this token has sent: asked before anything is drawn, so that nobody draws twice."""
+        token = bearer(request, "unknown-token")
+        service.per_token.take((name, token))
+        return store.used(name, token)
+
     @post("/withdrawals", "withdrawal")
     async def withdraw(name: str, request: Request) -> Response:
         """Delete what a receipt is about. Its token stays spent."""
         found = await body(request, "receipt")
         if not is_word(found["receipt"]):
             raise Problem("unknown-receipt")
-        await run(store.withdraw, name, found["receipt"])
+        await run(service.withdraw, name, found["receipt"])
         return JSONResponse({"withdrawn": True})
 
 
@@ -262,6 +271,6 @@ def _must_be(given: Any, wanted: str, code: str) -> None:
 def _model(given: Any, campaign: Any) -> str:
     if campaign.ballot is None:
         raise Problem("no-vote")
-    if not is_word(given):
+    if type(given) is not str or not _SHA256.fullmatch(given):
         raise Problem("other-model")
-    return str(given)
+    return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -20,12 +21,13 @@ from tacit.inference.votes import Votes
 from tacit.reports import Reports
 from tacit.service import keeping, tables, tokens
 from tacit.service.campaign import Campaign
-from tacit.service.keeping import BLOCK, STATUS, Status
+from tacit.service.keeping import BLOCK, STATUS, Place, Status
 from tacit.service.problems import Problem
 from tacit.service.tables import REPORT, VOTE
 from tacit.service.tokens import Secret
 from tacit.service.wire import Form, ReportForm, VoteForm, pack_each
 
+INVITED = "invited"
 _ID = re.compile(r"[A-Za-z0-9_-]{12}")
 Item = tuple[str, Any]
 """A token, and its report or vote as it came."""
@@ -118,7 +120,6 @@ class Store:
             "quota": made.quota,
             "owner": self.secret.owner(made.id, key),
         }
-        made.certificate  # noqa: B018 - what cannot be certified is refused before it is stored
         content = {"artifact": artifact.pack(mechanism)}
         if hasattr(mechanism, "onnx") and (graph := mechanism.onnx()) is not None:
             content["encoder"] = graph
@@ -194,8 +195,15 @@ class Store:
             raise Problem("unknown-key")
 
     def end(self, name: str) -> None:
-        """Take no further answers, for good."""
+        """Take no further answers, for good; an SQLite file then tells no order of arrival."""
         self._set(name, closed=True)
+        if self.engine.dialect.name == "sqlite":
+            with self.errors_named(), self._alone().connect() as connection:
+                connection.exec_driver_sql("VACUUM")
+
+    def _alone(self) -> sql.Engine:
+        """Outside of any transaction."""
+        return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def _set(self, name: str, **values: Any) -> None:
         where = tables.campaigns.c.id == name
@@ -206,17 +214,26 @@ class Store:
 
     def invite(self, name: str, count: int) -> list[str]:
         """New tokens. They are handed out now, and only hashes of them are kept."""
-        campaign = self.campaign(name)
+        self.campaign(name)
         made = [tokens.new() for _ in range(count)]
-        kinds = [REPORT] if campaign.ballot is None else [REPORT, VOTE]
-        rows = sorted((self.secret.row(name, kind, one), kind) for one in made for kind in kinds)
-        values = [
-            {"row": row, "campaign": name, "kind": kind, "withdrawn": False} for row, kind in rows
-        ]
+        rows = sorted(self.secret.row(name, INVITED, one) for one in made)
+        values = [{"row": row, "campaign": name} for row in rows]
         with self.errors_named(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
         return made
+
+    def _place(self, name: str, kind: str, token: str) -> Place:
+        return Place(self.secret.row(name, INVITED, token), self.secret.row(name, kind, token))
+
+    def used(self, name: str, token: str) -> dict[str, str | None]:
+        """What a token has sent: "none", "stored" or "withdrawn"; None where there are no votes."""
+        campaign = self.campaign(name)
+        kinds = [REPORT] if campaign.ballot is None else [REPORT, VOTE]
+        with self.errors_named():
+            places = {kind: self._place(name, kind, token) for kind in kinds}
+            found = keeping.states(self.engine, campaign, places)
+        return {REPORT: found[REPORT], VOTE: found.get(VOTE)}
 
     def submit(
         self, kind: str, name: str, items: Sequence[Item], about: str | None = None
@@ -224,8 +241,8 @@ class Store:
         """Keep reports or votes of tokens, each once; `about` is the model that was voted on."""
         campaign = self.campaign(name)
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
-        rows = [self.secret.row(name, kind, token) for token, _ in items]
-        arguments = (self.engine, campaign, kind, rows, contents, about)
+        places = [self._place(name, kind, token) for token, _ in items]
+        arguments = (self.engine, campaign, kind, places, contents, about)
         with self.errors_named():
             try:
                 kept = keeping.keep(*arguments)
@@ -235,7 +252,8 @@ class Store:
                 # The database was away and may be back. Whatever was stored is found stored.
                 kept = keeping.keep(*arguments)
         return [
-            refused or self.secret.receipt(row) for row, refused in zip(rows, kept, strict=True)
+            refused or self.secret.receipt(name, kind, place.row)
+            for place, refused in zip(places, kept, strict=True)
         ]
 
     def _form(self, kind: str, campaign: Campaign) -> Form:
@@ -251,11 +269,13 @@ class Store:
 
     def withdraw(self, name: str, receipt: str) -> None:
         """Delete what a receipt is about; its token stays spent."""
-        row = self.secret.row_of(receipt)
-        if row is None:
-            raise Problem("unknown-receipt")
-        with self.errors_named():
-            keeping.withdraw(self.engine, name, row)
+        self.campaign(name)
+        for kind in (REPORT, VOTE):
+            row = self.secret.row_of(name, kind, receipt)
+            if row is not None:
+                with self.errors_named():
+                    return keeping.withdraw(self.engine, name, kind, row)
+        raise Problem("unknown-receipt")
 
     # --- what was learned ----------------------------------------------------------------------
 
@@ -263,9 +283,7 @@ class Store:
         """All reports, in the order of their hashes; refused below the campaign's minimum."""
         campaign = self.campaign(name)
         contents = self._contents(name, REPORT)
-        if len(contents) < campaign.minimum:
-            text = f"There are {len(contents)} of at least {campaign.minimum} reports."
-            raise Problem("too-few", text, reports=len(contents), minimum=campaign.minimum)
+        campaign.must_be_enough(len(contents))
         form = self._form(REPORT, campaign)
         assert isinstance(form, ReportForm)
         return form.reports(contents)
@@ -281,7 +299,8 @@ class Store:
 
     def _contents(self, name: str, kind: str) -> list[bytes]:
         a = tables.answers.c
-        query = sql.select(a.content).where(a.campaign == name, a.kind == kind).order_by(a.row)
+        here = (a.campaign == name, a.kind == kind, a.content.is_not(None))
+        query = sql.select(a.content).where(*here).order_by(a.row)
         with self.errors_named(), self.engine.connect() as connection:
             return [bytes(content) for content in connection.execute(query).scalars()]
 
@@ -322,6 +341,10 @@ def _engine(url: str) -> sql.Engine:
     if address.get_backend_name() != "sqlite" or not address.database:
         condition = "an SQLite file or PostgreSQL"
         errors.refuse("database", "address", condition, address.get_backend_name())
+    try:  # for its owner alone; the files beside it take after it
+        os.close(os.open(address.database, os.O_CREAT, 0o600))
+    except OSError as error:
+        errors.refuse("database", "file", "one that can be written", error.strerror)
     engine = sql.create_engine(address, hide_parameters=True)
     sql.event.listen(engine, "connect", _prepare_sqlite)
     return engine

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sql
 
 SCHEMA = 1
@@ -50,14 +52,12 @@ files = sql.Table(
     sql.Column("content", sql.LargeBinary, nullable=False),
 )
 
-# Rows lie in the order of their keyed hashes, not of their arrival.
+# A person's invitation, report and vote lie under three hashes, and are never written together.
 invitations = sql.Table(
     "invitations",
     metadata,
-    sql.Column("row", sql.LargeBinary, primary_key=True),  # keyed hash of token and kind
+    sql.Column("row", sql.LargeBinary, primary_key=True),
     sql.Column("campaign", sql.String(16), nullable=False),
-    sql.Column("kind", sql.String(6), nullable=False),
-    sql.Column("withdrawn", sql.Boolean, nullable=False, default=False),
     sqlite_with_rowid=False,
 )
 
@@ -67,13 +67,16 @@ answers = sql.Table(
     sql.Column("row", sql.LargeBinary, primary_key=True),
     sql.Column("campaign", sql.String(16), nullable=False),
     sql.Column("kind", sql.String(6), nullable=False),
-    sql.Column("content", sql.LargeBinary, nullable=False),  # as the mechanism released it
+    # As the mechanism released it. Nothing where it was withdrawn: the row itself stays, as whoever
+    # sends again must meet it, at whatever moment.
+    sql.Column("content", sql.LargeBinary),
     sqlite_with_rowid=False,
 )
 
+Given = dict[bytes, tuple[bytes, bytes]]
+"""Row of an answer, to the row of its invitation and the content."""
+
 _INTO = 'INSERT INTO answers ("row", campaign, kind, content) '
-_INVITED = 'SELECT "row", campaign, kind{content} FROM invitations WHERE "row" = {row} '
-_STILL = "AND campaign = {campaign} AND kind = {kind} AND NOT withdrawn"
 _ONCE = ' ON CONFLICT ("row") DO NOTHING'
 _TAKES = {
     REPORT: "id = :campaign AND NOT closed AND (quota IS NULL OR reports + :more <= quota)",
@@ -82,24 +85,24 @@ _TAKES = {
 _COUNT = "UPDATE campaigns SET {kind}s = {kind}s + {more} WHERE "
 
 _SQLITE_KEEP = (
-    _INTO + _INVITED.format(content=", ?", row="?") + _STILL.format(campaign="?", kind="?") + _ONCE
+    _INTO + 'SELECT ?, campaign, ?, ? FROM invitations WHERE "row" = ? AND campaign = ?' + _ONCE
 )
 _SQLITE_COUNT = {
     kind: sql.text(_COUNT.format(kind=kind, more=":more") + takes) for kind, takes in _TAKES.items()
 }
 # All in one statement: a journey to the server costs as much as a hundred rows. The lateral query
-# has it look up each row by its key, also where it knows nothing of the table yet; hexadecimal
-# words are quicker to hand over than arrays of bytes.
+# has it look up each invitation by its key, also where it knows nothing of the table yet;
+# hexadecimal words are quicker to hand over than arrays of bytes.
 _POSTGRESQL = {
     kind: sql.text(
         f"WITH taking AS (SELECT id FROM campaigns WHERE {takes} FOR UPDATE), kept AS ("
         + _INTO
-        + "SELECT i.\"row\", i.campaign, i.kind, decode(u.content, 'hex') FROM taking, "
-        "unnest(string_to_array(:rows, ','), string_to_array(:contents, ',')) "
-        'AS u("row", content), LATERAL ('
-        + _INVITED.format(content="", row="decode(u.\"row\", 'hex')")
-        + _STILL.format(campaign=":campaign", kind=":kind")
-        + f" LIMIT 1) AS i{_ONCE} RETURNING 1), counted AS ("
+        + "SELECT decode(u.\"row\", 'hex'), i.campaign, :kind, decode(u.content, 'hex') "
+        "FROM taking, "
+        "unnest(string_to_array(:rows, ','), string_to_array(:invited, ','), "
+        "string_to_array(:contents, ',')) AS u(\"row\", invited, content), LATERAL ("
+        "SELECT campaign FROM invitations WHERE \"row\" = decode(u.invited, 'hex') "
+        f"AND campaign = :campaign LIMIT 1) AS i{_ONCE} RETURNING 1), counted AS ("
         + _COUNT.format(kind=kind, more="(SELECT count(*) FROM kept)")
         + "id = :campaign AND EXISTS (SELECT 1 FROM kept)) SELECT count(*) FROM kept"
     )
@@ -109,27 +112,31 @@ _COUNTING = {"preserve_rowcount": True}
 
 
 def keep(
-    connection: sql.Connection,
-    campaign: str,
-    kind: str,
-    kept: dict[bytes, bytes],
-    about: str | None,
+    connection: sql.Connection, campaign: str, kind: str, given: Given, about: str | None
 ) -> int:
-    """Store and count contents of rows, if the campaign takes that many more; how many it were.
+    """Store and count contents, if the campaign takes that many more; how many it were.
 
-    A row must have been invited and not withdrawn, and nothing be stored under it.
+    Somebody must have been invited, and nothing be stored, or have been, under the row.
     """
-    scope = {"campaign": campaign, "more": len(kept), "about": about}
+    scope = {"campaign": campaign, "more": len(given), "about": about}
     if connection.dialect.name == "postgresql":
-        rows, contents = (",".join(map(bytes.hex, part)) for part in (kept, kept.values()))
-        values = {**scope, "rows": rows, "contents": contents, "kind": kind}
-        return int(connection.execute(_POSTGRESQL[kind], values).scalar_one())
+        return _keep_in_postgresql(connection, kind, given, scope)
     if connection.execute(_SQLITE_COUNT[kind], scope).rowcount != 1:
         return 0
-    given = [(content, row, campaign, kind) for row, content in kept.items()]
-    stored = connection.exec_driver_sql(_SQLITE_KEEP, given, execution_options=_COUNTING).rowcount
-    if stored < len(kept):
+    rows = [(row, kind, content, who, campaign) for row, (who, content) in given.items()]
+    stored = connection.exec_driver_sql(_SQLITE_KEEP, rows, execution_options=_COUNTING).rowcount
+    if stored < len(given):
         counted = campaigns.c[f"{kind}s"]
         fewer = campaigns.update().where(campaigns.c.id == campaign)
-        connection.execute(fewer.values({counted: counted - (len(kept) - stored)}))
+        connection.execute(fewer.values({counted: counted - (len(given) - stored)}))
     return int(stored)
+
+
+def _keep_in_postgresql(
+    connection: sql.Connection, kind: str, given: Given, scope: dict[str, Any]
+) -> int:
+    invited, contents = zip(*given.values(), strict=True)
+    parts = {"rows": given, "invited": invited, "contents": contents}
+    words = {name: ",".join(map(bytes.hex, part)) for name, part in parts.items()}
+    found = connection.execute(_POSTGRESQL[kind], {**scope, **words, "kind": kind})
+    return int(found.scalar_one())

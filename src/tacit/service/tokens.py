@@ -1,8 +1,8 @@
 """Tokens, keys and receipts: what is handed out, and the keyed hashes that are kept of it.
 
 A token has 192 random bits. The database holds a hash of it under a secret that is not in the
-database, another one for the report than for the vote: without secret and token, rows of one person
-cannot be found, or told to belong together.
+database, another one for the report than for the vote, and a receipt names a row under the same
+secret: without it, neither tokens nor receipts lead to rows, or tell which belong together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit import errors
 
 ROW_BYTES, MAC_BYTES = 16, 16
 _TOKEN_BYTES, _SECRET_BYTES = 24, 32
-_RECEIPT = re.compile(f"[0-9a-f]{{{2 * (ROW_BYTES + MAC_BYTES)}}}")
+_RECEIPT = re.compile(f"[rv][0-9a-f]{{{2 * (ROW_BYTES + MAC_BYTES)}}}")
 LONGEST = 128
 """Characters of a token, key or receipt that is looked at."""
 
@@ -57,7 +57,7 @@ class Secret:
         return cls(path.read_bytes())
 
     def row(self, campaign: str, kind: str, token: str) -> bytes:
-        """Where the report, or the vote, of a token is kept."""
+        """Where the invitation, the report or the vote of a token is kept."""
         return self._hash(self._rows, campaign, kind, token)
 
     def owner(self, campaign: str, key: str) -> bytes:
@@ -68,20 +68,29 @@ class Secret:
         """Tells one secret from another, and nothing else."""
         return self._hash(self._keyed(b"mark", 16))
 
-    def receipt(self, row: bytes) -> str:
-        """Names a row; not to be had without the secret."""
-        return (row + self._mac(row)).hex()
+    def receipt(self, campaign: str, kind: str, row: bytes) -> str:
+        """Names a row to whoever has the secret, and is not to be had without it."""
+        mac = self._mac(campaign, kind, row)
+        return kind[0] + (self._hidden(row, mac) + mac).hex()
 
-    def row_of(self, receipt: str) -> bytes | None:
-        """The row that a receipt names; None for what was never handed out."""
-        if not _RECEIPT.fullmatch(receipt):
+    def row_of(self, campaign: str, kind: str, receipt: str) -> bytes | None:
+        """The row that a receipt of this kind names; None for what was never handed out."""
+        if not _RECEIPT.fullmatch(receipt) or receipt[0] != kind[0]:
             return None
-        row, mac = bytes.fromhex(receipt[: 2 * ROW_BYTES]), bytes.fromhex(receipt[2 * ROW_BYTES :])
-        return row if hmac.compare_digest(mac, self._mac(row)) else None
+        content = bytes.fromhex(receipt[1:])
+        mac = content[ROW_BYTES:]
+        row = self._hidden(content[:ROW_BYTES], mac)
+        return row if hmac.compare_digest(mac, self._mac(campaign, kind, row)) else None
 
-    def _mac(self, row: bytes) -> bytes:
+    def _hidden(self, row: bytes, mac: bytes) -> bytes:
+        """The row under a pad that only the secret gives; the same again brings it back."""
+        pad = self._pads.copy()
+        pad.update(mac)
+        return (int.from_bytes(row) ^ int.from_bytes(pad.digest())).to_bytes(ROW_BYTES)
+
+    def _mac(self, campaign: str, kind: str, row: bytes) -> bytes:
         made = self._receipts.copy()
-        made.update(row)
+        made.update(f"{campaign}\0{kind}\0".encode() + row)
         return made.digest()
 
     @cached_property
@@ -91,6 +100,10 @@ class Secret:
     @cached_property
     def _receipts(self) -> hashlib.blake2b:
         return self._keyed(b"receipt", MAC_BYTES)
+
+    @cached_property
+    def _pads(self) -> hashlib.blake2b:
+        return self._keyed(b"pad", ROW_BYTES)
 
     def _keyed(self, purpose: bytes, size: int) -> hashlib.blake2b:
         return hashlib.blake2b(digest_size=size, key=self.key, person=purpose)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, events
 from tacit.inference.votes import Ballot, Votes
 from tacit.mechanisms import SubsetSelection
 from tacit.reports import Columns, Reports
@@ -24,6 +25,8 @@ from tacit.service.problems import Problem
 _LARGEST = 2**62
 _FLAT = "<i8"
 _COMPACT = (",", ":")
+_LAPLACE_TAIL, _GAUSSIAN_TAIL = 64, 12
+"""In scales and deviations: what lies beyond has a probability below 1e-27."""
 
 
 class Form(Protocol):
@@ -64,7 +67,20 @@ class ReportForm:
         columns = _columns(answers, _names(answers[0]))
         with _refused(self.refusal):
             self.mechanism.check(columns, self.labelled)
+        if any(np.abs(columns[name]).max() > most for name, most in self._reach.items()):
+            raise Problem(self.refusal)
         return [json.dumps(one, sort_keys=True, separators=_COMPACT).encode() for one in answers]
+
+    @cached_property
+    def _reach(self) -> dict[str, float]:
+        """How far a noised number can lie: further ones happen to nobody, and spoil every mean."""
+        noise = self.mechanism.channel(self.labelled)[0]
+        if noise is None:
+            return {}
+        event, name = noise.event, "latent" if self.mechanism.kind == "vlm" else "numbers"
+        if isinstance(event, events.Laplace):
+            return {name: float(event.l1_sensitivity + _LAPLACE_TAIL * event.scale)}
+        return {name: float(event.l2_sensitivity + _GAUSSIAN_TAIL * event.sigma)}
 
     def reports(self, contents: Sequence[bytes]) -> Reports:
         """All reports, of at least one person."""
