@@ -1,6 +1,7 @@
 """Every answer once, whatever is sent, and nothing that tells of anybody."""
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -85,11 +86,15 @@ def test_quota_and_times_hold_to_the_last_place(opened, mechanism, digits):
     assert codes(opened.submit(REPORT, campaign.id, items[:1])) == ["kept"]  # a repetition
     assert opened.describe(campaign.id)["state"] == "full"
     opened.end(campaign.id)
+    with pytest.raises(Problem, match="ended"):
+        opened.invite(campaign.id, 1)
     assert codes(opened.submit(REPORT, campaign.id, items)) == ["kept"] * 3 + ["not-open"] * 2
     later = datetime.now(UTC) + timedelta(days=1)
-    for times in ({"opens": later}, {"closes": later - timedelta(days=2)}):
-        campaign, _ = opened.create(mechanism, **SETTINGS, **times)
+    early = datetime.now(UTC) - timedelta(seconds=1)
+    for times in ({"opens": later}, {"closes": early}):
+        campaign, _ = opened.create(mechanism, **SETTINGS)
         (token,) = opened.invite(campaign.id, 1)
+        opened._known[campaign.id] = replace(campaign, **times)  # as if time had passed
         found = opened.submit(REPORT, campaign.id, [(token, items[0][1])])
         assert codes(found) == ["not-open"]
         assert opened.status(campaign.id).reports == 0
@@ -225,6 +230,7 @@ def test_settings_that_promise_too_much_are_refused(store, mechanism):
     for name, wrong in (
         ("title", " "),
         ("title", "two\nlines"),
+        ("question", ""),
         ("minimum", 0),
         ("quota", 3),
         ("opens", datetime(2026, 1, 1)),

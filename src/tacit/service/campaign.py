@@ -45,6 +45,8 @@ class Campaign:
         What runs on their devices. What it carries of in-house rows must be allowed to leave.
     labelled : bool
         Whether people report their label too.
+    question : str, optional
+        What is asked for as the label: shown over the choices.
     vote_epsilon : float, optional
         What one vote on the published model costs; without, nobody votes.
     vote_by_class : bool
@@ -68,12 +70,14 @@ class Campaign:
     closes: datetime | None = None
     minimum: int = 100
     quota: int | None = None
+    question: str | None = None
 
     def __post_init__(self) -> None:
         where = "campaign"
         for name, text, longest in (
             ("title", self.title, _LONGEST_TITLE),
             ("purpose", self.purpose, _LONGEST_PURPOSE),
+            ("question", "?" if self.question is None else self.question, _LONGEST_TITLE),
         ):
             if not text.strip() or len(text) > longest or not text.isprintable():
                 condition = f"one line of 1 to {longest} characters"
@@ -149,6 +153,7 @@ class Campaign:
             "purpose": self.purpose,
             "artifact": {"sha256": self.fingerprint, "kind": self.mechanism.kind},
             "labelled": self.labelled,
+            "question": self.question,
             "classes": None if classes is None else list(classes),
             "epsilon": _epsilon(alone),
             "vote_epsilon": self.vote_epsilon,

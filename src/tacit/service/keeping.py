@@ -122,10 +122,10 @@ def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> None:
             # Not there, as after a backup was restored: it must not come back.
             connection.execute(tables.answers.insert(), mark)
     if engine.dialect.name == "sqlite":
-        _forget_the_log(engine)
+        forget_the_log(engine)
 
 
-def _forget_the_log(engine: sql.Engine) -> None:
+def forget_the_log(engine: sql.Engine) -> None:
     """Old pages, with what was withdrawn, stay in SQLite's log until it is cut off."""
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")

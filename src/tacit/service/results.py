@@ -29,16 +29,10 @@ Reals = npt.NDArray[np.float64]
 SHIFTED = 0.001
 """The p-value below which in-house counts are left out, as with `prior="auto"`."""
 
-_LIKELIHOOD_CELLS = 600_000  # symbols in all reports: about a second of work
 _BLOCK_ROWS = 1 << 16
 
-UNBIASED = (
-    "There are many reports: shares are the unbiased ones, and no longer those of largest "
-    "likelihood."
-)
 OTHERS = (
-    "The people's codewords differ from the in-house ones: in-house counts are left out, and the "
-    "model learns from reports alone."
+    "The people's codewords differ from the in-house ones: the model learns from reports alone."
 )
 
 
@@ -69,11 +63,14 @@ def summarise(
     confidence = errors.probability("results", "confidence", confidence, zero=False)
     if not len(reports):
         errors.refuse("results", "reports", "at least one", 0)
+    cast = 0 if votes is None else len(votes)
+    if cast < campaign.minimum:
+        votes = None  # too few votes show nothing, as too few reports do
     by_symbols = reports.mechanism.kind == "codebook"
     shares = (_of_codebook if by_symbols else _of_labels)(reports, confidence)
     return {
         "reports": len(reports),
-        "votes": 0 if votes is None else len(votes),
+        "votes": cast,
         "confidence": confidence,
         **shares,
         "model": model,
@@ -94,31 +91,20 @@ def learn(reports: Reports) -> NoiseAwareClassifier:
 
 
 def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
+    """Unbiased shares: what fakes can do to them is known, and their intervals are their own."""
     evidence = evidence_of(reports)
-    shift = _shift(evidence, reports)
-    notes = [OTHERS] if shift.p_value < SHIFTED else []
-    if evidence.sets.size > _LIKELIHOOD_CELLS:
-        notes.append(UNBIASED)
-        table = _unbiased(evidence)
-    else:
-        prior = reports.mechanism.counts_ * float(shift.p_value >= SHIFTED)
-        table = finite.maximum_likelihood(evidence, prior)
-    by_class, by_codeword = (_held(evidence, table, axis, confidence) for axis in (0, 1))
+    shift, table = _shift(evidence, reports), _unbiased(evidence)
+    by_class, by_codeword = (
+        (np.clip(table.sum(axis=axis), 0, 1), finite.linear_interval(evidence, axis, confidence))
+        for axis in (0, 1)
+    )
     classes = reports.mechanism.classes
     return {
         "classes": _entries("class", classes, *by_class) if reports.labelled else [],
         "codewords": _entries("codeword", range(evidence.codewords), *by_codeword),
         "shift": shift.p_value,
-        "notes": notes,
+        "notes": [OTHERS] if shift.p_value < SHIFTED else [],
     }
-
-
-def _held(evidence: Evidence, table: Reals, axis: int, confidence: float) -> tuple[Reals, Reals]:
-    """Shares in [0, 1], and the unbiased shares' intervals, made to hold them."""
-    share = np.clip(table.sum(axis=axis), 0, 1)
-    ends = finite.linear_interval(evidence, axis, confidence)
-    lower, upper = np.minimum(ends[:, 0], share), np.maximum(ends[:, 1], share)
-    return share, np.stack([lower, upper], axis=-1)
 
 
 def _unbiased(evidence: Evidence) -> Reals:

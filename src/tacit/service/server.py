@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import gc
+import socket
 from pathlib import Path
 
 from tacit import errors
 from tacit.service.app import Limits, make_app
 from tacit.service.store import Store
+
+
+def must_be_free(host: str, port: int) -> None:
+    """Refuse a place where something else listens, before anything is made or shown."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            remedy = "Choose another --port, or end what listens there."
+            errors.refuse(
+                "serve", "host and port", "free", f"{host}:{port}, {error.strerror}", remedy
+            )
 
 
 def serve(

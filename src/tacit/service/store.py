@@ -20,7 +20,7 @@ from tacit.inference.validation import may_be_handed_out
 from tacit.inference.votes import Votes
 from tacit.reports import Reports
 from tacit.service import keeping, tables, tokens
-from tacit.service.campaign import Campaign
+from tacit.service.campaign import CLOSED, Campaign
 from tacit.service.keeping import BLOCK, STATUS, Place, Status
 from tacit.service.problems import Problem
 from tacit.service.tables import REPORT, VOTE
@@ -112,6 +112,7 @@ class Store:
             "purpose": made.purpose,
             "fingerprint": made.fingerprint,
             "labelled": made.labelled,
+            "question": made.question,
             "vote_epsilon": None if made.vote_epsilon is None else repr(made.vote_epsilon),
             "vote_by_class": made.vote_by_class,
             "opens": _text(made.opens),
@@ -150,6 +151,7 @@ class Store:
             purpose=row.purpose,
             mechanism=artifact.unpack(self.file(name, "artifact"), f"campaign {name}"),
             labelled=row.labelled,
+            question=row.question,
             vote_epsilon=None if row.vote_epsilon is None else float(row.vote_epsilon),
             vote_by_class=row.vote_by_class,
             opens=_time(row.opens),
@@ -200,6 +202,7 @@ class Store:
         if self.engine.dialect.name == "sqlite":
             with self.errors_named(), self._alone().connect() as connection:
                 connection.exec_driver_sql("VACUUM")
+            keeping.forget_the_log(self.engine)
 
     def _alone(self) -> sql.Engine:
         """Outside of any transaction."""
@@ -214,7 +217,8 @@ class Store:
 
     def invite(self, name: str, count: int) -> list[str]:
         """New tokens. They are handed out now, and only hashes of them are kept."""
-        self.campaign(name)
+        if self.campaign(name).state(self.status(name).closed, 0) == CLOSED:
+            raise Problem("not-open", "The campaign has ended: nobody could use an invitation.")
         made = [tokens.new() for _ in range(count)]
         rows = sorted(self.secret.row(name, INVITED, one) for one in made)
         values = [{"row": row, "campaign": name} for row in rows]

@@ -28,6 +28,7 @@ campaigns = sql.Table(
     sql.Column("purpose", sql.Text, nullable=False),
     sql.Column("fingerprint", sql.String(64), nullable=False),
     sql.Column("labelled", sql.Boolean, nullable=False),
+    sql.Column("question", sql.Text),
     sql.Column("vote_epsilon", sql.Text),
     sql.Column("vote_by_class", sql.Boolean, nullable=False),
     sql.Column("opens", sql.Text),
