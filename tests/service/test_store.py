@@ -200,6 +200,10 @@ def test_another_secret_or_schema_is_refused(tmp_path, mechanism):
     url = f"sqlite:///{tmp_path}/campaign.db"
     store = Store.open(url)
     assert (tmp_path / "campaign.db.secret").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(errors.InvalidParameter, match="another is not there"):
+        Store.open(url, tmp_path / "another")
+    assert not (tmp_path / "another").exists()
+    (tmp_path / "another").write_bytes(bytes(32))
     with pytest.raises(errors.InvalidParameter, match="secret must be the one"):
         Store.open(url, tmp_path / "another")
     (tmp_path / "short").write_bytes(b"short")
@@ -210,6 +214,9 @@ def test_another_secret_or_schema_is_refused(tmp_path, mechanism):
     store.engine.dispose()
     with pytest.raises(errors.InvalidParameter, match="schema must be 1, got 99"):
         Store.open(url)
+    (tmp_path / "damaged.db").write_bytes(b"not a database" * 1000)
+    with pytest.raises(errors.InvalidData, match="undamaged"):
+        Store.open(f"sqlite:///{tmp_path}/damaged.db")
     for wrong in ("nonsense", "mysql://localhost/x", "sqlite://"):
         with pytest.raises(errors.TacitError, match="database"):
             Store.open(wrong)

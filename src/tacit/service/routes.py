@@ -246,8 +246,10 @@ def pages(router: APIRouter, service: Service) -> None:
             return RedirectResponse(f"/c/{found[0].id}")
         items = [f'<li><a href="/c/{one.id}">{escape(one.title)}</a></li>' for one in found]
         return HTMLResponse(
-            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Tacit</title>'
-            f"<h1>Campaigns</h1><ul>{''.join(items)}</ul></html>"
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Campaigns</title>'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<link rel="stylesheet" href="/static/style.css">'
+            f"<main><h1>Campaigns</h1><ul>{''.join(items)}</ul></main></html>"
         )
 
     @router.get("/c/{name}", include_in_schema=False)

@@ -61,43 +61,25 @@ class Store:
         `secret` is a file; by default the one beside an SQLite database.
         """
         engine = _engine(url)
-        store = cls(engine, Secret.of_file(_secret_file(engine.url, secret)))
+        path = _secret_file(engine.url, secret)
         try:
-            with store.errors_named():
+            with named_errors():
                 tables.metadata.create_all(engine)
                 with engine.begin() as connection:
-                    store._check(connection)
+                    return cls(engine, _matching(connection, path))
+        except sql.exc.DatabaseError:
+            engine.dispose()
+            raise errors.InvalidData(
+                "database: it must be one that this version of Tacit made, and undamaged. Restore "
+                "a backup, or begin with a new one."
+            ) from None
         except errors.TacitError:
             engine.dispose()
             raise
-        return store
-
-    def _check(self, connection: sql.Connection) -> None:
-        mark = self.secret.mark()
-        found = connection.execute(sql.select(tables.versions)).first()
-        if found is None:
-            stated = {"version": tables.SCHEMA, "secret_mark": mark}
-            connection.execute(tables.versions.insert(), stated)
-            return
-        if found.version != tables.SCHEMA:
-            remedy = "Use the version of Tacit that wrote it."
-            errors.refuse("database", "schema", str(tables.SCHEMA), found.version, remedy)
-        if not hmac.compare_digest(found.secret_mark, mark):
-            raise errors.InvalidParameter(
-                "database: the secret must be the one that it began with. Say --secret FILE."
-            )
-
-    @contextmanager
-    def errors_named(self) -> Iterator[None]:
-        """A database that does not answer is a problem with a name; nothing of it is quoted."""
-        try:
-            yield
-        except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError):
-            raise Problem("database-away", "The database does not answer. Try again.") from None
 
     def ping(self) -> None:
         """Refused where the database does not answer."""
-        with self.errors_named(), self.engine.connect() as connection:
+        with named_errors(), self.engine.connect() as connection:
             connection.execute(sql.select(sql.literal(1)))
 
     # --- campaigns -----------------------------------------------------------------------------
@@ -125,14 +107,14 @@ class Store:
         if hasattr(mechanism, "onnx") and (graph := mechanism.onnx()) is not None:
             content["encoder"] = graph
         named = [{"campaign": made.id, "name": n, "content": c} for n, c in content.items()]
-        with self.errors_named(), self.engine.begin() as connection:
+        with named_errors(), self.engine.begin() as connection:
             connection.execute(tables.campaigns.insert(), values)
             connection.execute(tables.files.insert(), named)
         return made, key
 
     def campaigns(self) -> list[Campaign]:
         """All of them."""
-        with self.errors_named(), self.engine.connect() as connection:
+        with named_errors(), self.engine.connect() as connection:
             found = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
         return [self.campaign(name) for name in sorted(found)]
 
@@ -164,7 +146,7 @@ class Store:
         query = sql.select(*columns).where(tables.campaigns.c.id == name)
         row = None
         if _ID.fullmatch(name):
-            with self.errors_named(), self.engine.connect() as connection:
+            with named_errors(), self.engine.connect() as connection:
                 row = connection.execute(query).first()
         if row is None:
             raise Problem("no-campaign")
@@ -184,7 +166,7 @@ class Store:
         f = tables.files.c
         query = sql.select(f.content).where(f.campaign == name, f.name == which)
         self._row(name, tables.campaigns.c.id)
-        with self.errors_named(), self.engine.connect() as connection:
+        with named_errors(), self.engine.connect() as connection:
             found = connection.execute(query).scalar()
         if found is None:
             raise Problem(f"no-{which}")
@@ -200,7 +182,7 @@ class Store:
         """Take no further answers, for good; an SQLite file then tells no order of arrival."""
         self._set(name, closed=True)
         if self.engine.dialect.name == "sqlite":
-            with self.errors_named(), self._alone().connect() as connection:
+            with named_errors(), self._alone().connect() as connection:
                 connection.exec_driver_sql("VACUUM")
             keeping.forget_the_log(self.engine)
 
@@ -210,7 +192,7 @@ class Store:
 
     def _set(self, name: str, **values: Any) -> None:
         where = tables.campaigns.c.id == name
-        with self.errors_named(), self.engine.begin() as connection:
+        with named_errors(), self.engine.begin() as connection:
             connection.execute(tables.campaigns.update().where(where).values(**values))
 
     # --- people --------------------------------------------------------------------------------
@@ -222,7 +204,7 @@ class Store:
         made = [tokens.new() for _ in range(count)]
         rows = sorted(self.secret.row(name, INVITED, one) for one in made)
         values = [{"row": row, "campaign": name} for row in rows]
-        with self.errors_named(), self.engine.begin() as connection:
+        with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
         return made
@@ -234,7 +216,7 @@ class Store:
         """What a token has sent: "none", "stored" or "withdrawn"; None where there are no votes."""
         campaign = self.campaign(name)
         kinds = [REPORT] if campaign.ballot is None else [REPORT, VOTE]
-        with self.errors_named():
+        with named_errors():
             places = {kind: self._place(name, kind, token) for kind in kinds}
             found = keeping.states(self.engine, campaign, places)
         return {REPORT: found[REPORT], VOTE: found.get(VOTE)}
@@ -247,7 +229,7 @@ class Store:
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
         places = [self._place(name, kind, token) for token, _ in items]
         arguments = (self.engine, campaign, kind, places, contents, about)
-        with self.errors_named():
+        with named_errors():
             try:
                 kept = keeping.keep(*arguments)
             except sql.exc.DBAPIError as error:
@@ -277,7 +259,7 @@ class Store:
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)
             if row is not None:
-                with self.errors_named():
+                with named_errors():
                     return keeping.withdraw(self.engine, name, kind, row)
         raise Problem("unknown-receipt")
 
@@ -305,7 +287,7 @@ class Store:
         a = tables.answers.c
         here = (a.campaign == name, a.kind == kind, a.content.is_not(None))
         query = sql.select(a.content).where(*here).order_by(a.row)
-        with self.errors_named(), self.engine.connect() as connection:
+        with named_errors(), self.engine.connect() as connection:
             return [bytes(content) for content in connection.execute(query).scalars()]
 
     def publish(self, name: str, model: Any, reports: int) -> dict[str, Any]:
@@ -325,12 +307,39 @@ class Store:
         content = {"campaign": name, "name": "model", "content": artifact.pack(model)}
         f = tables.files.c
         before = tables.files.delete().where(f.campaign == name, f.name == "model")
-        with self.errors_named(), self.engine.begin() as connection:
+        with named_errors(), self.engine.begin() as connection:
             if connection.execute(update).rowcount != 1:
                 raise Problem("votes-exist")
             connection.execute(before)
             connection.execute(tables.files.insert(), content)
         return {"sha256": found, "reports": reports}
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """A database that does not answer is a problem with a name; nothing of it is quoted."""
+    try:
+        yield
+    except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError):
+        raise Problem("database-away", "The database does not answer. Try again.") from None
+
+
+def _matching(connection: sql.Connection, path: Path) -> Secret:
+    """The secret that this database began with; of a new one, a new secret."""
+    found = connection.execute(sql.select(tables.versions)).first()
+    if found is not None and found.version != tables.SCHEMA:
+        remedy = "Use the version of Tacit that wrote it."
+        errors.refuse("database", "schema", str(tables.SCHEMA), found.version, remedy)
+    wrong = "database: the secret must be the one that it began with"
+    if found is not None and not path.exists():
+        raise errors.InvalidParameter(f"{wrong}; {path} is not there. Say --secret FILE.")
+    secret = Secret.of_file(path)
+    if found is None:
+        stated = {"version": tables.SCHEMA, "secret_mark": secret.mark()}
+        connection.execute(tables.versions.insert(), stated)
+    elif not hmac.compare_digest(found.secret_mark, secret.mark()):
+        raise errors.InvalidParameter(f"{wrong}. Say --secret FILE.")
+    return secret
 
 
 def _engine(url: str) -> sql.Engine:
