@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -71,7 +72,9 @@ def served(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
             assert client.get(f"http://127.0.0.1:{port}/v1/health").status_code == 200
         yield {**said, "db": db}
         process.terminate()
-        process.wait(timeout=20)
+        assert process.wait(timeout=20) == 0
+        # It would tell in which order people came.
+        assert not Path(f"{db}-wal").exists()
 
 
 @pytest.fixture(name="key", autouse=True)
@@ -134,6 +137,7 @@ def _serve(
     """Arguments of a `serve` that ends at once, and what it would have served with."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(server, "serve", lambda store, **given: seen.append(given))
+    monkeypatch.setattr(server, "must_be_free", lambda *place: None)
     db = f"sqlite:///{tmp_path}/here.db"
     return ("serve", work / "people", "--title", "Digits", "--db", db), seen
 
@@ -203,6 +207,29 @@ def test_serve_refuses(run: Run, serve: Any, more: tuple[Any, ...], reason: str)
     assert reason in outcome.err
     assert outcome.out == ""
     assert seen == []
+
+
+def test_a_port_in_use_is_said_before_anything_is_made(
+    run: Run, work: Path, tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        db = f"sqlite:///{tmp_path}/none.db"
+        said = run("serve", work / "people", "--title", "D", "--db", db, "--port", port)
+    assert said.code == 2
+    assert "host and port must be free" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_question_is_told_and_stays(run: Run, serve: Any) -> None:
+    arguments, _ = serve
+    first = run(*arguments, "--question", "Which digit is it?", "--json").json
+    again = run(*arguments, "--question", "Another?")
+    assert again.code == 2
+    assert "question must be as it began" in again.err
+    assert run(*arguments, "--json").json["campaign"] == first["campaign"]
 
 
 def test_what_must_not_leave_is_not_served(run: Run, work: Path, serve: Any) -> None:
@@ -338,6 +365,31 @@ def test_take_part_refuses(
     assert kept(tmp_path) == []
 
 
+def test_a_used_token_is_refused_before_anything_is_asked(
+    run: Run, work: Path, served: Any, token: str, tmp_path: Path
+) -> None:
+    """From a second folder, with nobody to answer the question."""
+    given = ("take-part", served["page"], "--token", token, "--data", work / "me.json")
+    assert run(*given, "--yes", "--json").code == 0
+    before = kept(tmp_path)
+    for more in ((), ("--yes",)):
+        again = run(*given, *more, "--state", tmp_path / "other")
+        assert (again.code, again.out) == (2, "")
+        assert again.err.count("\n") == 1
+        assert "a report of this token is stored already" in again.err
+        assert "Nothing was drawn" in again.err
+        assert token not in again.err
+    assert kept(tmp_path) == before
+
+
+def test_an_unknown_token_draws_nothing(run: Run, work: Path, served: Any, tmp_path: Path) -> None:
+    given = ("take-part", served["page"], "--token", "nobody", "--data", work / "me.json")
+    outcome = run(*given, "--yes")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "unknown-token" in outcome.err
+    assert kept(tmp_path) == []
+
+
 def test_limits_that_are_kept_to(run: Run, work: Path, served: Any, token: str) -> None:
     given = ("take-part", served["page"], "--token", token, "--data", work / "me.json", "--yes")
     decided = ("--at-most", 6, "--mechanism", served["mechanism"].upper())
@@ -398,17 +450,21 @@ def test_a_campaign_by_commands(
     assert voted.json["guarantee"].startswith("3-DP")
     shown = run("crowd", page, "--data", "digits", "--people", 40, "--vote", "--single")
     assert "40" in shown.out
+    few = run("campaign", "results", page, "--confidence", 0.9).out
+    assert "41 of at least 60 votes" in few
+    assert "Accuracy" not in few
+    assert run("crowd", page, "--data", "digits", "--people", 19, "--vote").code == 0
     results = run("campaign", "results", page, "--confidence", 0.8, "--json").json
-    assert (results["reports"], results["votes"]) == (100, 41)
+    assert (results["reports"], results["votes"]) == (100, 60)
     table = run("campaign", "results", page).out
     for words in ("100 reports", "Accuracy by votes", "95% interval", "fake participants"):
         assert words in table
 
     closed = run("campaign", "close", page, "--json").json
-    assert closed == {"state": "closed", "reports": 100, "votes": 41}
+    assert closed == {"state": "closed", "reports": 100, "votes": 60}
     late = run("crowd", page, "--data", "digits", "--people", 5)
-    assert late.code == 1
-    assert "5 not-open" in late.out
+    assert late.code == 2
+    assert "not-open" in late.err
 
 
 def test_crowds_have_no_seed(run: Run, served: Any) -> None:

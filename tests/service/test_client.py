@@ -278,7 +278,8 @@ def test_refusals_are_not_repeated(campaign: Campaign, row: Any) -> None:
     with pytest.raises(ServiceError, match="not known") as caught:
         campaign.client().report("nobody", *row)
     assert (caught.value.code, caught.value.status) == ("unknown-token", 401)
-    assert len(campaign.wire.bodies("/reports")) == 1
+    assert len(campaign.wire.bodies("/token")) == 1
+    assert campaign.wire.bodies("/reports") == campaign.kept() == []
 
 
 def test_nothing_is_drawn_for_a_closed_campaign(campaign: Campaign, row: Any) -> None:
@@ -315,6 +316,72 @@ def test_withdrawal(campaign: Campaign, row: Any) -> None:
     with pytest.raises(ServiceError) as caught:
         client.withdraw("nothing")
     assert caught.value.code == "unknown-receipt"
+
+
+# --- one draw ------------------------------------------------------------------------------------
+
+
+def elsewhere(campaign: Campaign) -> Client:
+    """A second device, or the first one after what it kept was lost."""
+    return Client(campaign.url, state=campaign.folder / "other", transport=campaign.wire)
+
+
+def test_a_used_token_draws_nothing_elsewhere(campaign: Campaign, row: Any) -> None:
+    token = campaign.token()
+    receipt = campaign.client().report(token, *row)
+    with pytest.raises(
+        ServiceError, match=r"report of this token is stored already.* ε again\.$"
+    ) as (caught):
+        elsewhere(campaign).report(token, *row)
+    assert caught.value.code == "already-reported"
+    assert token not in str(caught.value)
+    campaign.client().withdraw(receipt)
+    with pytest.raises(ServiceError, match="report of this token is withdrawn already") as caught:
+        elsewhere(campaign).report(token, *row)
+    assert caught.value.code == "withdrawn"
+    assert len(campaign.wire.bodies("/reports")) == 1
+    assert not (campaign.folder / "other").exists()
+
+
+def test_report_and_vote_are_used_one_by_one(
+    campaign: Campaign, mechanism: Codebook, digits: Any, row: Any
+) -> None:
+    _published(campaign, mechanism, digits)
+    token = campaign.token()
+    campaign.client().report(token, *row)
+    elsewhere(campaign).vote(token, *row)
+    with pytest.raises(ServiceError, match="vote of this token is stored already") as caught:
+        campaign.client().vote(token, *row)
+    assert caught.value.code == "already-voted"
+    assert len(campaign.wire.bodies("/votes")) == 1
+
+
+def test_the_server_is_asked_last_and_only_before_a_draw(campaign: Campaign, row: Any) -> None:
+    token, client = campaign.token(), campaign.client()
+    client.report(token, *row)
+    paths = [request.url.path.rsplit("/", 1)[-1] for request in campaign.wire.seen]
+    assert paths[-2:] == ["token", "reports"]
+    client.report(token, *row)
+    assert len(campaign.wire.bodies("/token")) == 1
+
+
+def test_what_is_kept_is_sent_although_the_token_was_used(campaign: Campaign, row: Any) -> None:
+    """A server that claims to have it already cannot keep a report from being sent again."""
+    campaign.wire.change = failing(1, LOST["connection"])
+    token = campaign.token()
+    with pytest.raises(ServiceError, match="could not be reached"):
+        campaign.client(retries=0).report(token, *row)
+    assert campaign.reports() == 1
+    assert campaign.client().report(token, *row)
+
+
+@pytest.mark.parametrize("said", [{}, {"report": None}, {"report": 0}, {"report": "\x1b[2Jgone"}])
+def test_whatever_is_not_none_draws_nothing(campaign: Campaign, row: Any, said: Any) -> None:
+    campaign.wire.change = failing(9, lambda request: httpx.Response(200, json=said), "/token")
+    with pytest.raises(ServiceError) as caught:
+        campaign.client().report(campaign.token(), *row)
+    assert str(caught.value).isprintable()
+    assert campaign.kept() == campaign.wire.bodies("/reports") == []
 
 
 @pytest.mark.parametrize("token", ["", "two words", "new\nline", "ä"])

@@ -104,5 +104,8 @@ def test_what_the_owner_downloads_and_what_the_database_holds(
     stored = b"".join(path.read_bytes() for path in server.secret.parent.glob("campaign.db*"))
     assert owner.address.campaign.encode() in stored
     assert not [secret for secret in (*tokens, *receipts) if secret.encode() in stored]
+    # Nor does any part of a receipt lead to a row for whoever has not the server's secret.
+    halves = [bytes.fromhex(one[1:])[at : at + 16] for one in receipts for at in (0, 16)]
+    assert not [half for half in halves if half in stored]
     assert row.tobytes() not in stored
     assert json.dumps(row.ravel().tolist()).encode() not in stored

@@ -71,7 +71,8 @@ class Asked:
         """Rows and contents as it holds them; its own count must agree."""
         a, c = tables.answers.c, tables.campaigns.c
         with self.store.engine.connect() as connection:
-            mine = a.campaign == self.name, a.kind == REPORT
+            # A row without content was withdrawn.
+            mine = a.campaign == self.name, a.kind == REPORT, a.content.is_not(None)
             found = connection.execute(sql.select(a.row, a.content).where(*mine)).all()
             query = sql.select(c.reports).where(c.id == self.name)
             counted = connection.execute(query).scalar()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,9 @@ SecretFile = Annotated[
 ]
 Title = Annotated[str, typer.Option(help="What people read first.")]
 Purpose = Annotated[str | None, typer.Option(help="Who asks, and what for.")]
+Question = Annotated[
+    str | None, typer.Option(help="What people are asked for as their label: 'Do you smoke?'")
+]
 Unlabelled = Annotated[
     bool | None, typer.Option("--unlabelled", help="People report no label, though it has classes.")
 ]
@@ -50,7 +54,8 @@ VoteByClass = Annotated[
 Opens = Annotated[str | None, typer.Option(help="As in 2026-12-01T08:00Z.")]
 Closes = Annotated[str | None, typer.Option(help="As in 2026-12-31T20:00Z.")]
 Minimum = Annotated[
-    int | None, typer.Option(help="So many reports before any result is shown; 100.")
+    int | None,
+    typer.Option(help="So many reports, and votes, before anything is shown of them; 100."),
 ]
 Quota = Annotated[int | None, typer.Option(help="So many reports are taken.")]
 
@@ -69,6 +74,7 @@ def serve(
     db: Database = "sqlite:///campaign.db",
     secret: SecretFile = None,
     purpose: Purpose = None,
+    question: Question = None,
     unlabelled: Unlabelled = None,
     vote_epsilon: VoteEpsilon = None,
     vote_by_class: VoteByClass = None,
@@ -95,13 +101,21 @@ def serve(
     for-people --title 'How people write digits' --vote-epsilon 2
     """
     from tacit.service.app import Limits
+    from tacit.service.server import must_be_free
     from tacit.service.server import serve as run
 
     must_exist(tls_cert, tls_key)
     port = errors.whole("serve", "--port", port, least=1, most=65535)
     limit = float(errors.positive("serve", "--rate", rate))
-    with _opened(db, secret) as store:
-        found, key = _campaign(store, artifact, locals())
+    mechanism, given = _mechanism(artifact), locals()
+    must_be_free(host, port)
+    if host not in ("127.0.0.1", "::1", "localhost") and tls_cert is None:
+        said = (
+            "serve: without --tls-cert whoever is on the way can read along. Put a proxy before it."
+        )
+        print(said, file=sys.stderr)
+    with _ended_gently(), _opened(db, secret) as store:
+        found, key = _campaign(store, mechanism, given)
         scheme = "http" if tls_cert is None else "https"
         root = f"{scheme}://{_reachable(host)}:{port}"
         _print_campaign(found, key, root, as_json)
@@ -124,6 +138,7 @@ def create(
     db: Database = "sqlite:///campaign.db",
     secret: SecretFile = None,
     purpose: Purpose = None,
+    question: Question = None,
     unlabelled: Unlabelled = None,
     vote_epsilon: VoteEpsilon = None,
     vote_by_class: VoteByClass = None,
@@ -137,8 +152,9 @@ def create(
 
     Example: tacit campaign create for-people --title Digits --db sqlite:///campaign.db
     """
+    mechanism, given = _mechanism(artifact), locals()
     with _opened(db, secret) as store:
-        found, key = _campaign(store, artifact, locals())
+        found, key = _campaign(store, mechanism, given)
         if key is None:
             remedy = "Its key was shown when it was made."
             errors.refuse("campaign create", "--title", "new for this mechanism", title, remedy)
@@ -220,6 +236,16 @@ def close(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
 
 
 @contextmanager
+def _ended_gently() -> Iterator[None]:
+    """SIGTERM as Ctrl-C: the database is closed then, and SQLite's log of all changes goes."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def _opened(db: str, secret: Path | None) -> Iterator[Store]:
     from tacit.service.store import Store
 
@@ -230,12 +256,18 @@ def _opened(db: str, secret: Path | None) -> Iterator[Store]:
         store.engine.dispose()
 
 
-def _campaign(store: Store, directory: Path, given: dict[str, Any]) -> tuple[Campaign, str | None]:
+def _mechanism(directory: Path) -> Any:
+    """What may be handed out: looked at before a database is made for it."""
+    from tacit import artifact
+
+    return must_have(artifact.load(directory), "release", directory).shared("collection")
+
+
+def _campaign(store: Store, mechanism: Any, given: dict[str, Any]) -> tuple[Campaign, str | None]:
     """The campaign of this mechanism and title, and its key if it is new."""
     from tacit import artifact
 
-    mechanism = must_have(artifact.load(directory), "release", directory)
-    names = ("purpose", "vote_epsilon", "vote_by_class", "minimum", "quota")
+    names = ("purpose", "question", "vote_epsilon", "vote_by_class", "minimum", "quota")
     asked = {name: given[name] for name in names}
     asked |= {name: _moment(name, given[name]) for name in ("opens", "closes")}
     asked["labelled"] = False if given["unlabelled"] else None
@@ -299,14 +331,20 @@ def _print_results(found: dict[str, Any]) -> None:
     else:
         print(f"{found['reports']:,} reports")
     if found["accuracy"] is not None:
-        line = (f"{found['votes']:,}", *ends(found["accuracy"]))
-        print_table("Accuracy by votes", ("votes", "accuracy", level), [line])
-    lines = [
-        (str(one["fakes"]), _points(one["class_share"]), _points(one["accuracy"]))
+        accuracy = found["accuracy"]
+        lines = [("all", f"{found['votes']:,}", *ends(accuracy))]
+        lines += [
+            (str(one["class"]), f"{one['voters']:,.0f}", *ends(one)) for one in accuracy["by_class"]
+        ]
+        print_table("Accuracy by votes", ("class", "votes", "accuracy", level), lines)
+    elif found["votes"]:
+        print(f"{found['votes']:,} of at least {found['minimum']:,} votes: no accuracy is shown")
+    fakes = [
+        (str(one["fakes"]), *map(_points, (one["lying"], one["class_share"], one["accuracy"])))
         for one in found["poisoning"]
     ]
-    columns = ("fake participants", "share of a class", "accuracy")
-    print_table("What fakes could shift, at worst", columns, lines)
+    columns = ("fakes", "a share, by lying", "a class's, by forging", "accuracy, by forging")
+    print_table("What fake participants could shift, at worst", columns, fakes)
 
 
 def _share(one: dict[str, Any]) -> tuple[str, str]:

@@ -83,6 +83,7 @@ def take_part(
         terms = client.terms()
         _must_agree(terms, at_most, mechanism)
         if not person.drawn:
+            client.must_be_unused(person.token, person.kind)
             if data is None:
                 errors.refuse("take-part", "--data", "given: nothing was drawn before", None)
             with _said(as_json):
@@ -90,7 +91,12 @@ def take_part(
             if not yes and not typer.confirm(f"Draw and send one {person.kind}?", err=True):
                 print("tacit: nothing was drawn, and nothing was sent.", file=sys.stderr)
                 raise typer.Exit(_DECLINED)
-        print_values(person.answer(terms, data, label), as_json, "Sent")
+        sent = person.answer(terms, data, label)
+        if as_json:
+            return print_values(sent, as_json, "")
+        receipt = sent.pop("receipt")
+        print_values(sent, as_json, "Sent")
+        print(f"Receipt, to withdraw it:\n{receipt}")  # not in a table, which would cut it
 
 
 def crowd(

@@ -30,6 +30,7 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.inbox.stop()
+        store.engine.dispose()  # the last connection takes SQLite's log with it
 
     app = FastAPI(
         title="Tacit collection service",

@@ -64,6 +64,7 @@ class Service:
         self.per_token.take((name, token))
         (outcome,) = await self.inbox.submit((kind, name, about), [(token, answer)])
         self._count(kind, [outcome])
+        self._forget(name, [token], [outcome])
         if isinstance(outcome, Problem):
             raise outcome
         return answer_with({"receipt": outcome}, 201)
@@ -76,6 +77,7 @@ class Service:
         outcomes = await self.inbox.submit((kind, name, about), timely) if timely else []
         for at in sorted(late):
             outcomes.insert(at, late[at])
+        self._forget(name, [token for token, _ in given], outcomes)
         stored = self._count(kind, outcomes)
         said = [
             {"problem": one.to_plain()} if isinstance(one, Problem) else {"receipt": one}
@@ -85,8 +87,8 @@ class Service:
 
     def withdraw(self, name: str, receipt: str) -> None:
         """Delete an answer, and what was computed with it."""
-        self.store.withdraw(name, receipt)
-        self.summaries.forget()
+        if self.store.withdraw(name, receipt):
+            self.summaries.forget()
 
     def _late(self, name: str, words: list[str]) -> dict[int, Problem]:
         """Places of tokens that have asked too often."""
@@ -97,6 +99,17 @@ class Service:
             except Problem as problem:
                 found[at] = problem
         return found
+
+    def used(self, name: str, token: str) -> dict[str, str | None]:
+        """What a token has sent."""
+        found = self.store.used(name, token)  # a token that was never invited has no bucket
+        self.per_token.take((name, token))
+        return found
+
+    def _forget(self, name: str, words: list[str], outcomes: list[Any]) -> None:
+        for token, outcome in zip(words, outcomes, strict=True):
+            if isinstance(outcome, Problem) and outcome.code == "unknown-token":
+                self.per_token.forget((name, token))
 
     def _count(self, kind: str, outcomes: list[Any]) -> int:
         refused = [one for one in outcomes if isinstance(one, Problem)]

@@ -106,23 +106,25 @@ def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> 
     return found
 
 
-def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> None:
-    """Delete what is stored under a row; the row stays, and is spent."""
+def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
+    """Delete what is stored under a row, which stays, and is spent; whether anything was there."""
     a = tables.answers.c
     mark = {"row": row, "campaign": name, "kind": kind, "content": None}
     with engine.begin() as connection:
         # The campaign first, as `tables.keep` does: whoever takes the same locks takes turns.
         connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
         emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
-        if connection.execute(emptied.values(content=None)).rowcount:
+        found = bool(connection.execute(emptied.values(content=None)).rowcount)
+        if found:
             counted = _C[f"{kind}s"]
             less = tables.campaigns.update().where(_C.id == name)
             connection.execute(less.values({counted: counted - 1}))
         elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
             # Not there, as after a backup was restored: it must not come back.
             connection.execute(tables.answers.insert(), mark)
-    if engine.dialect.name == "sqlite":
+    if found and engine.dialect.name == "sqlite":
         forget_the_log(engine)
+    return found
 
 
 def forget_the_log(engine: sql.Engine) -> None:

@@ -45,3 +45,7 @@ class Buckets:
         if not allowed:
             wait = math.ceil((1 - level) / self.rate)
             raise Problem("too-fast", f"Try again in {wait} s.", retry_after=wait)
+
+    def forget(self, name: object) -> None:
+        """As if it had never asked: made-up names must not push out those of others."""
+        self._levels.pop(name, None)

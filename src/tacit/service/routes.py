@@ -174,9 +174,7 @@ def participants(router: APIRouter, service: Service) -> None:
     @router.get(CAMPAIGN + "/token")
     def used(name: str, request: Request) -> dict[str, Any]:
         """What this token has sent: asked before anything is drawn, so that nobody draws twice."""
-        token = bearer(request, "unknown-token")
-        service.per_token.take((name, token))
-        return store.used(name, token)
+        return service.used(name, bearer(request, "unknown-token"))
 
     @post("/withdrawals", "withdrawal")
     async def withdraw(name: str, request: Request) -> Response:

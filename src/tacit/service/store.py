@@ -253,8 +253,8 @@ class Store:
                 self._forms[key] = VoteForm(campaign.ballot)
         return self._forms[key]
 
-    def withdraw(self, name: str, receipt: str) -> None:
-        """Delete what a receipt is about; its token stays spent."""
+    def withdraw(self, name: str, receipt: str) -> bool:
+        """Delete what a receipt is about; its token stays spent. Whether anything was there."""
         self.campaign(name)
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)

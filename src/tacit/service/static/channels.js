@@ -2,6 +2,22 @@
 
 import { TOTAL, bernoulli, discreteLaplace, subset } from "./randomness.js";
 
+const MOST = 2 ** 32;  // categories that can be drawn from
+
+/** A described law that is none is refused: what it would cost is not what it tells. */
+function must(holds, what) {
+  if (!holds) throw new Error(`The server describes noise that is none (${what}), so nothing was sent.`);
+}
+
+const wholeFrom = (least, value, most) => Number.isSafeInteger(value) && least <= value && value <= most;
+
+/** What is not among the categories would go out as it is. */
+function within(category, categories) {
+  if (!wholeFrom(0, category, categories - 1)) {
+    throw new Error(`channel: there is no such category among ${categories}, so nothing was sent.`);
+  }
+}
+
 function choose(n, k) {
   let found = 1n;
   for (let at = 1n; at <= BigInt(k); at++) found = (found * (BigInt(n - k) + at)) / at;
@@ -12,9 +28,13 @@ function choose(n, k) {
 export class SubsetSelection {
   constructor({ categories, size, inclusion }) {
     Object.assign(this, { categories, size, inclusion: BigInt(inclusion) });
+    must(wholeFrom(2, categories, MOST), "categories");
+    must(wholeFrom(1, size, categories - 1), "size");
+    must(0n < this.inclusion && this.inclusion < TOTAL, "inclusion");
   }
 
   release(category, rng) {
+    within(category, this.categories);
     const held = bernoulli(this.inclusion, rng);
     const others = subset(this.categories - 1, this.size - held, rng);
     const chosen = [...others].map((other) => other + (other >= category));
@@ -50,10 +70,10 @@ export class SubsetSelection {
     return (this.categories / count) * (((1 - none) * own) / this.size + outside);
   }
 
-  /** What one report costs, from the law itself. */
+  /** What one report costs, from the law itself: naming the own category too rarely tells as much. */
   get epsilon() {
     const inside = Number(this.inclusion) * (this.categories - this.size);
-    return Math.log(inside / (Number(TOTAL - this.inclusion) * this.size));
+    return Math.abs(Math.log(inside / (Number(TOTAL - this.inclusion) * this.size)));
   }
 }
 
@@ -61,9 +81,13 @@ export class SubsetSelection {
 export class RandomizedResponse {
   constructor({ categories, keep, other }) {
     Object.assign(this, { categories, keep: BigInt(keep), other: BigInt(other), size: 1 });
+    must(wholeFrom(2, categories, MOST), "categories");
+    must(0n < this.other && this.other <= this.keep, "weights");
+    must(this.keep + BigInt(categories - 1) * this.other === TOTAL, "sum of weights");
   }
 
   release(category, rng) {
+    within(category, this.categories);
     const word = rng.word();
     if (word < this.keep) return category;
     const slot = Number((word - this.keep) / this.other);
@@ -88,6 +112,7 @@ export class RandomizedResponse {
 export class DiscreteLaplace {
   constructor({ scale }) {
     this.scale = scale.map(BigInt);
+    must(scale.length === 2 && this.scale.every((part) => part > 0n), "scale");
   }
 
   release(values, rng) {
@@ -101,15 +126,14 @@ export class DiscreteLaplace {
 }
 
 const KINDS = {
+  __proto__: null,  // or every object's own names would be kinds
   "subset-selection": SubsetSelection,
   "randomized-response": RandomizedResponse,
   "discrete-laplace": DiscreteLaplace,
 };
 
-/** The channel that a server describes; null where there is none. */
-export function channelOf(described) {
-  if (described === null) return null;
-  const Kind = KINDS[described.kind];
-  if (!Kind) throw new Error(`channel: unknown kind ${described.kind}.`);
-  return new Kind(described);
+/** The channel that a server describes, of one of these kinds. */
+export function channelOf(described, kinds = Object.keys(KINDS)) {
+  must(kinds.includes(described?.kind), "kind");
+  return new KINDS[described.kind](described);
 }

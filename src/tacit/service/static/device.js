@@ -5,6 +5,7 @@ import { Graph } from "./onnx.js";
 import { columnsOf } from "./rows.js";
 
 const FAR = 2 ** 100;  // beyond every ball
+const SETS = ["subset-selection"], FLIPS = ["randomized-response"], NOISE = ["discrete-laplace"];
 
 /** Bytes of base64. */
 export const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -22,7 +23,8 @@ export async function deviceOf(described, encoder) {
   if (described.encoder !== null && (await sha256(encoder)) !== described.encoder) {
     throw new Error("The encoder is not the one that this collection names, so nothing was sent.");
   }
-  const Kind = { latent: Latent, features: Features }[described.channel.kind] ?? Codebook;
+  const Kind = KINDS[described.channel.kind];
+  mustFit(Kind);
   const device = new Kind(described, described.encoder === null ? null : new Graph(encoder));
   mustCost(device.epsilon, described.epsilon);
   return device;
@@ -30,18 +32,41 @@ export async function deviceOf(described, encoder) {
 
 /** The law that would be drawn from must cost what is stated, or less. */
 export function mustCost(found, stated) {
-  if (!(found <= stated * (1 + 1e-9))) {
+  if (!(found >= 0 && found <= stated * (1 + 1e-9))) {
     throw new Error("The noise is weaker than this collection states, so nothing was sent.");
   }
+}
+
+/** Every value that a row can have must have a place in its channel. */
+function mustFit(holds) {
+  if (!holds) throw new Error("The noise does not fit what this collection asks for, so nothing was sent.");
+}
+
+/** The channel of a vote: a right and a wrong one for each class, or for all. */
+export function votesOf({ channel, classes, epsilon }) {
+  const made = channelOf(channel, [...SETS, ...FLIPS]);
+  mustFit(made.categories === 2 * (classes?.length ?? 1));
+  mustCost(made.epsilon, epsilon);
+  return made;
+}
+
+/** The flip of a label; null where none is sent. */
+function labelOf(law, { labelled, classes }) {
+  mustFit(Boolean(law) === labelled);
+  if (!labelled) return null;
+  const flip = channelOf(law, FLIPS);
+  mustFit(flip.categories === classes.length);
+  return flip;
 }
 
 /** One codeword, or codeword and label, as one symbol through subset selection. */
 class Codebook {
   constructor(described, graph) {
     this.graph = graph;
-    this.channel = channelOf(described.channel);
+    this.channel = channelOf(described.channel, SETS);
     this.classes = described.labelled ? described.classes.length : 1;
     this.codewords = described.codewords;
+    mustFit(this.channel.categories === this.codewords * this.classes);
     this.prototypes = bytesOf(described.prototypes);
     this.width = this.prototypes.length / described.codewords;
   }
@@ -80,8 +105,9 @@ class Latent {
   constructor(described, graph) {
     this.graph = graph;
     [this.step, this.radius] = described.channel.grid;
-    this.noise = channelOf(described.channel.noise);
-    this.flip = channelOf(described.channel.label);
+    mustFit(Number.isFinite(this.step) && this.step > 0 && Number.isSafeInteger(this.radius) && this.radius > 0);
+    this.noise = channelOf(described.channel.noise, NOISE);
+    this.flip = labelOf(described.channel.label, described);
   }
 
   get epsilon() {
@@ -106,10 +132,15 @@ class Latent {
 /** Every number with its own noise, every category with its own flip. */
 class Features {
   constructor(described) {
-    const { steps, indicated, places, noise, flips, label } = described.channel;
-    Object.assign(this, { steps, indicated, places, noise: channelOf(noise), flip: channelOf(label) });
-    this.flips = flips.map(channelOf);
-    this.numbers = columnsOf(described.schema).length - flips.length + indicated.length;
+    const { steps, noise, flips, label } = described.channel;
+    Object.assign(this, { steps, ...placesOf(described) });
+    mustFit(Number.isSafeInteger(steps) && steps > 0 && Boolean(noise) === this.numbers > 0);
+    this.noise = noise && channelOf(noise, NOISE);
+    // A column of one category says nothing; any other without its flip would go out in the clear.
+    mustFit(flips.length === this.places.length);
+    this.flips = this.places.map((count, at) => (count === 1 ? null : channelOf(flips[at], FLIPS)));
+    mustFit(this.flips.every((flip, at) => !flip || flip.categories === this.places[at]));
+    this.flip = labelOf(label, described);
   }
 
   get epsilon() {
@@ -133,9 +164,7 @@ class Features {
   release({ steps, codes }, label, rng) {
     const report = {};
     if (this.noise) report.numbers = this.noise.release(steps, rng);
-    // A column of one category says nothing; any other without its flip would go out in the clear.
-    const flipped = (code, at) => (this.places[at] === 1 ? code : this.flips[at].release(code, rng));
-    if (codes.length) report.codes = codes.map(flipped);
+    if (codes.length) report.codes = codes.map((code, at) => this.flips[at]?.release(code, rng) ?? 0);
     if (this.flip) report.label = this.flip.release(label, rng);
     return report;
   }
@@ -146,6 +175,19 @@ class Features {
     return through(ballot.network, Float32Array.from([...steps.map((s) => s / this.steps), ...hot]));
   }
 }
+
+/** What a schema has to noise: how many numbers, which may be missing, categories of all else. */
+function placesOf({ schema, channel }) {
+  const columns = columnsOf(schema), coded = columns.filter((one) => one.kind === "categorical");
+  const numbers = columns.filter((one) => one.kind !== "categorical");
+  const indicated = numbers.flatMap((one, at) => (one.missing === "indicate" ? [at] : []));
+  const declared = coded.map((one) => one.categories.length + (one.unseen === "other"));
+  const places = [...indicated.map(() => 2), ...declared];
+  mustFit(`${channel.indicated}` === `${indicated}` && `${channel.places}` === `${places}`);
+  return { numbers: numbers.length, indicated, places };
+}
+
+const KINDS = { __proto__: null, latent: Latent, features: Features, "subset-selection": Codebook };
 
 /** The nearest whole number, halves to the even one. */
 function evenly(value) {

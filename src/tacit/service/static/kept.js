@@ -1,7 +1,9 @@
 /* What this browser keeps of one invitation: the drawn report and vote, and their receipts.
  *
  * A report is kept before it is sent: whoever asks again gets the very same bytes, and nobody draws
- * twice. The drawing or the answers themselves are never kept, and the invitation only as a hash.
+ * twice as long as this browser keeps its data. Where nothing is kept, the server is asked before
+ * anything is drawn whether the invitation was used. The drawing or the answers themselves are never
+ * kept, and the invitation only as a hash.
  */
 
 import { sha256 } from "./device.js";
@@ -26,10 +28,11 @@ export class Kept {
     return this.#alone(() => this.#put(more));
   }
 
-  /** Draws under this name, once, whatever other tabs do; where something is there, it stays. */
-  once(name, draw) {
-    return this.#alone(() => {
-      if (this.all[name] === undefined) this.#put({ [name]: draw() });
+  /** Draws under this name if that may be, once, whatever other tabs do; what is there stays. */
+  once(name, may, draw) {
+    navigator.storage?.persist?.().catch(() => {});  // a wish: nothing waits for it
+    return this.#alone(async () => {
+      if (this.all[name] === undefined && (await may())) this.#put({ [name]: draw() });
     });
   }
 

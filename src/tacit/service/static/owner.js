@@ -7,7 +7,7 @@ import { paint } from "./drawing.js";
 import { attempt, campaignId, complain, explained, find, make, save, say } from "./page.js";
 import { cost, factor, percent, plural } from "./words.js";
 
-const id = campaignId();
+const id = await attempt(campaignId);
 const EVERY = 4000, GROUPS = 16;
 const STATES = { open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
 let api = null, campaign = null, described = null, seen = null, timer = null, lost = false;

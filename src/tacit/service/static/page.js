@@ -55,8 +55,12 @@ export function save(name, content, type = "text/plain") {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** The place of this page's campaign among addresses. */
-export const campaignId = () => location.pathname.split("/").filter(Boolean)[1];
+/** This page's campaign: one name for it, however a link was written. */
+export function campaignId() {
+  const id = decodeURIComponent(location.pathname.split("/").filter(Boolean)[1]);
+  if (!/^[\w-]{12}$/.test(id)) throw new Error("This link names no collection. Copy it again, whole.");
+  return id;
+}
 
 /** A certificate's plain words as headings and lists; its first line is about the certificate. */
 export function explained(text) {

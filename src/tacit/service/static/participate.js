@@ -2,18 +2,17 @@
 
 import { Answer, askable } from "./answer.js";
 import { Api, patiently } from "./api.js";
-import { channelOf } from "./channels.js";
-import { deviceOf, mustCost } from "./device.js";
+import { deviceOf, votesOf } from "./device.js";
 import { Kept } from "./kept.js";
 import { attempt, campaignId, complain, explained, find, make, save, say, step } from "./page.js";
 import { examples, own } from "./preview.js";
 import { SystemEntropy } from "./randomness.js";
-import { closed, conclusions, facts, voteState, voteTold } from "./words.js";
+import { USED, closed, conclusions, facts, voteState, voteTold } from "./words.js";
 
-const id = campaignId();
 const entropy = new SystemEntropy();
-let campaign, described, device, api, kept, answer, taken, ballot;
+let id, campaign, described, device, api, kept, answer, taken, ballot, votes;
 let voting = false;
+let used = { report: "none", vote: "none" };  // as the server said last
 
 // --- beginning ----------------------------------------------------------------------------------
 
@@ -34,30 +33,54 @@ function tokenOfLink() {
 async function begin() {
   const token = tokenOfLink();
   mustBeSecure();
+  id = campaignId();
   const open = new Api(id);
   [campaign, described] = await Promise.all([open.json(""), open.json("/device", { keep: "default" })]);
-  if (described.artifact !== campaign.artifact.sha256 || described.epsilon > campaign.epsilon) {
+  const same = campaign.id === id && described.artifact === campaign.artifact.sha256;
+  if (!same || !(described.epsilon <= campaign.epsilon)) {
     throw new Error("The server describes two different mechanisms. Nothing was sent; try again later.");
   }
   if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes("/encoder")));
   describe();
-  if (token !== null) await use(token);
-  else await arrive();
+  if (token === null) return arrive();
+  try {
+    return await use(token);
+  } catch (error) {
+    if (!api) arrive();  // another code can be typed in
+    throw error;
+  }
 }
 
 const usable = () => described.channel !== null && askable(described.schema);
 
-async function use(token) {
-  api = new Api(id, token);
-  kept = await Kept.of(id, token);
+/** Takes up an invitation: one form of it, or what is kept under it would not be found again. */
+async function use(given) {
+  const token = given.trim();
+  if (!/^[\w-]{1,128}$/.test(token)) throw new Error("This is no invitation code. Copy it again, whole.");
+  const found = await Kept.of(id, token), asked = new Api(id, token);
+  if (found.all.report === undefined) await ask(asked);
+  [api, kept] = [asked, found];
   history.replaceState({ token }, "", location.pathname);
-  await arrive();
+  return arrive();
+}
+
+/** Asks the server what was sent with an invitation. */
+async function ask(asked) {
+  const { report, vote } = await patiently(() => asked.json("/token"));
+  used = { report, vote };
+}
+
+/** Whether nothing of this kind was sent; said by the server, just before something is drawn. */
+async function unused(kind) {
+  await ask(api);
+  return used[kind] === "none";
 }
 
 /** Wherever this person was when they left. */
-async function arrive() {
+function arrive() {
   const before = kept?.all ?? {};
   if (before.report !== undefined) return before.receipt || before.withdrawn ? sent() : deliver();
+  if (used.report !== "none") return sent();
   find("invitation").hidden = Boolean(api) || !usable() || campaign.state !== "open";
   find("start").hidden = !api || !usable() || campaign.state !== "open";
   step("welcome");
@@ -85,7 +108,7 @@ function describe() {
 
 // --- an answer ----------------------------------------------------------------------------------
 
-function ask(title, stepText) {
+function question(title, stepText) {
   answer ??= new Answer(described);
   answer.clear();
   find("answer-title").textContent = title;
@@ -112,13 +135,13 @@ const trials = () => find("trials").replaceChildren(...examples(device, describe
 
 /** Draws the report, once; from here on there is nothing left of the answer. */
 async function draw() {
-  await kept.once("report", () => JSON.stringify({
+  await kept.once("report", () => unused("report"), () => JSON.stringify({
     artifact: campaign.artifact.sha256,
     report: device.release(device.encode(taken.row), taken.label, entropy),
   }));
   taken = null;
   answer.clear();
-  return deliver();
+  return kept.all.report === undefined ? sent() : deliver();
 }
 
 /** Sends what is kept, byte for byte, as often as it takes. */
@@ -137,7 +160,8 @@ async function deliver() {
       find("resend").hidden = !error.passing;
       say("");
       complain(error.code === "already-reported"
-        ? "This invitation has been used already, from another browser. Nothing new was stored." : error.message);
+        ? "This invitation was used from another browser in the meantime. Nothing new was stored, but the server "
+          + "has seen both reports." : error.message);
       return;
     }
     await kept.add({ withdrawn: true });
@@ -146,21 +170,26 @@ async function deliver() {
 }
 
 function exactly() {
-  find("exactly").hidden = false;
   find("bytes").textContent = [kept.all.report, kept.all.vote].filter(Boolean).join("\n\n");
+  find("exactly").hidden = !find("bytes").textContent;
+}
+
+/** What became of the report: drawn here, withdrawn, or nothing that this browser knows of. */
+function outcome({ report, withdrawn }) {
+  if (report === undefined) return ["Used already", USED];
+  if (withdrawn) return ["Withdrawn", "Your report has been deleted. This invitation cannot be used for another one."];
+  return ["Thank you", "Your report has arrived. It was drawn once, and no other is drawn for this invitation as "
+    + "long as this browser keeps its data."];
 }
 
 function sent() {
   const { receipt, withdrawn, voteReceipt } = kept.all;
   step("sent");
-  find("sent-title").textContent = withdrawn ? "Withdrawn" : "Thank you";
-  find("sent-text").textContent = withdrawn
-    ? "Your report has been deleted. This invitation cannot be used for another one."
-    : "Your report has arrived. It was drawn once; this browser never draws another for this invitation.";
+  [find("sent-title").textContent, find("sent-text").textContent] = outcome(kept.all);
   find("resend").hidden = true;
-  find("receipt-box").hidden = Boolean(withdrawn);
+  find("receipt-box").hidden = !receipt || Boolean(withdrawn);
   find("receipt").textContent = receipt ?? "";
-  find("withdraw").hidden = Boolean(withdrawn);
+  find("withdraw").hidden = !receipt || Boolean(withdrawn);
   find("withdraw-vote").hidden = !voteReceipt || Boolean(kept.all.voteWithdrawn);
   find("withdraw-box").hidden = find("withdraw").hidden && find("withdraw-vote").hidden;
   exactly();
@@ -184,50 +213,54 @@ function receiptText() {
 
 /** What is said of the vote, after the report. */
 function invite() {
-  const { vote, voteReceipt, voteWithdrawn } = kept.all, done = Boolean(voteReceipt || voteWithdrawn);
-  find("vote-box").hidden = campaign.vote_epsilon === null;
-  if (campaign.vote_epsilon === null) return;
-  find("vote-text").textContent = voteState(kept.all, campaign.model);
-  find("vote").hidden = done || campaign.model === null || !usable() || campaign.state === "closed";
-  find("vote").textContent = vote === undefined ? "Try the model" : "Send it again";
+  const { report, vote, voteReceipt, voteWithdrawn } = kept.all;
+  const voted = vote !== undefined, done = voteReceipt || voteWithdrawn || (!voted && used.vote !== "none");
+  const reported = report !== undefined || used.report === "stored";
+  find("vote-box").hidden = campaign.vote_epsilon === null || !(voted || reported);
+  if (find("vote-box").hidden) return;
+  find("vote-text").textContent = voteState(kept.all, campaign.model, used.vote);
+  find("vote").hidden = Boolean(done) || campaign.model === null || !usable() || campaign.state === "closed";
+  find("vote").textContent = voted ? "Send it again" : "Try the model";
   find("vote-receipt").hidden = !voteReceipt || Boolean(voteWithdrawn);
   find("vote-receipt").textContent = voteReceipt ?? "";
 }
 
 async function startVote() {
   if (kept.all.vote !== undefined) return deliverVote();
+  if (!(await unused("vote"))) return sent();
   ballot = await new Api(id).json("/ballot");
-  if (ballot.model !== campaign.model.sha256 || ballot.epsilon > campaign.vote_epsilon) {
+  if (ballot.model !== campaign.model.sha256 || !(ballot.epsilon <= campaign.vote_epsilon)) {
     throw new Error("The server describes two different votes. Nothing was sent; load this page again.");
   }
   if (ballot.codewords === null && ballot.network === null) {
     throw new Error("This model is too much for a browser: vote on a computer with Tacit.");
   }
-  mustCost(channelOf(ballot.channel).epsilon, ballot.epsilon);
+  votes = votesOf(ballot);
   voting = true;
-  return ask("Something for the model to read", "Your vote");
+  return question("Something for the model to read", "Your vote");
 }
 
 /** The model's answer, and whether it fits the label that the person gave. */
 function tryModel() {
   const said = ballot.answers[device.answer(device.encode(taken.row), ballot)];
   const truth = described.classes[taken.label], right = said === truth;
-  taken.symbol = 2 * (ballot.classes === null ? 0 : ballot.classes.indexOf(truth)) + right;
+  const place = ballot.classes === null ? 0 : ballot.classes.indexOf(truth);
+  if (place < 0) throw new Error("The vote has no place for this label, so nothing was sent.");
+  taken.symbol = 2 * place + right;
   find("said").textContent = `The model says ${said}. You said ${truth}. It was ${right ? "right" : "wrong"}.`;
-  find("vote-told").replaceChildren(
-    ...lines(voteTold(ballot, channelOf(ballot.channel), campaign.total_epsilon)));
+  find("vote-told").replaceChildren(...lines(voteTold(ballot, votes, campaign.total_epsilon)));
   find("vote-agree").checked = false;
   step("ballot");
 }
 
 async function drawVote() {
-  await kept.once("vote", () => JSON.stringify({
-    model: ballot.model, vote: channelOf(ballot.channel).release(taken.symbol, entropy),
+  await kept.once("vote", () => unused("vote"), () => JSON.stringify({
+    model: ballot.model, vote: votes.release(taken.symbol, entropy),
   }));
   taken = null;
   answer.clear();
   voting = false;
-  return deliverVote();
+  return kept.all.vote === undefined ? sent() : deliverVote();
 }
 
 async function deliverVote() {
@@ -257,10 +290,10 @@ const onSubmit = (name, work) => on(name, "submit", async ({ target }) => {
   }
 });
 
-onSubmit("invitation", () => use(find("token").value.trim()));
+onSubmit("invitation", () => use(find("token").value));
 onSubmit("consent", draw);
 onSubmit("vote-consent", drawVote);
-on("start", "click", () => { voting = false; ask("Your answer", "Step 1 of 2"); });
+on("start", "click", () => { voting = false; question("Your answer", "Step 1 of 2"); });
 on("continue", "click", onward);
 on("again", "click", trials);
 on("back-welcome", "click", () => (voting ? sent() : step("welcome")));

@@ -104,13 +104,20 @@ const guess = (right, count, what) =>
   + `equally likely, guesses yours from the report right at most ${Math.ceil(100 * right)} times in 100. `
   + `Without it: ${Math.round(100 / count)} times.`;
 
+// --- used invitations ---------------------------------------------------------------------------
+
+const ELSEWHERE = "from another browser or before this browser's data were cleared. Nothing was drawn.";
+export const USED = `This invitation has been used already, ${ELSEWHERE}`;
+const VOTED = `A vote has been sent with this invitation already, ${ELSEWHERE}`;
+
 // --- votes --------------------------------------------------------------------------------------
 
-/** How things stand with the vote. */
-export function voteState({ vote, voteReceipt, voteWithdrawn }, model) {
+/** How things stand with the vote, by what is kept here and what the server has of it. */
+export function voteState({ vote, voteReceipt, voteWithdrawn }, model, stored) {
   if (voteWithdrawn) return "Your vote has been deleted.";
   if (voteReceipt) return "Your vote has arrived. Its receipt:";
   if (vote !== undefined) return "Your vote is drawn, and has not arrived yet.";
+  if (stored !== "none") return VOTED;
   return model === null
     ? "When a model has been learned from all reports, you can try it on your own answer and vote on whether it "
       + "was right. Come back with the same link."
