@@ -19,6 +19,8 @@ from sklearn.datasets import load_digits
 from tacit.learned.codebook import Codebook
 from tacit.service.store import Store
 
+from .postgres import postgres  # noqa: F401 - a fixture
+
 TITLE = "Digits"
 SETTINGS = {
     "title": TITLE,

@@ -116,6 +116,24 @@ def test_while_the_server_does_not_answer_nothing_is_drawn(visitor, site, broken
     assert len(reports_of(person)) == 1
 
 
+def test_what_was_agreed_to_is_drawn_and_there_is_no_way_back(visitor, site):
+    """The server may take a while to say that the invitation is unused."""
+    (token,), person = invite(site), visitor()
+    page = person.open(token)
+    person.draw()
+    waiting = []
+    page.route("**/token", waiting.append)
+    send(person)
+    page.wait_for_selector("#asking:visible")
+    assert page.locator("main button:visible, main input:visible").count() == 0
+    page.wait_for_timeout(100)
+    assert person.kept() == []
+    (route,) = waiting
+    route.continue_()
+    page.wait_for_selector("#receipt:visible")
+    assert len(reports_of(person)) == 1
+
+
 def test_after_a_withdrawal_elsewhere_nothing_is_drawn(visitor, site, mechanism, digits):
     (token,), person = invite(site), visitor()
     receipt = report_elsewhere(site, mechanism, digits, token)
@@ -281,6 +299,7 @@ NO_LAWS = {
     "no noise": {**LAPLACE, "scale": ["0", "1"]},
     "noise below nothing": {**LAPLACE, "scale": ["-4", "1"]},
     "noise without bound": {**LAPLACE, "scale": ["4", "0"]},
+    "noise that numbers cannot hold": {**LAPLACE, "scale": [str(2**47), "1"]},
     "half a scale": {**LAPLACE, "scale": ["4"]},
     "unknown": {"kind": "identity"},
     "a name that every object has": {"kind": "constructor", "epsilon": 0},

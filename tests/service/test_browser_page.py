@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tacit import artifact
+from tacit.inference.votes import Ballot
 from tacit.learned.codebook import Codebook
 from tacit.learned.direct import Direct
 from tacit.schema import Categorical, Continuous, TableSchema
@@ -494,7 +495,9 @@ def test_owner_and_voter(browser, tmp_path, mechanism, digits, by_class):
         assert page.inner_text("#reports") == "401"
         assert page.locator("#classes svg").count() == 10
         shares = [float(text[:-2]) for text in page.locator("#classes strong").all_inner_texts()]
-        assert sum(shares) == pytest.approx(100, abs=1)
+        headers = {"Authorization": f"Bearer {site.key}"}
+        found = httpx.get(f"{site.campaign_url}/results", headers=headers).json()["classes"]
+        assert shares == pytest.approx([100 * one["share"] for one in found], abs=0.051)
         assert page.locator("#poison tr").count() == 3
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.click("#learn")
@@ -503,6 +506,10 @@ def test_owner_and_voter(browser, tmp_path, mechanism, digits, by_class):
         vote(voter, token)
         look_again(page)
         page.wait_for_selector("#votes:text-is('1')")
+        assert "accuracy is shown from 20 votes on" in page.inner_text("#model-text")
+        assert not page.is_visible("#accuracy-box")  # one voter's accuracy is their vote
+        voters(site, 19, 10 if by_class else None)
+        look_again(page)
         page.wait_for_selector("#accuracy-box:visible")
         assert page.locator("#by-class svg").count() == (10 if by_class else 0)
         files(page, site)
@@ -532,6 +539,17 @@ def crowd(site, mechanism, digits, count):
     items = [{"token": token, "report": {"symbols": symbols}} for token, symbols in given]
     body = {"artifact": artifact.fingerprint(mechanism), "reports": items}
     found = httpx.post(f"{site.campaign_url}/reports/batch", json=body, timeout=60).json()
+    assert found["stored"] == count
+
+
+def voters(site, count, classes):
+    """Cast votes, all of people whom the model got right."""
+    channel = Ballot(epsilon=2, classes=classes).channel
+    drawn = channel.release(np.ones(count, int)).tolist()
+    pairs = zip(invite(site, count), drawn, strict=True)
+    items = [{"token": token, "vote": one} for token, one in pairs]
+    body = {"model": httpx.get(site.campaign_url).json()["model"]["sha256"], "votes": items}
+    found = httpx.post(f"{site.campaign_url}/votes/batch", json=body, timeout=60).json()
     assert found["stored"] == count
 
 

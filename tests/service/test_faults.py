@@ -21,7 +21,6 @@ from tacit.service.store import REPORT, Store
 from tacit.service.wire import ReportForm
 
 from .conftest import new_server
-from .postgres import postgres  # noqa: F401 - a fixture
 
 KILLS = int(os.environ.get("TACIT_KILLS", "3"))
 BATCH, CONNECTIONS = 20, 8

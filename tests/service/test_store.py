@@ -16,7 +16,6 @@ from tacit.service.problems import Problem
 from tacit.service.store import REPORT, VOTE, Store
 
 from .conftest import SETTINGS
-from .postgres import postgres  # noqa: F401 - a fixture
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

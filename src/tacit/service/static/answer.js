@@ -51,12 +51,13 @@ export class Answer {
     if (!this.classes) return;
     if (this.classes.length > MOST_BUTTONS) {
       const options = this.classes.map((name, at) => make("option", { value: at }, String(name)));
-      find("choices").append(make("select", { id: "choice", "aria-label": "Label" },
+      find("choices").append(make("select", { id: "choice", "aria-label": "Label", autocomplete: "off" },
         make("option", { value: "" }, "Choose…"), ...options));
       return;
     }
     this.classes.forEach((name, at) => {
-      const input = make("input", { type: "radio", name: "choice", value: at, id: `choice-${at}` });
+      const input = make("input",
+        { type: "radio", name: "choice", value: at, id: `choice-${at}`, autocomplete: "off" });
       find("choices").append(make("span", {}, input, make("label", { for: `choice-${at}` }, String(name))));
     });
   }
@@ -124,5 +125,5 @@ function numberOf(column, id) {
 function selectOf(column, id) {
   const options = column.categories.map((name, at) => make("option", { value: at }, name));
   if (column.unseen === "other") options.push(make("option", { value: -1 }, "Other, or I do not know"));
-  return make("select", { id, required: true }, make("option", { value: "" }, "Choose…"), ...options);
+  return make("select", { id, required: true, autocomplete: "off" }, make("option", { value: "" }, "Choose…"), ...options);
 }

@@ -113,6 +113,7 @@ export class DiscreteLaplace {
   constructor({ scale }) {
     this.scale = scale.map(BigInt);
     must(scale.length === 2 && this.scale.every((part) => part > 0n), "scale");
+    must(64n * this.scale[0] < 2n ** 53n * this.scale[1], "scale");  // or sums would be rounded
   }
 
   release(values, rng) {

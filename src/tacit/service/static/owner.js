@@ -105,7 +105,7 @@ function chart(name, entries, most = reach(entries)) {
   find(name).replaceChildren(...bars(entries, most));
 }
 
-function model({ accuracy, votes }) {
+function model({ accuracy, votes, minimum }) {
   const published = campaign.model;
   find("model-box").hidden = !campaign.labelled;
   find("learn").hidden = votes > 0 || campaign.state === "closed" && published !== null;
@@ -113,7 +113,8 @@ function model({ accuracy, votes }) {
   find("model-text").textContent = published === null
     ? "A classifier can be learned from the reports. Publishing it lets participants try it, and vote."
     : `Learned from ${plural(published.reports, "report")} and published. `
-      + (votes ? "It stays, as people have voted on it." : "Until the first vote it can be learned again.");
+      + (votes ? "It stays, as people have voted on it. " : "Until the first vote it can be learned again. ")
+      + `Its accuracy is shown from ${plural(minimum, "vote")} on.`;
   find("accuracy-box").hidden = accuracy === null;
   if (accuracy === null) return;
   chart("accuracy", [{ ...accuracy, name: plural(accuracy.voters, "voter"), share: accuracy.accuracy }], 1);

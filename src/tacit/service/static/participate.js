@@ -133,15 +133,30 @@ const trials = () => find("trials").replaceChildren(...examples(device, describe
 
 // --- one report ---------------------------------------------------------------------------------
 
-/** Draws the report, once; from here on there is nothing left of the answer. */
-async function draw() {
-  await kept.once("report", () => unused("report"), () => JSON.stringify({
-    artifact: campaign.artifact.sha256,
-    report: device.release(device.encode(taken.row), taken.label, entropy),
-  }));
+/** Draws once from what was agreed to: while the server is asked, there is no way back.
+ *
+ * Whether something is drawn now; then there is nothing left of the answer.
+ */
+async function drawn(kind, before, release) {
+  const agreed = taken;
   taken = null;
+  step("asking");
+  try {
+    await kept.once(kind, () => unused(kind), () => JSON.stringify(release(agreed)));
+  } catch (error) {
+    taken = agreed;
+    step(before);
+    throw error;
+  }
   answer.clear();
-  return kept.all.report === undefined ? sent() : deliver();
+  return kept.all[kind] !== undefined;
+}
+
+async function draw() {
+  const done = await drawn("report", "preview", ({ row, label }) => ({
+    artifact: campaign.artifact.sha256, report: device.release(device.encode(row), label, entropy),
+  }));
+  return done ? deliver() : sent();
 }
 
 /** Sends what is kept, byte for byte, as often as it takes. */
@@ -254,13 +269,11 @@ function tryModel() {
 }
 
 async function drawVote() {
-  await kept.once("vote", () => unused("vote"), () => JSON.stringify({
-    model: ballot.model, vote: votes.release(taken.symbol, entropy),
+  const done = await drawn("vote", "ballot", ({ symbol }) => ({
+    model: ballot.model, vote: votes.release(symbol, entropy),
   }));
-  taken = null;
-  answer.clear();
   voting = false;
-  return kept.all.vote === undefined ? sent() : deliverVote();
+  return done ? deliverVote() : sent();
 }
 
 async function deliverVote() {
