@@ -229,7 +229,7 @@ def health(asked):
 
 @pytest.mark.parametrize("asked", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("mode", ["immediate", pytest.param("fast", marks=pytest.mark.slow)])
-def test_postgresql_gone_and_back(asked, postgres, mode):  # noqa: F811
+def test_postgresql_gone_and_back(asked, postgres, mode):
     """503 meanwhile, service again without a restart, nothing lost, nothing twice."""
     before = asked.stored()
     sender = Sender(asked, people := asked.people(3000))

@@ -38,11 +38,12 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
         openapi_url="/v1/openapi.json",
         docs_url=None,  # its page would come from a third party
         redoc_url=None,
+        redirect_slashes=False,  # a token goes where it was sent, or nowhere
         lifespan=lifespan,
         responses=openapi.problems(),
     )
     app.state.service = service
-    for kind in (Problem, errors.TacitError, RequestValidationError, HTTPException, Exception):
+    for kind in (Problem, errors.TacitError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refused)
     for add in (routes.participants, routes.public, routes.owners, routes.pages):
         add(app.router, service)

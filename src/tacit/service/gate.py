@@ -11,11 +11,14 @@ import math
 import time
 from typing import Any
 
+from starlette.requests import ClientDisconnect
+
 from tacit.service.limits import Buckets
 from tacit.service.metrics import Metrics
 from tacit.service.problems import MEDIA_TYPE, Problem
 
 LARGEST_BODY = 1 << 20
+_GONE = 499
 _log = logging.getLogger("tacit.service")
 
 _HEADERS = {
@@ -78,6 +81,8 @@ class Gate:
                 await self.app(scope, self._limited(receive), answer)
         except Problem as problem:
             await send_problem(problem, answer)
+        except ClientDisconnect:
+            status = _GONE  # nobody is there to be told
         except Exception:  # said in the log without the request, which is not ours to keep
             _log.exception("a request failed")
             if not status:

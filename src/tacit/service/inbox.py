@@ -14,8 +14,8 @@ from typing import Any
 from tacit.service.problems import Problem
 from tacit.service.store import Item, Outcome, Store
 
-_MOST_ITEMS = 2000
-"""Of one transaction."""
+_MOST_ITEMS = 8000
+"""Of one transaction: rows lie in no order, so a large one writes a page for many of them."""
 
 Group = tuple[str, str, str | None]
 """Kind, campaign, and the model that was voted on."""
@@ -40,11 +40,12 @@ class Inbox:
 
     async def submit(self, group: Group, items: Sequence[Item]) -> list[Outcome]:
         """Outcomes of these items, once they are stored."""
-        loop = asyncio.get_running_loop()
-        one = _Waiting(group, items, loop.create_future())
+        one = _Waiting(group, items, asyncio.get_running_loop().create_future())
         with self._changed:
+            if self._stopped:
+                raise Problem("database-away", "The server is being stopped. Try again.")
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, args=(loop,), daemon=True)
+                self._thread = threading.Thread(target=self._run, daemon=True)
                 self._thread.start()
             self._waiting.append(one)
             self._changed.notify()
@@ -58,11 +59,13 @@ class Inbox:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self) -> None:
         while taken := self._take():
-            done = self._write(taken)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_settle, taken, done)
+            done = list(zip(taken, self._write(taken), strict=True))
+            for loop in {one.future.get_loop() for one in taken}:
+                mine = [pair for pair in done if pair[0].future.get_loop() is loop]
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_settle, mine)
 
     def _take(self) -> list[_Waiting]:
         """All that waits for the same group as the first, as far as one transaction goes."""
@@ -95,8 +98,8 @@ class Inbox:
         return done
 
 
-def _settle(taken: Sequence[_Waiting], done: Sequence[Any]) -> None:
-    for one, outcome in zip(taken, done, strict=True):
+def _settle(done: Sequence[tuple[_Waiting, Any]]) -> None:
+    for one, outcome in done:
         if one.future.done():  # whoever asked has gone
             continue
         if isinstance(outcome, Exception):
