@@ -122,7 +122,7 @@ def test_what_was_agreed_to_is_drawn_and_there_is_no_way_back(visitor, site):
     page = person.open(token)
     person.draw()
     waiting = []
-    page.route("**/token", waiting.append)
+    page.route("**/token", lambda route: waiting.append(route))
     send(person)
     page.wait_for_selector("#asking:visible")
     assert page.locator("main button:visible, main input:visible").count() == 0

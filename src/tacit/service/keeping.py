@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 
@@ -59,8 +59,7 @@ _C = tables.campaigns.c
 STATUS = (_C.closed, _C.reports, _C.votes, _C.model_sha256, _C.model_reports, _C.published)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where an answer belongs: the row of its invitation, and its own."""
 
     invited: bytes

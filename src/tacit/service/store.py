@@ -27,7 +27,6 @@ from tacit.service.tables import REPORT, VOTE
 from tacit.service.tokens import Secret
 from tacit.service.wire import Form, ReportForm, VoteForm, pack_each
 
-INVITED = "invited"
 _ID = re.compile(r"[A-Za-z0-9_-]{12}")
 Item = tuple[str, Any]
 """A token, and its report or vote as it came."""
@@ -202,7 +201,7 @@ class Store:
         if self.campaign(name).state(self.status(name).closed, 0) == CLOSED:
             raise Problem("not-open", "The campaign has ended: nobody could use an invitation.")
         made = [tokens.new() for _ in range(count)]
-        rows = sorted(self.secret.row(name, INVITED, one) for one in made)
+        rows = sorted(self.secret.rows(name, one)[0] for one in made)
         values = [{"row": row, "campaign": name} for row in rows]
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
@@ -210,7 +209,8 @@ class Store:
         return made
 
     def _place(self, name: str, kind: str, token: str) -> Place:
-        return Place(self.secret.row(name, INVITED, token), self.secret.row(name, kind, token))
+        invited, report, vote = self.secret.rows(name, token)
+        return Place(invited, report if kind == REPORT else vote)
 
     def used(self, name: str, token: str) -> dict[str, str | None]:
         """What a token has sent: "none", "stored" or "withdrawn"; None where there are no votes."""
@@ -237,10 +237,8 @@ class Store:
                     raise
                 # The database was away and may be back. Whatever was stored is found stored.
                 kept = keeping.keep(*arguments)
-        return [
-            refused or self.secret.receipt(name, kind, place.row)
-            for place, refused in zip(places, kept, strict=True)
-        ]
+        receipts = self.secret.receipts(name, kind, [place.row for place in places])
+        return [refused or receipt for receipt, refused in zip(receipts, kept, strict=True)]
 
     def _form(self, kind: str, campaign: Campaign) -> Form:
         key = kind, campaign.id

@@ -12,15 +12,18 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tacit import errors
 
-ROW_BYTES, MAC_BYTES = 16, 16
+ROWS = ("invited", "report", "vote")
+ROW_BYTES = 16
 _TOKEN_BYTES, _SECRET_BYTES = 24, 32
-_RECEIPT = re.compile(f"[rv][0-9a-f]{{{2 * (ROW_BYTES + MAC_BYTES)}}}")
+_RECEIPT = re.compile(f"[rv][0-9a-f]{{{4 * ROW_BYTES}}}")
 LONGEST = 128
 """Characters of a token, key or receipt that is looked at."""
 
@@ -56,9 +59,14 @@ class Secret:
             os.fsync(file.fileno())
         return cls(path.read_bytes())
 
+    def rows(self, campaign: str, token: str) -> tuple[bytes, bytes, bytes]:
+        """Where invitation, report and vote of a token are kept: parts of one hash."""
+        found = self._hash(self._tokens, campaign, token)
+        return found[:ROW_BYTES], found[ROW_BYTES : 2 * ROW_BYTES], found[2 * ROW_BYTES :]
+
     def row(self, campaign: str, kind: str, token: str) -> bytes:
-        """Where the invitation, the report or the vote of a token is kept."""
-        return self._hash(self._rows, campaign, kind, token)
+        """One of them."""
+        return self.rows(campaign, token)[ROWS.index(kind)]
 
     def owner(self, campaign: str, key: str) -> bytes:
         """What is kept of an owner's key."""
@@ -68,42 +76,40 @@ class Secret:
         """Tells one secret from another, and nothing else."""
         return self._hash(self._keyed(b"mark", 16))
 
-    def receipt(self, campaign: str, kind: str, row: bytes) -> str:
-        """Names a row to whoever has the secret, and is not to be had without it."""
-        mac = self._mac(campaign, kind, row)
-        return kind[0] + (self._hidden(row, mac) + mac).hex()
+    def receipts(self, campaign: str, kind: str, rows: Sequence[bytes]) -> list[str]:
+        """Name rows to whoever has the secret, and are not to be had without it.
+
+        A row is one block of AES, and a hash: no two are alike. Under one key it is hidden, under
+        another it is marked as ours.
+        """
+        hide, mark = (cipher.encryptor() for cipher in self._ciphers(campaign, kind))
+        joined = b"".join(rows)
+        hidden, marked = hide.update(joined).hex(), mark.update(joined).hex()
+        size = 2 * ROW_BYTES
+        return [
+            f"{kind[0]}{hidden[at : at + size]}{marked[at : at + size]}"
+            for at in range(0, len(hidden), size)
+        ]
 
     def row_of(self, campaign: str, kind: str, receipt: str) -> bytes | None:
         """The row that a receipt of this kind names; None for what was never handed out."""
         if not _RECEIPT.fullmatch(receipt) or receipt[0] != kind[0]:
             return None
-        content = bytes.fromhex(receipt[1:])
-        mac = content[ROW_BYTES:]
-        row = self._hidden(content[:ROW_BYTES], mac)
-        return row if hmac.compare_digest(mac, self._mac(campaign, kind, row)) else None
+        hide, _ = self._ciphers(campaign, kind)
+        row = hide.decryptor().update(bytes.fromhex(receipt[1 : 1 + 2 * ROW_BYTES]))
+        (ours,) = self.receipts(campaign, kind, [row])
+        return row if hmac.compare_digest(ours, receipt) else None
 
-    def _hidden(self, row: bytes, mac: bytes) -> bytes:
-        """The row under a pad that only the secret gives; the same again brings it back."""
-        pad = self._pads.copy()
-        pad.update(mac)
-        return (int.from_bytes(row) ^ int.from_bytes(pad.digest())).to_bytes(ROW_BYTES)
+    def _ciphers(self, campaign: str, kind: str) -> tuple[Any, Any]:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    def _mac(self, campaign: str, kind: str, row: bytes) -> bytes:
-        made = self._receipts.copy()
-        made.update(f"{campaign}\0{kind}\0".encode() + row)
-        return made.digest()
+        keys = self._hash(self._keyed(b"receipt", 64), campaign, kind)
+        first, second = (Cipher(algorithms.AES(key), modes.ECB()) for key in (keys[:32], keys[32:]))
+        return first, second
 
     @cached_property
-    def _rows(self) -> hashlib.blake2b:
-        return self._keyed(b"row", ROW_BYTES)
-
-    @cached_property
-    def _receipts(self) -> hashlib.blake2b:
-        return self._keyed(b"receipt", MAC_BYTES)
-
-    @cached_property
-    def _pads(self) -> hashlib.blake2b:
-        return self._keyed(b"pad", ROW_BYTES)
+    def _tokens(self) -> hashlib.blake2b:
+        return self._keyed(b"token", 3 * ROW_BYTES)
 
     def _keyed(self, purpose: bytes, size: int) -> hashlib.blake2b:
         return hashlib.blake2b(digest_size=size, key=self.key, person=purpose)
