@@ -64,7 +64,7 @@ def test_who_lost_the_browsers_data_does_not_draw_again(visitor, site):
     """Some browsers clear them after a week without a visit, private windows when they close."""
     (token,), person = invite(site), visitor()
     person.report(token)
-    person.page.evaluate("localStorage.clear()")
+    person.forget()
     seen = try_again(person, f"{site.url}/c/{site.campaign_id}#token={token}")
     assert len(seen) == 1, "the server has seen two draws"
     assert person.page.inner_text("#sent-text") == USED
@@ -229,7 +229,7 @@ def test_who_reported_elsewhere_can_vote_once(reporter):
     page = person.open(token)  # their own vote is still known here
     page.wait_for_selector("#vote-receipt:visible")
     assert not page.is_visible("#vote")
-    page.evaluate("localStorage.clear()")
+    person.forget()
     page = person.open(token)
     page.wait_for_selector("#vote-box:visible")
     assert not page.is_visible("#vote")

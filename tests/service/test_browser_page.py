@@ -88,7 +88,25 @@ class Visitor:
         self.page.wait_for_selector("#receipt:visible")
 
     def kept(self):
-        return self.page.evaluate("Object.entries(localStorage)")
+        """Names and contents of all that the page has stored."""
+        pairs = self._stored("getAllKeys"), self._stored("getAll")
+        return [(name, json.dumps(content)) for name, content in zip(*pairs, strict=True)]
+
+    def forget(self):
+        """As browsers do that clear a site's data."""
+        self._stored("clear")
+
+    def _stored(self, work):
+        code = """(work) => new Promise((resolve, reject) => {
+            const asked = indexedDB.open("tacit", 1);
+            asked.onupgradeneeded = () => asked.result.createObjectStore("invitations");
+            asked.onerror = reject;
+            asked.onsuccess = () => {
+              const change = asked.result.transaction("invitations", "readwrite");
+              const found = change.objectStore("invitations")[work]();
+              change.oncomplete = () => { asked.result.close(); resolve(found.result); };
+            }; })"""
+        return self.page.evaluate(code, work)
 
 
 @pytest.fixture(name="visitor")
@@ -170,7 +188,8 @@ def test_nothing_but_report_and_receipt_is_kept(visitor, site):
     assert token not in name + text
     assert sorted(json.loads(text)) == ["receipt", "report"]
     assert json.loads(text)["report"] == person.sent[0][1]
-    assert person.page.evaluate("sessionStorage.length + document.cookie.length") == 0
+    other = "localStorage.length + sessionStorage.length + document.cookie.length"
+    assert person.page.evaluate(other) == 0
 
 
 def test_coming_back_shows_the_receipt_and_sends_nothing(visitor, site):
@@ -391,7 +410,7 @@ def test_an_insecure_connection_is_refused(visitor, site):
 
 def test_a_browser_that_keeps_nothing_is_refused_before_anything_is_sent(visitor, site):
     person = visitor()
-    person.page.add_init_script("Storage.prototype.setItem = () => { throw new Error('full'); };")
+    person.page.add_init_script("IDBObjectStore.prototype.put = () => { throw Error('full'); };")
     page = person.open(invite(site)[0])
     person.draw()
     page.check("#agree")

@@ -56,9 +56,11 @@ def serve(
     if (tls_certificate is None) != (tls_key is None):
         errors.refuse("serve", "TLS certificate and key", "given together", "one of them")
     app = make_app(store, limits=limits, cors=cors)
-    # What is loaded now stays: looking through it again and again costs more than the requests.
+    # What is loaded now stays, and requests leave no cycles: looking for them at Python's usual
+    # pace costs as much as the requests.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
     uvicorn.run(
         app,
         host=host,
