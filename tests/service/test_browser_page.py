@@ -455,11 +455,13 @@ def test_a_table_is_a_form(browser, tmp_path, kind):
         mechanism.fit(people(300), schema=TABLE, inhouse_public=True)
     else:
         mechanism = Direct(epsilon=2, classes=["no", "yes"]).fit(None, schema=TABLE)
-    site = new_server(f"sqlite:///{tmp_path}/c.db", tmp_path / "secret", mechanism)
+    asked = {"question": "Do you smoke?"}
+    site = new_server(f"sqlite:///{tmp_path}/c.db", tmp_path / "secret", mechanism, **asked)
     person = Visitor(browser, site, width=390)
     try:
         page = person.open(invite(site)[0])
         page.click("#start")
+        assert page.get_by_role("group", name="Do you smoke?").is_visible()
         page.click("#continue")
         assert page.inner_text("#problem") == "Fill in “age”."
         page.get_by_label("age").fill("17")

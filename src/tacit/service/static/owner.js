@@ -82,10 +82,11 @@ function show(found) {
     .map((one) => ({ ...one, picture: pictureOf(one.codeword) })).sort((a, b) => b.share - a.share);
   chart("classes", classes);
   chart("codewords", groups.slice(0, GROUPS));
-  const left = groups.slice(GROUPS), rest = left.reduce((sum, one) => sum + one.share, 0);
+  const left = groups.slice(GROUPS);
   find("fewer").hidden = left.length === 0;
-  find("fewer").textContent = `And ${plural(left.length, "smaller group")} with ${percent(rest)} together.`;
-  find("confidence").textContent = `Lines are intervals with ${percent(found.confidence)} confidence, each on its own.`;
+  find("fewer").textContent = `And ${plural(left.length, "smaller group")}.`;
+  find("confidence").textContent = "Shares are unbiased estimates, and need not add up to 100 %. "
+    + `Lines are intervals with ${percent(found.confidence)} confidence, each on its own.`;
   find("notes").replaceChildren(...(found.notes ?? []).map((line) => make("p", {}, line)));
   model(found);
   poisoning(found.poisoning);

@@ -93,6 +93,7 @@ const lines = (sentences) => sentences.map((line) => make("li", {}, line));
 function describe() {
   document.title = find("title").textContent = campaign.title;
   find("purpose").textContent = campaign.purpose;
+  if (campaign.question) find("question").textContent = campaign.question;
   for (const [name, text] of Object.entries(facts(campaign, described, device))) {
     find(`fact-${name}`).textContent = text;
     find(`fact-${name}`).hidden = text === null;
