@@ -240,7 +240,7 @@ def test_a_network_answers_as_in_python(call):
     mechanism = Direct(epsilon=30, classes=3).fit(None, schema=TABLE)
     raw, rng = people(600), np.random.default_rng(0)
     labels = np.where(raw["age"] > 60, 2, rng.integers(0, 2, 600))
-    model = NoiseAwareClassifier().fit(mechanism.release(raw, labels))
+    model = NoiseAwareClassifier(prior="inhouse").fit(mechanism.release(raw, labels))
     encoded = on_device(call, mechanism, TABLE.rows(raw), True, "own.encode(row)")
     body = """async (m, given) => { const own = await m.deviceOf(given.told, null);
         return given.encoded.map((one) => own.answer(one, given.ballot)); }"""

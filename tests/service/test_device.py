@@ -106,7 +106,7 @@ def test_gaussian_noise_is_left_to_the_command_line():
 
 def test_a_ballot_answers_as_its_model_does(mechanism):
     images, digits = load_digits(return_X_y=True)
-    model = NoiseAwareClassifier().fit(mechanism.release(images[300:], digits[300:]))
+    model = NoiseAwareClassifier(prior="inhouse").fit(mechanism.release(images[300:], digits[300:]))
     ballot = Ballot(epsilon=1)
     told = device.ballot(model, ballot)
     assert json.loads(json.dumps(told, allow_nan=False)) == told

@@ -22,7 +22,7 @@ from tacit.service.wire import ReportForm
 
 from .conftest import new_server
 
-KILLS = int(os.environ.get("TACIT_KILLS", "3"))
+KILLS = int(os.environ.get("TACIT_KILLS", "2"))
 BATCH, CONNECTIONS = 20, 8
 
 
