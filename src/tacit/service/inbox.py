@@ -14,8 +14,9 @@ from typing import Any
 from tacit.service.problems import Problem
 from tacit.service.store import Item, Outcome, Store
 
-_MOST_ITEMS = 8000
-"""Of one transaction: rows lie in no order, so a large one writes a page for many of them."""
+_MOST_ITEMS = 3200
+"""Of one transaction: rows lie in no order, so a large one writes a page for many of them; more
+would leave nothing to read while it is written."""
 
 Group = tuple[str, str, str | None]
 """Kind, campaign, and the model that was voted on."""
