@@ -140,7 +140,7 @@ def test_a_stolen_file_does_not_tell_the_order_of_arrival(store, mechanism, digi
     store.end(campaign.id)
     path = store.engine.url.database
     store.engine.dispose()  # written back; the -wal file is gone
-    arrival = {store.secret.row(campaign.id, REPORT, token): at for at, token in enumerate(tokens)}
+    arrival = {store.secret.rows(campaign.id, token)[1]: at for at, token in enumerate(tokens)}
     # New cells are put below the old ones: from the end of a page, in the order in which they came.
     cells = sorted(leaf_cells(path, "answers"), key=lambda cell: (cell[0], -cell[1]))
     order = [next(at for row, at in arrival.items() if row in cell) for _, _, cell in cells]
@@ -175,7 +175,7 @@ def test_nor_while_the_server_goes_on_after_the_end(store, mechanism, digits):
     store.end(campaign.id)
     path = store.engine.url.database
     wal = Path(path + "-wal").read_bytes()  # the server runs on
-    firsts = [wal.find(store.secret.row(campaign.id, REPORT, token)) for token in tokens]
+    firsts = [wal.find(store.secret.rows(campaign.id, token)[1]) for token in tokens]
     assert firsts == [-1] * 12 or firsts != sorted(firsts), firsts
 
 

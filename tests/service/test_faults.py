@@ -62,7 +62,7 @@ class Asked:
         """Rows and contents as the database should hold them."""
         pack = ReportForm(self.mechanism, True).pack
         return {
-            self.store.secret.row(self.name, REPORT, token): pack([report])[0]
+            self.store.secret.rows(self.name, token)[1]: pack([report])[0]
             for token, report in items
         }
 

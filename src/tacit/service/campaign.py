@@ -18,7 +18,8 @@ from tacit.service.problems import Problem
 
 SEEN = (
     "That somebody with this token took part, when, and from which network address: the server "
-    "sees it, and stores neither time nor address."
+    "sees it, and stores neither time nor address. Its database may show in which order answers "
+    "came."
 )
 INVITED = "Whose token it is: whoever handed it out may know."
 LINKED = (

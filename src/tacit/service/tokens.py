@@ -20,7 +20,6 @@ from typing import Any
 
 from tacit import errors
 
-ROWS = ("invited", "report", "vote")
 ROW_BYTES = 16
 _TOKEN_BYTES, _SECRET_BYTES = 24, 32
 _RECEIPT = re.compile(f"[rv][0-9a-f]{{{4 * ROW_BYTES}}}")
@@ -63,10 +62,6 @@ class Secret:
         """Where invitation, report and vote of a token are kept: parts of one hash."""
         found = self._hash(self._tokens, campaign, token)
         return found[:ROW_BYTES], found[ROW_BYTES : 2 * ROW_BYTES], found[2 * ROW_BYTES :]
-
-    def row(self, campaign: str, kind: str, token: str) -> bytes:
-        """One of them."""
-        return self.rows(campaign, token)[ROWS.index(kind)]
 
     def owner(self, campaign: str, key: str) -> bytes:
         """What is kept of an owner's key."""
