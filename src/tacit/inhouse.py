@@ -184,7 +184,7 @@ class Protection:
     @property
     def sentence(self) -> str:
         """For the certificates of those who report, under what is not protected."""
-        rows = "The in-house rows that the mechanism was fitted on (D1)"
+        rows = "The in-house rows that the mechanism was fitted on"
         if self.public:
             return f"{rows}: their owner states that they are public."
         if isinstance(self.guarantee, NotPrivate):

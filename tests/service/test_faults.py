@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sql
 
 from tacit.service import tables
-from tacit.service.store import REPORT, Store
+from tacit.service.store import Store
 from tacit.service.wire import ReportForm
 
 from .conftest import new_server
@@ -62,7 +62,7 @@ class Asked:
         """Rows and contents as the database should hold them."""
         pack = ReportForm(self.mechanism, True).pack
         return {
-            self.store.secret.rows(self.name, token)[1]: pack([report])[0]
+            self.store.secret.rows(self.name, [token])[0][1]: pack([report])[0]
             for token, report in items
         }
 
@@ -71,7 +71,11 @@ class Asked:
         a, c = tables.answers.c, tables.campaigns.c
         with self.store.engine.connect() as connection:
             # A row without content was withdrawn.
-            mine = a.campaign == self.name, a.kind == REPORT, a.content.is_not(None)
+            mine = (
+                a.campaign == tables.number_of(self.name),
+                a.kind == tables.CODES["report"],
+                a.content.is_not(None),
+            )
             found = connection.execute(sql.select(a.row, a.content).where(*mine)).all()
             query = sql.select(c.reports).where(c.id == self.name)
             counted = connection.execute(query).scalar()

@@ -211,7 +211,7 @@ def test_another_secret_or_schema_is_refused(tmp_path, mechanism):
     with store.engine.begin() as connection:
         connection.execute(tables.versions.update().values(version=99))
     store.engine.dispose()
-    with pytest.raises(errors.InvalidParameter, match="schema must be 1, got 99"):
+    with pytest.raises(errors.InvalidParameter, match="schema must be 2, got 99"):
         Store.open(url)
     (tmp_path / "damaged.db").write_bytes(b"not a database" * 1000)
     with pytest.raises(errors.InvalidData, match="undamaged"):

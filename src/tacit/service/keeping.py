@@ -8,6 +8,7 @@ more than the campaign said.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -85,8 +86,9 @@ def keep(
     }
     if len(given) == len(places) and campaign.state(False, 0) == OPEN:
         # The usual case at once; what it did not store is looked at below.
-        with _quick(engine).begin() as connection:
-            if tables.keep(connection, campaign.id, kind, given, about) == len(given):
+        arguments = (campaign.id, kind, given, about)
+        with suppress(sql.exc.IntegrityError), _quick(engine).begin() as connection:
+            if tables.keep(connection, *arguments, all_new=True) == len(given):
                 return [None] * len(places)
     with engine.begin() as connection:
         one = _OneByOne(connection, campaign, kind, about)
@@ -108,7 +110,7 @@ def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> 
 def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
     """Delete what is stored under a row, which stays, and is spent; whether anything was there."""
     a = tables.answers.c
-    mark = {"row": row, "campaign": name, "kind": kind, "content": None}
+    mark = {"row": row, "campaign": tables.number_of(name), "kind": tables.CODES[kind]}
     with engine.begin() as connection:
         # The campaign first, as `tables.keep` does: whoever takes the same locks takes turns.
         connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
@@ -120,7 +122,7 @@ def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
             connection.execute(less.values({counted: counted - 1}))
         elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
             # Not there, as after a backup was restored: it must not come back.
-            connection.execute(tables.answers.insert(), mark)
+            connection.execute(tables.answers.insert().values(mark))
     if found and engine.dialect.name == "sqlite":
         forget_the_log(engine)
     return found
@@ -155,7 +157,8 @@ class _OneByOne:
         for start in range(0, len(places), BLOCK):
             some = places[start : start + BLOCK]
             invited = sql.select(i.row).where(
-                i.row.in_([place.invited for place in some]), i.campaign == self.campaign.id
+                i.row.in_([place.invited for place in some]),
+                i.campaign == tables.number_of(self.campaign.id),
             )
             self._invited |= set(map(bytes, self.connection.execute(invited).scalars()))
             stored = sql.select(a.row, a.content).where(a.row.in_([place.row for place in some]))

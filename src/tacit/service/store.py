@@ -201,23 +201,24 @@ class Store:
         if self.campaign(name).state(self.status(name).closed, 0) == CLOSED:
             raise Problem("not-open", "The campaign has ended: nobody could use an invitation.")
         made = [tokens.new() for _ in range(count)]
-        rows = sorted(self.secret.rows(name, one)[0] for one in made)
-        values = [{"row": row, "campaign": name} for row in rows]
+        rows = sorted(invited for invited, _, _ in self.secret.rows(name, made))
+        number = self._row(name, tables.campaigns.c.number).number
+        values = [{"row": row, "campaign": number} for row in rows]
         with named_errors(), self.engine.begin() as connection:
             for start in range(0, len(values), BLOCK):
                 connection.execute(tables.invitations.insert(), values[start : start + BLOCK])
         return made
 
-    def _place(self, name: str, kind: str, token: str) -> Place:
-        invited, report, vote = self.secret.rows(name, token)
-        return Place(invited, report if kind == REPORT else vote)
+    def _places(self, name: str, kind: str, words: Sequence[str]) -> list[Place]:
+        at = 1 if kind == REPORT else 2
+        return [Place(rows[0], rows[at]) for rows in self.secret.rows(name, words)]
 
     def used(self, name: str, token: str) -> dict[str, str | None]:
         """What a token has sent: "none", "stored" or "withdrawn"; None where there are no votes."""
         campaign = self.campaign(name)
         kinds = [REPORT] if campaign.ballot is None else [REPORT, VOTE]
         with named_errors():
-            places = {kind: self._place(name, kind, token) for kind in kinds}
+            places = {kind: self._places(name, kind, [token])[0] for kind in kinds}
             found = keeping.states(self.engine, campaign, places)
         return {REPORT: found[REPORT], VOTE: found.get(VOTE)}
 
@@ -227,7 +228,7 @@ class Store:
         """Keep reports or votes of tokens, each once; `about` is the model that was voted on."""
         campaign = self.campaign(name)
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
-        places = [self._place(name, kind, token) for token, _ in items]
+        places = self._places(name, kind, [token for token, _ in items])
         arguments = (self.engine, campaign, kind, places, contents, about)
         with named_errors():
             try:
@@ -283,8 +284,8 @@ class Store:
 
     def _contents(self, name: str, kind: str) -> list[bytes]:
         a = tables.answers.c
-        here = (a.campaign == name, a.kind == kind, a.content.is_not(None))
-        query = sql.select(a.content).where(*here).order_by(a.row)
+        here = (a.campaign == tables.number_of(name), a.kind == tables.CODES[kind])
+        query = sql.select(a.content).where(*here, a.content.is_not(None)).order_by(a.row)
         with named_errors(), self.engine.connect() as connection:
             return [bytes(content) for content in connection.execute(query).scalars()]
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import sqlalchemy as sql
 
-SCHEMA = 1
+SCHEMA = 2
 """Raised whenever a column changes; a database of another one is refused."""
 
 REPORT, VOTE = "report", "vote"
+CODES = {REPORT: 0, VOTE: 1}
+"""As they are stored: a commit writes a page for most rows, so that rows had better be short."""
 
 metadata = sql.MetaData()
 
@@ -23,7 +25,8 @@ versions = sql.Table(
 campaigns = sql.Table(
     "campaigns",
     metadata,
-    sql.Column("id", sql.String(16), primary_key=True),
+    sql.Column("number", sql.Integer, primary_key=True),
+    sql.Column("id", sql.String(16), nullable=False, unique=True),
     sql.Column("title", sql.Text, nullable=False),
     sql.Column("purpose", sql.Text, nullable=False),
     sql.Column("fingerprint", sql.String(64), nullable=False),
@@ -58,7 +61,7 @@ invitations = sql.Table(
     "invitations",
     metadata,
     sql.Column("row", sql.LargeBinary, primary_key=True),
-    sql.Column("campaign", sql.String(16), nullable=False),
+    sql.Column("campaign", sql.Integer, nullable=False),  # its number
     sqlite_with_rowid=False,
 )
 
@@ -66,8 +69,8 @@ answers = sql.Table(
     "answers",
     metadata,
     sql.Column("row", sql.LargeBinary, primary_key=True),
-    sql.Column("campaign", sql.String(16), nullable=False),
-    sql.Column("kind", sql.String(6), nullable=False),
+    sql.Column("campaign", sql.Integer, nullable=False),  # its number
+    sql.Column("kind", sql.SmallInteger, nullable=False),  # of CODES
     # As the mechanism released it. Nothing where it was withdrawn: the row itself stays, as whoever
     # sends again must meet it, at whatever moment.
     sql.Column("content", sql.LargeBinary),
@@ -77,6 +80,7 @@ answers = sql.Table(
 Given = dict[bytes, tuple[bytes, bytes]]
 """Row of an answer, to the row of its invitation and the content."""
 
+_NUMBER = "(SELECT number FROM campaigns WHERE id = {})"
 _INTO = 'INSERT INTO answers ("row", campaign, kind, content) '
 _ONCE = ' ON CONFLICT ("row") DO NOTHING'
 _TAKES = {
@@ -86,7 +90,10 @@ _TAKES = {
 _COUNT = "UPDATE campaigns SET {kind}s = {kind}s + {more} WHERE "
 
 _SQLITE_KEEP = (
-    _INTO + 'SELECT ?, campaign, ?, ? FROM invitations WHERE "row" = ? AND campaign = ?' + _ONCE
+    _INTO
+    + 'SELECT ?, campaign, ?, ? FROM invitations WHERE "row" = ? AND campaign = '
+    + _NUMBER.format("?")
+    + _ONCE
 )
 # All rows in one statement: with one for each, Python's threads would take turns at every row.
 _SQLITE_KEEP_EVEN = (
@@ -95,42 +102,57 @@ _SQLITE_KEEP_EVEN = (
     "SELECT substr(:rows, at * :size + 1, :size), i.campaign, :kind, "
     "substr(:contents, at * :width + 1, :width) "
     'FROM n JOIN invitations i ON i."row" = substr(:invited, at * :size + 1, :size) '
-    "WHERE i.campaign = :campaign" + _ONCE
+    "WHERE i.campaign = " + _NUMBER.format(":campaign") + _ONCE
 )
 _SQLITE_COUNT = {
     kind: sql.text(_COUNT.format(kind=kind, more=":more") + takes) for kind, takes in _TAKES.items()
 }
 # All in one statement: a journey to the server costs as much as a hundred rows. The lateral query
 # has it look up each invitation by its key, also where it knows nothing of the table yet;
-# hexadecimal words are quicker to hand over than arrays of bytes.
+# hexadecimal words are quicker to hand over than arrays of bytes. Rows that are all new go in a
+# fifth quicker without ON CONFLICT; if one is not, the database refuses all of them.
 _POSTGRESQL = {
-    kind: sql.text(
-        f"WITH taking AS (SELECT id FROM campaigns WHERE {takes} FOR UPDATE), kept AS ("
+    (kind, once): sql.text(
+        f"WITH taking AS (SELECT number FROM campaigns WHERE {takes} FOR UPDATE), kept AS ("
         + _INTO
         + "SELECT decode(u.\"row\", 'hex'), i.campaign, :kind, decode(u.content, 'hex') "
         "FROM taking, "
         "unnest(string_to_array(:rows, ','), string_to_array(:invited, ','), "
         "string_to_array(:contents, ',')) AS u(\"row\", invited, content), LATERAL ("
         "SELECT campaign FROM invitations WHERE \"row\" = decode(u.invited, 'hex') "
-        f"AND campaign = :campaign LIMIT 1) AS i{_ONCE} RETURNING 1), counted AS ("
+        f"AND campaign = taking.number LIMIT 1) AS i{once} RETURNING 1), counted AS ("
         + _COUNT.format(kind=kind, more="(SELECT count(*) FROM kept)")
         + "id = :campaign AND EXISTS (SELECT 1 FROM kept)) SELECT count(*) FROM kept"
     )
     for kind, takes in _TAKES.items()
+    for once in ("", _ONCE)
 }
 _COUNTING = {"preserve_rowcount": True}
 
 
+def number_of(campaign: str) -> sql.ScalarSelect[int]:
+    """What rows call a campaign."""
+    return sql.select(campaigns.c.number).where(campaigns.c.id == campaign).scalar_subquery()
+
+
 def keep(
-    connection: sql.Connection, campaign: str, kind: str, given: Given, about: str | None
+    connection: sql.Connection,
+    campaign: str,
+    kind: str,
+    given: Given,
+    about: str | None,
+    *,
+    all_new: bool = False,
 ) -> int:
     """Store and count contents, if the campaign takes that many more; how many it were.
 
-    Somebody must have been invited, and nothing be stored, or have been, under the row.
+    Somebody must have been invited, and nothing be stored, or have been, under the row. Where they
+    are said to be `all_new` and are not, `IntegrityError` may be raised, and nothing is stored.
     """
     scope = {"campaign": campaign, "more": len(given), "about": about}
     if connection.dialect.name == "postgresql":
-        return _keep_in_postgresql(connection, kind, given, scope)
+        once = "" if all_new else _ONCE
+        return _keep_in_postgresql(connection, _POSTGRESQL[kind, once], kind, given, scope)
     if connection.execute(_SQLITE_COUNT[kind], scope).rowcount != 1:
         return 0
     stored = _keep_in_sqlite(connection, campaign, kind, given)
@@ -144,7 +166,8 @@ def keep(
 def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given: Given) -> int:
     contents = [content for _, content in given.values()]
     statement: str = _SQLITE_KEEP
-    values: Any = [(row, kind, content, who, campaign) for row, (who, content) in given.items()]
+    code = CODES[kind]
+    values: Any = [(row, code, content, who, campaign) for row, (who, content) in given.items()]
     if len(set(map(len, contents))) == 1 and contents[0]:
         statement, values = (
             _SQLITE_KEEP_EVEN,
@@ -156,7 +179,7 @@ def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given:
                 "invited": b"".join(who for who, _ in given.values()),
                 "contents": b"".join(contents),
                 "campaign": campaign,
-                "kind": kind,
+                "kind": code,
             },
         )
     found = connection.exec_driver_sql(statement, values, execution_options=_COUNTING)
@@ -164,10 +187,14 @@ def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given:
 
 
 def _keep_in_postgresql(
-    connection: sql.Connection, kind: str, given: Given, scope: dict[str, Any]
+    connection: sql.Connection,
+    statement: sql.TextClause,
+    kind: str,
+    given: Given,
+    scope: dict[str, Any],
 ) -> int:
     invited, contents = zip(*given.values(), strict=True)
     parts = {"rows": given, "invited": invited, "contents": contents}
     words = {name: ",".join(map(bytes.hex, part)) for name, part in parts.items()}
-    found = connection.execute(_POSTGRESQL[kind], {**scope, **words, "kind": kind})
+    found = connection.execute(statement, {**scope, **words, "kind": CODES[kind]})
     return int(found.scalar_one())

@@ -14,7 +14,6 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +57,17 @@ class Secret:
             os.fsync(file.fileno())
         return cls(path.read_bytes())
 
-    def rows(self, campaign: str, token: str) -> tuple[bytes, bytes, bytes]:
-        """Where invitation, report and vote of a token are kept: parts of one hash."""
-        found = self._hash(self._tokens, campaign, token)
-        return found[:ROW_BYTES], found[ROW_BYTES : 2 * ROW_BYTES], found[2 * ROW_BYTES :]
+    def rows(self, campaign: str, words: Sequence[str]) -> list[tuple[bytes, bytes, bytes]]:
+        """Where invitation, report and vote of each token are kept: parts of one hash."""
+        begun = self._keyed(b"token", 3 * ROW_BYTES)
+        begun.update(_text(campaign, ""))
+        found = []
+        for word in words:
+            made = begun.copy()
+            made.update(_text(word))
+            row = made.digest()
+            found.append((row[:ROW_BYTES], row[ROW_BYTES : 2 * ROW_BYTES], row[2 * ROW_BYTES :]))
+        return found
 
     def owner(self, campaign: str, key: str) -> bytes:
         """What is kept of an owner's key."""
@@ -102,16 +108,15 @@ class Secret:
         first, second = (Cipher(algorithms.AES(key), modes.ECB()) for key in (keys[:32], keys[32:]))
         return first, second
 
-    @cached_property
-    def _tokens(self) -> hashlib.blake2b:
-        return self._keyed(b"token", 3 * ROW_BYTES)
-
     def _keyed(self, purpose: bytes, size: int) -> hashlib.blake2b:
         return hashlib.blake2b(digest_size=size, key=self.key, person=purpose)
 
     @staticmethod
     def _hash(keyed: hashlib.blake2b, *parts: str) -> bytes:
-        made = keyed.copy()
-        # A separator that is in no part: ("ab", "c") and ("a", "bc") must differ.
-        made.update("\0".join(parts).encode("utf-8", "surrogatepass"))
-        return made.digest()
+        keyed.update(_text(*parts))
+        return keyed.digest()
+
+
+def _text(*parts: str) -> bytes:
+    # A separator that is in no part: ("ab", "c") and ("a", "bc") must differ.
+    return "\0".join(parts).encode("utf-8", "surrogatepass")
