@@ -126,7 +126,7 @@ def test_public_rows_need_no_promise():
         assert not made.proved
         assert made.may_leave
         assert PUBLIC in made.certificate.not_protected
-        assert made.sentence.endswith("(D1): their owner states that they are public.")
+        assert made.sentence.endswith("fitted on: their owner states that they are public.")
         made.must_leave("anything")
 
 
