@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from generator import evidence as read
-from generator import findings, provenance, special
+from generator import findings, posteriors, provenance, special
 from generator.evidence import Evidence, Missing
 from generator.provenance import Group
 
@@ -43,6 +43,13 @@ FIELDS = {
     "winners": special.winners,
     "generality": special.generality,
     "above chance": special.above_chance,
+    "posterior errors": posteriors.errors,
+    "posterior wins": posteriors.wins,
+    "posterior verdict": posteriors.verdict,
+    "posterior privacy": posteriors.privacy,
+    "posterior claims": posteriors.claims,
+    "posterior coverage": posteriors.coverage,
+    "posterior extremes": posteriors.extremes,
     "made by": provenance.made_by,
     "public": provenance.public,
     "size": provenance.size,
@@ -88,10 +95,11 @@ def _absent(body: str, study: str, data: str) -> str:
     heading = body.partition("\n")[0]
     if FIELD.search(heading):  # which split, or which class, only a record knows
         heading = heading.partition(",")[0]
-    name = f"{study}-{data}"
+    bare = study in provenance.WITHOUT_DATA
+    name = study if bare else f"{study}-{data}"
+    asked = study if bare else f"{study} --data {data}"
     command = provenance.wrapped(
-        f"tacit study {study} --data {data} --json results/{name}.json "
-        f"--plot results/figures/{name}.png"
+        f"tacit study {asked} --json results/{name}.json --plot results/figures/{name}.png"
     )
     return (
         f"{heading}\n\nThere is no record of this study on `{data}` yet. To make one:\n\n"

@@ -105,6 +105,7 @@ EXAMPLES = (
     events.Repeated(events.PoissonSampled(1, GAUSSIAN), 10**6),
     events.Composed((LAPLACE, GAUSSIAN, events.Repeated(LAPLACE, 3))),
     events.Parallel((LAPLACE, events.Composed((GAUSSIAN,)))),
+    events.CertifiedTable(Fraction(1, 3), 1e-6, 5, 7, "0f" * 32, **OTHER),
 )
 by_kind = pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
 leaf_kinds = [event for event in EXAMPLES if isinstance(event, events.Leaf)]
@@ -165,6 +166,7 @@ POSITIVE = [
     (EXAMPLES[6], "epsilon_comparisons"),
     (EXAMPLES[7], "alpha"),
     (EXAMPLES[7], "beta"),
+    (EXAMPLES[13], "epsilon"),
 ]
 
 
@@ -192,6 +194,8 @@ WHOLE = [
     (EXAMPLES[4], "size", 1),
     (EXAMPLES[6], "positives", 1),
     (EXAMPLES[10], "count", 1),
+    (EXAMPLES[13], "inputs", 2),
+    (EXAMPLES[13], "outputs", 1),
 ]
 
 
@@ -318,6 +322,21 @@ def test_subset_statement_is_that_of_the_whole_channel(categories, size, epsilon
         worst = max(worst, max(law) / min(law))
     lower, upper = exp_bounds(epsilon)
     assert lower * (1 - Fraction(1, 2**50)) <= worst <= upper
+
+
+# --- certified tables ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sha256", ["", "0" * 63, "0" * 65, "F" * 64, "0" * 63 + "g", None, 7])
+def test_a_table_is_named_by_its_hash(sha256):
+    with pytest.raises(InvalidParameter, match="CertifiedTable: sha256 must be 64 hexadecimal"):
+        events.CertifiedTable(1, 0.0, 2, 2, sha256, **SCOPE)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1, 1.5, math.nan, "x", None])
+def test_a_table_has_a_delta_below_one(delta):
+    with pytest.raises(InvalidParameter, match="CertifiedTable: delta must be"):
+        events.CertifiedTable(1, delta, 2, 2, "0" * 64, **SCOPE)
 
 
 # --- the other leaves ----------------------------------------------------------------------

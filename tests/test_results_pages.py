@@ -94,6 +94,7 @@ def test_without_records_every_section_says_how_to_make_one(
     pages = site.pages(tmp_path)
     assert set(pages) == {
         *(f"{name}.md" for name in ("collect", "novel-class", "join", "search", "agnostic")),
+        "posterior.md",
         "index.md",
     }
     for data in ("mnist", "lending_club", "adult"):
@@ -357,7 +358,7 @@ def test_targets(site: ModuleType, tmp_path: Path) -> None:
 def test_writing_touches_only_what_changed(site: ModuleType, tmp_path: Path) -> None:
     results, out = tmp_path / "results", tmp_path / "pages"
     results.mkdir()
-    assert len(site.write(results, out)) == 6
+    assert len(site.write(results, out)) == 7
     assert site.write(results, out) == []
     (out / "join.md").write_text("by hand")
     assert site.write(results, out) == ["join.md"]

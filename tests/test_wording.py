@@ -53,6 +53,10 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
         events.SmoothLaplace(Fraction(1), Fraction(1, 10), 1e-6, **SCOPE),
         ["Laplace", "smooth"],
     ),
+    "CertifiedTable": (
+        events.CertifiedTable(Fraction(1), 0.0, 101, 102, "ab" * 32, **SCOPE),
+        ["101 × 102 integer weights", "whole numbers", "ab" * 32],
+    ),
     "Declared": (
         events.Declared(Unproven(reason="nobody looked", **SCOPE)),
         ["nothing is proved", "nobody looked"],

@@ -20,6 +20,9 @@ VARIANTS = {"join": "join", "novel-class": "new"}
 OPTIONS = {"join": "columns"}
 """Parameters whose option has another name."""
 
+WITHOUT_DATA = {"posterior": ("data", "trials")}
+"""Studies that read no data set, and the parameters that are no options of theirs."""
+
 USUAL = {"central": ["inf"], "level": ["latent"]}
 """What need not be said, and what some studies do not ask for."""
 
@@ -67,8 +70,10 @@ def data_of(record: Record) -> str:
 def command(record: Record) -> str:
     """The command that makes this record."""
     words = ["tacit", "study", record["study"]]
+    unasked = WITHOUT_DATA.get(record["study"], ())
     for name, given in record["parameters"].items():
-        if isinstance(given, dict) or given == USUAL.get(name):  # what the data or a study bring
+        # What the data or a study bring, and what need not be said.
+        if name in unasked or isinstance(given, dict) or given == USUAL.get(name):
             continue
         option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
         if given is True:

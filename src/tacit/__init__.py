@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tacit.inference.join import JoinClassifier as JoinClassifier
     from tacit.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
     from tacit.inference.novel import NovelClassClassifier as NovelClassClassifier
+    from tacit.inference.posterior import BetaBinomial as BetaBinomial
+    from tacit.inference.posterior import DirichletMultinomial as DirichletMultinomial
     from tacit.inference.student import StudentClassifier as StudentClassifier
     from tacit.inhouse import requirements as requirements
     from tacit.learned.codebook import Codebook as Codebook
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from tacit.mechanisms import Exponential as Exponential
     from tacit.mechanisms import Gaussian as Gaussian
     from tacit.mechanisms import Geometric as Geometric
+    from tacit.mechanisms import IntegerTable as IntegerTable
     from tacit.mechanisms import Laplace as Laplace
+    from tacit.mechanisms import LatticeGeometric as LatticeGeometric
     from tacit.mechanisms import LocalGaussian as LocalGaussian
     from tacit.mechanisms import LocalLaplace as LocalLaplace
     from tacit.mechanisms import PermuteAndFlip as PermuteAndFlip
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from tacit.mechanisms import SmoothLaplace as SmoothLaplace
     from tacit.mechanisms import SparseVector as SparseVector
     from tacit.mechanisms import SubsetSelection as SubsetSelection
+    from tacit.queries.curator import Curator as Curator
     from tacit.randomness import Seeded as Seeded
     from tacit.reports import Reports as Reports
     from tacit.schema import ArraySchema as ArraySchema
@@ -72,6 +77,7 @@ _HOMES = {
     "tacit.inference.join": ["JoinClassifier"],
     "tacit.inference.noise_aware": ["NoiseAwareClassifier"],
     "tacit.inference.novel": ["NovelClassClassifier"],
+    "tacit.inference.posterior": ["BetaBinomial", "DirichletMultinomial"],
     "tacit.inference.student": ["StudentClassifier"],
     "tacit.learned.codebook": ["Codebook"],
     "tacit.learned.direct": ["Direct"],
@@ -82,7 +88,9 @@ _HOMES = {
         "Exponential",
         "Gaussian",
         "Geometric",
+        "IntegerTable",
         "Laplace",
+        "LatticeGeometric",
         "LocalGaussian",
         "LocalLaplace",
         "PermuteAndFlip",
@@ -91,6 +99,7 @@ _HOMES = {
         "SparseVector",
         "SubsetSelection",
     ],
+    "tacit.queries.curator": ["Curator"],
     "tacit.randomness": ["Seeded"],
     "tacit.reports": ["Reports"],
     "tacit.schema": ["ArraySchema", "Categorical", "Continuous", "TableSchema"],
@@ -112,6 +121,7 @@ _MODULES = (
     "plots",
     "private_statistics",
     "private_training",
+    "queries",
     "randomness",
     "schema",
     "service",

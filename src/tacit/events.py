@@ -6,6 +6,7 @@ numbers that would void its own statement. `tacit.accounting.guarantee_of` has t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -207,6 +208,30 @@ class SmoothLaplace(Leaf):
 
 
 @dataclass(frozen=True)
+class CertifiedTable(Leaf):
+    """A table of whole-number weights, all neighbouring rows of which were compared exactly.
+
+    `sha256` names the table, so that whoever holds it can compare the rows again.
+    """
+
+    epsilon: Fraction
+    delta: float
+    inputs: int
+    outputs: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._epsilon()
+        delta = errors.probability("CertifiedTable", "delta", self.delta)
+        object.__setattr__(self, "delta", delta)
+        self._whole("inputs", least=2)
+        self._whole("outputs", least=1)
+        if not isinstance(self.sha256, str) or not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            errors.refuse("CertifiedTable", "sha256", "64 hexadecimal digits", self.sha256)
+
+
+@dataclass(frozen=True)
 class Declared(Event):
     """Something outside Tacit whose guarantee its owner states; a certificate says so."""
 
@@ -330,6 +355,7 @@ KINDS: dict[str, type[Event]] = {
         Exponential,
         SparseVector,
         SmoothLaplace,
+        CertifiedTable,
         Declared,
         PoissonSampled,
         Repeated,

@@ -175,6 +175,11 @@ def _describe_leaf(event: events.Event) -> str:
                 "Discrete Laplace noise scaled to a smooth bound of what one "
                 f"{event.unit} can change in data like these."
             )
+        case events.CertifiedTable():
+            return (
+                f"Drawn from a table of {event.inputs} × {event.outputs} integer weights, every "
+                f"neighbouring pair of rows compared in whole numbers (SHA-256 {event.sha256})."
+            )
         case events.Declared(guarantee=NotPrivate()):
             return "Something was computed from the data without noise."
         case events.Declared(guarantee=Unproven(reason=reason)):
@@ -201,6 +206,8 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
         lines.append("The stated sensitivity is that of the question that was asked.")
     if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
         lines.append("Between neighbours, all compared answers move in the same direction.")
+    if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
+        lines.append("The table with that SHA-256 has been compared, and is the one drawn from.")
     if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
         lines.append("What is declared by its owner is true.")
     return tuple(lines)

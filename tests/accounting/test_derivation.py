@@ -75,6 +75,18 @@ def test_laplace_on_vectors_is_bounded_in_l1():
     assert worst == near(stated, 1e-12)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_a_certified_table_gives_what_was_compared(delta):
+    event = events.CertifiedTable(Fraction(1, 3), delta, 9, 9, "0" * 64, **SCOPE)
+    stated = guarantee_of(event)
+    assert type(stated) is (ApproxDP if delta else PureDP)
+    assert stated.delta == delta
+    assert Fraction(1, 3) <= Fraction(stated.epsilon) <= Fraction(1, 3) * (1 + Fraction(1, 2**50))
+    if delta:
+        assert guarantee_of(event, delta) == stated
+        assert isinstance(guarantee_of(event, delta / 2), Unproven)
+
+
 def test_a_loss_too_small_for_a_float_is_not_nothing():
     try:
         stated = guarantee_of(events.Laplace(1, Fraction(10) ** 400, **SCOPE))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tacit import mechanisms
+from tacit.mechanisms.integer_table import from_log_weights
 
 DRAWS = 60_000
 DELTA = 1e-3
@@ -209,6 +210,28 @@ def answer_draws(mechanism: Any, raw: Any, count: int, rng: Any) -> np.ndarray:
     if mechanism.dimension == 1:
         return np.array([mechanism.release(raw, rng) for _ in range(count)])
     return mechanism.release(np.zeros(DRAWS), rng)[:count, None]
+
+
+# --- tables and lattices -------------------------------------------------------------------------
+
+
+def table_of_counts(epsilon: float) -> Any:
+    """Seven inputs, seven outputs, geometric weights that are normalised: each side pays half."""
+    x = np.arange(7)
+    logs = -(epsilon / 2) * np.abs(x[:, None] - x)
+    return from_log_weights(logs, [(i, i + 1) for i in range(6)], epsilon=epsilon)
+
+
+def lattice(weight: float) -> Callable[[Any], Any]:
+    """Vectors of three entries that sum to the total, near the counts."""
+
+    def outputs(mechanism: Any) -> np.ndarray:
+        far = mechanism.total + reach(laplace_scale(mechanism) / 2, weight)
+        axis = np.arange(-far, far + 1)
+        free = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        return np.column_stack([free, mechanism.total - free.sum(axis=1)])
+
+    return outputs
 
 
 # --- cases ---------------------------------------------------------------------------------------
@@ -422,6 +445,25 @@ CASES = [
         draws=smooth_draws,
         count=12_000,  # one a call
         raw=(7, 2.0),
+    ),
+    Case(
+        name="IntegerTable",
+        kind=mechanisms.IntegerTable,
+        make=table_of_counts,
+        pairs=[(x, y) for x in range(7) for y in range(7) if abs(x - y) == 1],
+        outputs=lambda mechanism: np.arange(7),
+        raw=3,
+    ),
+    Case(
+        name="LatticeGeometric",
+        kind=mechanisms.LatticeGeometric,
+        make=lambda epsilon: mechanisms.LatticeGeometric(epsilon=epsilon, categories=3, total=6),
+        pairs=[([2, 1, 3], [1, 2, 3]), ([6, 0, 0], [5, 0, 1]), ([0, 1, 5], [0, 2, 4])],
+        outputs=lattice(30.0),
+        seen=lattice(16.0),
+        raw=[2, 1, 3],
+        epsilons=(0.5, 1.0, 3.0),
+        tight=1e-9,
     ),
 ]
 
@@ -642,6 +684,37 @@ CONTRACTS = [
         bad_data=BAD_INTEGERS,
         bad_shape=[[DIGITS, 1]],
         release={"bound": 2.0},
+    ),
+    Contract(
+        mechanisms.IntegerTable,
+        {"weights": [[2, 1], [1, 2]], "pairs": [(0, 1)], "epsilon": 1.0, "delta": 1e-5},
+        [0, 1],
+        {
+            "weights": [
+                *NOT_NUMBERS,
+                [[1, 1]],
+                [[1, 1], [1]],
+                [[1, -1], [1, 1]],
+                [[0, 0], [1, 1]],
+                [[1.0, 2], [1, 2]],
+                [[True, 1], [1, 1]],
+            ],
+            "pairs": [*NOT_NUMBERS, [], [(0, 0)], [(0, 2)], [(-1, 0)], [(0.0, 1.0)], [(0, 1, 1)]],
+            "epsilon": NOT_EPSILON,
+            "delta": [bad for bad in NOT_DELTA if bad != 0],
+            **WORDS,
+        },
+        huge=("weights", "pairs"),
+        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [-DIGITS, 0], [2, 0], [-1]],
+    ),
+    Contract(
+        mechanisms.LatticeGeometric,
+        {"epsilon": 1.0, "categories": 3, "total": 6},
+        [2, 1, 3],
+        {"epsilon": NOT_EPSILON, "categories": [*NOT_COUNT, 1], "total": NOT_COUNT, **SCOPE},
+        whole=("categories", "total"),
+        huge=("categories", "total"),
+        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [DIGITS, 0, 0], [-DIGITS, DIGITS, 6], [3, 3]],
     ),
 ]
 

@@ -39,6 +39,13 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
             return PureDP(epsilon=float_above(sum(shares, Fraction(0))), **scope)
         case events.SmoothLaplace():
             return ApproxDP(epsilon=smooth_laplace_epsilon(event), delta=event.delta, **scope)
+        case events.CertifiedTable():
+            # The definition itself, checked: a finite channel is (ε, δ)-DP if and only if
+            # Σ_r (P(r | x) − e^ε P(r | x'))₊ ≤ δ for all neighbours, and no pair is left out.
+            epsilon = float_above(event.epsilon)
+            if event.delta == 0:
+                return PureDP(epsilon=epsilon, **scope)
+            return ApproxDP(epsilon=epsilon, delta=event.delta, **scope)
         case events.Gaussian():
             if delta is None:
                 return ZCDP(xi=0.0, rho=1 / (2 * event.noise_multiplier**2), **scope)

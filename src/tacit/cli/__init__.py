@@ -11,7 +11,18 @@ import click
 import typer
 
 from tacit import errors
-from tacit.cli import collect, demo, ledger, search, service, study, take_part, votes
+from tacit.cli import (
+    collect,
+    demo,
+    ledger,
+    posterior,
+    query,
+    search,
+    service,
+    study,
+    take_part,
+    votes,
+)
 from tacit.cli.console import (
     AsJson,
     must_exist,
@@ -38,6 +49,8 @@ demo.register(app)
 collect.register(app)
 votes.register(app)
 search.register(app)
+posterior.register(app)
+query.register(app)
 service.register(app)
 take_part.register(app)
 

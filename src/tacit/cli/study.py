@@ -179,6 +179,50 @@ def agnostic(
     _run(Agnostic(dataset, options), json_file, plot)
 
 
+@app.command()
+def posterior(
+    mechanisms: Annotated[
+        str | None,
+        typer.Option(
+            help="Of geometric, geometric-remap, laplace, hellinger-smooth, -local, -global, "
+            "-stated, -accuracy; all if left out."
+        ),
+    ] = None,
+    epsilons: Annotated[str | None, typer.Option(help="Of a release: 0.02,0.1,0.5,1,2.")] = None,
+    records: Annotated[str | None, typer.Option(help="How many: 20,50,100,200,500,1000.")] = None,
+    priors: Annotated[str | None, typer.Option(help="1:1,0.5:0.5,4:4,1:10 if left out.")] = None,
+    delta: Annotated[float, typer.Option(help="Of the Hellinger mechanisms.")] = 1e-6,
+    draws: Annotated[int | None, typer.Option(help="Releases of each simulation; 20000.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the simulations.")] = 10,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few settings: does it run?")] = False,
+) -> None:
+    """Private posteriors: error, exact privacy and coverage of every mechanism.
+
+    Example: tacit study posterior --json p.json --plot p.png
+    """
+    from tacit.studies import posterior as study
+
+    given = {"mechanisms": mechanisms, "priors": priors}
+    asked: dict[str, Any] = {k: _words(k, text) for k, text in given.items() if text is not None}
+    if epsilons is not None:
+        asked["epsilons"] = _numbers("epsilons", epsilons)
+    if records is not None:
+        asked["records"] = tuple(map(_whole, _numbers("records", records)))
+    if draws is not None:
+        asked["draws"] = draws
+    chosen = study.Asked(
+        **{**(study.QUICK if quick else {}), **asked, "delta": delta, "seed": seed}
+    )
+    _writable(json_file, plot)
+    _run(study.Posterior(chosen), json_file, plot, study.table)
+
+
+def _whole(number: float) -> int:
+    return errors.whole("study", "records", number, least=1)
+
+
 def _asked(known: Sequence[str], given: dict[str, Any]) -> tuple[Any, Any]:
     """What was asked for, checked before data are read, and the data."""
     from tacit import datasets
@@ -204,16 +248,21 @@ def _asked(known: Sequence[str], given: dict[str, Any]) -> tuple[Any, Any]:
         return datasets.load(given["data"] or "digits", given["schema"], progress=progress), options
 
 
-def _run(study: Any, json_file: Path | None, plot: Path | None) -> None:
+def _run(
+    study: Any,
+    json_file: Path | None,
+    plot: Path | None,
+    as_table: Callable[[dict[str, Any]], Any] | None = None,
+) -> None:
     """Run, show, and draw."""
     from tacit.studies.running import run
     from tacit.studies.tables import table
 
     with _cells() as progress, _stoppable(json_file):
         record = run(study, json_file, progress).to_plain()
-    title, header, lines = table(record)
+    title, header, lines = (as_table or table)(record)
     print_table(title, header, lines)
-    if record["parameters"]["quick"]:
+    if as_table is None and record["parameters"]["quick"]:
         print("A quick run, on few rows and hardly trained: its numbers mean nothing.")
     for name, path in (("record", json_file), ("figure", plot)):
         if path is not None:

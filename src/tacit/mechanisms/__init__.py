@@ -3,7 +3,9 @@
 from tacit.mechanisms.base import Channel, FiniteChannel, Mechanism
 from tacit.mechanisms.exponential import Exponential, PermuteAndFlip
 from tacit.mechanisms.gaussian import DiscreteGaussian, Gaussian, LocalGaussian
+from tacit.mechanisms.integer_table import IntegerTable
 from tacit.mechanisms.laplace import DiscreteLaplace, Geometric, Laplace, LocalLaplace
+from tacit.mechanisms.lattice import LatticeGeometric
 from tacit.mechanisms.randomized_response import RandomizedResponse
 from tacit.mechanisms.smooth_sensitivity import SmoothLaplace
 from tacit.mechanisms.sparse_vector import SparseVector
@@ -17,7 +19,9 @@ __all__ = [
     "FiniteChannel",
     "Gaussian",
     "Geometric",
+    "IntegerTable",
     "Laplace",
+    "LatticeGeometric",
     "LocalGaussian",
     "LocalLaplace",
     "Mechanism",

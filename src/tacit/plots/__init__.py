@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.plots import agnostic, collect, curves, records, search
+from tacit.plots import agnostic, collect, curves, posterior, records, search
 from tacit.plots.canvas import check_target, save
 from tacit.plots.pictures import picture
 
@@ -23,6 +23,7 @@ _STUDIES = {
     "join": curves.draw_join,
     "search": search.draw_search,
     "agnostic": agnostic.draw_agnostic,
+    "posterior": posterior.draw_posterior,
 }
 
 

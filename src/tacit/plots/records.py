@@ -18,6 +18,7 @@ MEASURES = {
     "join": "semi_private_accuracy",
     "search": "test_accuracy",
     "agnostic": "clean_accuracy",
+    "posterior": "error",
 }
 """What every result of a study has."""
 

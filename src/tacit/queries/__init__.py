@@ -1,0 +1,1 @@
+"""A curator over a table: questions answered with noise, under a budget."""

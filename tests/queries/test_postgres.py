@@ -1,0 +1,149 @@
+"""A real PostgreSQL: the same integers as DuckDB, whatever rows hold, in a reading transaction."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit import errors
+from tacit.queries.curator import Curator
+from tacit.queries.model import Compare, Count, Histogram, Mean, Quantile, Several, Sum, Variance
+
+from .conftest import BOUNDS, KEYS, exact, questions
+
+psycopg = pytest.importorskip("psycopg")
+
+
+def _helper():
+    path = Path(__file__).parents[1] / "service" / "postgres.py"
+    spec = importlib.util.spec_from_file_location("queries_postgres", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["queries_postgres"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def url():
+    helper = _helper()
+    if not helper.present():
+        pytest.skip(helper.ABSENT)
+    with helper.started() as server:
+        yield server.create().replace("+psycopg", "")
+
+
+@pytest.fixture
+def filled(url, people):
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS people")
+        connection.execute("CREATE TABLE people (person bigint, sex text, x float8, n int)")
+        with connection.cursor().copy("COPY people FROM STDIN") as copy:
+            for row in zip(
+                *(people[name].to_pylist() for name in people.column_names), strict=True
+            ):
+                copy.write_row(row)
+    return url
+
+
+OPTIONS = [
+    {},
+    {"unit": "person", "max_rows": 2, "max_groups": 2},
+    {"unit": "person", "max_rows": 1, "max_groups": 2},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_same_integers_as_duckdb(filled, people, options):
+    given = {"bounds": BOUNDS, "keys": KEYS} | options
+    asked = [*questions(), *questions(("sex",))]
+    asked += [Count(where=Compare("x", ">", 0.5), by="sex"), Count(where=Compare("n", "<=", 5.5))]
+    with (
+        Curator(people, 1.0, threads=1, **given) as here,
+        Curator(filled, 1.0, table="people", **given) as there,
+    ):
+        for query in asked:
+            found = exact(there, query, epsilon=1.0)
+            assert found == exact(here, query, epsilon=1.0), query
+
+
+def test_answers(filled):
+    with Curator(
+        filled, 700.0, table="public.people", bounds=BOUNDS, keys=KEYS, unit="person"
+    ) as curator:
+        several = Several((Count(by="sex"), Mean("n", by="sex")))
+        assert set(curator.answer(several, epsilon=100).parts[1].groups) == {"F", "M"}
+        assert curator.median("x", by="sex", epsilon=50).groups["F"].interval is not None
+        assert curator.top_k("sex", 1, epsilon=50).value in (["F"], ["M"])
+        assert curator.above_threshold(10, epsilon=50).ask("x > 0.5 or sex = 'F'")
+        # A person is in one group, chosen by a hash: in all they count once.
+        counts = curator.count(by="sex", epsilon=100).groups
+        assert sum(one.value for one in counts.values()) <= 100
+
+
+VALUES = "('NaN'), ('Infinity'), ('-Infinity'), (NULL), (1), (1e-320), (1e300), (-1e-300)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("float8", VALUES),
+        ("float4", "('NaN'), ('Infinity'), ('-Infinity'), (NULL), (1), (1e-40), (1e30), (-1e-40)"),
+        ("numeric", VALUES.replace("1e-320", "1e-3000").replace("(1e300)", "(1e3000)")),
+        ("int8", "(NULL), (1), (9223372036854775807), (-9223372036854775808)"),
+        ("int2", "(NULL), (1), (32767), (-32768)"),
+    ],
+)
+@pytest.mark.parametrize("bounds", [(0, 10), (0.5, 1e12), (-1e-9, 1e-9)])
+def test_no_row_makes_it_fail(url, kind, values, bounds):
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS odd")
+        connection.execute(f"CREATE TABLE odd (v {kind})")
+        connection.execute(f"INSERT INTO odd VALUES {values}")
+    with Curator(url, 700.0, table="odd", bounds={"v": bounds}) as curator:
+        present = 3 if kind.startswith("int") else 6
+        assert curator.count("v", epsilon=100).value == present
+        for query in (Mean("v"), Variance("v"), Sum("v"), Quantile("v")):
+            curator.answer(query, epsilon=10)
+        curator.answer(Histogram("v", (-float("inf"), 0.0, 0.1, 5.0, float("inf"))), epsilon=10)
+        for value in (1, 0.5, -(10**40), 1e300, 1e-300):
+            curator.count(where=Compare("v", ">", value), epsilon=1)
+
+
+def test_a_connection_of_yours(filled):
+    with psycopg.connect(filled) as connection:
+        curator = Curator(connection, 10.0, table="people")
+        curator.count(epsilon=1)
+        connection.execute("SELECT 1")  # a transaction of the owner's
+        with pytest.raises(errors.TacitError, match="outside a transaction"):
+            curator.count(epsilon=1)
+        connection.rollback()
+        curator.count(epsilon=1)
+        curator.close()
+        assert not connection.closed
+
+
+def test_it_cannot_write(filled):
+    from tacit.queries.compile import sqlglot
+
+    with Curator(filled, 1.0, table="people") as curator:
+        tree = sqlglot().parse_one("DELETE FROM people")
+        refused = pytest.raises(errors.TacitError, match="ReadOnlySqlTransaction")
+        with refused, curator._engine.session():
+            curator._engine.rows(tree)
+
+
+def test_refusals(filled):
+    with pytest.raises(errors.TacitError, match="could not read the table"):
+        Curator(filled, 1.0, table="nobody")
+    with pytest.raises(errors.TacitError, match="name of a table"):
+        Curator(filled, 1.0)
+    with pytest.raises(errors.TacitError, match="could not read the source") as caught:
+        Curator("postgresql://postgres:hush@127.0.0.1:1/x", 1.0, table="people")
+    assert "hush" not in str(caught.value)
+    with Curator(filled, 1.0, table="people") as curator:
+        with pytest.raises(errors.TacitError, match="of its kind"):
+            curator.count(where="sex > 3", epsilon=0.1)
+        assert curator.statements == 0
