@@ -164,6 +164,7 @@ class Certificate:
         A certificate that names an artifact is not verified without it.
         """
         _must_follow(self.event, self.guarantee)
+        self._must_say_all()
         if artifact is not None:
             self._verify_artifact(Path(artifact))
         elif self.artifact is not None:
@@ -217,6 +218,15 @@ class Certificate:
             "not_protected": list(self.not_protected),
             "randomness": "seeded" if self.seeded else "operating system",
         }
+
+    def _must_say_all(self) -> None:
+        needed = (
+            *wording.standard_assumptions(self.event, seeded=self.seeded),
+            *wording.standard_limits(self.event),
+        )
+        said = {*self.assumptions, *self.not_protected}
+        if missing := [line for line in needed if line not in said]:
+            raise CertificateError(f"certificate: it leaves out what its events need: {missing[0]}")
 
     def _verify_artifact(self, path: Path) -> None:
         found = Artifact.of(path)

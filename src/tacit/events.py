@@ -211,7 +211,7 @@ class SmoothLaplace(Leaf):
 class CertifiedTable(Leaf):
     """A table of whole-number weights, all neighbouring rows of which were compared exactly.
 
-    `sha256` names the table, so that whoever holds it can compare the rows again.
+    `sha256` names the table and its neighbours: whoever holds them can compare the rows again.
     """
 
     epsilon: Fraction

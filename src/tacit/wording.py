@@ -177,8 +177,9 @@ def _describe_leaf(event: events.Event) -> str:
             )
         case events.CertifiedTable():
             return (
-                f"Drawn from a table of {event.inputs} × {event.outputs} integer weights, every "
-                f"neighbouring pair of rows compared in whole numbers (SHA-256 {event.sha256})."
+                f"Drawn from a table of {event.inputs} × {event.outputs} integer weights (SHA-256 "
+                f"of it and its neighbours {event.sha256}). Whoever issued this says that every "
+                "neighbouring pair of rows was compared in whole numbers; it is not checked here."
             )
         case events.Declared(guarantee=NotPrivate()):
             return "Something was computed from the data without noise."

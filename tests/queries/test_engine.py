@@ -118,7 +118,7 @@ def test_only_the_given_file_is_reached(people, tmp_path):
         ):
             with pytest.raises(duckdb.Error):
                 run(statement)
-        assert run("SELECT current_setting('memory_limit')").fetchone()[0] == "953.6 MiB"
+        assert run("SELECT current_setting('memory_limit')").fetchone()[0] == "1.8 GiB"
 
 
 def test_an_engine_that_fails_says_nothing_of_the_rows(people, monkeypatch):

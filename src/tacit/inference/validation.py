@@ -187,7 +187,7 @@ def charge(
             # A key is for sending the same bytes again; here everything would be drawn anew.
             raise errors.LedgerError(
                 f"charge: key must be new, got {key!r}. It was charged before, and what it paid "
-                "for was drawn then. Use those votes, or another key."
+                "for was drawn then. Use that, or another key."
             )
 
 

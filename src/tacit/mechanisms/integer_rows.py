@@ -124,6 +124,10 @@ class Symmetry:
         members = np.arange(self._actions.shape[1])
         if not np.array_equal(self._actions[0], members):
             errors.refuse("Symmetry", "actions", "led by the identity", self._actions[0])
+        known = {action.tobytes() for action in self._actions}
+        for action in self._actions:
+            if {one.tobytes() for one in self._actions[:, action]} != known:
+                errors.refuse("Symmetry", "actions", "a group of permutations", self._actions.shape)
         # The first permutation that does it: the identity, where a member is the first itself.
         self._image = self._actions.argmin(axis=0)
         self.firsts, self._stored = np.unique(self._actions.min(axis=0), return_inverse=True)

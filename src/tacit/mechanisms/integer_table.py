@@ -13,6 +13,7 @@ import math
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from hashlib import sha256
 from itertools import accumulate
 from typing import Any
 
@@ -74,6 +75,8 @@ class IntegerTable:
 
     def __post_init__(self) -> None:
         _ = self.event
+        if self.event.adjacency is Adjacency.ANY_TWO_INPUTS:
+            self._must_list_all()
         beyond = self._comparison.violation(self.event.epsilon, self.event.delta)
         if beyond is not None:
             errors.refuse(
@@ -84,6 +87,13 @@ class IntegerTable:
                 f"rows {beyond[0]} and {beyond[1]} further apart",
                 "Claim a larger epsilon, or flatten the weights.",
             )
+
+    def _must_list_all(self) -> None:
+        listed, every = {frozenset(pair) for pair in self._neighbours}, len(self.rows)
+        if len(listed) < every * (every - 1) // 2:
+            remedy = "List them all, or name another adjacency."
+            condition = "every two rows for adjacency any-two-inputs"
+            errors.refuse("IntegerTable", "pairs", condition, f"{len(listed)} pairs", remedy)
 
     @cached_property
     def rows(self) -> Rows:
@@ -98,10 +108,15 @@ class IntegerTable:
             errors.probability("IntegerTable", "delta", self.delta),
             len(self.rows),
             self.rows.columns,
-            self.rows.digest(),
+            self._digest(),
             adjacency=self.adjacency,
             unit=self.unit,
         )
+
+    def _digest(self) -> str:
+        """Of the weights, and of which rows were compared."""
+        listed = np.unique(np.sort(self._pairs, axis=1), axis=0).astype("<i8")
+        return sha256(self.rows.digest().encode() + listed.tobytes()).hexdigest()
 
     @cached_property
     def _pairs(self) -> Integers:

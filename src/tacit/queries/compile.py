@@ -175,7 +175,8 @@ class Compiler:
         if self.is_duckdb:
             # A cast rounds to even. Most rows take the first branch; NaN, the largest number, none.
             x, exact = self._double(column), False
-            inside = "WHEN :x BETWEEN :low AND :high THEN TRY_CAST((:x - :low) * :scale AS INTEGER)"
+            offset = "(:x - :low)" if grid.lower else ":x"
+            inside = f"WHEN :x BETWEEN :low AND :high THEN TRY_CAST({offset} * :scale AS INTEGER)"
         else:
             x, exact = self._as_number(column)
             inside = (

@@ -104,7 +104,7 @@ class Curator:
         account: str | None = None,
         table: str | None = None,
         rng: Randomness | None = None,
-        memory: str = "1GB",
+        memory: str = "2GB",
         threads: int | None = None,
     ) -> None:
         self._rng = random_source(rng)

@@ -19,7 +19,7 @@ from tacit.queries.noise import Noise, reach_of
 from tacit.queries.releases import Release
 
 LEVEL = 0.95
-_POINTS = 65
+_POINTS, _PARTS, _ROUNDS = 65, 16, 10
 
 Reals = npt.NDArray[np.float64]
 Interval = tuple[float, float]
@@ -159,14 +159,18 @@ def _hull(inside: Any, place: Reals) -> tuple[Reals, Reals]:
 
 
 def _edge(inside: Any, places: Reals, index: npt.NDArray[np.intp], way: int) -> Reals:
-    """Where the inside ends beyond these points, by halving; the outer side is reported."""
+    """Where the inside ends beyond these points, by sixteenths; the outer side is reported."""
     rows = np.arange(len(places))
     within = places[rows, index]
     beyond = places[rows, np.clip(index + way, 0, places.shape[1] - 1)]
-    for _ in range(40):
-        middle = (within + beyond) / 2
-        holds = inside(middle[:, None])[:, 0]
-        within, beyond = np.where(holds, middle, within), np.where(holds, beyond, middle)
+    parts = np.arange(_PARTS + 1) / _PARTS
+    for _ in range(_ROUNDS):
+        between = within[:, None] + (beyond - within)[:, None] * parts
+        between[:, -1] = beyond
+        holds = inside(between[:, :-1])
+        last = _PARTS - 1 - np.argmax(holds[:, ::-1], axis=1)
+        last = np.where(holds.any(axis=1), last, 0)
+        within, beyond = between[rows, last], between[rows, last + 1]
     return np.asarray(beyond)
 
 

@@ -107,8 +107,8 @@ class Scan:
         column, compiler = self._compiler.columns[release.column], self._compiler
         if release.grid is None:
             return [fill("COUNT(:x)", x=compiler.value(column))]
-        t, filled = compiler.steps(column, release.grid), compiler.filled(column, release.grid)
-        present = identifier(column.name) if release.grid.whole else t
+        filled = compiler.filled(column, release.grid)
+        present = identifier(column.name) if release.grid.whole else filled
         trees = [fill("COUNT(:t)", t=present), fill("SUM(:t)", t=filled)]
         trees.append(fill("SUM(CAST(:t AS BIGINT) * :t)", t=filled))
         return trees[: release.order + 1]
@@ -122,10 +122,13 @@ class Scan:
         return found
 
     def _several(self) -> Expression:
-        """The people with more than one row."""
+        """The people with more than one row; nobody among them does no harm."""
         assert self.unit is not None
         person = _as(identifier(self.unit), "tacit_p")
-        return self._select(person).group_by("tacit_p").having(fill("COUNT(*) > 1"))
+        tree = sqlglot().exp.select(person).from_(self.engine.table.copy())
+        if self.where is not None:
+            tree = tree.where(self._compiler.where(self.where))
+        return tree.group_by("tacit_p").having(fill("COUNT(*) > 1"))
 
     def _people(self, chosen: list[Expression], several: bool) -> Expression:
         """Rows added up by person and group, with the place of the group in the person's order."""

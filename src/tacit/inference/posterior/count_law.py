@@ -113,7 +113,7 @@ class CountLaw:
 def noisy(prior: Prior, total: int, epsilon: float | Fraction, mechanism: str) -> CountLaw:
     """The law under geometric noise, clamped, or under Laplace noise on both counts, projected."""
     each = mechanism == "laplace"
-    noise, chances = _noise(epsilon, total, 2 if each else 1)
+    noise, chances = _difference(epsilon, total) if each else _noise(epsilon, total)
 
     def rows(counts: Integers) -> tuple[Integers, Reals]:
         moved = (2 if each else 1) * counts[:, None] + noise
@@ -137,19 +137,37 @@ def every_row(scores: Scores, stored: Reals) -> Reals:
     return np.array([scores.symmetry.row(stored, row) for row in range(len(scores.listed))])
 
 
-def _noise(epsilon: float | Fraction, total: int, sensitivity: int) -> tuple[Integers, Reals]:
-    """Noise, or the difference of two, with what lies further out put on the ends."""
-    channel = DiscreteLaplace(epsilon=epsilon, sensitivity=sensitivity)
-    reach = min(int(_UNSEEN * float(channel.event.scale)) + 1, sensitivity * 2 * total + 1)
-    every = np.arange(-reach, reach + 1)
-    chances = np.exp(channel.log_prob(every, np.zeros_like(every)))
-    if sensitivity == 1:
-        beyond = (1 - chances.sum()) / 2
-    else:
-        chances, every = np.convolve(chances, chances), np.arange(-2 * reach, 2 * reach + 1)
-        beyond = (1 - chances.sum()) / 2
-    chances[[0, -1]] += max(beyond, 0.0)
-    return every, chances
+def _noise(epsilon: float | Fraction, total: int) -> tuple[Integers, Reals]:
+    """Noise on a count, as far as it changes a count between 0 and n."""
+    channel = DiscreteLaplace(epsilon=epsilon, sensitivity=1)
+    every = _reach(float(channel.event.scale), total)
+    return every, _with_tails(np.exp(channel.log_prob(every, np.zeros_like(every))))
+
+
+def _difference(epsilon: float | Fraction, total: int) -> tuple[Integers, Reals]:
+    r"""The difference of the noises on two counts, as far as it matters.
+
+    Both have the scale t = 2/ε; with :math:`p = e^{-1/t}`,
+
+    .. math:: P(d) = \tanh^2\!\frac{1}{2t}\; p^{|d|} \left(|d| + \frac{1 + p^2}{1 - p^2}\right).
+    """
+    rate = float(epsilon) / 2
+    every = _reach(2 / rate, 2 * total)
+    far = np.abs(every)
+    return every, _with_tails(
+        math.tanh(rate / 2) ** 2 * np.exp(-rate * far) * (far + 1 / math.tanh(rate))
+    )
+
+
+def _reach(scale: float, most: int) -> Integers:
+    reach = int(min(_UNSEEN * scale, most)) + 1
+    return np.arange(-reach, reach + 1)
+
+
+def _with_tails(chances: Reals) -> Reals:
+    """What lies further out is put on the ends."""
+    chances[[0, -1]] += max((1 - chances.sum()) / 2, 0.0)
+    return chances
 
 
 def distances(prior: Prior, total: int, first: Any, second: Any) -> Reals:

@@ -88,6 +88,7 @@ def build(
     >>> print(table.guarantee)
     (1, 1e-06)-DP (central, replace-one, unit: record)
     """
+    delta = errors.probability("hellinger", "delta", delta)
     scores = score(prior, total, epsilon=epsilon, delta=delta, sensitivity=sensitivity)
     chosen = exponent(scores, epsilon=epsilon, delta=delta, calibration=calibration)
     if calibration == "paper":

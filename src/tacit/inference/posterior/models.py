@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors, events
+from tacit.accounting.theorems import float_above
 from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference.posterior import hellinger
 from tacit.inference.posterior.count_channels import (
@@ -88,7 +89,7 @@ class Prepared(NamedTuple):
         remap: bool = False,
         seeded: bool = False,
     ) -> Posterior:
-        """What a draw tells. Post-processing."""
+        """What a draw tells. Post-processing. `seeded`: a seeded stream drew it."""
         hidden = self.channel.hidden(released, self.prior) if noise_aware or remap else None
         counts = projected(released, self.total)
         if remap and hidden is not None:
@@ -150,7 +151,7 @@ class _Model(ABC):
             channel = noisy(total, exact, unit)
             # Both reach their ε: beyond one neighbour, a draw is e^ε times less likely from the
             # other.
-            tight = float(exact)
+            tight = float_above(exact)
         seconds = time.perf_counter() - began
         return Prepared(np.array(self.prior), total, channel, tight, seconds)
 

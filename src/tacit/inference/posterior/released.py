@@ -164,13 +164,15 @@ class Posterior:
                 "epsilon": getattr(self.guarantee, "epsilon", None),
                 "delta": getattr(self.guarantee, "delta", None),
             },
-            "exact_epsilon": self.exact_epsilon,
+            **self.guarantee.scope,
+            "exact_epsilon": self.exact_epsilon if np.isfinite(self.exact_epsilon) else None,
             "mean": _listed(self.mean),
             "interval": _listed(self.interval(level)),
             "noise_aware": self.noise_aware,
             "seconds_to_certify": self.seconds_to_certify,
             "released": self.released.tolist(),
             "counts": self.counts.tolist(),
+            "seeded": self.seeded,
         }
 
 
