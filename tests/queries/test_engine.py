@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import duckdb
 import pandas as pd
 import polars as pl
@@ -227,3 +229,19 @@ def test_a_connection_of_yours_keeps_its_settings(tmp_path):
         assert found == "top_n"
         curator.close()
         connection.execute("SELECT 1")
+
+
+def test_dates_and_times():
+    table = pa.table(
+        {
+            "born": pa.array([0, 1, 2, None], pa.date32()),
+            "at": pa.array([0, 10**6, 2 * 10**6, None], pa.timestamp("us")),
+        }
+    )
+    keys = {"born": ["1970-01-02", date(1970, 1, 3).isoformat()]}
+    with Curator(table, 600.0, keys=keys, threads=1) as made:
+        assert made.count(where=Compare("born", ">=", date(1970, 1, 2)), epsilon=50).value == 2
+        assert made.count(where="born < '1970-01-02'", epsilon=50).value == 1
+        assert made.count(where="at > '1970-01-01 00:00:00'", epsilon=50).value == 2
+        groups = made.count(by="born", epsilon=50).groups
+        assert {key: one.value for key, one in groups.items()} == dict.fromkeys(keys["born"], 1)

@@ -11,6 +11,7 @@ import pytest
 from tacit import errors
 from tacit.queries.curator import Curator
 from tacit.queries.model import Compare, Count, Histogram, Mean, Quantile, Several, Sum, Variance
+from tacit.randomness import Seeded
 
 from .conftest import BOUNDS, KEYS, exact, questions
 
@@ -147,3 +148,18 @@ def test_refusals(filled):
         with pytest.raises(errors.TacitError, match="of its kind"):
             curator.count(where="sex > 3", epsilon=0.1)
         assert curator.statements == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"), [(240_000, "variance"), (1_000_000, "mean"), (1_000_000, "sum")]
+)
+def test_a_person_with_many_rows(url, rows, name):
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS many")
+        connection.execute(
+            f"CREATE TABLE many AS SELECT 1 AS p, 1.0::float8 AS x FROM generate_series(1, {rows})"
+        )
+    with Curator(
+        url, 100.0, table="many", unit="p", bounds={"x": (0, 1)}, rng=Seeded(1)
+    ) as curator:
+        assert getattr(curator, name)("x", epsilon=50).value is not None

@@ -227,9 +227,13 @@ def _lines(answer: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...
 
 def _content(answer: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """`value` and `interval`, by name where there are several; under each key of `groups`."""
+    from tacit.queries.answers import key_text
+
     groups: dict[str, dict[str, Any]] = {}
     for key, name, estimate in _lines(answer, names):
-        groups.setdefault(",".join(map(str, key)), {})[name] = estimate.to_dict()
+        groups.setdefault(key_text(key if len(key) > 1 else key[0]) if key else "", {})[name] = (
+            estimate.to_dict()
+        )
 
     def all_of(found: dict[str, Any], what: str) -> Any:
         if len(names) == 1:

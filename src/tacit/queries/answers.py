@@ -18,7 +18,8 @@ Key = Any
 
 _PUBLIC = "Bounds, keys and conditions were chosen without the rows, or from earlier answers."
 _ROWS = "A record is a row: who has several rows in the table is protected less with each."
-_SIDES = "How long a question took, and that it was asked."
+_SIDES = "How long a question took, that it was asked, and that memory or disk did not suffice."
+_READABLE = "Every file is whole, its text is UTF-8, and each row is there once."
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Answer:
         if self.parts:
             return _together(self.parts)
         if self.groups is not None:
-            return {"groups": {_text(key): one.to_dict() for key, one in self.groups.items()}}
+            return {"groups": {key_text(key): one.to_dict() for key, one in self.groups.items()}}
         return self.estimate.to_dict() if self.estimate is not None else {}
 
     def certificate(self, *, artifact: str | None = None) -> Certificate:
@@ -87,7 +88,7 @@ def certify(
         event,
         guarantee=guarantee,
         artifact=artifact,
-        assumptions=(_PUBLIC,),
+        assumptions=(_PUBLIC, _READABLE),
         not_protected=(_SIDES, *rows),
         rng=Seeded(0) if seeded else None,
     )
@@ -110,9 +111,12 @@ def _together(parts: tuple[Answer, ...]) -> dict[str, Any]:
     groups: dict[str, dict[str, Any]] = {}
     for part in parts:
         for key, one in (part.groups or {}).items():
-            groups.setdefault(_text(key), {})[part.query.label] = one.to_dict()
+            groups.setdefault(key_text(key), {})[part.query.label] = one.to_dict()
     return {"groups": groups}
 
 
-def _text(key: Key) -> str:
-    return ",".join(map(_text, key)) if isinstance(key, tuple) else str(key)
+def key_text(key: Key) -> str:
+    """Several keys are joined by commas; a comma inside one of them has a backslash before it."""
+    if not isinstance(key, tuple):
+        return str(key)
+    return ",".join(str(part).replace("\\", "\\\\").replace(",", "\\,") for part in key)

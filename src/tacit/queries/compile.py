@@ -20,7 +20,7 @@ from tacit.queries.table import Column, Columns, Kind, compared
 Expression = Any
 """A sqlglot expression; the package is imported where it is used."""
 
-_SMALL = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT")
+_SMALL = ("TINYINT", "SMALLINT", "UTINYINT", "USMALLINT")
 
 
 def sqlglot() -> Any:
@@ -70,9 +70,12 @@ def constant(value: model.Literal) -> Expression:
     if isinstance(value, str):
         return exp.Literal.string(value)
     kind = "timestamp" if isinstance(value, datetime) else "date"
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        kind = "timestamptz"
     return exp.cast(exp.Literal.string(value.isoformat()), kind)
+
+
+def decimal(x: Expression) -> Expression:
+    """As PostgreSQL's numbers of any size: in a template DECIMAL is DuckDB's, of 18 digits."""
+    return sqlglot().exp.cast(x, "decimal")
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class Compiler:
         if self.is_duckdb or column.kind is Kind.REAL:
             return self.real(column), constant(float(literal))
         # PostgreSQL compares whole and decimal numbers with decimals of any size.
-        exact = sqlglot().exp.cast(constant(str(literal)), "decimal")
+        exact = decimal(constant(str(literal)))
         return self._exact(column), exact
 
     def real(self, column: Column) -> Expression:
@@ -154,7 +157,11 @@ class Compiler:
     def _exact(self, column: Column) -> Expression:
         """For PostgreSQL: whole and decimal numbers as they are, NULL where NaN."""
         x = identifier(column.name)
-        return fill("NULLIF(:x, CAST('NaN' AS DECIMAL))", x=x) if column.type == "numeric" else x
+        return (
+            fill("NULLIF(:x, :nan)", x=x, nan=decimal(constant("NaN")))
+            if column.type == "numeric"
+            else x
+        )
 
     def steps(self, column: Column, grid: Grid) -> Expression:
         """T in {0, …, T}, NULL for NULL and NaN; infinities are clipped as other values are."""
@@ -202,7 +209,7 @@ class Compiler:
         return self.real(column), False
 
     def _like(self, value: float, exact: bool) -> Expression:
-        return sqlglot().exp.cast(constant(repr(value)), "decimal") if exact else constant(value)
+        return decimal(constant(repr(value))) if exact else constant(value)
 
     def filled(self, column: Column, grid: Grid) -> Expression:
         """The steps for a sum, where NULL may read as 0: for whole numbers without a branch."""
@@ -210,8 +217,11 @@ class Compiler:
         if not grid.whole or not self.is_duckdb:
             return self.steps(column, grid)
         x = identifier(column.name)
-        if column.type not in _SMALL or max(abs(low), abs(high)) >= 2**30:
+        # In a type that holds the difference of the bounds: an overflow would tell of a row.
+        if max(abs(low), abs(high)) >= 2**30 or column.type not in (*_SMALL, "INTEGER"):
             x = fill("CAST(:x AS BIGINT)", x=x)
+        elif column.type in _SMALL:
+            x = fill("CAST(:x AS INTEGER)", x=x)
         template = "LEAST(GREATEST(:x, :low), :high)" + (" - :low" if low else "")
         return fill(template, x=x, low=constant(low), high=constant(high))
 

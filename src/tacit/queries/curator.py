@@ -257,13 +257,17 @@ class Curator:
         self._charge(mechanism.event)
         return AboveThreshold(mechanism, self._exact_count, self._rng)
 
-    def certificate(self, *, delta: float | None = None) -> Certificate:
-        """Everything that this object has charged, composed."""
+    def certificate(self) -> Certificate:
+        """Everything that this object has charged, added up.
+
+        Questions may be chosen after seeing answers, so that only sums hold, as in the account:
+        of ε, of (ε, δ) or of ρ.
+        """
         if not self._charged:
             raise errors.CertificateError("certificate: nothing was released yet.")
         whole = tuple(self._charged)
         event = whole[0] if len(whole) == 1 else events.Composed(whole)
-        return certify(event, guarantee_of(event, delta), not self._rng.secure)
+        return certify(event, guarantee_of(event), not self._rng.secure)
 
     def _plan(self, query: Any, epsilon: Any, rho: Any) -> Plan:
         return plan(self._public, query, epsilon, rho)

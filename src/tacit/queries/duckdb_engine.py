@@ -35,7 +35,8 @@ _KINDS = {
     Kind.TEXT: "VARCHAR UUID",
     Kind.TRUTH: "BOOLEAN",
     Kind.DATE: "DATE",
-    Kind.MOMENT: "TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS",
+    # Others would be converted while rows are read, or literals to them, and some do not fit.
+    Kind.MOMENT: "TIMESTAMP",
 }
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
@@ -53,7 +54,13 @@ class DuckDBEngine:
     """A table of a DuckDB connection."""
 
     def __init__(
-        self, connection: Any, table: str, *, title: str | None = None, loose: bool = False
+        self,
+        connection: Any,
+        table: str,
+        *,
+        title: str | None = None,
+        loose: bool = False,
+        fragile: frozenset[str] = frozenset(),
     ) -> None:
         self.title, self.statements = title or table, 0
         self.table = table_of(table)
@@ -61,7 +68,11 @@ class DuckDBEngine:
         self._tidy: weakref.finalize[Any, Any] | None = None
         described = self._run(f"DESCRIBE SELECT * FROM {self.table.sql('duckdb')}", "table")
         columns = {name: _column(name, kind, loose) for name, kind, *_ in described}
+        for name in fragile & columns.keys():
+            columns[name] = Column(name, Kind.OTHER, "a type that cannot always be converted")
         self.compiler = Compiler(columns, "duckdb")
+        with self.session():  # settings that are locked are found out before anything is charged
+            pass
 
     @contextmanager
     def session(self) -> Iterator[None]:
@@ -73,8 +84,8 @@ class DuckDBEngine:
             yield
         finally:
             if missing:
-                self._connection.execute(_disable(before))
-            self._connection.execute(f"DROP TABLE IF EXISTS temp.{KEPT}")
+                self._run(_disable(before), "table")
+            self._run(f"DROP TABLE IF EXISTS temp.{KEPT}", "table")
 
     def rows(self, tree: Any) -> list[Row]:
         self.statements += 1
@@ -110,11 +121,11 @@ def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
     folder = config["temp_directory"] = mkdtemp(prefix="tacit-queries-")
     connection = duckdb.connect(":memory:", config=config)
     try:
-        title, loose = _register(connection, source)
+        title, loose, fragile = _register(connection, source)
         connection.execute(_disable(_BY_STATISTICS))
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        engine = DuckDBEngine(connection, TABLE, title=title, loose=loose)
+        engine = DuckDBEngine(connection, TABLE, title=title, loose=loose, fragile=fragile)
     except BaseException:
         connection.close()
         rmtree(folder, ignore_errors=True)
@@ -128,21 +139,67 @@ def _disable(optimisers: set[str]) -> str:
     return f"SET disabled_optimizers = {_text(','.join(sorted(optimisers)))}"
 
 
-def _register(connection: Any, source: Any) -> tuple[str, bool]:
-    """Make the source the table `data`, and allow its files; its title, and whether it is CSV."""
+def _register(connection: Any, source: Any) -> tuple[str, bool, frozenset[str]]:
+    """Make the source the table `data`, and allow its files.
+
+    Its title, whether it is CSV, and the columns that the engine may fail to read.
+    """
     if not isinstance(source, str | Path):
-        connection.register("tacit_frame", _arrow(source))
+        frame = _in_microseconds(_arrow(source))
+        connection.register("tacit_frame", frame)
         connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM tacit_frame")
-        return TABLE, False
+        return TABLE, False, _fragile_fields(frame.schema)
     paths = _files(str(source))
+    is_csv = paths[0].lower().endswith(".csv")
+    fragile: frozenset[str] = frozenset()
     try:
         connection.execute(f"CREATE VIEW {TABLE} AS {_reader(paths)}")
+        if not is_csv:
+            _must_agree(paths, [_parquet_types(connection, path) for path in paths])
+            fragile = _fragile_columns(connection, paths)
     except package().Error as error:
         reason = type(error).__name__
     else:
         connection.execute(f"SET allowed_paths = {_texts(paths)}")
-        return Path(paths[0]).stem, paths[0].lower().endswith(".csv")
+        return Path(paths[0]).stem, is_csv, fragile
     failed("source", reason)
+
+
+def _parquet_types(connection: Any, path: str) -> list[Any]:
+    described = connection.execute(f"DESCRIBE {_reader([path])}").fetchall()
+    return [(name, kind) for name, kind, *_ in described]
+
+
+def _must_agree(paths: list[str], columns: list[Any]) -> None:
+    """Files are read as the first is: another type would fail, another order be another column."""
+    for path, found in zip(paths, columns, strict=True):
+        if found != columns[0]:
+            remedy = "Write them alike."
+            errors.refuse("Curator", "files", "of the same columns and types", path, remedy)
+
+
+def _fragile_columns(connection: Any, paths: list[str]) -> frozenset[str]:
+    """Times in milliseconds or 96 bits: converted while reading, which fails on far ones."""
+    found = connection.execute(
+        "SELECT name, type, converted_type, logical_type::VARCHAR "
+        f"FROM parquet_schema({_texts(paths)})"
+    ).fetchall()
+    return frozenset(
+        name
+        for name, kind, converted, logical in found
+        if kind == "INT96" or "MILLI" in f"{converted} {logical}".upper()
+    )
+
+
+def _fragile_fields(schema: Any) -> frozenset[str]:
+    import pyarrow as pa
+
+    def converted(kind: Any) -> bool:
+        if pa.types.is_timestamp(kind):
+            return str(kind.unit) in ("s", "ms")
+        return bool(pa.types.is_duration(kind) or pa.types.is_date64(kind))
+
+    return frozenset(field.name for field in schema if converted(field.type))
 
 
 def _files(source: str) -> list[str]:
@@ -152,13 +209,23 @@ def _files(source: str) -> list[str]:
     kinds = {Path(path).suffix.lower() for path in paths}
     if kinds != {".parquet"} and kinds != {".csv"}:
         errors.refuse("Curator", "source", "Parquet (.parquet) or CSV (.csv) files", source)
-    return [str(Path(path).resolve()) for path in paths]
+    # A link is not another file: its rows would count twice.
+    known: dict[tuple[int, int], str] = {}
+    for path in paths:
+        state = Path(path).stat()
+        known.setdefault((state.st_dev, state.st_ino), str(Path(path).resolve()))
+    for path in known.values():
+        if has_magic(path):  # DuckDB would take it for a pattern
+            errors.refuse("Curator", "source", "a path without *, ? and [", path, "Rename it.")
+    return list(known.values())
 
 
 def _reader(paths: list[str]) -> str:
     if paths[0].lower().endswith(".parquet"):
-        return f"SELECT * FROM read_parquet({_texts(paths)})"
-    names = _header(paths[0])
+        return f"SELECT * FROM read_parquet({_texts(paths)}, hive_partitioning = false)"
+    headers = [_header(path) for path in paths]
+    _must_agree(paths, headers)
+    names = headers[0]
     # Every column is text: types guessed from the rows would be told from the rows.
     types = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
     options = "header = true, delim = ',', quote = '\"', escape = '\"', auto_detect = false"
@@ -168,8 +235,12 @@ def _reader(paths: list[str]) -> str:
 
 
 def _header(path: str) -> list[str]:
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        names = next(csv.reader(file), [])
+    with open(path, "rb") as file:
+        line = file.readline()  # and no more: what rows hold is not looked at here
+    try:
+        names = next(csv.reader([line.decode("utf-8-sig")]), [])
+    except (UnicodeDecodeError, csv.Error):
+        names = []
     if not names or len(set(names)) != len(names) or not all(names):
         errors.refuse("Curator", "source", "a CSV file whose first line names its columns", path)
     return names
@@ -203,12 +274,37 @@ def _arrow(frame: Any) -> Any:
         if module == "polars":
             return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
         if module == "pandas":
-            return pa.Table.from_pandas(frame, preserve_index=False)
+            return pa.Table.from_pandas(_typed(frame), preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError):
         message = "Curator: source must have columns of one type each. Convert them first."
         raise errors.InvalidData(message) from None  # the original may quote the data
     kinds = "a path, a pandas, Polars or Arrow table, or a connection"
     errors.refuse("Curator", "source", kinds, type(frame).__name__)
+
+
+def _in_microseconds(table: Any) -> Any:
+    """Nanoseconds, as pandas has them, cut off; no other unit of time fits whatever it holds."""
+    import pyarrow as pa
+
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            kind = pa.timestamp("us", field.type.tz)
+            column = table.column(at).cast(kind, safe=False)
+            table = table.set_column(at, field.name, column)
+    return table
+
+
+def _typed(frame: Any) -> Any:
+    """With columns of objects as text: a type found out from the rows would tell of them.
+
+    What is no text counts as missing.
+    """
+    texts = {
+        name: [one if isinstance(one, str) else None for one in frame[name]]
+        for name in frame.columns
+        if frame[name].dtype == object
+    }
+    return frame.assign(**texts).astype(dict.fromkeys(texts, "string")) if texts else frame
 
 
 def _text(value: str) -> str:

@@ -57,7 +57,7 @@ def _estimate(query: model.Query, release: Release, noisy: list[int], noise: Noi
         case model.Sum(), "total":
             return _linear(noisy, noise, (_grid(release).unit,))
         case model.Sum(), _:
-            return _linear(noisy, noise, _sum_coefficients(release))
+            return _sum(release, noisy, noise)
         case model.Variance(), "triple":
             return _variance(release, noisy, noise)
     raise AssertionError(f"no {query.label} in a {release.kind}")
@@ -90,6 +90,18 @@ def _sum_coefficients(release: Release) -> tuple[float, ...]:
         return (high - low) / 2, (high + low) / 2
     weights = (high, low) if release.kind == "pair" else (low, (low + high) / 2, high)
     return weights + (0.0,) * release.nulls
+
+
+def _sum(release: Release, noisy: list[int], noise: Noise) -> Estimate:
+    """With half a step more for each of the rows that there may be, where values were rounded."""
+    found = _linear(noisy, noise, _sum_coefficients(release))
+    if _grid(release).whole:
+        return found
+    rows = _shared_count(model.Count("any"), release, noisy, noise)
+    assert found.interval is not None
+    assert rows.interval is not None
+    slack = rows.interval[1] * _grid(release).step / 2
+    return Estimate(found.value, (found.interval[0] - slack, found.interval[1] + slack))
 
 
 def _linear(noisy: list[int], noise: Noise, coefficients: tuple[float, ...]) -> Estimate:
@@ -181,7 +193,8 @@ def _variance(release: Release, noisy: list[int], noise: Noise) -> Estimate:
     once with probability 95 % (a third of the 5 % each), and the formula is taken to its extremes
     over that box. It decreases in B₁; with s = B₀ + B₂ and d = B₀ − B₂ it grows with s and falls
     with \|d\|, so that the largest is on a face B₀ = max or B₂ = max, at the peak
-    :math:`B_0 = B_1 + B_2 + B_1^2/(2B_2)` there, and the smallest at a corner.
+    :math:`B_0 = B_1 + B_2 + B_1^2/(2B_2)` there, and the smallest at a corner. Rounding to steps
+    moves σ by half a step at most: it is a norm, and no row moves further.
     """
     grid = _grid(release)
     reach = noise.reach(1 - (1 - LEVEL) / 3)
@@ -196,7 +209,10 @@ def _variance(release: Release, noisy: list[int], noise: Noise) -> Estimate:
     value = _spread(*(max(float(y), 0.0) for y in noisy[:3]))
     least = 0.0 if not sum(low) > 0 else min(_spread(*corner) for corner in corners)
     most = 0.25 if not sum(low) > 0 else max(_spread(*peak) for peak in peaks)
-    return Estimate(value * square, (least * square, most * square))
+    half = 0.0 if grid.whole else grid.step / 2
+    low_end = max(math.sqrt(least * square) - half, 0.0) ** 2
+    high_end = min((math.sqrt(most * square) + half) ** 2, square / 4)
+    return Estimate(value * square, (low_end, high_end))
 
 
 def _peak(middle: float, fixed: float, low: float, high: float) -> float:

@@ -342,12 +342,17 @@ def literal(where: str, value: Any) -> Literal:
     """A finite number, text without NUL, a truth value or a date."""
     if not isinstance(value, Literal):
         errors.refuse(where, "value", "a number, text, truth value or date", type(value).__name__)
-    if isinstance(value, str) and ("\0" in value or len(value) > 10_000):
+    if isinstance(value, str) and ("\0" in value or len(value) > 10_000 or not _is_unicode(value)):
         errors.refuse(where, "value", "text of at most 10,000 characters without NUL", len(value))
     if isinstance(value, int | float) and not abs(value) <= 1e300:
         errors.refuse(where, "value", "finite, within 1e300", value)
     found: Literal = value
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Lone halves of characters are none."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _nested(where: Where) -> Iterator[tuple[Where, int]]:

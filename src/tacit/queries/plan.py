@@ -123,12 +123,16 @@ def _keys(column: Column, values: Any) -> tuple[model.Literal, ...]:
     keys = tuple(values)
     if not 1 <= len(keys) <= 2**14:
         errors.refuse(where, "keys", "1 to 2^14 values", len(keys))
-    for key in keys:
-        compared(column, model.literal(where, key))
-    if len({(type(key) is bool, key) for key in keys}) != len(keys):
+    read: list[Any] = [compared(column, model.literal(where, key)) for key in keys]
+    if column.kind is Kind.LOOSE:  # of a CSV file: numbers are compared as doubles
+        read = [key if isinstance(key, str) else float(key) for key in read]
+    if len({(type(key) is bool, key) for key in read}) != len(keys):
         errors.refuse(where, "keys", "different from each other", list(keys))
     if column.kind in (Kind.REAL, Kind.DECIMAL, Kind.OTHER):
         errors.refuse(where, "column", "of whole numbers, text, truth values or dates", column.kind)
+    whole = all(isinstance(key, int) and abs(key) < 2**63 for key in keys)
+    if column.kind is Kind.WHOLE and not whole:
+        errors.refuse(where, "keys", "integers within 2^63", list(keys))
     if len({isinstance(key, str) for key in keys}) > 1:
         errors.refuse(where, "keys", "all text or all not", list(keys))
     return keys

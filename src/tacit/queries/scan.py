@@ -21,6 +21,7 @@ from tacit.queries.compile import (
     Compiler,
     Expression,
     constant,
+    decimal,
     fill,
     identifier,
     sqlglot,
@@ -209,10 +210,9 @@ class Scan:
 
     def _combination(self, i: int, part: tuple[int, ...]) -> Expression:
         """An integer combination of a person's n, c, Σt and Σt², wide enough for any of them."""
-        wide = "HUGEINT" if self._compiler.is_duckdb else "DECIMAL"
         names = ("n", f"c{i}", f"s{i}", f"q{i}")
         terms = [
-            fill(f"CAST(:x AS {wide}) * :a", x=identifier(name), a=constant(factor))
+            fill(":x * :a", x=self._wide(identifier(name)), a=constant(factor))
             for name, factor in zip(names, part, strict=True)
             if factor
         ]
@@ -220,6 +220,9 @@ class Scan:
         for term in terms[1:]:
             total = fill("(:a + :b)", a=total, b=term)
         return total
+
+    def _wide(self, x: Expression) -> Expression:
+        return fill("CAST(:x AS HUGEINT)", x=x) if self._compiler.is_duckdb else decimal(x)
 
     def _cells(self, column: Column, grid: Grid, cells: int) -> Expression:
         t = self._compiler.steps(column, grid)

@@ -38,7 +38,13 @@ class AboveThreshold:
                 "above_threshold: the stream has said above as often as was paid for. "
                 "Open another one."
             )
-        self._pending.append(self._count(where))
+        try:
+            self._pending.append(self._count(where))
+        except errors.InvalidParameter:
+            raise  # by the plan, whatever the rows hold
+        except errors.TacitError:
+            self.left = 0  # that reading failed may tell of rows: not again for nothing
+            raise
         outcome, _ = next(self._outcomes)
         self.left -= outcome == ABOVE
         return outcome == ABOVE

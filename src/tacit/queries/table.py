@@ -29,7 +29,8 @@ class Kind(StrEnum):
     MOMENT = "points in time"
     LOOSE = "text that may hold numbers"
     """A column of a CSV file: read as what it is asked for, and as NULL where it is not that."""
-    OTHER = "something else"
+    OTHER = "of a type that is not read"
+    """Nested ones, and those that the engine fails to convert on some rows only."""
 
 
 NUMBERS = (Kind.WHOLE, Kind.REAL, Kind.DECIMAL, Kind.LOOSE)
@@ -52,7 +53,11 @@ def find(columns: Columns, name: str, where: str) -> Column:
     if name not in columns:
         known = ", ".join(sorted(columns)[:20])
         errors.refuse(where, "column", "in the table", name, f"It has: {known}.")
-    return columns[name]
+    found = columns[name]
+    if found.kind is Kind.OTHER:
+        condition = "numbers, text, truth values, dates or times in microseconds"
+        errors.refuse(where, f"column {name!r}", condition, found.type, "Convert it first.")
+    return found
 
 
 def number(columns: Columns, name: str, where: str) -> Column:
@@ -116,9 +121,12 @@ def _moment(column: Column, value: Any) -> datetime:
     try:
         if isinstance(value, date) and not isinstance(value, datetime):
             return datetime(value.year, value.month, value.day)
-        return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
         _mismatch(column, value)
+    if found.tzinfo is not None:  # such columns have no time zone
+        _mismatch(column, value)
+    return found
 
 
 def _mismatch(column: Column, value: Any) -> NoReturn:
