@@ -11,6 +11,7 @@ import pytest
 
 from tacit.accounting.ledger import Ledger
 from tacit.certificate import Certificate
+from tacit.cli import main
 from tacit.guarantees import Adjacency, PureDP, Unit
 
 SECRET = "7531"
@@ -134,3 +135,14 @@ def test_an_error_that_cannot_be(refuse: Any) -> None:
 def test_json_has_plain_numbers(run: Run) -> None:
     out = run("posterior", "--count", 0, "--n", 1, "--epsilon", 0.1, "--json").out
     assert json.loads(out)["counts"] in ([0, 1], [1, 0])
+
+
+def test_a_certificate_is_about_what_was_written(tmp_path):
+    out, certificate = tmp_path / "posterior.json", tmp_path / "certificate.json"
+    asked = ["posterior", "--count", "37", "--n", "100", "--epsilon", "1"]
+    written = ["--out", str(out), "--certificate", str(certificate)]
+    assert main([*asked, *written]) == 0
+    assert main(["verify", str(certificate), "--artifact", str(out)]) == 0
+    out.write_text(out.read_text().replace("0", "1", 1))
+    assert main(["verify", str(certificate), "--artifact", str(out)]) == 1
+    assert main([*asked, *written]) == 2

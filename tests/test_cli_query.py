@@ -185,7 +185,11 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["query", path, BY_SEX, "--epsilon", "1", *DECLARED]) == 0
     out = capsys.readouterr().out
     assert "95 % interval" in out
-    assert "1-DP (central, add-remove, unit: record). Left: epsilon 0, delta 0." in out
+    assert "1-DP (central, add-remove, unit: record)." in out
+    assert "No ledger" in out
+    bounded = ("--unit", "person_id", "--max-rows", "2")
+    assert main(["query", path, BY_SEX, "--epsilon", "1", *DECLARED, *bounded]) == 0
+    assert "at most 2 rows of a person, in at most 1 group." in capsys.readouterr().out
     assert main(["query", path, BY_SEX, "--epsilon", "1", *DECLARED, "--price"]) == 0
     assert "would cost" in capsys.readouterr().out
 

@@ -65,7 +65,9 @@ ASKED: list[tuple[str, Any, str]] = [
     ("histogram of text", lambda c: c.histogram("name", [1, 2], epsilon=0.1), "numbers"),
     ("too many top keys", lambda c: c.top_k("sex", 3, epsilon=0.1), "at most the 2 keys"),
     ("sulq of nothing", lambda c: c.sulq(None, epsilon=0.1), "given"),
-    ("not a question", lambda c: c.answer("drop table data", epsilon=0.1), "a question"),
+    ("not a question", lambda c: c.answer(3, epsilon=0.1), "a question"),
+    ("not a SELECT", lambda c: c.answer("drop table data", epsilon=0.1), "one SELECT"),
+    ("edges", lambda c: c.histogram("age", 5, epsilon=0.1), "a list of numbers"),
     ("not a condition", lambda c: c.count(where=3, epsilon=0.1), "of conditions"),
     (
         "mixed",

@@ -69,12 +69,12 @@ def read_schema(path: Path) -> Any:
         raise errors.InvalidData(f"{path}: {reason}") from None
 
 
-def must_be_new(path: Path) -> None:
+def must_be_new(path: Path, option: str = "--out") -> None:
     """Refuse to write over anything, or where there is no folder."""
     if path.exists():
-        errors.refuse("command line", "--out", "new", str(path), "Remove it or choose another.")
+        errors.refuse("command line", option, "new", str(path), "Remove it or choose another.")
     if not path.parent.is_dir():
-        errors.refuse("command line", "--out", "in an existing folder", str(path), "Make it first.")
+        errors.refuse("command line", option, "in an existing folder", str(path), "Make it first.")
 
 
 def must_have(thing: Any, needed: str, path: Path) -> Any:

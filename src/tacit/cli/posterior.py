@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,7 +52,10 @@ def posterior(
     remap: Remap = False,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     unit: Annotated[str, typer.Option(help="What a record is: record, person, …")] = "record",
-    certificate: Annotated[Path | None, typer.Option(help="Write a certificate there.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the posterior there, as JSON.")] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="Write a certificate there, of what --out has.")
+    ] = None,
     ledger: LedgerFile = None,
     account: Account = None,
     key: Key = None,
@@ -65,8 +69,9 @@ def posterior(
 
     errors.probability("posterior", "level", level, zero=False)
     found = _counts(count, n, counts)
-    if certificate is not None:
-        must_be_new(certificate)
+    for option, path in (("--out", out), ("--certificate", certificate)):
+        if path is not None:
+            must_be_new(path, option)
     prepared = _model(prior, len(found)).channel(
         sum(found),
         epsilon=epsilon,
@@ -79,8 +84,10 @@ def posterior(
     with opened_ledger(ledger, account) as opened:
         charge(opened, account, prepared.channel.mechanism.event, key=key)
         released = prepared.release(found, noise_aware=not naive, remap=remap)
+    if out is not None:
+        out.write_text(json.dumps(released.to_dict(level)) + "\n", encoding="utf-8")
     if certificate is not None:
-        released.certificate().save(certificate)
+        released.certificate(out).save(certificate)
     _print(released, level, as_json)
 
 

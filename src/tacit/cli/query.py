@@ -60,7 +60,7 @@ def query(
     ledger: LedgerFile = None,
     account: Account = None,
     price: PriceOnly = False,
-    memory: Memory = "1GB",
+    memory: Memory = "2GB",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -92,7 +92,10 @@ def query(
     ):
         if price:
             return _print_price(curator.price(asked.query, **cost), delta, as_json)
-        _print_answer(curator.answer(asked.query, **cost), asked.names, delta, as_json)
+        answer = curator.answer(asked.query, **cost)
+        _print_answer(answer, asked.names, delta, as_json)
+        if not as_json:
+            _print_limits(unit, max_rows, max_groups, opened is not None, answer.left)
 
 
 def _curator(*given: Any, **named: Any) -> Any:
@@ -128,7 +131,11 @@ def _budget(
     epsilon, rho = cost["epsilon"], cost["rho"]
     with opened_ledger(ledger, account) as opened:
         if opened is not None:
-            yield opened.show(account).budget, opened
+            budget = opened.show(account).budget
+            if (rho is None) == isinstance(budget, ZCDP):
+                kind = "--rho, or --epsilon with --delta" if rho is None else "--epsilon alone"
+                errors.refuse("query", "cost", f"given as {kind}, as the account is {budget}", cost)
+            yield budget, opened
             return
         scope: dict[str, Any] = {"adjacency": adjacency, "unit": "person" if unit else "record"}
         if epsilon is not None:
@@ -206,7 +213,20 @@ def _print_answer(answer: Any, names: tuple[str, ...], delta: float | None, as_j
         for key, name, one in _lines(answer, names)
     ]
     print_table("Answer", (*answer.query.by, "", "value", "95 % interval"), rows)
-    print(f"{guarantee}. Left: {_amounts(answer.left)}.")
+    print(f"{guarantee}.")
+
+
+def _print_limits(
+    unit: str | None, max_rows: int, max_groups: int, remembered: bool, left: dict[str, float]
+) -> None:
+    if unit is not None:
+        rows = f"at most {max_rows} row{'s' * (max_rows > 1)} of a person"
+        groups = f"at most {max_groups} group{'s' * (max_groups > 1)}"
+        print(f"Counted: {rows}, in {groups}. Intervals are about the noise, not about the rest.")
+    if remembered:
+        print(f"Left: {_amounts(left)}.")
+    else:
+        print("No ledger: this is not remembered, and what several questions cost adds up.")
 
 
 def _amounts(left: dict[str, float]) -> str:

@@ -12,6 +12,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.ledger import Ledger, line_of_text
@@ -144,24 +146,25 @@ class Curator:
 
     def price(
         self,
-        query: model.Query | model.Several,
+        query: model.Query | model.Several | str,
         *,
         epsilon: float | None = None,
         rho: float | None = None,
     ) -> Price:
         """What a question would cost and leave. Reads nothing, charges nothing."""
-        event = self._plan(query, epsilon, rho).event
+        event = self._plan(_asked(query), epsilon, rho).event
         guarantee, left = self._spending.afford(event)
         return Price(event, guarantee, shown(left))
 
     def answer(
         self,
-        query: model.Query | model.Several,
+        query: model.Query | model.Several | str,
         *,
         epsilon: float | None = None,
         rho: float | None = None,
     ) -> Answer:
         """Check, charge, read, add noise: in this order."""
+        query = _asked(query)
         planned = self._plan(query, epsilon, rho)
         guarantee, _ = self._spending.afford(planned.event)
         left = shown(self._charge(planned.event))
@@ -220,7 +223,12 @@ class Curator:
         by: By = (),
         **amount: Any,
     ) -> Answer:
-        """How many rows lie between neighbouring edges, which are public."""
+        """How many rows lie between neighbouring edges, which are public.
+
+        The last interval has both ends. With a unit, intervals are groups: see `max_groups`.
+        """
+        if not isinstance(edges, Sequence | np.ndarray):
+            errors.refuse("histogram", "edges", "a list of numbers", edges)
         query = model.Histogram(column, tuple(edges), where=_where(where), by=_by(by))
         return self.answer(query, **amount)
 
@@ -290,6 +298,15 @@ class Curator:
         scan = Scan(self._engine, checked, None, 0, self._public.unit, contribution, salt)
         sums = scan.parts([rows_release()])
         return sums[0][0][0] if sums else 0
+
+
+def _asked(query: model.Query | model.Several | str) -> model.Query | model.Several:
+    """A question, or one in SQL, about this table whatever it calls it."""
+    if not isinstance(query, str):
+        return query
+    from tacit.queries.sql import parse
+
+    return parse(query).query
 
 
 def _where(where: Where) -> model.Where | None:
