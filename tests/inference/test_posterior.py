@@ -16,9 +16,10 @@ from tacit.audit import exact
 from tacit.certificate import Certificate
 from tacit.guarantees import ApproxDP, NotPrivate, PureDP, Unit
 from tacit.inference.posterior import BetaBinomial, DirichletMultinomial
-from tacit.inference.posterior.count_channels import MECHANISMS, pairs, projected
+from tacit.inference.posterior.count_channels import MECHANISMS, pairs
 from tacit.inference.posterior.models import Prepared
 from tacit.mechanisms import DiscreteLaplace
+from tacit.mechanisms.bounding import project_counts
 from tacit.randomness import Seeded
 
 UNIFORM = BetaBinomial(prior=(1, 1))
@@ -262,7 +263,7 @@ def test_remapped_counts_of_three_values_sum_to_the_total() -> None:
 def test_projection_is_the_nearest_point() -> None:
     every = np.array([c for c in product(range(8), repeat=3) if sum(c) == 7])
     for released in np.random.default_rng(0).integers(-6, 12, (300, 3)):
-        found = projected(released, 7)
+        found = project_counts(released[None], 7)[0]
         assert found.sum() == 7
         assert found.min() >= 0
         best = ((every - released) ** 2).sum(axis=1).min()

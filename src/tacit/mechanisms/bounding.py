@@ -162,3 +162,22 @@ def project_simplex(vector: Any, total: float = 1.0) -> Reals:
     excess = np.cumsum(descending) - total
     active = np.flatnonzero(descending * np.arange(1, x.size + 1) > excess)[-1]
     return np.asarray(np.maximum(x - excess[active] / (active + 1), 0.0))
+
+
+def project_counts(rows: Integers, total: int) -> Integers:
+    """Each row's nearest whole numbers of this sum, none negative.
+
+    All positive entries lose one level; where it is no whole number, the largest lose one more.
+    """
+    order = np.argsort(-rows, axis=1, kind="stable")
+    down = np.take_along_axis(rows, order, axis=1)
+    excess = np.cumsum(down, axis=1) - total
+    size = np.arange(1, rows.shape[1] + 1)
+    # The most entries that stay positive when they share the excess.
+    kept = (down * size > excess).sum(axis=1)
+    place = np.arange(len(rows))
+    share, rest = np.divmod(excess[place, kept - 1], kept)
+    taken = share[:, None] + (size <= rest[:, None])
+    projected = np.zeros_like(rows)
+    np.put_along_axis(projected, order, np.maximum(down - taken, 0), axis=1)
+    return projected

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tacit import errors, events
 from tacit.accounting.theorems import of_leaf
 from tacit.guarantees import Adjacency, Guarantee, Unit
+from tacit.mechanisms import bounding
 from tacit.randomness import Randomness, bernoulli_exp_each, discrete_laplace, source
 
 Integers = npt.NDArray[np.int64]
@@ -145,7 +146,7 @@ class LatticeGeometric:
         if bool(np.any(seen.sum(axis=-1) != self.total)):
             raise errors.InvalidData(f"LatticeGeometric: a release must sum to {self.total}.")
         flat = seen.reshape(-1, self.categories)
-        return _to_simplex(flat, self.total).reshape(seen.shape)
+        return bounding.project_counts(flat, self.total).reshape(seen.shape)
 
     def adjacent(self, first: Any, second: Any) -> bool:
         """Whether one unit moved."""
@@ -171,19 +172,3 @@ class LatticeGeometric:
                 f"LatticeGeometric: counts must sum to {self.total}. Their sum is public."
             )
         return counts
-
-
-def _to_simplex(rows: Integers, total: int) -> Integers:
-    """Each row's nearest point of sum `total` without negative entries."""
-    order = np.argsort(-rows, axis=1, kind="stable")
-    down = np.take_along_axis(rows, order, axis=1)
-    excess = np.cumsum(down, axis=1) - total
-    size = np.arange(1, rows.shape[1] + 1)
-    # The most entries that stay positive when they share the excess.
-    kept = (down * size > excess).sum(axis=1)
-    place = np.arange(len(rows))
-    share, rest = np.divmod(excess[place, kept - 1], kept)
-    taken = share[:, None] + (size <= rest[:, None])
-    projected = np.zeros_like(rows)
-    np.put_along_axis(projected, order, np.maximum(down - taken, 0), axis=1)
-    return projected

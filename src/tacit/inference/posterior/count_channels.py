@@ -148,21 +148,3 @@ def pairs(total: int) -> Integers:
     """Every two counts of this sum."""
     every = np.arange(total + 1)
     return np.stack([every, total - every], axis=1)
-
-
-def projected(released: Integers, total: int) -> Integers:
-    """The nearest counts of sum n, in whole numbers. Post-processing.
-
-    The Euclidean projection lowers every entry by one level, and to 0 what would be below it. Where
-    the level is no whole number, the largest entries lose one more.
-    """
-    order = np.argsort(-released, kind="stable")
-    surplus = np.cumsum(released[order]) - total
-    # As many entries as stay above the level that they would have in common.
-    above = released[order] * np.arange(1, released.size + 1) > surplus
-    kept = int(np.flatnonzero(above)[-1]) + 1
-    level, rest = divmod(int(surplus[kept - 1]), kept)
-    found = np.zeros_like(released)
-    found[order[:kept]] = released[order[:kept]] - level
-    found[order[:rest]] -= 1
-    return found

@@ -40,12 +40,12 @@ from tacit.inference.posterior.count_channels import (
     OneCount,
     TabledCounts,
     checked_prior,
-    projected,
 )
 from tacit.inference.posterior.count_law import best_count
 from tacit.inference.posterior.hidden_counts import Hidden, Listed
 from tacit.inference.posterior.released import Posterior
 from tacit.mechanisms import DiscreteLaplace, Geometric
+from tacit.mechanisms.bounding import project_counts
 from tacit.mechanisms.lattice import LatticeGeometric
 from tacit.randomness import Randomness, source
 
@@ -91,7 +91,7 @@ class Prepared(NamedTuple):
     ) -> Posterior:
         """What a draw tells. Post-processing. `seeded`: a seeded stream drew it."""
         hidden = self.channel.hidden(released, self.prior) if noise_aware or remap else None
-        counts = projected(released, self.total)
+        counts = project_counts(released[None], self.total)[0]
         if remap and hidden is not None:
             counts = remapped(hidden, self.prior)
         known: Hidden = Listed.known(self.prior, counts)
