@@ -224,7 +224,7 @@ def test_the_certificate_is_in_the_metadata(released, tmp_path):
     certificate.verify()
     assert certificate.guarantee == released.guarantee
     assert certificate.event == released.event
-    assert any("D1" in sentence for sentence in certificate.not_protected)
+    assert any("in-house rows" in sentence for sentence in certificate.not_protected)
     assert json.loads(metadata[b"tacit.reports"])["labelled"] is True
 
 

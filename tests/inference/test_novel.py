@@ -113,7 +113,7 @@ def test_what_is_said_of_privacy(fitted, reports):
     assert isinstance(fitted.inhouse_guarantee_, NotPrivate)
     said = " ".join(fitted.certificate.not_protected)
     assert "all who were invited have it" in said
-    assert "D1" in said
+    assert "in-house rows" in said
 
 
 def test_saved_and_loaded(tmp_path, fitted, mechanism, unseen):
