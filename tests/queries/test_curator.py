@@ -391,3 +391,16 @@ def test_conditions_are_counted_as_sql_does():
         assert curator.count(where=where, epsilon=100).value == expected
         text = "sex <> 'F' or age between 10 and 20"
         assert curator.count(where=text, epsilon=100).value == expected
+
+
+def test_a_mean_of_all_rows_uses_their_public_number():
+    """As good as a mean of known n: 2 (U − L)²/(nε)², where no value is missing."""
+    rows = np.linspace(0, 74, 1000)
+    budget = PureDP(1e6, adjacency="replace-one", unit="record")
+    with Curator(
+        pa.table({"x": rows}), budget, bounds={"x": (0, 100)}, threads=1, rng=Seeded(3)
+    ) as made:
+        off = [made.mean("x", epsilon=1.0).value - rows.mean() for _ in range(400)]
+        assert np.mean(np.square(off)) < 1.25 * 2 * (100 / 1000) ** 2
+        one_in_ten = made.mean("x", where="x < 7.4", epsilon=50.0)
+        assert abs(one_in_ten.value - 3.66) < 0.5

@@ -12,6 +12,7 @@ from tacit.queries.compile import Expression, constant, fill
 from tacit.queries.engine import Engine
 from tacit.queries.estimates import Estimate, estimates
 from tacit.queries.plan import Noised, Picked, Plan, Public
+from tacit.queries.releases import rows_release
 from tacit.queries.scan import Scan
 from tacit.randomness import Randomness, uniform_below
 
@@ -34,15 +35,29 @@ def carry_out(engine: Engine, public: Public, plan: Plan, rng: Randomness) -> Fo
     found: Found = {}
     if plan.noised:
         sums = scan.parts([one.release for one in plan.noised])
+        rows = _public_rows(scan, plan, public)
         for i, one in enumerate(plan.noised):
-            found |= noised(plan, one, {code: parts[i] for code, parts in sums.items()}, rng)
+            found |= noised(plan, one, {code: parts[i] for code, parts in sums.items()}, rng, rows)
     for pick in plan.picked:
         found[pick.query] = _picked(scan, plan, pick, rng)
     return found
 
 
+def _public_rows(scan: Scan, plan: Plan, public: Public) -> int | None:
+    """How many rows there are, where neighbours have equally many, and a question is about all."""
+    asked = any(one.release.rotated for one in plan.noised)
+    if not asked or plan.query.where is not None or plan.by or public.unit is not None:
+        return None
+    sums = scan.parts([rows_release()])
+    return sums[0][0][0] if sums else 0
+
+
 def noised(
-    plan: Plan, one: Noised, sums: Mapping[int, list[int]], rng: Randomness
+    plan: Plan,
+    one: Noised,
+    sums: Mapping[int, list[int]],
+    rng: Randomness,
+    rows: int | None = None,
 ) -> dict[model.Query, list[Estimate]]:
     """Noise on every entry of every group, those without rows too, and the estimates."""
     nothing = [0] * len(one.release.parts)
@@ -50,7 +65,8 @@ def noised(
     draws = iter(one.noise.draw(plan.cells * len(one.release.combine), rng))
     noisy = [[entry + next(draws) for entry in entries] for entries in exact]
     return {
-        query: estimates(_counted(query), one.release, noisy, one.noise) for query in one.queries
+        query: estimates(_counted(query), one.release, noisy, one.noise, rows)
+        for query in one.queries
     }
 
 
@@ -69,8 +85,6 @@ def _picked(scan: Scan, plan: Plan, pick: Picked, rng: Randomness) -> list[Estim
             order.quantile(query, grid, table.get(code, {}), plan.contribution, pick.epsilon, rng)
             for code in range(plan.cells)
         ]
-    from tacit.queries.releases import rows_release
-
     sums = scan.parts([rows_release()])
     counts = [sums[code][0][0] if code in sums else 0 for code in range(plan.cells)]
     chosen = order.top_k(query, counts, plan.contribution, pick.epsilon, rng)

@@ -40,11 +40,18 @@ class Estimate:
 
 
 def estimates(
-    query: model.Query, release: Release, noisy: list[list[int]], noise: Noise
+    query: model.Query,
+    release: Release,
+    noisy: list[list[int]],
+    noise: Noise,
+    rows: int | None = None,
 ) -> list[Estimate]:
-    """The statistic that was asked for, from the release that holds it: one a group."""
+    """The statistic that was asked for, from the release that holds it: one a group.
+
+    `rows` is the number of rows, where it is public and all of them were asked for.
+    """
     if isinstance(query, model.Mean):
-        return _means(release, noisy, noise)
+        return _means(release, noisy, noise, rows)
     return [_estimate(query, release, entries, noise) for entries in noisy]
 
 
@@ -110,13 +117,17 @@ def _linear(noisy: list[int], noise: Noise, coefficients: tuple[float, ...]) -> 
     return Estimate(value, (value - reach, value + reach))
 
 
-def _means(release: Release, noisy: list[list[int]], noise: Noise) -> list[Estimate]:
+def _means(
+    release: Release, noisy: list[list[int]], noise: Noise, rows: int | None
+) -> list[Estimate]:
     r"""Means as places p between the bounds, and their intervals by inversion.
 
     At the true p the sum :math:`W(p) = (1 - p)S^+ - pS^-` is zero without noise; with it,
     :math:`\tilde W(p)` is a combination of the noises alone, with known coefficients. The interval
     is the hull of all p at which a \|W̃(p)\| so large still has probability 5 % or more, and half a
-    step more on either side where values were rounded to steps.
+    step more on either side where values were rounded to steps. Where the number of rows is public
+    and the noisy one of values is close to it, no value is missing, most likely: the mean is then
+    over all rows.
     """
     grid, y = _grid(release), np.array(noisy, dtype=np.float64)
     entries = 3 if release.kind == "triple" else 2
@@ -130,10 +141,11 @@ def _means(release: Release, noisy: list[list[int]], noise: Noise) -> list[Estim
 
     # W is linear in p; its ends differ by the noisy count, times T.
     ends = _mean_coefficients(release, np.array([[0.0, 1.0]]))
-    first, last = np.einsum("ge,ep->pg", y, ends[:, 0, :])
+    first, last = np.einsum("ge,ep->pg", _pinned(release, y, noise, rows), ends[:, 0, :])
     size = first - last
     place = np.where(size > 0, np.clip(first / np.where(size > 0, size, 1.0), 0.0, 1.0), 0.5)
     low, high = _hull(inside, place)
+    low, high = np.minimum(low, place), np.maximum(high, place)
     half = 0.0 if grid.whole else grid.step / 2
     return [
         Estimate(
@@ -145,6 +157,15 @@ def _means(release: Release, noisy: list[list[int]], noise: Noise) -> list[Estim
         )
         for p, a, b in zip(place, low, high, strict=True)
     ]
+
+
+def _pinned(release: Release, y: Reals, noise: Noise, rows: int | None) -> Reals:
+    """With the public number of rows for the noisy one of values, if its interval has it."""
+    if rows is None or not release.rotated:
+        return y
+    every = float(rows * release.whole)
+    near = np.abs(y[:, 1] - every) <= noise.reach(LEVEL)
+    return np.stack([y[:, 0], np.where(near, every, y[:, 1])], axis=1)
 
 
 def _mean_coefficients(release: Release, p: Reals) -> Reals:
