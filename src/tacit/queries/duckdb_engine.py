@@ -275,8 +275,8 @@ def _arrow(frame: Any) -> Any:
             return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
         if module == "pandas":
             return pa.Table.from_pandas(_typed(frame), preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError):
-        message = "Curator: source must have columns of one type each. Convert them first."
+    except (pa.ArrowException, AttributeError, TypeError, ValueError):
+        message = "Curator: source must have columns of one type and name each. Convert them first."
         raise errors.InvalidData(message) from None  # the original may quote the data
     kinds = "a path, a pandas, Polars or Arrow table, or a connection"
     errors.refuse("Curator", "source", kinds, type(frame).__name__)
