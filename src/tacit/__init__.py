@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.accounting.derivation import guarantee_of as guarantee_of
     from tacit.accounting.ledger import Ledger as Ledger
+    from tacit.anonymize.encoder import AnonymizingEncoder as AnonymizingEncoder
     from tacit.artifact import load as load
     from tacit.certificate import Certificate as Certificate
     from tacit.guarantees import ZCDP as ZCDP
@@ -60,6 +61,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "tacit.accounting.derivation": ["guarantee_of"],
     "tacit.accounting.ledger": ["Ledger"],
+    "tacit.anonymize.encoder": ["AnonymizingEncoder"],
     "tacit.artifact": ["load"],
     "tacit.certificate": ["Certificate"],
     "tacit.guarantees": [
@@ -107,6 +109,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
     "accounting",
+    "anonymize",
     "audit",
     "ceilings",
     "datasets",

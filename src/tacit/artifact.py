@@ -34,6 +34,7 @@ _HOMES = {
     "student": "tacit.inference.student:StudentClassifier",
     "novel-class": "tacit.inference.novel:NovelClassClassifier",
     "join": "tacit.inference.join:JoinClassifier",
+    "anonymizing-encoder": "tacit.anonymize.encoder:AnonymizingEncoder",
 }
 _LARGEST_JSON = 64 * 2**20
 

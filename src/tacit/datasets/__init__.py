@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from tacit import errors
 from tacit.datasets.base import Dataset, NovelSplit, Part, Split
 from tacit.datasets.files import MissingFile, Progress
+from tacit.datasets.twice import TwiceLabelled, TwiceSplit
+from tacit.schema import Schema
 
-__all__ = ["NAMES", "Dataset", "MissingFile", "NovelSplit", "Part", "Split", "load"]
+__all__ = [
+    "NAMES",
+    "TWICE_NAMES",
+    "Dataset",
+    "MissingFile",
+    "NovelSplit",
+    "Part",
+    "Split",
+    "TwiceLabelled",
+    "TwiceSplit",
+    "load",
+    "load_twice",
+]
 
 NAMES = ("digits", "mnist", "lending_club", "adult")
 """Data sets by name; `digits` comes with scikit-learn, the others are files."""
+
+TWICE_NAMES = ("pendigits",)
+"""Data sets by name whose rows have a label for the task and one for the person."""
 
 
 def load(
@@ -61,3 +79,72 @@ def _own(data: str, schema: str | Path | None) -> Dataset:
     from tacit.datasets import user_table
 
     return user_table.load(data, schema)
+
+
+def load_twice(
+    data: str | Path,
+    regular: str | None = None,
+    private: str | None = None,
+    schema: Schema | str | Path | None = None,
+    *,
+    pattern: str | None = None,
+    size: tuple[int, int] | None = None,
+    fetch: bool = True,
+    progress: Progress | None = None,
+) -> TwiceLabelled:
+    r"""Rows with a label for the task and one for the person, to be kept apart.
+
+    Parameters
+    ----------
+    data : str or path
+        One of `TWICE_NAMES`, a CSV or Parquet file, or a folder of images.
+    regular, private : str, optional
+        For a file: the columns with the labels; they are no part of rows. For a folder: what to
+        call the labels. For a data set by name: left out, or the names that it has.
+    schema : Schema or path, optional
+        For a file: bounds and categories of the other columns, or JSON with them. Without one
+        they are read off the rows.
+    pattern, size
+        For a folder: how paths name both labels, and the height and width of every image; see
+        `image_folder.load`.
+    fetch, progress
+        As for `load`.
+
+    Examples
+    --------
+    >>> from tacit import datasets
+    >>> digits = datasets.load_twice("pendigits")  # doctest: +SKIP
+    >>> split = digits.split(seed=0)  # doctest: +SKIP
+    >>> digits.take(split.training).shape  # doctest: +SKIP
+    (5494, 20, 20)
+    """
+    path = Path(data)
+    if str(data) in TWICE_NAMES:
+        _left_out(str(data), schema=schema, pattern=pattern, size=size)
+        module = import_module(f"tacit.datasets.{data}")
+        return _named(module.load(fetch=fetch, progress=progress), regular, private)
+    if path.is_dir():
+        from tacit.datasets import image_folder
+
+        _left_out(str(path), schema=schema)
+        return image_folder.load(path, pattern, size, regular=regular, private=private)
+    if path.is_file():
+        from tacit.datasets import twice
+
+        _left_out(str(path), pattern=pattern, size=size)
+        return twice.load(path, regular, private, schema)
+    known = f"{', '.join(TWICE_NAMES)}, a CSV or Parquet file, or a folder of images"
+    errors.refuse("datasets", "data", known, str(data), "Check the name or the path.")
+
+
+def _left_out(where: str, **options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            errors.refuse(where, name, "left out", value, "It is for another kind of data.")
+
+
+def _named(found: TwiceLabelled, regular: str | None, private: str | None) -> TwiceLabelled:
+    for name, has in ((regular, found.regular_name), (private, found.private_name)):
+        if name not in (None, has):
+            errors.refuse(found.name, "label", repr(has), name, "It has no other for this.")
+    return found

@@ -1,0 +1,215 @@
+"""From rows and labels to trained networks: what `AnonymizingEncoder.fit` does, on one device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from tacit import errors
+from tacit.anonymize import codes, networks
+from tacit.anonymize.labelling import Classes, same_length
+from tacit.anonymize.local import DIMENSIONS, Local
+from tacit.anonymize.networks import Networks
+from tacit.anonymize.rows import RowReader
+from tacit.anonymize.training import Data, Schedule, Trainer
+from tacit.guarantees import Unit
+
+if TYPE_CHECKING:
+    from tacit.anonymize.encoder import AnonymizingEncoder
+
+Progress = Callable[[str, int, int], None]
+
+WHERE = "AnonymizingEncoder"
+_HELD_OUT = 7
+"""One row in so many says when to stop, unless others are given for that."""
+
+
+@dataclass(eq=False)
+class Fitted:
+    """Trained networks on the CPU, what rows of each cell look like, and the losses on the way."""
+
+    networks: Networks
+    prototypes: npt.NDArray[np.float32] | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Problem:
+    """What is to be learned, and how.
+
+    Parameters
+    ----------
+    settings : AnonymizingEncoder
+        Its parameters are read, and nothing else.
+    reader, classes
+        How rows and labels are read.
+    training, validation : Data
+        Rows to learn from; rows that say when to stop.
+    device : str
+        Where.
+    """
+
+    settings: AnonymizingEncoder
+    reader: RowReader
+    classes: Classes
+    training: Data
+    validation: Data
+    device: str
+
+    @property
+    def robust(self) -> bool:
+        """Whether representations are codes of few values."""
+        return self.settings.training == "robust"
+
+    @property
+    def local(self) -> Local | None:
+        """The channel on top, where one was asked for."""
+        given = self.settings
+        if given.epsilon is None:
+            return None
+        cells = len(self.classes.regular) * given.styles if self.robust else None
+        return Local(errors.epsilon_in_range(WHERE, given.epsilon), Unit(given.unit), cells)
+
+    def solve(
+        self, strength: float, progress: Progress | None = None, start: Fitted | None = None
+    ) -> Fitted:
+        """Train, from `start` where one is given; the same seed gives the same networks."""
+        device = torch.device(self.device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(self.settings.seed)
+            learn = self._codes if self.robust else self._adversarial
+            found = learn(strength, progress, start)
+        found.networks.cpu().eval()
+        return found
+
+    def _adversarial(
+        self, strength: float, progress: Progress | None, start: Fitted | None
+    ) -> Fitted:
+        net = self.untrained() if start is None else copy.deepcopy(start.networks)
+        trainer = self._trainer(net, progress)
+        if start is None:
+            trainer.pretrain()
+            trainer.fit_adversaries()
+        if strength > 0:
+            (trainer.toggle if self.settings.training == "toggled" else trainer.reverse)(strength)
+        return Fitted(net, history=trainer.history)
+
+    def _codes(self, strength: float, progress: Progress | None, start: Fitted | None) -> Fitted:
+        if start is None:
+            plain = Networks(*self._classifier(bounded=False), [])
+            self._trainer(plain, progress).pretrain()
+            classifier: nn.Module = nn.Sequential(plain.encoder, plain.regular)
+        else:
+            coder = copy.deepcopy(start.networks.encoder)
+            assert isinstance(coder, codes.CodeEncoder)
+            classifier = coder.classifier.to(self.device)
+        styles, outputs = self.settings.styles, len(self.classes.regular)
+        coder = codes.CodeEncoder(classifier, self.reader.width, outputs, styles).to(self.device)
+        hidden = list(zip(self.training.private, self._people(), strict=True))
+        inputs = self.training.inputs
+        codes.learn_styles(coder, inputs, hidden, strength, self.settings.seed, progress)
+        net = self._with_adversaries(coder, coder.reader(), coder.cells)
+        self._trainer(net, progress).fit_adversaries()
+        return Fitted(net, codes.prototypes(coder, inputs).cpu().numpy())
+
+    def untrained(self) -> Networks:
+        """Encoder and branches before training, of the shapes that the settings say."""
+        if self.robust:
+            parts = self._classifier(bounded=False)
+            styles, outputs = self.settings.styles, len(self.classes.regular)
+            coder = codes.CodeEncoder(nn.Sequential(*parts), self.reader.width, outputs, styles)
+            return self._with_adversaries(coder, coder.reader(), coder.cells)
+        encoder, regular = self._classifier(bounded=self.local is not None)
+        return self._with_adversaries(encoder, regular, self.width(encoder))
+
+    def _classifier(self, bounded: bool) -> tuple[nn.Module, nn.Module]:
+        encoder = self._encoder(bounded)
+        return encoder, self._branch(self.width(encoder), len(self.classes.regular))
+
+    def _encoder(self, bounded: bool) -> nn.Module:
+        given = self.settings
+        if isinstance(given.encoder, nn.Module):
+            own = copy.deepcopy(given.encoder)
+            return nn.Sequential(own, networks.L1Ball()) if bounded else own
+        dimensions = (given.dimensions or DIMENSIONS) if bounded else given.dimensions
+        width = self.reader.width
+        return networks.encoder(width, given.encoder, given.dropout, dimensions, bounded)
+
+    def _branch(self, inputs: int, outputs: int) -> nn.Module:
+        given = self.settings
+        if callable(given.branches):
+            return given.branches(inputs, outputs)
+        return networks.branch(inputs, given.branches, given.dropout, outputs)
+
+    def _with_adversaries(self, encoder: nn.Module, regular: nn.Module, width: int) -> Networks:
+        private = [self._branch(width, count) for count in self._people()]
+        noise = None if self.local is None else self.local.noise()
+        return Networks(encoder, regular, private, noise)
+
+    def _people(self) -> list[int]:
+        return [len(values) for values in self.classes.private.values()]
+
+    def width(self, encoder: nn.Module) -> int:
+        """Length of a representation; a module of one's own that does not fit is refused."""
+        parameters = next(encoder.parameters(), torch.zeros(0))
+        with torch.no_grad():
+            try:
+                shown = encoder.eval()(torch.zeros(2, self.reader.width, device=parameters.device))
+            except (RuntimeError, TypeError, ValueError):
+                shown = torch.zeros(0)
+        if shown.ndim != 2 or len(shown) != 2:
+            condition = f"a module from (n, {self.reader.width}) inputs to (n, d) representations"
+            errors.refuse(WHERE, "encoder", condition, type(encoder).__name__)
+        return int(shown.shape[1])
+
+    def _trainer(self, net: Networks, progress: Progress | None) -> Trainer:
+        given = self.settings
+        schedule = given.schedule or Schedule()
+        net.to(self.device)
+        private = net.private  # a plain classifier has none
+        training, validation = (
+            Data(rows.inputs, rows.regular, rows.private if private else ())
+            for rows in (self.training, self.validation)
+        )
+        return Trainer(net, training, validation, schedule, given.seed, progress)
+
+
+def posed(
+    settings: AnonymizingEncoder, X: Any, y: Any, private: Any, validation: Any, device: str
+) -> Problem:
+    """Read rows and labels, and set some aside where no others say when to stop."""
+    reader = RowReader.of(X, WHERE)
+    classes = Classes.of(WHERE, y, private)
+    training = labelled(reader, classes, (X, y, private), device)
+    if validation is not None:
+        held = labelled(reader, classes, validation, device)
+    else:
+        training, held = _divided(training, settings.seed)
+    return Problem(settings, reader, classes, training, held, device)
+
+
+def labelled(reader: RowReader, classes: Classes, given: tuple[Any, Any, Any], device: str) -> Data:
+    """Rows and codes of their labels, as tensors."""
+    X, y, private = given
+    inputs = reader.read(X, WHERE)
+    regular, hidden = classes.regular_codes(WHERE, y), classes.private_codes(WHERE, private)
+    lengths = {name: len(found) for name, found in hidden.items()}
+    same_length(WHERE, len(inputs), y=len(regular), **lengths)
+    as_tensor = [torch.from_numpy(found).to(device) for found in (regular, *hidden.values())]
+    return Data(inputs.to(device), as_tensor[0], tuple(as_tensor[1:]))
+
+
+def _divided(data: Data, seed: int) -> tuple[Data, Data]:
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    held = max(len(data) // _HELD_OUT, 1)
+    if len(data) < 2 * _HELD_OUT:
+        errors.refuse(WHERE, "rows", f"at least {2 * _HELD_OUT}", len(data))
+    order = order.to(data.inputs.device)
+    return data[order[held:]], data[order[:held]]

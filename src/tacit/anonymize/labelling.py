@@ -1,0 +1,116 @@
+"""Regular and private labels of rows: their classes, and codes of what is given later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors, labels
+from tacit.columns import columns_of
+
+Integers = npt.NDArray[np.int64]
+
+PRIVATE = "private"
+"""What a private label without a name of its own is called."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Values of the regular label and of every private one, in the order of their codes."""
+
+    regular: tuple[Any, ...]
+    private: Mapping[str, tuple[Any, ...]]
+
+    @classmethod
+    def of(cls, where: str, regular: Any, private: Any) -> Classes:
+        """Read off the rows to learn from; a label that takes one value only is refused."""
+        named = private_columns(where, private)
+        return cls(
+            _classes(where, "the regular label", regular),
+            {name: _classes(where, f"{name} label", found) for name, found in named.items()},
+        )
+
+    def regular_codes(self, where: str, given: Any) -> Integers:
+        """Codes of regular labels, all of which must be known."""
+        return _codes(where, "the regular label", given, self.regular)
+
+    def private_codes(self, where: str, given: Any) -> dict[str, Integers]:
+        """Codes of every private label."""
+        named = private_columns(where, given)
+        if list(named) != list(self.private):
+            wanted = ", ".join(self.private)
+            raise errors.InvalidData(f"{where}: private must hold, in this order: {wanted}.")
+        return {
+            name: _codes(where, f"{name} label", found, self.private[name])
+            for name, found in named.items()
+        }
+
+
+def private_columns(where: str, private: Any) -> dict[str, npt.NDArray[Any]]:
+    """One private label, or several: an array (n,) or (n, m), or a table by name."""
+    if private is None:
+        remedy = "Give the label to hide: fit(X, y, private=person)."
+        errors.refuse(where, "private", "a label of every row", None, remedy)
+    table = columns_of(private)
+    if table is not None:
+        return dict(table)
+    array = np.asarray(private)
+    if array.ndim == 1:
+        return {PRIVATE: array}
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise errors.InvalidData(f"{where}: private must be one column, or several, a row a row.")
+    return {f"{PRIVATE} {i}": column for i, column in enumerate(array.T)}
+
+
+def same_length(where: str, rows: int, **given: int) -> None:
+    """Every row has its labels."""
+    for name, count in given.items():
+        if count != rows:
+            condition = f"as long as the rows, {rows}"
+            raise errors.InvalidData(f"{where}: {name} must be {condition}, got {count}.")
+
+
+def _classes(where: str, what: str, given: Any) -> tuple[Any, ...]:
+    values = np.unique(_present(where, what, given))
+    if len(values) < 2:
+        people = " Nobody can be hidden among fewer than two." if "regular" not in what else ""
+        raise errors.InvalidData(f"{where}: {what} must take at least two values, got one.{people}")
+    return labels.declare(where, [value.item() for value in values])
+
+
+def _codes(where: str, what: str, given: Any, classes: tuple[Any, ...]) -> Integers:
+    present = _present(where, what, given)
+    try:
+        return labels.codes(where, present, classes)
+    except errors.InvalidData:
+        raise errors.InvalidData(
+            f"{where}: {what} must be among the {len(classes)} values it was fitted on. "
+            "Leave out rows of others, or fit with some of theirs."
+        ) from None
+
+
+def _present(where: str, what: str, given: Any) -> npt.NDArray[Any]:
+    """Whole numbers or words, none of them missing."""
+    array = np.asarray(given)
+    if array.ndim != 1 or array.size == 0:
+        raise errors.InvalidData(f"{where}: {what} must be one column with at least one row.")
+    missing = np.array([value is None or value != value or value == "" for value in array.tolist()])
+    if missing.any():
+        count = int(missing.sum())
+        raise errors.InvalidData(
+            f"{where}: {what} must be known of every row, got {count} without. Drop those rows."
+        )
+    if array.dtype.kind == "f" and bool(np.all(array == np.rint(array))):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "b":
+        array = array.astype(np.int64)
+    if array.dtype.kind == "O":
+        kinds = {type(value) for value in array.tolist()}
+        array = array.astype(np.int64 if kinds <= {int, bool, np.int64} else str)
+    if array.dtype.kind not in "iuU":
+        raise errors.InvalidData(f"{where}: {what} must be words or whole numbers. Recode it.")
+    return array

@@ -1,0 +1,120 @@
+"""Released rows and whose they are: what every attacker starts from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Coordinates = npt.NDArray[np.float32]
+
+
+def vectors(where: str, representation: Any) -> Reals:
+    """One row of finite numbers a sample; an image or a stack of them is laid out flat."""
+    given = np.asarray(representation)
+    given = given.astype(np.uint8) if given.dtype == bool else given
+    array = errors.reals(where, given)
+    if array.ndim == 0:
+        raise errors.InvalidData(f"{where}: representation must be rows of numbers, got one.")
+    return array.reshape(len(array), -1)
+
+
+def people(where: str, private: Any, rows: int) -> tuple[Integers, npt.NDArray[Any]]:
+    """Codes from 0 of whose rows these are, and the values in the order of the codes.
+
+    Refused: missing labels, another number of labels than of rows, fewer than two people.
+    """
+    values, codes = np.unique(_labels(where, private, rows), return_inverse=True)
+    if len(values) < 2:
+        raise errors.InvalidData(
+            f"{where}: private must name at least two people, got one. "
+            "Among one person nobody is to be told apart."
+        )
+    return codes.astype(np.int64), values
+
+
+def people_among(where: str, known: npt.NDArray[Any], private: Any, rows: int) -> Integers:
+    """Codes of whose rows these are, among people known from other rows; others are refused."""
+    given = _labels(where, private, rows)
+    if (given.dtype.kind == "U") != (known.dtype.kind == "U"):
+        raise errors.InvalidData(f"{where}: private must be words in both parts, or in neither.")
+    place = np.searchsorted(known, given).clip(max=len(known) - 1)
+    unseen = known[place] != given
+    if bool(unseen.any()):
+        raise errors.InvalidData(
+            f"{where}: people of the test rows must be among the {len(known)} of the training "
+            f"rows; row {int(np.argmax(unseen))} is not. Leave such rows out."
+        )
+    return np.asarray(place, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Standard:
+    r"""Columns with mean 0 and spread 1 on the rows that an attacker learns from.
+
+    Columns that are constant there teach nothing and are left out. Of n rows none is further than
+    :math:`\sqrt n` from the mean; a later row is held to that, so that nothing overflows.
+    """
+
+    largest: Reals
+    mean: Reals
+    spread: Reals
+    kept: npt.NDArray[np.bool_]
+    limit: float
+
+    @classmethod
+    def of(cls, rows: Reals) -> Self:
+        """Learned from these rows."""
+        # By the largest value first: the square of 1e200 is none.
+        largest = np.abs(rows).max(axis=0)
+        largest[largest == 0] = 1.0
+        scaled = rows / largest
+        spread = scaled.std(axis=0)
+        # Of equal values, too, the computed spread may not be zero.
+        kept = (rows.max(axis=0) > rows.min(axis=0)) & (spread > 0)
+        return cls(largest, scaled.mean(axis=0), spread, kept, float(len(rows)) ** 0.5)
+
+    def __call__(self, rows: Reals) -> Coordinates:
+        if not self.kept.any():
+            return np.zeros((len(rows), 1), np.float32)
+        kept = self.kept
+        with np.errstate(over="ignore"):
+            scaled = rows[:, kept] / self.largest[kept]
+            held = (scaled - self.mean[kept]) / self.spread[kept]
+        return np.clip(held, -self.limit, self.limit).astype(np.float32)
+
+
+def _labels(where: str, private: Any, rows: int) -> npt.NDArray[Any]:
+    """One label a row: numbers, or words; none missing."""
+    given = np.asarray(private)
+    if given.ndim != 1 or len(given) != rows:
+        raise errors.InvalidData(
+            f"{where}: private must be one label a row, got shape {given.shape} for {rows} rows."
+        )
+    missing = np.fromiter(map(_is_missing, given.tolist()), bool, len(given))
+    if bool(missing.any()):
+        raise errors.InvalidData(
+            f"{where}: private must name somebody in every row; row {int(np.argmax(missing))} "
+            "has no label. Leave such rows out."
+        )
+    if given.dtype.kind == "O":
+        words = all(isinstance(label, str) for label in given)
+        try:
+            given = given.astype(str if words else np.float64)
+        except (TypeError, ValueError):
+            raise errors.InvalidData(f"{where}: private must be all numbers or all words.") from None
+    return given
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, a time that is none, an empty word, or a value that cannot be compared."""
+    try:
+        return label is None or bool(label != label) or label == ""
+    except TypeError:
+        return True

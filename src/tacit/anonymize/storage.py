@@ -1,0 +1,86 @@
+"""An anonymizing encoder taken apart into JSON and arrays, and put together again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit import artifact, errors, schema
+from tacit.anonymize.labelling import Classes
+from tacit.anonymize.rows import RowReader
+from tacit.inhouse import Protection
+
+if TYPE_CHECKING:
+    from tacit.anonymize.encoder import AnonymizingEncoder
+
+_SETTINGS = ("strength", "training", "dropout", "dimensions", "styles", "epsilon", "unit", "seed")
+_SHAPES = ("encoder", "branches")
+
+
+def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], artifact.Arrays]:
+    """Parameters and weights; modules of one's own have no form that could be read back."""
+    for name in _SHAPES:
+        if not isinstance(getattr(fitted, name), list | tuple):
+            remedy = "Save a module of your own by torch, and its class by your own means."
+            errors.refuse("save", name, "sizes of layers", "a module", remedy)
+    reader, classes = fitted.reader_, fitted.classes_
+    parameters = {
+        **{name: _plain(getattr(fitted, name)) for name in _SETTINGS},
+        **{name: [int(size) for size in getattr(fitted, name)] for name in _SHAPES},
+        "schema": reader.schema.to_plain(),
+        "regular": list(classes.regular),
+        "private": [[name, list(values)] for name, values in classes.private.items()],
+        "inhouse": fitted.inhouse_.to_plain(),
+    }
+    weights = {name: tensor.numpy() for name, tensor in fitted.networks_.state_dict().items()}
+    arrays: artifact.Arrays = {
+        "center": reader.center,
+        "spread": reader.spread,
+        **artifact.nested(weights, "networks"),
+    }
+    if fitted.training == "robust":
+        arrays["prototypes"] = fitted.prototypes_
+    return parameters, arrays
+
+
+def rebuilt(
+    kind: type[AnonymizingEncoder], parameters: dict[str, Any], arrays: artifact.Arrays
+) -> AnonymizingEncoder:
+    """What `parts` took apart; weights that do not fit, or are not finite, are refused."""
+    import torch
+
+    from tacit.anonymize.fitting import Fitted, Problem
+    from tacit.anonymize.training import Data
+
+    for name, array in arrays.items():
+        if array.dtype.kind != "f" or not np.isfinite(array).all():
+            errors.refuse("AnonymizingEncoder", name, "finite numbers", array.dtype.name)
+    settings: dict[str, Any] = {name: parameters[name] for name in _SETTINGS}
+    settings |= {name: tuple(parameters[name]) for name in _SHAPES}
+    made = kind(**settings, device="cpu")
+    floats = [arrays[name].astype(np.float32) for name in ("center", "spread")]
+    reader = RowReader(schema.from_plain(parameters["schema"]), *floats)
+    classes = Classes(
+        tuple(parameters["regular"]), {name: tuple(v) for name, v in parameters["private"]}
+    )
+    empty = Data(torch.empty(0), torch.empty(0), ())
+    problem = Problem(made, reader, classes, empty, empty, "cpu")
+    weights = {k: torch.tensor(a) for k, a in artifact.part(arrays, "networks").items()}
+    with torch.random.fork_rng(devices=[]):  # weights before training are drawn, and not used
+        networks = problem.untrained()
+    try:
+        networks.load_state_dict(weights)
+    except RuntimeError:
+        errors.refuse("AnonymizingEncoder", "weights", "of the stated layers", "others")
+    made._check()
+    made._take(problem, Fitted(networks.eval(), arrays.get("prototypes")), False)
+    made.inhouse_ = Protection.from_plain(parameters["inhouse"])
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    whole = float(value) == int(value) and not isinstance(value, float)
+    return int(value) if whole else float(value)

@@ -1,0 +1,322 @@
+r"""How encoder and branches are trained against each other, by SGD with Nesterov momentum.
+
+Toggled, as in section III.B of [FPBD22]_:
+
+1. encoder and regular branch together, as a plain classifier;
+2. the private branches on the frozen encoder;
+3. in turn: both kinds of branches on the frozen encoder, each with its own cross-entropy; then the
+   encoder alone, against the objective of `tacit.anonymize.objective`.
+
+Simultaneous ([GL15]_): one step moves all, and the gradient of the private branches comes back
+reversed. Either way training ends where the held-out rows have not improved for a while, the best
+state is taken, and the private branches are trained on it once more until they stop improving: the
+adversary that is reported is as good as its shape allows, and still the weakest judge there is.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tacit.anonymize import objective
+from tacit.anonymize.networks import Networks
+
+TRAININGS = ("toggled", "simultaneous")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long, and how fast.
+
+    Parameters
+    ----------
+    pretraining, adversary : int
+        Most epochs of the first two phases; each ends early where held-out rows stop improving.
+    rounds : int
+        Most rounds of adversarial training.
+    branch_epochs, encoder_epochs : int
+        Of a toggled round. A simultaneous one has as many epochs as both together.
+    patience : int
+        Rounds or epochs without improvement that end a phase.
+    batch : int
+        Rows of a step.
+    rate, encoder_rate : float
+        Of the branches and of pre-training; of the encoder in adversarial training, which the
+        paper found to be better lower.
+    """
+
+    pretraining: int = 60
+    adversary: int = 30
+    rounds: int = 40
+    branch_epochs: int = 2
+    encoder_epochs: int = 1
+    patience: int = 8
+    batch: int = 128
+    rate: float = 0.05
+    encoder_rate: float = 0.02
+    momentum: float = 0.9
+    decay: float = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Inputs and codes of labels on one device."""
+
+    inputs: Tensor
+    regular: Tensor
+    private: tuple[Tensor, ...]
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, rows: Tensor) -> Data:
+        private = tuple(codes[rows] for codes in self.private)
+        return Data(self.inputs[rows], self.regular[rows], private)
+
+
+@dataclass(eq=False)
+class Trainer:
+    """Networks and the rows that they learn from.
+
+    Parameters
+    ----------
+    networks : Networks
+        Changed in place.
+    training, validation : Data
+        Rows to learn from; rows that say when to stop.
+    schedule : Schedule
+        How long.
+    seed : int
+        Of the order of rows. Dropout and noise follow torch's own generator.
+    progress : callable, optional
+        Called with a phase, its epoch or round, and how many there may be.
+    """
+
+    networks: Networks
+    training: Data
+    validation: Data
+    schedule: Schedule = field(default_factory=Schedule)
+    seed: int = 0
+    progress: Callable[[str, int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._order = torch.Generator().manual_seed(self.seed)
+        self.chances = [
+            objective.shares(codes, _outputs(branch))
+            for codes, branch in zip(self.training.private, self.networks.private, strict=True)
+        ]
+        self.history: list[dict[str, Any]] = []
+
+    # --- phases --------------------------------------------------------------------------------
+
+    def pretrain(self) -> None:
+        """Encoder and regular branch as a plain classifier."""
+        net = self.networks
+
+        def loss(rows: Tensor) -> Tensor:
+            logits = net.regular(net.noisy(net.encoder(self.training.inputs[rows])))
+            return F.cross_entropy(logits, self.training.regular[rows])
+
+        self._phase("pretraining", [net.encoder, net.regular], loss, lambda: self.losses()[0])
+
+    def fit_adversaries(self) -> None:
+        """Private branches on the frozen encoder, until held-out rows stop improving."""
+        shown = self.represent(self.training.inputs)
+        step = self._branch_loss(shown, regular=False)
+        parts = list(self.networks.private)
+        self._phase("adversary", parts, step, lambda: sum(self.losses()[1]))
+
+    def toggle(self, strength: float) -> None:
+        """Branches, encoder, branches, … as in the paper."""
+        schedule, net = self.schedule, self.networks
+        branches = [net.regular, *net.private]
+        slow, fast = self._sgd([net.encoder], schedule.encoder_rate), self._sgd(branches)
+
+        def turn() -> None:
+            shown = self.represent(self.training.inputs)
+            self._train(schedule.branch_epochs, fast, branches, self._branch_loss(shown))
+            parts = [net.encoder]
+            self._train(schedule.encoder_epochs, slow, parts, self._encoder_loss(strength))
+
+        self._adversarial("toggled", strength, turn)
+
+    def reverse(self, strength: float) -> None:
+        """All at once, with gradient reversal."""
+        schedule, net = self.schedule, self.networks
+        parts: list[nn.Module] = [net.encoder, net.regular, *net.private]
+        optimizer = self._sgd([net.encoder], schedule.encoder_rate)
+        optimizer.add_param_group(
+            {"params": _parameters([net.regular, *net.private]), "lr": schedule.rate}
+        )
+        epochs = schedule.branch_epochs + schedule.encoder_epochs
+
+        def loss(rows: Tensor) -> Tensor:
+            shown = net.noisy(net.encoder(self.training.inputs[rows]))
+            total = F.cross_entropy(net.regular(shown), self.training.regular[rows])
+            hidden = objective.reversed_gradient(shown, strength)
+            return total + self._private_loss(hidden, rows)
+
+        def turn() -> None:
+            self._train(epochs, optimizer, parts, loss)
+
+        self._adversarial("simultaneous", strength, turn)
+
+    # --- what is measured ----------------------------------------------------------------------
+
+    def represent(self, inputs: Tensor) -> Tensor:
+        """Clean representations, without dropout."""
+        return represent(self.networks.encoder, inputs)
+
+    @torch.no_grad()
+    def losses(self) -> tuple[float, list[float]]:
+        """Cross-entropies of held-out rows: of the task, and of each adversary."""
+        net, held = self.networks.eval(), self.validation
+        shown = net.noisy(self.represent(held.inputs))
+        private = [
+            float(F.cross_entropy(branch(shown), codes))
+            for branch, codes in zip(net.private, held.private, strict=True)
+        ]
+        return float(F.cross_entropy(net.regular(shown), held.regular)), private
+
+    def value(self, strength: float) -> float:
+        """What early stopping looks at: an adversary worse than a guess counts as a guess."""
+        regular, private = self.losses()
+        gains = [
+            max(objective.entropy(chances) - loss, 0.0)
+            for chances, loss in zip(self.chances, private, strict=True)
+        ]
+        return regular + strength * sum(gains)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def _branch_loss(self, shown: Tensor, regular: bool = True) -> Callable[[Tensor], Tensor]:
+        net = self.networks
+
+        def loss(rows: Tensor) -> Tensor:
+            seen = net.noisy(shown[rows])
+            total = self._private_loss(seen, rows)
+            if regular:
+                total = total + F.cross_entropy(net.regular(seen), self.training.regular[rows])
+            return total
+
+        return loss
+
+    def _private_loss(self, shown: Tensor, rows: Tensor) -> Tensor:
+        losses = [
+            F.cross_entropy(branch(shown), codes[rows])
+            for branch, codes in zip(self.networks.private, self.training.private, strict=True)
+        ]
+        return torch.stack(losses).sum()
+
+    def _encoder_loss(self, strength: float) -> Callable[[Tensor], Tensor]:
+        net, data = self.networks, self.training
+
+        def loss(rows: Tensor) -> Tensor:
+            shown = net.noisy(net.encoder(data.inputs[rows]))
+            private = [
+                (branch(shown), codes[rows], chances)
+                for branch, codes, chances in zip(
+                    net.private, data.private, self.chances, strict=True
+                )
+            ]
+            regular = net.regular(shown), data.regular[rows]
+            return objective.anonymizing(strength, regular, private)
+
+        return loss
+
+    def _adversarial(self, name: str, strength: float, turn: Callable[[], None]) -> None:
+        def one() -> float:
+            turn()
+            value = self.value(strength)
+            regular, private = self.losses()
+            self.history.append({"regular": regular, "private": private, "value": value})
+            return value
+
+        self._until(name, self.schedule.rounds, one)
+        self.fit_adversaries()
+
+    def _phase(
+        self,
+        name: str,
+        parts: Sequence[nn.Module],
+        loss: Callable[[Tensor], Tensor],
+        held_out: Callable[[], float],
+    ) -> None:
+        optimizer = self._sgd(parts)
+
+        def one() -> float:
+            self._train(1, optimizer, parts, loss)
+            return held_out()
+
+        self._until(name, getattr(self.schedule, name), one)
+
+    def _until(self, name: str, most: int, one: Callable[[], float]) -> None:
+        """Until `one` has not improved for a while; then back to where it was best."""
+        best, kept, waited = math.inf, copy.deepcopy(self.networks.state_dict()), 0
+        for count in range(most):
+            if self.progress is not None:
+                self.progress(name, count, most)
+            value = one()
+            waited += 1
+            if value < best:
+                best, kept, waited = value, copy.deepcopy(self.networks.state_dict()), 0
+            if waited >= self.schedule.patience:
+                break
+        self.networks.load_state_dict(kept)
+        self.networks.eval()
+
+    def _train(
+        self,
+        epochs: int,
+        optimizer: torch.optim.Optimizer,
+        parts: Sequence[nn.Module],
+        loss: Callable[[Tensor], Tensor],
+    ) -> None:
+        """Only `parts` move: gradients of the others are neither kept nor worked out."""
+        self.networks.eval().requires_grad_(False)
+        for part in parts:
+            part.train().requires_grad_(True)
+        for _ in range(epochs):
+            for rows in self._batches():
+                optimizer.zero_grad()
+                loss(rows).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        self.networks.requires_grad_(True)
+
+    def _batches(self) -> Iterator[Tensor]:
+        count = len(self.training)
+        order = torch.randperm(count, generator=self._order).to(self.training.inputs.device)
+        return iter(torch.split(order, self.schedule.batch))
+
+    def _sgd(self, parts: Sequence[nn.Module], rate: float | None = None) -> torch.optim.SGD:
+        given = self.schedule
+        return torch.optim.SGD(
+            _parameters(parts),
+            lr=rate or given.rate,
+            momentum=given.momentum,
+            nesterov=True,
+            weight_decay=given.decay,
+        )
+
+
+@torch.no_grad()
+def represent(encoder: nn.Module, inputs: Tensor, block: int = 4096) -> Tensor:
+    """Representations of all rows, block by block."""
+    encoder.eval()
+    return torch.cat([encoder(part) for part in torch.split(inputs, block)])
+
+
+def _parameters(parts: Sequence[nn.Module]) -> list[nn.Parameter]:
+    return [parameter for part in parts for parameter in part.parameters()]
+
+
+def _outputs(branch: nn.Module) -> int:
+    last = [one for one in branch.modules() if isinstance(one, nn.Linear)][-1]
+    return last.out_features
