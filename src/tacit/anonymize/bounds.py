@@ -4,8 +4,8 @@ Fano's inequality, for K people and any guess made from U, by a rule or by chanc
 
 .. math:: H(Z \mid U) \le g(P_{err}), \qquad g(t) = t \log(K - 1) - t \log t - (1-t)\log(1-t)
 
-so that :math:`P_{err} \ge g^{-1}(H(Z \mid U))`. Whether that protects anybody hangs on what is known
-of :math:`H(Z \mid U)`. All logarithms are natural.
+so that :math:`P_{err} \ge g^{-1}(H(Z \mid U))`. Whether that protects anybody hangs on what is
+known of :math:`H(Z \mid U)`. All logarithms are natural.
 
 Notes
 -----
@@ -289,19 +289,20 @@ def code_ceiling(codes: Any, private: Any, *, confidence: float = 0.95) -> Bound
 
     Notes
     -----
-    Whoever knows the law of (Z, C) names the likeliest person of each code, and nobody does better:
-    :math:`A = \sum_c \max_z P(z, c)`. Counted on n independent rows on which the code was *not*
-    learned, :math:`\hat A = \frac1n \sum_c \max_z n_{zc}` satisfies :math:`E \hat A \ge A`: the mean
-    of a maximum is at least the maximum of the means. With :math:`\beta` = 1 − confidence each of
-    these fails with probability at most β/2, so that the smaller one is a ceiling:
+    Whoever knows the law of (Z, C) names the likeliest person of each code, and nobody does
+    better: :math:`A = \sum_c \max_z P(z, c)`. Counted on n independent rows on which the code was
+    *not* learned, :math:`\hat A = \frac1n \sum_c \max_z n_{zc}` satisfies
+    :math:`E \hat A \ge A`: the mean of a maximum is at least the maximum of the means. With
+    :math:`\beta` = 1 − confidence each of these fails with probability at most β/2, so that the
+    smaller one is a ceiling:
 
-    * One row more or less changes :math:`n \hat A` by at most 1, hence by bounded differences
-      [McD89]_ :math:`A \le E \hat A \le \hat A + \sqrt{\log(2/\beta) / (2n)}`.
-    * :math:`f = n \hat A` is self-bounding: without row i it is smaller by 0 or 1, and by 1 only for
-      rows of a code's one most frequent person, of whom there are at most f. Such an f has the lower
-      tail of a Poisson variable [BLM13]_, :math:`P(f \le s) \le e^{-(E f - s - s \log(E f/s))}` for
-      s below E f. So E f is at most the m > f that solves
-      :math:`m - f - f \log(m/f) = \log(2/\beta)`.
+    * Another row in the place of one changes :math:`n \hat A` by at most 1, hence by bounded
+      differences [McD89]_ :math:`A \le E \hat A \le \hat A + \sqrt{\log(2/\beta) / (2n)}`.
+    * :math:`f = n \hat A` is self-bounding: without row i it is smaller by 0 or 1, and by 1 only
+      for rows of a code's one most frequent person, of whom there are at most f. Such an f has the
+      lower tail of a Poisson variable [BLM13]_,
+      :math:`P(f \le s) \le e^{-(E f - s - s \log(E f/s))}` for s below E f. So E f is at most the
+      m > f that solves :math:`m - f - f \log(m/f) = \log(2/\beta)`.
 
     The second is the sharper one where few are found. This is about one row: many rows of one
     person tell more, as `tacit.anonymize.linkage` shows.

@@ -19,30 +19,37 @@ References
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple, dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit import errors
 from tacit.anonymize.released import (
+    LEADING,
     Coordinates,
     Integers,
     Reals,
     Standard,
+    White,
+    batch,
     people,
     people_among,
+    split,
     vectors,
 )
 from tacit.inference.validation import exact_interval
 
 _NEIGHBOURS = (1, 3, 10, 30, 100)
-_WIDE = 32  # columns of each kind that boosting sees of a wide representation
+_WEIGHTS = (0.003, 0.03, 0.3)
+_TELLING = 32  # columns of each kind that boosting sees
 _EPOCHS, _PATIENCE = 60, 5
+_ENOUGH = 300  # rows, of which a tenth can be held out
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,11 @@ class Probed:
     results : tuple of Attack
         One an attacker; each interval holds with `confidence` on its own.
     strongest : Attack
-        The one that was right most often. The largest of several shares is too large on average, and
-        the choice was made on the same rows, so that its interval is one at which *all* intervals
-        hold at once (Bonferroni: level (1 − confidence)/attackers each). It covers the accuracy of
-        the attacker that was chosen, and the largest accuracy among those that were tried: all rest
-        on equally many rows, so that no other has a higher upper end.
+        The one that was right most often. The largest of several shares is too large on average,
+        and the choice was made on the same rows, so that its interval is one at which *all*
+        intervals hold at once (Bonferroni: level (1 − confidence)/attackers each). It covers the
+        accuracy of the attacker that was chosen, and the largest accuracy among those that were
+        tried: all rest on equally many rows, so that no other has a higher upper end.
     chance : float
         The share of the most frequent person among the test rows: what naming one and the same
         person gets at best.
@@ -87,8 +94,8 @@ class Probed:
     def __str__(self) -> str:
         width = max(len(attack.name) for attack in (*self.results, self.strongest))
         lines = [
-            f"{one.name:<{width}}  {one.accuracy:6.1%}  {one.interval[0]:6.1%} to {one.interval[1]:.1%}"
-            for one in self.results
+            f"{name:<{width}}  {accuracy:6.1%}  {low:6.1%} to {high:.1%}"
+            for name, accuracy, (low, high) in map(astuple, self.results)
         ]
         best = self.strongest
         lines.append(
@@ -110,20 +117,43 @@ class Probed:
         }
 
 
-class Seen(NamedTuple):
-    """What an attacker gets: rows with their people, rows without, and a seed."""
+class Pair(NamedTuple):
+    """The same coordinates of the rows to learn from, and of those to name."""
 
-    rows: Coordinates
-    person: Integers
+    own: Coordinates
     others: Coordinates
+
+
+class Seen(NamedTuple):
+    """What an attacker gets: rows with their people, rows without, and a seed.
+
+    `columns` are as released, standardised; `white` are all principal components, at one scale.
+    """
+
+    columns: Pair
+    white: Pair
+    person: Integers
     seed: int
 
     @property
+    def leading(self) -> Pair:
+        """The leading principal components."""
+        return Pair(*(part[:, :LEADING] for part in self.white))
+
+    @property
+    def both(self) -> Pair:
+        """Columns and leading principal components."""
+        return _beside(self.columns, self.leading)
+
+    @property
     def can_hold_out(self) -> bool:
-        """Whether a tenth of the rows can tell when to stop: everybody is in both parts."""
+        """Whether a tenth of the rows can tell when to stop: enough rows, everybody in both parts."""
         counts = np.bincount(self.person)
-        counts = counts[counts > 0]
-        return bool(counts.min() >= 2 and len(self.person) >= 10 * len(counts))
+        return bool(counts.min() >= 2 and len(self.person) >= max(10 * len(counts), _ENOUGH))
+
+
+def _beside(first: Pair, second: Pair) -> Pair:
+    return Pair(*(np.hstack(parts) for parts in zip(first, second, strict=True)))
 
 
 def probe(
@@ -163,6 +193,10 @@ def probe(
     not have been used to train the encoder, or they say how it treats the rows that it knows. With
     a fixed number of rows of each person the count varies less than a binomial one [Hoe56]_.
 
+    Near chance a share can be too small: where a data set holds equally many rows of each person
+    and kind, whoever is frequent in the first part is rare in the second, and an attacker that
+    learned the frequencies falls below chance. Compare with `chance`, not with 0.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -181,7 +215,7 @@ def probe(
     if (test_representation is None) != (test_private is None):
         raise errors.InvalidData(f"{where}: test rows and their people must be given together.")
     if test_representation is None:
-        tried = _split(where, person, share, seed)
+        tried = split(where, person, share, seed)
         parts = rows[~tried], person[~tried], rows[tried], person[tried]
     else:
         others = vectors(where, test_representation)
@@ -201,10 +235,9 @@ def _tried(
     seed: int,
     confidence: float,
 ) -> Probed:
-    standard = Standard.of(rows)
-    seen = Seen(standard(rows), person, standard(others), seed)
     total = len(truth)
-    correct = {name: int((_answers(name, seen) == truth).sum()) for name in names}
+    answers = _answers(names, _seen(rows, person, others, seed))
+    correct = {name: int((answers[name] == truth).sum()) for name in names}
     best = max(correct, key=lambda name: correct[name])
     at_once = 1 - (1 - confidence) / len(names)
     return Probed(
@@ -217,15 +250,32 @@ def _tried(
     )
 
 
+def _seen(rows: Reals, person: Integers, others: Reals, seed: int) -> Seen:
+    standard = Standard.of(rows)
+    columns = Pair(standard(rows), standard(others))
+    white = White.of(columns.own, seed)
+    return Seen(columns, Pair(white(columns.own), white(columns.others)), person, seed)
+
+
 def _attack(name: str, correct: int, rows: int, confidence: float) -> Attack:
     return Attack(name, correct / rows, exact_interval(correct, rows, 1.0, 0.0, confidence))
 
 
-def _answers(name: str, seen: Seen) -> Integers:
-    # A few passes are what is wanted: that an attacker could have learned longer is no news.
-    with warnings.catch_warnings():
+def _answers(names: tuple[str, ...], seen: Seen) -> dict[str, Integers]:
+    """What each attacker says, as many at a time as there are cores."""
+    from threadpoolctl import threadpool_limits
+
+    with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(_cores()) as pool:
+        # A few passes are what is wanted: that an attacker could have learned longer is no news.
         warnings.simplefilter("ignore")
-        return np.asarray(ATTACKERS[name](seen), np.int64)
+        # The last ones take longest, and start first.
+        work = {name: pool.submit(ATTACKERS[name], seen) for name in reversed(names)}
+        return {name: np.asarray(one.result(), np.int64) for name, one in work.items()}
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _chosen(where: str, attackers: Sequence[str] | None) -> tuple[str, ...]:
@@ -239,48 +289,46 @@ def _chosen(where: str, attackers: Sequence[str] | None) -> tuple[str, ...]:
     )
 
 
-def _split(where: str, person: Integers, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Which rows attackers are tried on: a share of each person's, at least one, never all."""
-    share = errors.probability(where, "share", share, zero=False)
-    rng = np.random.default_rng(seed)
-    tried = np.zeros(len(person), bool)
-    for code in range(int(person.max()) + 1):
-        mine = rng.permutation(np.flatnonzero(person == code))
-        if len(mine) < 2:
-            raise errors.InvalidData(
-                f"{where}: every person must have at least two rows, to learn from and to be tried "
-                "on. Leave out people with one row."
-            )
-        tried[mine[: min(max(round(share * len(mine)), 1), len(mine) - 1)]] = True
-    return tried
-
-
 # --- the attackers ------------------------------------------------------------------------------
 
 
 def _logistic(seen: Seen) -> Any:
-    """Multinomial logistic regression."""
+    """Multinomial logistic regression; coordinates and penalty are chosen on held-out rows."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=0.1, max_iter=60)
-    return model.fit(seen.rows, seen.person).predict(seen.others)
+    def fitted(pair: Pair, weight: float, rows: Any = slice(None)) -> Any:
+        return LogisticRegression(C=weight, max_iter=60).fit(pair.own[rows], seen.person[rows])
+
+    choices = [(pair, weight) for pair in (seen.columns, seen.white) for weight in _WEIGHTS]
+    best = choices[1]
+    if seen.can_hold_out:
+        held = split("logistic", seen.person, 0.2, seen.seed)
+        scores = [
+            fitted(pair, weight, ~held).score(pair.own[held], seen.person[held])
+            for pair, weight in choices
+        ]
+        best = choices[int(np.argmax(scores))]
+    return fitted(*best).predict(best[0].others)
 
 
 def _neighbours(seen: Seen) -> Any:
-    """The nearest rows vote; how many is chosen by leaving out each row in turn."""
+    """The nearest rows vote; how many, and near in which coordinates, by leaving out each row."""
     from sklearn.neighbors import NearestNeighbors
 
-    most = min(max(_NEIGHBOURS), len(seen.rows) - 1)
-    index = NearestNeighbors(n_neighbors=most, algorithm="brute").fit(seen.rows)
-    own = seen.person[index.kneighbors(return_distance=False)]  # never the row itself
+    most = min(max(_NEIGHBOURS), len(seen.person) - 1)
     counts = [count for count in _NEIGHBOURS if count <= most]
-    right = [int((_voted(own[:, :count]) == seen.person).sum()) for count in counts]
-    best = counts[int(np.argmax(right))]
-    return _voted(seen.person[index.kneighbors(seen.others, best, return_distance=False)])
+    tried = []
+    for pair in (seen.columns, seen.leading):
+        index = NearestNeighbors(n_neighbors=most, algorithm="brute").fit(pair.own)
+        own = seen.person[index.kneighbors(return_distance=False)]  # never the row itself
+        right = [int((_voted(own[:, :count]) == seen.person).sum()) for count in counts]
+        tried.append((max(right), counts[int(np.argmax(right))], index, pair.others))
+    _, count, index, others = max(tried, key=lambda one: one[0])
+    return _voted(seen.person[index.kneighbors(others, count, return_distance=False)])
 
 
 def _voted(votes: Integers) -> Integers:
-    """The most frequent of each row; among equals the one whose voter is nearest."""
+    """The most frequent of each row; among equals the one whose voters are nearer."""
     tally = np.zeros((len(votes), int(votes.max()) + 1))
     reach = votes.shape[1]
     for place in range(reach):
@@ -290,7 +338,7 @@ def _voted(votes: Integers) -> Integers:
 
 
 def _boosting(seen: Seen) -> Any:
-    """Gradient-boosted trees on histograms, early stopped."""
+    """Gradient-boosted trees on histograms, early stopped, on what differs most by person."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     model = HistGradientBoostingClassifier(
@@ -301,42 +349,29 @@ def _boosting(seen: Seen) -> Any:
         n_iter_no_change=_PATIENCE,
         random_state=seen.seed,
     )
-    rows, others = _narrowed(seen)
-    return model.fit(rows, seen.person).predict(others)
+    columns, white = _telling(seen.columns, seen.person), _telling(seen.leading, seen.person)
+    own, others = _beside(columns, white)
+    return model.fit(own, seen.person).predict(others)
 
 
-def _narrowed(seen: Seen) -> tuple[Coordinates, Coordinates]:
-    """Of a wide representation the columns that differ most by person, and principal components."""
-    if seen.rows.shape[1] <= 2 * _WIDE:
-        return seen.rows, seen.others
+def _telling(pair: Pair, person: Integers) -> Pair:
+    """The columns whose means differ most by person, where there are too many."""
+    if pair.own.shape[1] <= _TELLING:
+        return pair
     from sklearn.feature_selection import f_classif
 
-    telling = np.nan_to_num(f_classif(seen.rows, seen.person)[0])
-    columns = np.sort(np.argsort(-telling, kind="stable")[:_WIDE])
-    rows, others = _principal(seen, _WIDE)
-    return (
-        np.hstack([seen.rows[:, columns], rows]),
-        np.hstack([seen.others[:, columns], others]),
-    )
-
-
-def _principal(seen: Seen, count: int) -> tuple[Coordinates, Coordinates]:
-    from sklearn.decomposition import PCA
-
-    model = PCA(min(count, *seen.rows.shape), svd_solver="covariance_eigh").fit(seen.rows)
-    return model.transform(seen.rows), model.transform(seen.others)
+    ratios = np.nan_to_num(f_classif(pair.own, person)[0])
+    kept = np.sort(np.argsort(-ratios, kind="stable")[:_TELLING])
+    return Pair(*(part[:, kept] for part in pair))
 
 
 def _trees(seen: Seen) -> Any:
-    """Extremely randomised trees, on columns and principal components of a wide representation."""
+    """Extremely randomised trees."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    rows, others = seen.rows, seen.others
-    if rows.shape[1] > 2 * _WIDE:
-        extra = _principal(seen, 2 * _WIDE)
-        rows, others = np.hstack([rows, extra[0]]), np.hstack([others, extra[1]])
-    model = ExtraTreesClassifier(200, min_samples_leaf=2, random_state=seen.seed)
-    return model.fit(rows, seen.person).predict(others)
+    own, others = seen.both
+    model = ExtraTreesClassifier(150, min_samples_leaf=2, random_state=seen.seed)
+    return model.fit(own, seen.person).predict(others)
 
 
 def _network(*hidden: int) -> Callable[[Seen], Any]:
@@ -346,12 +381,14 @@ def _network(*hidden: int) -> Callable[[Seen], Any]:
         model = MLPClassifier(
             hidden,
             alpha=1e-3,
+            batch_size=batch(len(seen.person) * 9 // 10),
             max_iter=_EPOCHS,
             early_stopping=seen.can_hold_out,
             n_iter_no_change=_PATIENCE,
             random_state=seen.seed,
         )
-        return model.fit(seen.rows, seen.person).predict(seen.others)
+        own, others = seen.both
+        return model.fit(own, seen.person).predict(others)
 
     network.__doc__ = f"A network with hidden layers of {hidden}, early stopped."
     return network

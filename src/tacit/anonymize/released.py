@@ -14,6 +14,11 @@ Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 Coordinates = npt.NDArray[np.float32]
 
+LEADING = 128
+"""Principal components that most attackers use."""
+_WIDEST = 1500  # columns of which all principal components are found
+_ROUNDING = 1e-6  # of float32, which encoders release in
+
 
 def vectors(where: str, representation: Any) -> Reals:
     """One row of finite numbers a sample; an image or a stack of them is laid out flat."""
@@ -54,6 +59,27 @@ def people_among(where: str, known: npt.NDArray[Any], private: Any, rows: int) -
     return np.asarray(place, np.int64)
 
 
+def split(where: str, person: Integers, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Which rows attackers are tried on: a share of each person's, at least one, never all."""
+    share = errors.probability(where, "share", share, zero=False)
+    rng = np.random.default_rng(seed)
+    tried = np.zeros(len(person), bool)
+    for code in range(int(person.max()) + 1):
+        mine = rng.permutation(np.flatnonzero(person == code))
+        if len(mine) < 2:
+            raise errors.InvalidData(
+                f"{where}: every person must have at least two rows, to learn from and to be tried "
+                "on. Leave out people with one row."
+            )
+        tried[mine[: min(max(round(share * len(mine)), 1), len(mine) - 1)]] = True
+    return tried
+
+
+def batch(rows: int) -> int:
+    """Rows a step of a network's training: few enough that a pass over few rows has many steps."""
+    return min(max(rows // 20, 8), 200, rows)
+
+
 @dataclass(frozen=True, eq=False)
 class Standard:
     r"""Columns with mean 0 and spread 1 on the rows that an attacker learns from.
@@ -90,6 +116,49 @@ class Standard:
         return np.clip(held, -self.limit, self.limit).astype(np.float32)
 
 
+@dataclass(frozen=True, eq=False)
+class White:
+    """Principal components, each with spread 1 on the rows that an attacker learns from.
+
+    What an encoder shrinks it does not remove: within one digit's cluster a person may be plain in
+    directions that are a thousandth of the distance between clusters. Networks do not find those
+    by themselves in columns that the clusters dominate; with every direction at one scale they do.
+    """
+
+    mean: Reals
+    axes: Reals
+    limit: float
+
+    @classmethod
+    def of(cls, rows: Coordinates, seed: int = 0) -> Self:
+        """Learned from these rows, strongest first, without directions that only rounding fills."""
+        mean = rows.mean(axis=0, dtype=np.float64)
+        centred = rows - mean
+        if rows.shape[1] > _WIDEST:
+            values, axes = _leading(centred, seed)
+        else:
+            values, axes = np.linalg.eigh(centred.T @ centred / len(rows))
+        values, axes = values[::-1], axes[:, ::-1]
+        filled = values > max(float(values[0]), 1e-30) * _ROUNDING**2
+        spread = np.sqrt(values[filled])
+        return cls(mean, axes[:, filled] / spread, float(len(rows)) ** 0.5)
+
+    def __call__(self, rows: Coordinates) -> Coordinates:
+        if not self.axes.shape[1]:
+            return np.zeros((len(rows), 1), np.float32)
+        found = (rows - self.mean) @ self.axes
+        return np.clip(found, -self.limit, self.limit).astype(np.float32)
+
+
+def _leading(centred: Reals, seed: int) -> tuple[Reals, Reals]:
+    """Of very many columns the leading directions alone; ascending, as from `eigh`."""
+    from sklearn.utils.extmath import randomized_svd
+
+    count = min(LEADING, len(centred) - 1)
+    _, values, axes = randomized_svd(centred, count, random_state=seed)
+    return (values[::-1] ** 2) / len(centred), axes[::-1].T
+
+
 def _labels(where: str, private: Any, rows: int) -> npt.NDArray[Any]:
     """One label a row: numbers, or words; none missing."""
     given = np.asarray(private)
@@ -108,7 +177,9 @@ def _labels(where: str, private: Any, rows: int) -> npt.NDArray[Any]:
         try:
             given = given.astype(str if words else np.float64)
         except (TypeError, ValueError):
-            raise errors.InvalidData(f"{where}: private must be all numbers or all words.") from None
+            raise errors.InvalidData(
+                f"{where}: private must be all numbers or all words."
+            ) from None
     return given
 
 

@@ -52,14 +52,14 @@ class Schedule:
         paper found to be better lower.
     """
 
-    pretraining: int = 60
-    adversary: int = 30
-    rounds: int = 40
+    pretraining: int = 100
+    adversary: int = 60
+    rounds: int = 30
     branch_epochs: int = 2
     encoder_epochs: int = 1
-    patience: int = 8
+    patience: int = 10
     batch: int = 128
-    rate: float = 0.05
+    rate: float = 0.03
     encoder_rate: float = 0.02
     momentum: float = 0.9
     decay: float = 1e-4
@@ -117,14 +117,19 @@ class Trainer:
     # --- phases --------------------------------------------------------------------------------
 
     def pretrain(self) -> None:
-        """Encoder and regular branch as a plain classifier."""
+        """Encoder and regular branch as a plain classifier; without noise first, if there is any.
+
+        Through strong noise alone hardly any gradient comes back, and nothing would be learned.
+        """
         net = self.networks
+        noise = net.noisy
+        for net.noisy in [noise] if isinstance(noise, nn.Identity) else [nn.Identity(), noise]:
 
-        def loss(rows: Tensor) -> Tensor:
-            logits = net.regular(net.noisy(net.encoder(self.training.inputs[rows])))
-            return F.cross_entropy(logits, self.training.regular[rows])
+            def loss(rows: Tensor) -> Tensor:
+                logits = net.regular(net.noisy(net.encoder(self.training.inputs[rows])))
+                return F.cross_entropy(logits, self.training.regular[rows])
 
-        self._phase("pretraining", [net.encoder, net.regular], loss, lambda: self.losses()[0])
+            self._phase("pretraining", [net.encoder, net.regular], loss, lambda: self.losses()[0])
 
     def fit_adversaries(self) -> None:
         """Private branches on the frozen encoder, until held-out rows stop improving."""
@@ -134,16 +139,19 @@ class Trainer:
         self._phase("adversary", parts, step, lambda: sum(self.losses()[1]))
 
     def toggle(self, strength: float) -> None:
-        """Branches, encoder, branches, … as in the paper."""
+        """Encoder, branches, encoder, … A round ends when the branches have caught up with it.
+
+        Right after its own turn an encoder looks anonymous: the adversary knows the one before.
+        """
         schedule, net = self.schedule, self.networks
         branches = [net.regular, *net.private]
         slow, fast = self._sgd([net.encoder], schedule.encoder_rate), self._sgd(branches)
 
         def turn() -> None:
-            shown = self.represent(self.training.inputs)
-            self._train(schedule.branch_epochs, fast, branches, self._branch_loss(shown))
             parts = [net.encoder]
             self._train(schedule.encoder_epochs, slow, parts, self._encoder_loss(strength))
+            shown = self.represent(self.training.inputs)
+            self._train(schedule.branch_epochs, fast, branches, self._branch_loss(shown))
 
         self._adversarial("toggled", strength, turn)
 

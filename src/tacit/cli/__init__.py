@@ -12,6 +12,7 @@ import typer
 
 from tacit import errors
 from tacit.cli import (
+    anonymize,
     collect,
     demo,
     ledger,
@@ -51,6 +52,7 @@ votes.register(app)
 search.register(app)
 posterior.register(app)
 query.register(app)
+anonymize.register(app)
 service.register(app)
 take_part.register(app)
 

@@ -73,10 +73,13 @@ def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:
 
 def words(cell: Mapping[str, Any]) -> str:
     """A cell as a person would say it."""
-    said = [str(cell.get("mechanism", cell.get("reference", ""))).replace("_", " ")]
+    names = [str(cell[key]) for key in ("mechanism", "reference", "training") if key in cell]
+    said = ["".join(names[:1]).replace("_", " ")]
+    if "strength" in cell:
+        said.append(f"λ = {cell['strength']:g}")
     if "task" in cell:
         said.append(str(cell["task"]))
-    if "epsilon" in cell:
+    if cell.get("epsilon") is not None:
         said.append(f"ε = {cell['epsilon']:g}")
     if cell.get("central_epsilon", "inf") != "inf":
         said.append(f"central ε = {cell['central_epsilon']:g}")
