@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from generator import evidence as read
-from generator import findings, posteriors, provenance, special
+from generator import findings, posteriors, provenance, representations, special
 from generator.evidence import Evidence, Missing
 from generator.provenance import Group
 
@@ -50,6 +50,16 @@ FIELDS = {
     "posterior claims": posteriors.claims,
     "posterior coverage": posteriors.coverage,
     "posterior extremes": posteriors.extremes,
+    "anonymize frontier": representations.frontier,
+    "anonymize attackers": representations.attackers,
+    "anonymize references": representations.references,
+    "anonymize verdict": representations.verdict,
+    "anonymize toggled": representations.toggled,
+    "anonymize bound": representations.bound,
+    "anonymize second": representations.second,
+    "anonymize linkage": representations.linkage,
+    "anonymize epsilon": representations.with_epsilon,
+    "anonymize ceilings": representations.ceilings,
     "made by": provenance.made_by,
     "public": provenance.public,
     "size": provenance.size,

@@ -95,6 +95,7 @@ def test_without_records_every_section_says_how_to_make_one(
     assert set(pages) == {
         *(f"{name}.md" for name in ("collect", "novel-class", "join", "search", "agnostic")),
         "posterior.md",
+        "anonymize.md",
         "index.md",
     }
     for data in ("mnist", "lending_club", "adult"):

@@ -12,7 +12,7 @@ from typing import Any
 Result = dict[str, Any]
 Series = tuple[Any, ...]
 Lines = dict[Series, dict[float, Result]]
-KEYS = ("mechanism", "features", "level", "central_epsilon", "task")
+KEYS = ("mechanism", "features", "level", "central_epsilon", "task", "training", "strength")
 """What tells one line of a table from another; columns are values of ε."""
 
 ORDER: dict[str, tuple[Any, ...]] = {
@@ -53,7 +53,7 @@ class Evidence:
                 if key in found:
                     named = ", ".join(str(part) for part in key[0] if part is not None)
                     raise ValueError(
-                        f"{record['file']}: {named} at ε = {key[1]:g} is in another record, too. "
+                        f"{record['file']}: {named} at ε = {key[1]} is in another record, too. "
                         "Keep one of them."
                     )
                 found[key] = result

@@ -23,6 +23,9 @@ OPTIONS = {"join": "columns"}
 WITHOUT_DATA = {"posterior": ("data", "trials")}
 """Studies that read no data set, and the parameters that are no options of theirs."""
 
+UNASKED = {**WITHOUT_DATA, "anonymize": ("epsilon_strength",)}
+"""Parameters that are no options."""
+
 USUAL = {"central": ["inf"], "level": ["latent"]}
 """What need not be said, and what some studies do not ask for."""
 
@@ -70,7 +73,7 @@ def data_of(record: Record) -> str:
 def command(record: Record) -> str:
     """The command that makes this record."""
     words = ["tacit", "study", record["study"]]
-    unasked = WITHOUT_DATA.get(record["study"], ())
+    unasked = UNASKED.get(record["study"], ())
     for name, given in record["parameters"].items():
         # What the data or a study bring, and what need not be said.
         if name in unasked or isinstance(given, dict) or given == USUAL.get(name):

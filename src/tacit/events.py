@@ -18,6 +18,9 @@ from tacit.randomness.reals import exp_floor
 WEIGHT_BITS = 64
 """Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
 
+LAWS = ("gaussian", "laplace")
+"""Of the linear term in `ObjectivePerturbation`."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -232,6 +235,48 @@ class CertifiedTable(Leaf):
 
 
 @dataclass(frozen=True)
+class ObjectivePerturbation(Leaf):
+    r"""Minimisers of convex sums with a random linear term, found nearly, with noise on top.
+
+    Each of `problems` objectives sums losses of a linear score, one a record. The linear term has
+    independent entries of this law and scale; `sensitivity` bounds the gradient of a record's loss
+    (ℓ2 for "gaussian", ℓ1 for "laplace"), `smoothness` its only curvature and `convexity` that of
+    the rest of the objective from below. What was found is off by `output_sensitivity` / 2 at most
+    in the same norm, and has noise of `output_scale`.
+    """
+
+    law: str
+    sensitivity: Fraction
+    scale: Fraction
+    smoothness: Fraction
+    convexity: Fraction
+    output_sensitivity: Fraction
+    output_scale: Fraction
+    problems: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = "ObjectivePerturbation"
+        object.__setattr__(self, "law", errors.choice(name, "law", self.law, LAWS))
+        self._positive("sensitivity", "scale", "smoothness", "convexity")
+        self._positive("output_sensitivity", "output_scale")
+        self._whole("problems", least=1, most=256)
+        if self.adjacency is not Adjacency.ADD_REMOVE:
+            remedy = "The proof follows one record more or less."
+            errors.refuse(name, "adjacency", "add-remove", str(self.adjacency), remedy)
+        for scale, sensitivity in (
+            (self.scale, self.sensitivity),
+            (self.output_scale, self.output_sensitivity),
+        ):
+            if not 1e-6 <= scale / sensitivity <= 10**12:
+                ratio = float(scale / sensitivity)
+                errors.refuse(name, "scale / sensitivity", "from 1e-6 to 1e12", ratio)
+        if not 1e-12 <= self.smoothness / self.convexity <= 10**12:
+            ratio = float(self.smoothness / self.convexity)
+            errors.refuse(name, "smoothness / convexity", "from 1e-12 to 1e12", ratio)
+
+
+@dataclass(frozen=True)
 class Declared(Event):
     """Something outside Tacit whose guarantee its owner states; a certificate says so."""
 
@@ -356,6 +401,7 @@ KINDS: dict[str, type[Event]] = {
         SparseVector,
         SmoothLaplace,
         CertifiedTable,
+        ObjectivePerturbation,
         Declared,
         PoissonSampled,
         Repeated,

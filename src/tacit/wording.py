@@ -181,6 +181,16 @@ def _describe_leaf(event: events.Event) -> str:
                 f"of it and its neighbours {event.sha256}). Whoever issued this says that every "
                 "neighbouring pair of rows was compared in whole numbers; it is not checked here."
             )
+        case events.ObjectivePerturbation():
+            law = {"gaussian": "Gaussian", "laplace": "Laplace"}[event.law]
+            return (
+                f"{event.problems} convex problem(s) solved with a random slope added ({law}, "
+                f"{float(event.scale / event.sensitivity):.4g} times as much as one {event.unit} "
+                f"can add) and a penalty {float(event.convexity / event.smoothness):.4g} times as "
+                f"curved as one {event.unit}; the solutions have {law} noise, "
+                f"{float(event.output_scale / event.output_sensitivity):.4g} times what solving "
+                "may be off by."
+            )
         case events.Declared(guarantee=NotPrivate()):
             return "Something was computed from the data without noise."
         case events.Declared(guarantee=Unproven(reason=reason)):

@@ -115,15 +115,15 @@ def test_a_leak_in_the_last_bit():
 
 @pytest.fixture(scope="module", name="blind")
 def _blind():
-    return probe(noise(900, 40), person(900, 10))
+    return probe(noise(600, 10), person(600, 10))
 
 
 def test_noise_gives_chance_to_all(blind):
     assert [one.name for one in blind.results] == list(ATTACKERS)
     assert blind.chance == pytest.approx(0.1)
     assert blind.strongest.interval[0] < 0.1 < blind.strongest.interval[1]
-    assert all(one.accuracy < 0.2 for one in blind.results)
-    assert blind.rows == 300
+    assert all(one.accuracy < 0.22 for one in blind.results)
+    assert blind.rows == 200
     assert blind.people == 10
 
 
@@ -140,7 +140,7 @@ def test_it_prints_and_stores(blind):
     lines = str(blind).splitlines()
     assert len(lines) == 1 + len(ATTACKERS)
     assert lines[-1].startswith(f"strongest: {blind.strongest.name}, ")
-    assert "chance 10.0%; 10 people, 300 rows" in lines[-1]
+    assert "chance 10.0%; 10 people, 200 rows" in lines[-1]
     stored = json.loads(json.dumps(blind.to_dict()))
     assert stored["strongest"]["name"] == blind.strongest.name
     assert len(stored["results"]) == len(ATTACKERS)
@@ -188,7 +188,7 @@ def test_every_person_is_in_both_parts_and_no_row_is():
 def test_a_seed_repeats_and_another_does_not():
     rows, who = linear()
     rows = rows + 4 * noise(*rows.shape, seed=9)
-    names = ["neighbours", "trees", "mlp-small", "boosting"]
+    names = ["neighbours", "trees", "mlp-small"]
     first, again = (probe(rows, who, attackers=names, seed=3) for _ in range(2))
     assert first == again
     assert probe(rows, who, attackers=names, seed=4) != first
@@ -221,10 +221,10 @@ def test_one_hot_codes(name):
 
 @pytest.mark.parametrize("name", list(ATTACKERS))
 def test_constant_columns_and_extreme_values(name):
-    who = person(120, 2)
-    rows = np.column_stack([np.full(120, 7.0), 1e300 * (who - 0.5), 1e-300 * noise(120)])
+    who = person(42, 2)
+    rows = np.column_stack([np.full(42, 7.0), 1e300 * (who - 0.5), 1e-300 * noise(42)])
     assert accuracy(rows, who, name) == 1
-    assert accuracy(np.full((120, 3), 2), who, name) == 0.5
+    assert accuracy(np.full((42, 3), 2), who, name) == 0.5
 
 
 def test_a_later_row_far_away_is_held():
@@ -243,17 +243,26 @@ def test_images_and_very_many_columns():
 
 
 def test_few_rows_of_many_people():
-    who = np.repeat(np.arange(15), 2)
-    rows = 9.0 * np.eye(15)[who] + 0.1 * noise(30, 15)
-    assert probe(rows, who).strongest.accuracy == 1
+    who = np.repeat(np.arange(8), 2)
+    rows = 9.0 * np.eye(8)[who] + 0.1 * noise(16, 8)
+    found = probe(rows, who, attackers=[*ATTACKERS][:5])
+    assert found.strongest.accuracy == 1
 
 
-def test_nothing_heavy_is_loaded_with_the_modules():
-    code = (
-        "import sys, tacit.anonymize.probes, tacit.anonymize.linkage, tacit.anonymize.bounds;"
-        "sys.exit(any(name in sys.modules for name in ('torch', 'sklearn')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+FRESH = """
+import sys
+import numpy as np
+from tacit.anonymize import bounds, linkage, probes
+assert not {"torch", "sklearn"} & set(sys.modules)
+probes._cores = lambda: 7
+probes.probe(np.arange(12.0), [0, 1] * 6, attackers=[*probes.ATTACKERS][:5])
+assert "torch" not in sys.modules
+"""
+
+
+def test_a_fresh_start():
+    """Nothing heavy is loaded before it is needed, and then not by several threads at once."""
+    assert subprocess.run([sys.executable, "-W", "error", "-c", FRESH], check=False).returncode == 0
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -270,6 +279,8 @@ ZEROS = np.zeros((10, 2))
         (lambda: probe(np.full((10, 2), np.inf), TWO), "finite"),
         (lambda: probe([["x"]] * 10, TWO), "numbers"),
         (lambda: probe([], []), "empty"),
+        (lambda: probe([[1.0], [1.0, 2.0]], TWO), "regular array"),
+        (lambda: probe(ZEROS, [[SECRET], ["a", "b"]]), "regular array"),
         (lambda: probe(3.0, TWO), "rows of numbers"),
         (lambda: probe(ZEROS, [SECRET] * 10), "at least two people"),
         (lambda: probe(ZEROS, [*TWO[:-1], None]), "row 9 has no label"),

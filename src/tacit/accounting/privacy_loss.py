@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit import errors, events
-from tacit.accounting import composition, gaussian
+from tacit.accounting import composition, gaussian, perturbed
 from tacit.accounting.theorems import of_leaf
 from tacit.guarantees import (
     ZCDP,
@@ -106,6 +106,8 @@ def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
             return np.array(orders) / (2 * event.noise_multiplier**2)
         case events.DiscreteGaussian():
             return event.rho * np.array(orders)
+        case events.ObjectivePerturbation(law="gaussian"):
+            return perturbed.renyi(event, np.array(orders))
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
             return np.array(_sampled_gaussian_curve(probability, inner.noise_multiplier, orders))
     guarantee = _closed_form(event)

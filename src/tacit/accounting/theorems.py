@@ -17,7 +17,7 @@ import math
 from fractions import Fraction
 
 from tacit import events
-from tacit.accounting import gaussian
+from tacit.accounting import gaussian, perturbed
 from tacit.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
 
 
@@ -53,6 +53,8 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
             return ApproxDP(epsilon=epsilon, delta=delta, **scope)
         case events.DiscreteGaussian():
             return _discrete_gaussian(event, delta)
+        case events.ObjectivePerturbation():
+            return perturbed.guarantee(event, delta)
     raise AssertionError(f"no theorem for {type(event).__name__}")
 
 

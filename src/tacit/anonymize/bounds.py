@@ -49,6 +49,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, xlogy
 
 from tacit import errors
+from tacit.anonymize.released import as_array
 from tacit.anonymize.released import people as people_of
 
 Reals = npt.NDArray[np.float64]
@@ -241,7 +242,7 @@ def mutual_information(
     where = "mutual_information"
     level = _level(where, confidence)
     mixing = errors.probability(where, "mixing", mixing, zero=False)
-    given = np.asarray(losses)
+    given = as_array(where, "losses", losses)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.all(given >= 0):
         raise errors.InvalidData(f"{where}: losses must be one number a row, none below 0.")
     codes, values = people_of(where, private, len(given))
@@ -402,7 +403,7 @@ def _jackknife_spread(table: Integers) -> float:
 
 def _table(where: str, codes: Any, private: Any) -> Integers:
     """Rows by person and code."""
-    given = np.asarray(codes)
+    given = as_array(where, "codes", codes)
     if given.ndim == 0 or given.size == 0 or given.dtype.kind not in "biufU":
         raise errors.InvalidData(f"{where}: codes must be numbers or words, one or a row a sample.")
     if given.dtype.kind == "f" and not bool(np.isfinite(given).all()):

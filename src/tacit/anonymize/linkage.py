@@ -180,14 +180,18 @@ def _best_rule(known: Reals, person: Integers, together: int, rng: np.random.Gen
         return next(iter(RULES))  # one reference is a neighbour, but makes no spread
     held = split("linkage", person, 1 / 3, int(rng.integers(2**32)))
     truth = person[held]
-    size = min(together, int(np.bincount(truth).min()))
-    # The same rows in other groups, too: rules are told apart by some hundred groups.
+    # The same rows in other groups, too: rules are told apart by some hundred groups, which differ
+    # where nobody's rows are all in one.
+    size = max(min(together, int(np.bincount(truth).min()) // 2), 1)
     often = 1 + _GROUPS * size // len(truth)
     places = np.concatenate([_groups(truth, size, rng) for _ in range(often)])
     scores = _scores(list(RULES), known[~held], person[~held], known[held])
     ranks = {rule: _ranks(found, truth, places, rng) for rule, found in scores.items()}
-    # By the mean reciprocal rank: it tells rules apart where few people come first.
-    return max(ranks, key=lambda rule: float((1 / (1 + ranks[rule])).mean()))
+    # By the mean reciprocal rank, which tells rules apart where few people come first, and with
+    # one voice a person: whoever has most references must not choose for all.
+    owner = truth[places[:, 0]]
+    weights = 1 / np.bincount(owner)[owner]
+    return max(ranks, key=lambda rule: float((weights / (1 + ranks[rule])).sum()))
 
 
 def _groups(truth: Integers, together: int, rng: np.random.Generator) -> Integers:

@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -45,6 +46,10 @@ from tacit.anonymize.released import (
 )
 from tacit.inference.validation import exact_interval
 
+_NEEDED = tuple(
+    f"sklearn.{name}"
+    for name in ("ensemble", "feature_selection", "linear_model", "neighbors", "neural_network")
+)
 _NEIGHBOURS = (1, 3, 10, 30, 100)
 _WEIGHTS = (0.003, 0.03, 0.3)
 _TELLING = 32  # columns of each kind that boosting sees
@@ -147,7 +152,7 @@ class Seen(NamedTuple):
 
     @property
     def can_hold_out(self) -> bool:
-        """Whether a tenth of the rows can tell when to stop: enough rows, everybody in both parts."""
+        """Whether a tenth of the rows can tell when to stop: enough, and everybody is in it."""
         counts = np.bincount(self.person)
         return bool(counts.min() >= 2 and len(self.person) >= max(10 * len(counts), _ENOUGH))
 
@@ -265,6 +270,8 @@ def _answers(names: tuple[str, ...], seen: Seen) -> dict[str, Integers]:
     """What each attacker says, as many at a time as there are cores."""
     from threadpoolctl import threadpool_limits
 
+    for module in _NEEDED:
+        import_module(module)  # by one thread: two that load the same package trip over each other
     with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(_cores()) as pool:
         # A few passes are what is wanted: that an attacker could have learned longer is no news.
         warnings.simplefilter("ignore")
@@ -345,6 +352,7 @@ def _boosting(seen: Seen) -> Any:
         learning_rate=0.15,
         max_iter=_EPOCHS,
         max_leaf_nodes=15,
+        min_samples_leaf=min(max(len(seen.person) // 100, 2), 20),
         early_stopping=seen.can_hold_out,
         n_iter_no_change=_PATIENCE,
         random_state=seen.seed,

@@ -20,9 +20,17 @@ _WIDEST = 1500  # columns of which all principal components are found
 _ROUNDING = 1e-6  # of float32, which encoders release in
 
 
+def as_array(where: str, name: str, raw: Any) -> npt.NDArray[Any]:
+    """An array; what makes none is refused without being quoted."""
+    try:
+        return np.asarray(raw)
+    except (ValueError, TypeError, RuntimeError):
+        raise errors.InvalidData(f"{where}: {name} must form a regular array.") from None
+
+
 def vectors(where: str, representation: Any) -> Reals:
     """One row of finite numbers a sample; an image or a stack of them is laid out flat."""
-    given = np.asarray(representation)
+    given = as_array(where, "representation", representation)
     given = given.astype(np.uint8) if given.dtype == bool else given
     array = errors.reals(where, given)
     if array.ndim == 0:
@@ -77,7 +85,7 @@ def split(where: str, person: Integers, share: float, seed: int) -> npt.NDArray[
 
 def batch(rows: int) -> int:
     """Rows a step of a network's training: few enough that a pass over few rows has many steps."""
-    return min(max(rows // 20, 8), 200, rows)
+    return min(max(rows // 20, 32), 200, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +169,7 @@ def _leading(centred: Reals, seed: int) -> tuple[Reals, Reals]:
 
 def _labels(where: str, private: Any, rows: int) -> npt.NDArray[Any]:
     """One label a row: numbers, or words; none missing."""
-    given = np.asarray(private)
+    given = as_array(where, "private", private)
     if given.ndim != 1 or len(given) != rows:
         raise errors.InvalidData(
             f"{where}: private must be one label a row, got shape {given.shape} for {rows} rows."

@@ -4,13 +4,13 @@ Toggled, as in section III.B of [FPBD22]_:
 
 1. encoder and regular branch together, as a plain classifier;
 2. the private branches on the frozen encoder;
-3. in turn: both kinds of branches on the frozen encoder, each with its own cross-entropy; then the
-   encoder alone, against the objective of `tacit.anonymize.objective`.
+3. in turn: the encoder alone, against the objective of `tacit.anonymize.objective`; then both kinds
+   of branches on the frozen encoder, each with its own cross-entropy.
 
 Simultaneous ([GL15]_): one step moves all, and the gradient of the private branches comes back
 reversed. Either way training ends where the held-out rows have not improved for a while, the best
-state is taken, and the private branches are trained on it once more until they stop improving: the
-adversary that is reported is as good as its shape allows, and still the weakest judge there is.
+state is taken, and the private branches are trained on it once more: the adversary that is reported
+is as good as this training makes it, and still the weakest judge there is.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ class Schedule:
     Parameters
     ----------
     pretraining, adversary : int
-        Most epochs of the first two phases; each ends early where held-out rows stop improving.
+        Epochs of the first two phases. The rate falls to zero, and the epoch that was best on
+        held-out rows is taken.
     rounds : int
         Most rounds of adversarial training.
     branch_epochs, encoder_epochs : int
         Of a toggled round. A simultaneous one has as many epochs as both together.
     patience : int
-        Rounds or epochs without improvement that end a phase.
+        Rounds without improvement that end adversarial training.
     batch : int
         Rows of a step.
     rate, encoder_rate : float
@@ -52,8 +53,8 @@ class Schedule:
         paper found to be better lower.
     """
 
-    pretraining: int = 100
-    adversary: int = 60
+    pretraining: int = 40
+    adversary: int = 40
     rounds: int = 30
     branch_epochs: int = 2
     encoder_epochs: int = 1
@@ -129,7 +130,7 @@ class Trainer:
                 logits = net.regular(net.noisy(net.encoder(self.training.inputs[rows])))
                 return F.cross_entropy(logits, self.training.regular[rows])
 
-            self._phase("pretraining", [net.encoder, net.regular], loss, lambda: self.losses()[0])
+            self._phase("pretraining", [net.encoder, net.regular], loss, self._held_out_error)
 
     def fit_adversaries(self) -> None:
         """Private branches on the frozen encoder, until held-out rows stop improving."""
@@ -193,6 +194,17 @@ class Trainer:
         ]
         return float(F.cross_entropy(net.regular(shown), held.regular)), private
 
+    @torch.no_grad()
+    def _held_out_error(self) -> float:
+        """Share of wrong regular labels; of equal ones, the lower loss.
+
+        A network that is sure of itself has a growing loss long before its answers get worse.
+        """
+        net, held = self.networks.eval(), self.validation
+        logits = net.regular(net.noisy(self.represent(held.inputs)))
+        wrong = (logits.argmax(dim=1) != held.regular).float().mean()
+        return float(wrong + 1e-3 * F.cross_entropy(logits, held.regular).clamp(max=100))
+
     def value(self, strength: float) -> float:
         """What early stopping looks at: an adversary worse than a guess counts as a guess."""
         regular, private = self.losses()
@@ -247,7 +259,7 @@ class Trainer:
             self.history.append({"regular": regular, "private": private, "value": value})
             return value
 
-        self._until(name, self.schedule.rounds, one)
+        self._until(name, self.schedule.rounds, one, self.schedule.patience)
         self.fit_adversaries()
 
     def _phase(
@@ -258,14 +270,17 @@ class Trainer:
         held_out: Callable[[], float],
     ) -> None:
         optimizer = self._sgd(parts)
+        epochs = getattr(self.schedule, name)
+        falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 1 / epochs, epochs)
 
         def one() -> float:
             self._train(1, optimizer, parts, loss)
+            falling.step()
             return held_out()
 
-        self._until(name, getattr(self.schedule, name), one)
+        self._until(name, epochs, one, patience=epochs)
 
-    def _until(self, name: str, most: int, one: Callable[[], float]) -> None:
+    def _until(self, name: str, most: int, one: Callable[[], float], patience: int) -> None:
         """Until `one` has not improved for a while; then back to where it was best."""
         best, kept, waited = math.inf, copy.deepcopy(self.networks.state_dict()), 0
         for count in range(most):
@@ -275,7 +290,7 @@ class Trainer:
             waited += 1
             if value < best:
                 best, kept, waited = value, copy.deepcopy(self.networks.state_dict()), 0
-            if waited >= self.schedule.patience:
+            if waited >= patience:
                 break
         self.networks.load_state_dict(kept)
         self.networks.eval()

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit import errors
 from tacit.cli.collect import Device, Seed
 from tacit.cli.console import AsJson, print_json, print_table, print_text, print_values
-from tacit.cli.files import (
-    InhousePublic,
-    Out,
-    described,
-    image_size,
-    must_be_new,
-    rows_progress,
-    stages_progress,
-)
+from tacit.cli.files import InhousePublic, Out, described, must_be_new, stages_progress
 from tacit.tables import naming
 
-CONFIDENCE = 0.95
+if TYPE_CHECKING:
+    from tacit.anonymize.judging import Judged
+    from tacit.anonymize.probes import Attack
+    from tacit.cli.labelled import Part
+
 _KIND = "anonymizing-encoder"
-_SHARE = 1 / 3
+_SHARE = 1 / 3  # of each person's rows, on which attackers are tried
 
 Source = Annotated[
     str,
@@ -42,7 +38,7 @@ Pattern = Annotated[
 ]
 Size = Annotated[str | None, typer.Option(help="Of a folder: make images so large, e.g. 50x50.")]
 Attackers = Annotated[
-    str | None, typer.Option(help="Some of the attackers, by name; all if left out.")
+    str | None, typer.Option(help="Some of them, by name: logistic,trees. All if left out.")
 ]
 
 
@@ -83,37 +79,37 @@ def anonymize(
 
     Example: tacit anonymize pendigits --regular digit --private writer --out encoder
     """
+    from tacit.cli import labelled
+
     must_be_new(out)
-    encoder = _untrained(locals())
+    encoder = _untrained(locals())  # a wrong parameter is refused before data is read
     names = _attackers(attackers)
-    found = _read(data, regular, _words(private), schema, pattern, size)
-    parts = _parts(found, seed)
-    fitted, held, tried = parts
+    folder = labelled.Folder(pattern, size)
+    found, hidden = labelled.read(data, regular, _names(private), schema, folder)
+    parts = labelled.parts(found, hidden, seed)
     with naming(data), stages_progress(transient=True) as show:
-        encoder.fit(*fitted[:2], private=fitted.private, validation=held,
-                    inhouse_public=inhouse_public, progress=show)  # fmt: skip
-    shown = [encoder.transform(part.rows) for part in parts]
-    known = _joined(fitted.private, held.private)
+        rows, labels, people = parts[0]
+        encoder.fit(
+            rows,
+            labels,
+            private=people,
+            validation=parts[1],
+            inhouse_public=inhouse_public,
+            progress=show,
+        )
+    kept, judged = _judged(encoder, regular, parts, names, seed)
+    encoder.save(out)
     values = {
         "training": training,
         "strength": strength,
         "epsilon": epsilon,
-        "rows": dict(zip(("training", "validation", "test"), map(len, shown), strict=True)),
-        "regular": _regular(encoder, regular, shown[2], tried.regular),
-        "private": [
-            _attacked(
-                encoder,
-                name,
-                (_stacked(*shown[:2]), known[name]),
-                (shown[2], tried.private[name]),
-                names,
-                seed,
-            )
-            for name in known
-        ],
+        "rows": {
+            "training": len(parts[0].regular),
+            "validation": len(parts[1].regular),
+            "test": len(parts[2].regular),
+        },
     }
-    encoder.save(out)
-    _print(encoder, values | _promise(encoder) | {"written": str(out)}, as_json)
+    _print(encoder, kept, judged, values, as_json, out)
 
 
 def represent(
@@ -129,20 +125,21 @@ def represent(
     Example: tacit represent encoder rows.parquet --out released.parquet
     """
     from tacit.certificate import Artifact
+    from tacit.cli.labelled import Folder, represented
 
     certificate = out.with_suffix(".certificate.json")
     must_be_new(out)
     must_be_new(certificate)
     encoder = _encoder(directory)
-    shown, left_out = _represented(encoder, data, pattern, size)
+    shown, behind = represented(encoder, data, Folder(pattern, size))
     columns = _columns(encoder, shown)
     _write(columns, out)
-    # The file is about rows, each with a release of its own: the promise is that of one.
+    # Every row has a release of its own: the promise to each is that of one.
     replace(encoder.certificate, artifact=Artifact.of(out)).save(certificate)
     values = {
         "rows": len(shown),
         "columns": list(columns),
-        "left_out": left_out,
+        "left_out": behind,
         **_promise(encoder),
         "written": str(out),
         "certificate": str(certificate),
@@ -164,62 +161,43 @@ def probe(
     seed: Annotated[int, typer.Option(help="Of the split and of the attackers.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attack representations afresh: on rows that the encoder was not fitted on.
+    """Attack representations afresh: of rows that the encoder was not fitted on.
 
     Example: tacit probe encoder others.parquet --private writer --regular digit
     """
+    from tacit.anonymize import judging
     from tacit.anonymize.released import people, split
+    from tacit.cli import labelled
 
-    names, chosen = _attackers(attackers), _words(private)
-    encoder = _encoder(directory)
-    shown, _ = _represented(encoder, data, pattern, size)
-    labels = _labels(data, [*chosen, *([regular] if regular else [])], pattern, size)
-    attacked = []
-    for name in chosen:
-        with naming(data):
-            codes = people(f"label {name!r}", labels[name], len(shown))[0]
-            held = split(f"label {name!r}", codes, _SHARE, seed)
-            first, second = ((shown[part], labels[name][part]) for part in (~held, held))
-            attacked.append(_attacked(encoder, name, first, second, names, seed, together))
-    values: dict[str, Any] = {"rows": len(shown), "private": attacked, **_promise(encoder)}
-    if regular:
-        with naming(data):
-            values["regular"] = _regular(encoder, regular, shown, labels[regular])
-    _print(encoder, values, as_json)
+    names, hidden = _attackers(attackers), _names(private)
+    encoder, folder = _encoder(directory), labelled.Folder(pattern, size)
+    labels = labelled.labels(encoder, data, hidden, regular, folder)
+    shown, _ = labelled.represented(encoder, data, folder)
+    judged = []
+    with naming(data):
+        kept = regular and judging.task(encoder, regular, shown, labels[regular])
+        for name in hidden:
+            codes, _ = people(name, labels[name], len(shown))
+            held = split(name, codes, _SHARE, seed)
+            known, tried = ((shown[part], labels[name][part]) for part in (~held, held))
+            given: dict[str, Any] = {"attackers": names, "together": together, "seed": seed}
+            judged.append(judging.judge(encoder, name, known, tried, **given))
+    _print(encoder, kept or None, judged, {"rows": len(shown)}, as_json)
     if not as_json:
         print_text(
-            "This speaks of rows that the encoder was not fitted on. It knows the others, and may "
-            "treat them in another way."
+            "All this is about rows that the encoder was not fitted on. If it was fitted on these, "
+            "it may hide them better than others."
         )
 
 
-# --- what is read ------------------------------------------------------------------------------
-
-
-class _Part(NamedTuple):
-    """Rows, and their labels as values."""
-
-    rows: Any
-    regular: Any
-    private: dict[str, Any]
-
-
-class _Found(NamedTuple):
-    """Rows with a label for the task, and every private one by name."""
-
-    data: Any
-    private: dict[str, Any]
-
-
 def _untrained(given: Mapping[str, Any]) -> Any:
-    """Settings that are wrong are refused before data is read."""
     from tacit import devices
     from tacit.anonymize.encoder import AnonymizingEncoder
 
-    kept = ("training", "styles", "epsilon", "unit", "dimensions", "seed")
+    same = ("training", "styles", "epsilon", "unit", "dimensions", "seed")
     encoder = AnonymizingEncoder(
         given["strength"],
-        **{name: given[name] for name in kept},
+        **{name: given[name] for name in same},
         encoder=_sizes(given["layers"]),
         device=devices.resolve("anonymize", given["device"]),
     )
@@ -227,143 +205,17 @@ def _untrained(given: Mapping[str, Any]) -> Any:
     return encoder
 
 
-def _read(
-    data: str,
-    regular: str,
-    private: list[str],
-    schema: Path | None,
-    pattern: str | None,
-    size: str | None,
-) -> _Found:
-    from tacit import datasets
-
-    found = datasets.load_twice(
-        data, regular, private[0], schema, pattern=pattern, size=image_size(size)
-    )
-    hidden = {private[0]: _values(found.private_classes, found.private)}
-    for name in private[1:]:
-        if name == regular:
-            errors.refuse(data, "private", "another column than regular", name)
-        if name in found.schema.names and schema is not None:
-            errors.refuse(data, "schema", "without the labels", name)
-        hidden[name] = _label(data, name)
-    rest = [name for name in private[1:] if name in getattr(found.rows, "column_names", ())]
-    return _Found(replace(found, rows=found.rows.drop_columns(rest)) if rest else found, hidden)
-
-
-def _parts(found: _Found, seed: int) -> list[_Part]:
-    """Rows to fit, to say when to stop, and to judge by: nobody is in the others alone."""
-    data, divided = found.data, found.data.split(seed)
-    regular = _values(data.regular_classes, data.regular)
-    parts = [
-        _Part(data.take(at), regular[at], {name: v[at] for name, v in found.private.items()})
-        for at in (divided.training, divided.validation, divided.test)
-    ]
-    for name in found.private:
-        known = set(parts[0].private[name].tolist())
-        if any(set(part.private[name].tolist()) - known for part in parts[1:]):
-            raise errors.InvalidData(
-                f"{data.name}: every value of label {name!r} must be among the rows to fit on. "
-                "Leave rare ones out, merge them, or take another seed."
-            )
-    return parts
-
-
 def _encoder(directory: Path) -> Any:
     from tacit import artifact
 
     thing = artifact.load(directory)
     if thing.kind != _KIND:
-        errors.refuse(
-            "command line", "directory", "an encoder, as anonymize writes", str(directory)
-        )
+        needed = "an encoder, as anonymize writes"
+        errors.refuse("command line", "directory", needed, str(directory))
     return thing
 
 
-def _represented(
-    encoder: Any, data: str, pattern: str | None, size: str | None
-) -> tuple[Any, list[str]]:
-    """What leaves of each row, and the columns that do not."""
-    if not Path(data).is_file():
-        found = _images(data, pattern, size)
-        with naming(data):
-            return encoder.transform(found.rows), [found.regular_name, found.private_name]
-    from tacit import tables
-    from tacit.datasets.arrow import arrow, select
-    from tacit.schema import TableSchema
-
-    schema = encoder.reader_.schema
-    if not isinstance(schema, TableSchema):
-        errors.refuse("command line", "DATA", "images, as the encoder was fitted on", data)
-    parts, left_out = [], []
-    with rows_progress(tables.count(data)) as advance:
-        for batch in tables.batches(data, schema):
-            table = arrow().Table.from_batches([batch])
-            parts.append(encoder.transform(select(table, schema, data)))
-            left_out = [name for name in table.column_names if name not in schema.names]
-            advance(batch.num_rows)
-    return _stacked(*parts), left_out
-
-
-def _labels(data: str, names: list[str], pattern: str | None, size: str | None) -> dict[str, Any]:
-    """Labels of all rows, by name."""
-    if Path(data).is_file():
-        return {name: _label(data, name) for name in names}
-    found = _images(data, pattern, size, *names)
-    known = {
-        found.private_name: _values(found.private_classes, found.private),
-        found.regular_name: _values(found.regular_classes, found.regular),
-    }
-    for name in names:
-        if name not in known:
-            errors.refuse(data, "label", f"one of {', '.join(known)}", name)
-    return known
-
-
-def _images(
-    data: str,
-    pattern: str | None,
-    size: str | None,
-    private: str | None = None,
-    regular: str | None = None,
-) -> Any:
-    from tacit import datasets
-
-    if data in datasets.TWICE_NAMES:  # their labels have names of their own
-        return datasets.load_twice(data, pattern=pattern, size=image_size(size))
-    return datasets.load_twice(data, regular, private, pattern=pattern, size=image_size(size))
-
-
-def _label(data: str, name: str) -> Any:
-    """A column as text or whole numbers; in a CSV file "07" and "7" are two values."""
-    from tacit.datasets.arrow import read_table
-    from tacit.datasets.twice import coded
-
-    path = Path(data)
-    table = read_table(path, words=name) if path.is_file() else None
-    if table is None or name not in table.column_names:
-        errors.refuse(data, "label", "one of its columns", name, "Has it a header?")
-    codes, classes = coded(table[name], name, data)
-    return _values(classes, codes)
-
-
-def _values(classes: tuple[Any, ...], codes: Any) -> Any:
-    import numpy as np
-
-    return np.array(classes)[codes]
-
-
-def _stacked(*parts: Any) -> Any:
-    import numpy as np
-
-    return np.concatenate(parts)
-
-
-def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    return {name: _stacked(first[name], second[name]) for name in first}
-
-
-def _words(text: str) -> list[str]:
+def _names(text: str) -> list[str]:
     found = [word.strip() for word in text.split(",")]
     if not all(found) or len(set(found)) != len(found):
         errors.refuse("command line", "--private", "distinct names", text)
@@ -382,91 +234,28 @@ def _attackers(text: str | None) -> list[str] | None:
 
     if text is None:
         return None
-    names = [word.strip() for word in text.split(",")]
-    return [errors.choice("command line", "--attackers", one, tuple(ATTACKERS)) for one in names]
+    words = (word.strip() for word in text.split(","))
+    return [errors.choice("command line", "--attackers", one, tuple(ATTACKERS)) for one in words]
 
 
-# --- what is measured --------------------------------------------------------------------------
-
-
-def _share(right: Any) -> dict[str, Any]:
-    from tacit.inference.validation import exact_interval
-
-    count, rows = int(right.sum()), len(right)
-    interval = exact_interval(count, rows, 1.0, 0.0, CONFIDENCE)
-    return {"accuracy": count / rows, "interval": list(interval)}
-
-
-def _regular(encoder: Any, name: str, shown: Any, labels: Any) -> dict[str, Any]:
-    from tacit.tables import as_classes
-
-    classes = encoder.classes_.regular
-    truth = as_classes(labels, classes, f"label {name!r}")
-    encoder.classes_.regular_codes(f"label {name!r}", truth)  # an unknown one is refused
-    return {"name": name, **_share(encoder.predict_from(shown) == truth)}
-
-
-def _attacked(
-    encoder: Any,
-    name: str,
-    known: tuple[Any, Any],
-    tried: tuple[Any, Any],
-    attackers: list[str] | None,
-    seed: int,
-    together: int = 1,
-) -> dict[str, Any]:
-    """The encoder's own adversary, attackers that learn from `known`, linkage, and a bound."""
-    from tacit.anonymize.linkage import linkage
-    from tacit.anonymize.probes import probe
-
-    found = probe(*known, *tried, attackers=attackers, seed=seed, confidence=CONFIDENCE)
-    linked = linkage(*known, *tried, together=together, seed=seed, confidence=CONFIDENCE)
-    adversary, loss = _adversary(encoder, name, *tried)
-    told = found.to_dict()
-    bound = _bound(encoder, *tried, loss, found.people)
-    return {
-        "name": name,
-        "adversary": adversary,
-        "probes": told["results"],
-        "strongest_probe": told["strongest"],
-        "chance": found.chance,
-        "people": found.people,
-        "linkage": linked.to_dict(),
-        "bound": None if bound is None else bound.to_dict(),
-    }
-
-
-def _adversary(
-    encoder: Any, name: str, shown: Any, labels: Any
-) -> tuple[dict[str, Any] | None, float | None]:
-    """What the branch of the training gets right, and its loss; none for people it never saw."""
+def _judged(
+    encoder: Any, regular: str, parts: Sequence[Part], attackers: list[str] | None, seed: int
+) -> tuple[Attack, list[Judged]]:
+    """Attackers know as much as the house: all rows but those on which they are tried."""
     import numpy as np
 
-    classes = encoder.classes_.private.get(name, ())
-    place = {str(value): code for code, value in enumerate(classes)}
-    codes = np.array([place.get(str(value), -1) for value in labels])
-    if (codes < 0).any():
-        return None, None
-    chances = encoder.adversary(shown)[name]
-    own = chances[np.arange(len(codes)), codes].astype(np.float64)
-    loss = float(-np.log(np.maximum(own, np.finfo(np.float32).tiny)).mean())
-    return _share(chances.argmax(axis=1) == codes), loss
+    from tacit.anonymize import judging
 
-
-def _bound(encoder: Any, shown: Any, labels: Any, loss: float | None, people: int) -> Any:
-    """The best that is known: proved with ε, counted for codes, else as good as the adversary."""
-    import numpy as np
-
-    from tacit import ceilings
-    from tacit.anonymize import bounds
-
-    if encoder.local_ is not None:
-        shares = np.unique(labels, return_counts=True)[1] / len(labels)
-        most = ceilings.of_shares(shares, float(encoder.local_.epsilon))
-        return bounds.Bound(1 - most, f"{bounds.FOR_EVERY_ATTACKER} on one representation")
-    if encoder.training == "robust":
-        return bounds.code_ceiling(shown, labels, confidence=CONFIDENCE)
-    return None if loss is None else bounds.error_bound_from_adversary(loss, people)
+    first, second, shown = (encoder.transform(part.rows) for part in parts)
+    known = np.concatenate([first, second])
+    judged = []
+    for name, labels in parts[2].private.items():
+        theirs = np.concatenate([part.private[name] for part in parts[:2]])
+        tried = shown, labels
+        judged.append(
+            judging.judge(encoder, name, (known, theirs), tried, attackers=attackers, seed=seed)
+        )
+    return judging.task(encoder, regular, shown, parts[2].regular), judged
 
 
 def _promise(encoder: Any) -> dict[str, Any]:
@@ -477,16 +266,13 @@ def _promise(encoder: Any) -> dict[str, Any]:
     }
 
 
-# --- what is written and printed ---------------------------------------------------------------
-
-
 def _columns(encoder: Any, shown: Any) -> dict[str, Any]:
     """A code as one number; and the task's label, which is read off it and tells nothing more."""
     if encoder.training == "robust":
         columns = {"code": shown.argmax(axis=1)}
     else:
         columns = dict(zip(encoder.get_feature_names_out().tolist(), shown.T, strict=True))
-    return columns | {"predicted": encoder.predict_from(shown)}
+    return {**columns, "predicted": encoder.predict_from(shown)}
 
 
 def _write(columns: dict[str, Any], out: Path) -> None:
@@ -497,49 +283,56 @@ def _write(columns: dict[str, Any], out: Path) -> None:
     parquet.write_table(arrow().table(columns), out)
 
 
-def _print(encoder: Any, values: dict[str, Any], as_json: bool) -> None:
+def _print(
+    encoder: Any,
+    kept: Attack | None,
+    judged: list[Judged],
+    values: dict[str, Any],
+    as_json: bool,
+    out: Path | None = None,
+) -> None:
     if as_json:
-        return print_json(values)
-    lines = []
-    if "regular" in values:
-        task = values["regular"]
-        lines.append((f"{task['name']}: read off the representation", *_line(task)))
-    for one in values["private"]:
-        lines += _attack_lines(one)
+        if kept is not None:
+            values["regular"] = kept.to_dict()
+        values |= {"private": [one.to_dict() for one in judged], **_promise(encoder)}
+        return print_json(values if out is None else {**values, "written": str(out)})
+    lines = [] if kept is None else [_line(f"{kept.name}: read off the representation", kept)]
+    for one in judged:
+        lines += _lines(one)
     print_table("Right on rows that were held out", ("", "right", "95 % interval"), lines)
-    for one in values["private"]:
-        if one["bound"] is not None:
-            print_text(
-                f"{one['name']}: at most {one['bound']['accuracy']:.1%} right, "
-                f"{one['bound']['holds']}."
-            )
-    print_text(_promised(encoder, values))
-    if "written" in values:
-        print_text(f"In-house rows: {values['in_house_rows']}. Written: {values['written']}")
+    for one in judged:
+        if one.bound is not None:
+            print_text(f"{one.name}: {one.bound}.")
+    if out is not None:
+        print_text(f"In-house rows: {described(encoder.inhouse_)}. Written: {out}")
+    print_text(_last_word(encoder))
 
 
-def _attack_lines(one: dict[str, Any]) -> list[tuple[str, str, str]]:
-    name, linked = one["name"], one["linkage"]
-    rows = "" if linked["together"] == 1 else f", {linked['together']} rows together"
-    lines = [] if one["adversary"] is None else [("the adversary of the training", one["adversary"])]
-    lines += [(attack["name"], attack) for attack in one["probes"]]
-    best = one["strongest_probe"]
-    lines.append((f"the strongest, {best['name']} (all intervals at once)", best))
-    for place, (text, key) in enumerate((("", "top1"), (" among the first five", "top5"))):
-        share = {"accuracy": linked[key], "interval": linked["intervals"][place]}
-        lines.append((f"linkage{text}{rows}", share))
-    chance = (f"{name}: chance, {one['people']} people", f"{one['chance']:.1%}", "")
-    return [*((f"{name}: {text}", *_line(share)) for text, share in lines), chance]
+def _lines(one: Judged) -> list[tuple[str, str, str]]:
+    """What each attacker found about one label."""
+    best, linked = one.probes.strongest, one.linkage
+    several = "" if linked.together == 1 else f" of {linked.together} rows together"
+    lines = [] if one.adversary is None else [_line("the adversary of the training", one.adversary)]
+    lines += [_line(attack.name, attack) for attack in one.probes.results]
+    lines.append(_line(f"strongest: {best.name} (all at once)", best))
+    lines.append((f"linkage{several}", *_shares(linked.top1, linked.intervals[0])))
+    if linked.people > 5:
+        lines.append((f"linkage{several}, first five", *_shares(linked.top5, linked.intervals[1])))
+    lines.append((f"chance, of {one.probes.people}", f"{one.probes.chance:.1%}", ""))
+    return [(f"{one.name}: {text}", right, interval) for text, right, interval in lines]
 
 
-def _line(share: dict[str, Any]) -> tuple[str, str]:
-    low, high = share["interval"]
-    return f"{share['accuracy']:.1%}", f"{low:.1%} to {high:.1%}"
+def _line(text: str, attack: Attack) -> tuple[str, str, str]:
+    return text, *_shares(attack.accuracy, attack.interval)
 
 
-def _promised(encoder: Any, values: dict[str, Any]) -> str:
-    if values["differential_privacy"]:
-        return f"Differential privacy: {values['guarantee']}, for one representation of a row."
+def _shares(right: float, interval: tuple[float, float]) -> tuple[str, str]:
+    return f"{right:.1%}", f"{interval[0]:.1%} to {interval[1]:.1%}"
+
+
+def _last_word(encoder: Any) -> str:
+    if encoder.local_ is not None:
+        return f"Differential privacy: {encoder.guarantee_}, of one representation of a row."
     from tacit.anonymize.encoder import DETERMINISTIC
 
     return DETERMINISTIC

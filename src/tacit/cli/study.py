@@ -15,12 +15,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tacit import errors
 from tacit.cli.console import must_exist, print_table
-from tacit.cli.files import stages_progress
+from tacit.cli.files import image_size, stages_progress
 
 app = typer.Typer(
     help="The results of the papers and ours beside them: run, recorded, tabled, drawn.",
     no_args_is_help=True,
 )
+
+_QUICK = "A quick run, on few rows and hardly trained: its numbers mean nothing."
 
 Data = Annotated[
     str | None,
@@ -219,6 +221,67 @@ def posterior(
     _run(study.Posterior(chosen), json_file, plot, study.table)
 
 
+@app.command()
+def anonymize(
+    data: Annotated[
+        str, typer.Option(help="pendigits, a folder of images, or a CSV or Parquet file of yours.")
+    ] = "pendigits",
+    regular: Annotated[
+        str | None, typer.Option(help="The column to keep, of --data that is a file.")
+    ] = None,
+    private: Annotated[
+        str | None, typer.Option(help="The column to lose, of --data that is a file.")
+    ] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="Bounds and categories of the other columns.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(help="Of a folder: ferg, jaffe, or how paths name both labels.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Of a folder: make images so large, e.g. 50x50.")
+    ] = None,
+    strengths: Annotated[
+        str | None, typer.Option(help="λ of the trainings: 0,0.25,0.5,1,1.5.")
+    ] = None,
+    trainings: Annotated[
+        str | None, typer.Option(help="Of toggled, simultaneous, robust; all if left out.")
+    ] = None,
+    epsilons: Annotated[
+        str | None, typer.Option(help="Local ε of a release, at λ = 0.5: 1,2,4,8.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Splits, each anew; 3 if left out.")] = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    json_file: JsonFile = None,
+    plot: Plot = None,
+    quick: Quick = False,
+) -> None:
+    """Representations that keep the task and lose the person: both, as attackers find them.
+
+    Example: tacit study anonymize --data pendigits --strengths 0,.5,1 --json a.json --plot a.png
+    """
+    from tacit import datasets
+    from tacit.studies import anonymize as study
+    from tacit.studies.anonymize_summary import table
+
+    given = {"strengths": strengths, "epsilons": epsilons}
+    asked: dict[str, Any] = {k: _numbers(k, text) for k, text in given.items() if text is not None}
+    if trainings is not None:
+        asked["trainings"] = _words("trainings", trainings)
+    if trials is not None:
+        asked["trials"] = trials
+    usual = study.QUICK if quick else {}
+    chosen = study.Asked(**{**usual, **asked, "device": device, "seed": seed})
+    _writable(json_file, plot)
+    with stages_progress() as progress:
+        folder: Any = {"pattern": pattern, "size": image_size(size)}
+        dataset = datasets.load_twice(data, regular, private, schema, progress=progress, **folder)
+    _run(study.Anonymize(dataset, chosen), json_file, plot, table)
+    if quick:
+        print(_QUICK)
+
+
 def _whole(number: float) -> int:
     return errors.whole("study", "records", number, least=1)
 
@@ -263,7 +326,7 @@ def _run(
     title, header, lines = (as_table or table)(record)
     print_table(title, header, lines)
     if as_table is None and record["parameters"]["quick"]:
-        print("A quick run, on few rows and hardly trained: its numbers mean nothing.")
+        print(_QUICK)
     for name, path in (("record", json_file), ("figure", plot)):
         if path is not None:
             print(f"{name}: {path}")

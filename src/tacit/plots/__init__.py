@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.plots import agnostic, collect, curves, posterior, records, search
+from tacit.plots import agnostic, anonymize, collect, curves, posterior, records, search
 from tacit.plots.canvas import check_target, save
 from tacit.plots.pictures import picture
 
@@ -24,6 +24,7 @@ _STUDIES = {
     "search": search.draw_search,
     "agnostic": agnostic.draw_agnostic,
     "posterior": posterior.draw_posterior,
+    "anonymize": anonymize.draw_anonymize,
 }
 
 

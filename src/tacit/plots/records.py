@@ -19,12 +19,21 @@ MEASURES = {
     "search": "test_accuracy",
     "agnostic": "clean_accuracy",
     "posterior": "error",
+    "anonymize": "regular_accuracy",
 }
 """What every result of a study has."""
 
-_NAMES = {"mnist": "MNIST", "digits": "Digits", "lending_club": "Lending Club", "adult": "Adult"}
-_IMAGES = ("mnist", "digits")
+_NAMES = {
+    "mnist": "MNIST",
+    "digits": "Digits",
+    "lending_club": "Lending Club",
+    "adult": "Adult",
+    "pendigits": "Pen digits",
+}
+_IMAGES = ("mnist", "digits", "pendigits")
 _SIZES = {
+    "training": "training",
+    "validation": "validation",
     "inhouse": "in-house",
     "heldout": "held out in-house",
     "people": "people",
@@ -35,7 +44,13 @@ _SAME_PARAMETERS = ("data", "join", "new")
 _LEVELLED = ("vlm", "vlm-paper", "vlm-tuned")
 """Whose results are of one level alone; the last was not made for another."""
 
-_CELL = ("mechanism", "features", "level", "central_epsilon", "epsilon", "task")
+_CELL = (
+    *("mechanism", "features", "level", "central_epsilon", "epsilon", "task"),
+    *("training", "strength"),
+)
+_EPSILON_OPTIONAL = ("anonymize",)
+"""Studies of what may be released without any."""
+
 _REMEDY = "Give records that `tacit study` wrote."
 
 
@@ -206,7 +221,8 @@ def _checked(record: Any) -> Merged:
         required(result, MEASURES[merged.study])
         if "by_class" in result and len(by_class(result)) != len(merged.data.get("classes", ())):
             raise errors.InvalidData(f"plots: by_class must have a number a class. {_REMEDY}")
-        if not math.isfinite(epsilon(result)):
+        optional = merged.study in _EPSILON_OPTIONAL and result.get("epsilon") is None
+        if not optional and not math.isfinite(epsilon(result)):
             errors.refuse("plots", "epsilon", "finite", result["epsilon"], _REMEDY)
         central(result)
     return merged

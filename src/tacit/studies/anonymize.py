@@ -33,8 +33,8 @@ EPSILON_STYLES = {"robust": 2, "toggled": 1}
 """Trainings that are tried with a local ε; codes have fewer styles then, as each costs noise."""
 
 REFERENCES = ("dedicated", "raw", "trivial", "chance")
-_QUICK_ROWS = (876, 162, 162)
-_QUICK_ATTACKERS = ("logistic", "neighbours", "mlp-small")
+_QUICK_ROWS = (300, 120, 120)
+_QUICK_ATTACKERS = ("neighbours", "trees", "mlp-small")
 _QUICK_EPOCHS = {"pretraining": 4, "adversary": 2, "rounds": 2, "patience": 2}
 
 
@@ -202,10 +202,11 @@ class Anonymize:
 
         shape: dict[str, Any] = PENDIGITS if self.dataset.name == "pendigits" else {}
         if self.asked.quick:
-            few = Schedule(**_QUICK_EPOCHS)  # type: ignore[arg-type]
-            shape = {"encoder": (64, 64), "branches": (32,), "schedule": few}
+            few = Schedule(**_QUICK_EPOCHS)
+            shape = {"encoder": (64, 64), "branches": (32,), "schedule": few, "styles": 2}
         seed = self.asked.seed + self._trial
-        return AnonymizingEncoder(strength, seed=seed, device=self.asked.device, **shape, **more)
+        chosen = {"seed": seed, "device": self.asked.device, **shape, **more}
+        return AnonymizingEncoder(strength, **chosen)
 
     # --- what is seen ----------------------------------------------------------------------------
 
@@ -243,10 +244,10 @@ class Anonymize:
         (truth,) = encoder.classes_.private_codes("study", person).values()
         values = {"regular_accuracy": right, **judge.adversary(chances, truth)}
         if encoder.training == "robust":
-            values |= judge.counted(shown)
+            values["code_ceiling"] = judge.code_ceiling(shown)
         values |= {**judge.attacked(shown), **_if_any(second)}
         first = ("regular_accuracy", "adversary_accuracy", "strongest_accuracy")
-        facts = {"representation": int(shown.test.shape[1])}
+        facts: dict[str, Any] = {"representation": int(shown.test.shape[1])}
         if encoder.local_ is not None:
             facts["ceiling"] = encoder.local_.ceiling(chances.shape[1])
         return Measured({**{name: values[name] for name in first}, **values}, facts)

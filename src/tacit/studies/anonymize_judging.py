@@ -6,7 +6,7 @@ insider could who knows as much as the house, and tried on those of the test row
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ Representation = npt.NDArray[Any]
 TOGETHER = 10
 """Rows of one person that are linked at once, beside one alone."""
 
-_TREES, _LEAF, _COLUMNS = 60, 5, 0.3
+_NEIGHBOURS = 10
+_TREES: dict[str, Any] = {"n_estimators": 25, "min_samples_leaf": 5, "max_features": 0.3}
 _RESAMPLES = 1000
 _LEAST_CHANCE = 1e-12
 
@@ -48,7 +49,7 @@ class Judge:
     seed : int
         Of the attackers and learners.
     attackers : tuple of str, optional
-        Those of `tacit.anonymize.probes`; all if left out.
+        Those of `tacit.anonymize.probes`; all, and linkage, if left out.
     """
 
     dataset: TwiceLabelled
@@ -73,15 +74,17 @@ class Judge:
         mine = shown.known, person[self.known], shown.test, person[self.split.test]
         found = probe(*mine, attackers=self.attackers, seed=self.seed)
         right = {one.name: round(one.accuracy * found.rows) for one in found.results}
+        answers = {"rows": found.rows, "right": right}
+        linked = {"linkage": self._linked(mine)} if self.attackers is None else {}
+        return {"strongest_accuracy": found.strongest.accuracy, "probes": answers, **linked}
+
+    def _linked(self, mine: tuple[Any, Any, Any, Any]) -> dict[str, float]:
+        """Whose row is it, by reference rows of all: one alone, and several of one person."""
         alone = linkage(*mine, seed=self.seed)
-        linked = {"top1": alone.top1, "top5": alone.top5}
+        found = {"top1": alone.top1, "top5": alone.top5}
         if np.bincount(mine[3]).max() >= TOGETHER:
-            linked["together_top1"] = linkage(*mine, together=TOGETHER, seed=self.seed).top1
-        return {
-            "strongest_accuracy": found.strongest.accuracy,
-            "probes": {"rows": found.rows, "right": right},
-            "linkage": linked,
-        }
+            found["together_top1"] = linkage(*mine, together=TOGETHER, seed=self.seed).top1
+        return found
 
     def adversary(self, chances: Representation, truth: npt.NDArray[np.int64]) -> dict[str, Any]:
         """What the adversary of the training gets right on test rows, and what (14) makes of it."""
@@ -95,18 +98,13 @@ class Judge:
             "information": _information(told),
         }
 
-    def counted(self, shown: Shown) -> dict[str, Any]:
-        """Of codes: the information as counted, and what no attacker can exceed.
+    def code_ceiling(self, shown: Shown) -> float:
+        """Of codes: what no attacker can exceed, as counted on rows on which nothing was learned.
 
-        Test rows alone are counted: on them nothing was learned, and nothing chosen.
+        The information is not counted so: of few rows in many cells it comes out far too high.
         """
         person = self.dataset.private[self.split.test]
-        codes = shown.test.argmax(axis=1)
-        told = bounds.code_information(codes, person)
-        return {
-            "information": _information(told),
-            "code_ceiling": bounds.code_ceiling(codes, person).accuracy,
-        }
+        return bounds.code_ceiling(shown.test.argmax(axis=1), person).accuracy
 
     def second_task(
         self, shown: Shown, trivial: Mapping[str, Reals] | None = None
@@ -118,41 +116,30 @@ class Judge:
         """
         found: dict[str, float] = {}
         by_row: dict[str, Reals] = {}
-        for name, truth in self.dataset.others.items():
-            own = truth[self.known], truth[self.split.test]
-            if truth.dtype.kind in "iub":
-                found[f"{name}_accuracy"] = self._classified(shown, *own)
+        for name, given in self.dataset.others.items():
+            truth = np.squeeze(given)
+            whole = truth.dtype.kind in "iub"
+            missed = self._missed(shown, truth, _classifiers if whole else _regressors)
+            if whole:
+                found[f"{name}_accuracy"] = 1 - float(missed.mean())
                 continue
-            by_row[name] = self._errors(shown, *own)
-            found[f"{name}_rmse"] = float(np.sqrt(by_row[name].mean()))
+            by_row[name] = missed
+            found[f"{name}_rmse"] = float(_rmse(missed))
             if trivial is not None:
-                gain = self._gain(trivial[name], by_row[name])
+                gain = self._gain(trivial[name], missed)
                 found |= {f"{name}_{word}": value for word, value in gain.items()}
         return found, by_row
 
-    def _errors(self, shown: Shown, known: Any, truth: Any) -> Reals:
-        from sklearn.ensemble import ExtraTreesRegressor
-
-        model = ExtraTreesRegressor(**self._trees).fit(shown.known, known)
-        missed = np.asarray(model.predict(shown.test), np.float64) - truth
-        return np.asarray((missed.reshape(len(missed), -1) ** 2).mean(axis=1))
-
-    def _classified(self, shown: Shown, known: Any, truth: Any) -> float:
-        from sklearn.ensemble import ExtraTreesClassifier
-
-        model = ExtraTreesClassifier(**self._trees).fit(shown.known, known)
-        return float((model.predict(shown.test) == truth).mean())
-
-    @property
-    def _trees(self) -> dict[str, Any]:
-        """Trees that read a code as well as 700 numbers: of a code's cells they give the means."""
-        return {
-            "n_estimators": _TREES,
-            "min_samples_leaf": _LEAF,
-            "max_features": _COLUMNS,
-            "random_state": self.seed,
-            "n_jobs": -1,
-        }
+    def _missed(self, shown: Shown, truth: Any, learners: Callable[[int], list[Any]]) -> Reals:
+        """Errors of test rows, by the learner that did best on the validation rows."""
+        first, known = len(self.split.training), truth[self.known]
+        scores = [
+            _errors(one.fit(shown.known[:first], known[:first]), shown.known[first:], known[first:])
+            for one in learners(self.seed)
+        ]
+        best = int(np.argmin([score.mean() for score in scores]))
+        model = learners(self.seed)[best].fit(shown.known, known)
+        return _errors(model, shown.test, truth[self.split.test])
 
     def _gain(self, trivial: Reals, own: Reals) -> dict[str, float]:
         """How much smaller the error is than the trivial release's, on the same rows."""
@@ -162,6 +149,28 @@ class Judge:
         low, high = np.quantile(gains, (0.025, 0.975))
         value = float(_rmse(trivial) - _rmse(own))
         return {"gain": value, "gain_low": float(low), "gain_high": float(high)}
+
+
+def _regressors(seed: int) -> list[Any]:
+    """One for numbers near each other, one for codes: of their cells it gives the means."""
+    from sklearn.ensemble import ExtraTreesRegressor
+    from sklearn.neighbors import KNeighborsRegressor
+
+    return [KNeighborsRegressor(_NEIGHBOURS), ExtraTreesRegressor(**_TREES, random_state=seed)]
+
+
+def _classifiers(seed: int) -> list[Any]:
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return [KNeighborsClassifier(_NEIGHBOURS), ExtraTreesClassifier(**_TREES, random_state=seed)]
+
+
+def _errors(model: Any, rows: Representation, truth: Any) -> Reals:
+    """Mean square of each row's differences; of classes, whether they differ."""
+    found = model.predict(rows)
+    missed = found != truth if truth.dtype.kind in "iub" else (found - truth) ** 2
+    return np.asarray(missed.reshape(len(missed), -1).mean(axis=1), np.float64)
 
 
 def _rmse(squares: Reals) -> Any:

@@ -84,7 +84,9 @@ def table(record: Mapping[str, Any]) -> Table:
     if "trivial" in others:
         trivial = others["trivial"]
         bound = f"{trivial['bound_accuracy']:.1%}"
-        lines.append((f"{given['regular']} alone", "", "", *_shown(trivial), bound, *_second(trivial)))
+        lines.append(
+            (f"{given['regular']} alone", "", "", *_shown(trivial), bound, *_second(trivial))
+        )
     if "raw" in others:
         raw = others["raw"]
         lines.append(("raw rows", "", "", "", "", _strongest(raw), "", *_second(raw)))

@@ -1,0 +1,122 @@
+"""What classifiers with linear scores share: classes, rows in a ball, the order of a fit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from tacit import errors
+from tacit.estimators.base import Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.estimators.scores import Scores
+from tacit.events import Event
+from tacit.randomness import Randomness
+
+Codes = npt.NDArray[np.int64]
+
+READ_CLASSES = "The set of classes was read off the labels: it is taken as public."
+
+
+class Solver(Protocol):
+    """An algorithm with all its public numbers, before any row."""
+
+    @property
+    def event(self) -> Event:
+        """What `solve` runs."""
+        ...
+
+    @property
+    def noise(self) -> float:
+        """Norm, about, of the noise on a sum of rows of norm at most 1."""
+        ...
+
+    def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
+        """Weights, one row a score, for rows in the ball; and what ran."""
+        ...
+
+
+class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Base of classifiers whose scores are linear in the columns. Abstract."""
+
+    bounds: Bounds
+    fit_intercept: bool
+    norm: float | None
+    classes: Any
+
+    classes_: npt.NDArray[Any]
+    coef_: Reals
+    intercept_: Reals
+
+    @abstractmethod
+    def _solver(self, rows: int, columns: int) -> Solver:
+        """The algorithm, from parameters and shapes alone."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to rows X and labels y: checked, charged, then read."""
+        where = type(self).__name__
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        codes = self._codes(y)
+        scores = self._scores(X.shape[1])
+        charged = self._charge(*X.shape)
+        solver = self._solver(*X.shape)
+        remedy = "Raise epsilon, lower the norm, or fit more records."
+        warn_of_noise(where, len(X) / 2, solver.noise, remedy)
+        rows, self.clipped_ = scores.rows(X)
+        solutions, ran = solver.solve(rows, codes, self.rng)
+        self.coef_, self.intercept_ = scores.coefficients(solutions)
+        return self._keep(charged, ran)
+
+    def decision_function(self, X: Any) -> Reals:
+        """Scores of the classes, or with two of them the score of the second."""
+        rows = self._rows(X)
+        scores = rows @ self.coef_.T + self.intercept_
+        return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class with the highest score."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.asarray(self.classes_[(scores > 0).astype(int)])
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def _event(self, rows: int, columns: int) -> Event:
+        return self._solver(rows, columns).event
+
+    def _scores(self, columns: int) -> Scores:
+        where = type(self).__name__
+        box = Box.of(where, "bounds", self.bounds, columns)
+        return Scores.of(where, box, self.norm, intercept=bool(self.fit_intercept))
+
+    @property
+    def _problems(self) -> int:
+        """Scores: one for two classes, else one a class."""
+        return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _codes(self, y: Any) -> Codes:
+        """Numbers of the classes; those of labels that are no class are refused."""
+        where = type(self).__name__
+        check_classification_targets(y)
+        if self.classes is None:
+            self.classes_, codes = np.unique(y, return_inverse=True)
+        else:
+            self.classes_ = np.unique(np.asarray(self.classes))
+            codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+            if not np.array_equal(self.classes_[codes], y):
+                raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
+        if len(self.classes_) < 2:
+            raise errors.InvalidData(f"{where}: there must be two classes or more, got one class.")
+        return np.asarray(codes, dtype=np.int64)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return (READ_CLASSES,) if self.classes is None else ()
+
+
+def signs_of(codes: Codes, problems: int) -> list[Reals]:
+    """±1 for each problem: the second class against the first, or each against the rest."""
+    wanted = [1] if problems == 1 else range(problems)
+    return [np.where(codes == one, 1.0, -1.0) for one in wanted]

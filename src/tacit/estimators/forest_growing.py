@@ -1,0 +1,222 @@
+r"""The three ways to grow a forest, each with its plan of the budget.
+
+A plan is fixed before any record is read; `event` is what it costs, `grow` follows it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors, events
+from tacit.estimators.base import Box, Reals
+from tacit.estimators.forest_noise import WHERE, Noise
+from tacit.estimators.forest_splits import (
+    MOST_RECORDS,
+    blended,
+    blended_sensitivity,
+    consistent,
+    gains,
+)
+from tacit.estimators.forest_tree import Growth, Tree, ancestors, chances
+from tacit.randomness import Randomness, source, uniform_below
+
+Integers = npt.NDArray[np.int64]
+
+LEAVES = Fraction(1, 10)
+"""Of a histogram tree's budget: for the counts of its leaves."""
+
+CHOICES = Fraction(1, 2)
+"""Of a DPRF tree's budget: for its splits; the rest is for its leaves."""
+
+_MOST_CELLS = 2**27
+
+
+@dataclass(frozen=True, eq=False)
+class Growing(ABC):
+    """Settings of a forest, all public.
+
+    Parameters
+    ----------
+    noise : tuple
+        ε, δ and the unit.
+    box : Box
+        Public bounds.
+    classes, trees, depth, bins, columns : int
+        Numbers of classes, trees, levels of splits, bins a column, and columns tried at a node.
+    records : int
+        No fewer than there are; used by DPRF alone.
+    """
+
+    noise: tuple[float, float, str]
+    box: Box
+    classes: int
+    trees: int
+    depth: int
+    bins: int
+    columns: int
+    records: int
+    blend: float
+
+    @property
+    def bagged(self) -> bool:
+        """Whether each record is in one tree (each then has the whole budget), or in all."""
+        return not self.noise[1]
+
+    @property
+    def share(self) -> Fraction:
+        """Of the budget, for one tree."""
+        return Fraction(1) if self.bagged else Fraction(1, self.trees)
+
+    @property
+    def event(self) -> events.Event:
+        """What a forest costs."""
+        noise = Noise(*self.noise, None)
+        for _ in range(1 if self.bagged else self.trees):
+            self._charge(noise)
+        return self._of(noise)
+
+    def grow(
+        self, rows: Reals, codes: Integers, rng: Randomness | None
+    ) -> tuple[list[Tree], events.Event]:
+        """Trees, and what ran."""
+        stream = source(rng)
+        free = np.random.default_rng(stream.words(4))  # for choices that touch no record
+        shared = Noise(*self.noise, stream)
+        grown, ran = [], set()
+        for part in self._parts(len(rows), stream):
+            noise = Noise(*self.noise, stream) if self.bagged else shared
+            growth = Growth(self.box, rows[part], codes[part], self.classes)
+            grown.append(self._tree(growth, noise, free))
+            if self.bagged:
+                ran.add(self._of(noise))
+        return grown, ran.pop() if len(ran) == 1 else self._of(shared)
+
+    def _of(self, noise: Noise) -> events.Event:
+        return events.Parallel((noise.event,)) if self.bagged else noise.event
+
+    def _parts(self, records: int, rng: Randomness) -> Iterator[Integers | slice]:
+        """The records of each tree; bags are drawn without looking at any record."""
+        if not self.bagged:
+            yield from [slice(None)] * self.trees
+            return
+        bag = uniform_below(self.trees, records, rng)
+        order = np.argsort(bag, kind="stable")
+        yield from np.split(order, np.searchsorted(bag[order], np.arange(1, self.trees)))
+
+    @abstractmethod
+    def _charge(self, noise: Noise) -> None:
+        """Pay for one tree."""
+
+    @abstractmethod
+    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+        """Grow one tree: what it pays is what `_charge` says."""
+
+    def _candidates(self, growth: Growth, free: np.random.Generator) -> tuple[Integers, Reals]:
+        """Columns and cuts to try at each node, drawn without looking at any record."""
+        nodes, every = growth.nodes, len(self.box.lower)
+        features = np.tile(np.arange(every), (nodes, 1))
+        if self.columns < every:
+            features = free.permuted(features, axis=1)[:, : self.columns]
+        steps = np.arange(self.bins - 1) + free.random((nodes, self.columns, 1))
+        return features, growth.edges(features, steps / (self.bins - 1))
+
+
+class Histograms(Growing):
+    """Noisy histograms of every column at every node; splits are read off them."""
+
+    def __post_init__(self) -> None:
+        cells = 2 ** (self.depth - 1) * self.columns * self.bins * self.classes
+        if cells > _MOST_CELLS:
+            remedy = "Lower max_depth, bins or max_features."
+            errors.refuse(WHERE, "counts of a level", f"at most {_MOST_CELLS}", cells, remedy)
+
+    @property
+    def each(self) -> Fraction:
+        """Share of one column's histograms of one level."""
+        return self.share * (1 - LEAVES) / (self.depth * self.columns)
+
+    def _charge(self, noise: Noise) -> None:
+        noise.charge(self.depth * self.columns, self.each)
+        noise.charge(1, self.share * LEAVES)
+
+    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+        deviation, levels = noise.deviation(self.each), []
+        for _ in range(self.depth):
+            features, edges = self._candidates(growth, free)
+            counts = growth.histograms(features, edges)
+            released = noise.add(counts, self.columns, self.each).astype(np.float64)
+            agreed, totals = consistent(released)
+            levels.append((totals, deviation * math.sqrt(self.bins / self.columns)))
+            _split(growth, features, edges, _best(gains(agreed, totals, deviation)))
+        last = self.share * LEAVES
+        leaves = noise.add(growth.counts(), 1, last).astype(np.float64)
+        levels.append((leaves, noise.deviation(last)))
+        return growth.tree(chances(levels, self.classes))
+
+
+class RandomSplits(Growing):
+    """Splits without a look at the records; all of the budget is for the counts of leaves."""
+
+    def _charge(self, noise: Noise) -> None:
+        noise.charge(1, self.share)
+
+    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+        for _ in range(self.depth):
+            features = free.integers(0, len(self.box.lower), (growth.nodes, 1))
+            cuts = growth.edges(features, free.random((growth.nodes, 1, 1)))
+            growth.split(features[:, 0], cuts[:, 0, 0])
+        return _with_leaves(growth, noise, self.share)
+
+
+class DPRF(Growing):
+    """Splits by the exponential mechanism on exact scores; disjoint bags."""
+
+    @property
+    def each(self) -> Fraction:
+        """Share of the choices of one level."""
+        return CHOICES / self.depth
+
+    def _charge(self, noise: Noise) -> None:
+        for _ in range(self.depth):
+            noise.charge_choice(self.each)
+        noise.charge(1, 1 - CHOICES)
+
+    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+        sensitivity = blended_sensitivity(self.records, self.blend)
+        for _ in range(self.depth):
+            features, edges = self._candidates(growth, free)
+            scores = blended(growth.histograms(features, edges), self.blend)
+            flat = scores.reshape(growth.nodes, -1)
+            _split(growth, features, edges, noise.choose(flat, sensitivity, self.each))
+        return _with_leaves(growth, noise, 1 - CHOICES)
+
+
+def public_size(records: int) -> int:
+    """The next power of two: the only thing that a DPRF forest takes from the number of records."""
+    if records >= MOST_RECORDS:
+        raise errors.InvalidData(f"{WHERE}: records must be fewer than 2^31.")
+    return int(2 ** records.bit_length())
+
+
+def _with_leaves(growth: Growth, noise: Noise, share: Fraction) -> Tree:
+    leaves = noise.add(growth.counts(), 1, share).astype(np.float64)
+    levels = ancestors(leaves, noise.deviation(share))
+    return growth.tree(chances(levels, growth.classes))
+
+
+def _best(scores: Reals) -> Integers:
+    return np.asarray(scores.reshape(len(scores), -1).argmax(axis=1))
+
+
+def _split(growth: Growth, features: Integers, edges: Reals, chosen: Integers) -> None:
+    """Cut each node by its candidate of this number."""
+    node = np.arange(growth.nodes)
+    column, edge = np.divmod(chosen, edges.shape[2])
+    growth.split(features[node, column], edges[node, column, edge])

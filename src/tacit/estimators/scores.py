@@ -1,0 +1,104 @@
+r"""Rows of linear scores: on the scale of their bounds, in a ball of radius 1.
+
+Every column is measured from the middle of its bounds in half-widths, so that years and euros count
+alike; rows longer than a public norm N are shortened to it; a constant stands for the intercept:
+
+.. math:: v_i = \frac{(t_i u_i,\, 1)}{\sqrt{N^2 + 1}}, \qquad t_i = \min(1, N/\lVert u_i\rVert),
+          \qquad \lVert v_i\rVert \le 1.
+
+What a row becomes depends on that row alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit import errors
+from tacit.estimators.base import Box, Reals
+
+NORM_PART = 0.6
+"""The norm over that of the corners of the box, where none is given: a little more than what rows
+have that are spread evenly over the box (0.58)."""
+
+_BLOCK = 2048
+_ROOM = 1 + 2.0**-40  # floats may not make a row longer than 1
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Public scales of columns, and the ball that rows are held to.
+
+    Parameters
+    ----------
+    box : Box
+        Public bounds.
+    norm : float
+        N, in half-widths of the columns.
+    intercept : bool
+        Without one there is no constant, and rows are measured from zero.
+    """
+
+    box: Box
+    norm: float
+    intercept: bool
+
+    @classmethod
+    def of(cls, where: str, box: Box, norm: Any, *, intercept: bool) -> Scores:
+        """With the norm that was asked for, or the one that has proved itself."""
+        corner = math.sqrt(len(box.lower))
+        if norm is None:
+            return cls(box, NORM_PART * corner, intercept)
+        return cls(box, min(float(errors.positive(where, "norm", norm)), corner), intercept)
+
+    @cached_property
+    def center(self) -> Reals:
+        """Where columns are measured from."""
+        return self.box.center if self.intercept else np.zeros(len(self.box.lower))
+
+    @cached_property
+    def half(self) -> Reals:
+        """What columns are measured in."""
+        return np.maximum(self.box.upper - self.center, self.center - self.box.lower)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Entries of a row."""
+        return len(self.half) + self.intercept
+
+    @cached_property
+    def bound(self) -> float:
+        """What rows are divided by."""
+        return math.hypot(self.norm, self.intercept) * _ROOM
+
+    def rows(self, X: Reals) -> tuple[Reals, int]:
+        """Rows in the ball, and how many lay outside the box: a number for the house alone."""
+        found, clipped = np.empty((len(X), self.dimension)), 0
+        for start in range(0, len(X), _BLOCK):
+            block = X[start : start + _BLOCK]
+            if (block.min(axis=0) < self.box.lower).any() or (
+                block.max(axis=0) > self.box.upper
+            ).any():
+                block, moved = self.box.clip(block)
+                clipped += moved
+            self._fill(found[start : start + _BLOCK], block)
+        return found, clipped
+
+    def _fill(self, found: Reals, held: Reals) -> None:
+        part = found[:, : len(self.half)]
+        np.subtract(held, self.center, out=part)
+        part /= self.half
+        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
+        part *= (self.norm / self.bound / np.maximum(norms, self.norm))[:, None]
+        found[:, len(self.half) :] = 1 / self.bound
+
+    def coefficients(self, solutions: Reals) -> tuple[Reals, Reals]:
+        """Of the columns in their own units, and intercepts, one a solution (row)."""
+        found = solutions / self.bound
+        coef = found[:, : len(self.half)] / self.half
+        constant = found[:, -1] if self.intercept else np.zeros(len(found))
+        return coef, constant - coef @ self.center

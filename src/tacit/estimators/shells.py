@@ -1,0 +1,496 @@
+r"""Scalers, principal components and clusters: scikit-learn's names for `tacit.private_statistics`.
+
+Each spends its own (ε, δ), so that a pipeline costs what its steps cost together:
+`guarantee_of(Composed(tuple(step.event_ for step in steps)), delta)`. What `transform` gives for
+rows is as raw as they are; only what was fitted is private.
+
+References
+----------
+.. [DTTZ14] Dwork, Talwar, Thakurta, Zhang. Analyze Gauss: optimal bounds for privacy-preserving
+   principal component analysis. STOC 2014.
+.. [BDMN05] Blum, Dwork, McSherry, Nissim. Practical privacy: the SuLQ framework. PODS 2005.
+.. [FHU23] Fichtenberger, Henzinger, Upadhyay. Constant matters: fine-grained error bound on
+   differentially private continual observation. ICML 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import (
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import validate_data
+
+from tacit import errors, events
+from tacit import private_statistics as statistics
+from tacit.accounting import gaussian
+from tacit.accounting.ledger import Ledger
+from tacit.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.events import Event
+from tacit.guarantees import Unit
+from tacit.private_statistics.moments import spend_covariance
+from tacit.private_statistics.released import Released, Spending, root_above
+from tacit.private_statistics.sums import spend_mean
+from tacit.randomness import Randomness, Seeded, source
+
+CELLS = 1024
+"""Of the table that quantiles are read off, for each column."""
+
+MEAN_SHARE = Fraction(1, 8)
+"""Of the budget of principal components, for the mean that they are measured from."""
+
+_REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
+
+
+class _Shell(PrivateEstimator):
+    """What all of them share. Abstract: each says what it releases, and what it keeps of that."""
+
+    bounds: Bounds
+
+    @abstractmethod
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        """The statistic of these rows."""
+
+    @abstractmethod
+    def _read(self, value: Any, box: Box) -> None:
+        """Keep what was released under the names that scikit-learn has for it."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to records; the ledger, if any, is charged before values are used."""
+        X = np.asarray(validate_data(self, X, dtype=np.float64))
+        charged = self._charge(*X.shape)
+        box = self._box(X.shape[1])
+        held, self.clipped_ = box.clip(X)
+        found = self._release(held, box, source(self.rng))
+        self._read(found.value, box)
+        return self._keep(charged, found.event)
+
+    def _event(self, rows: int, columns: int) -> Event:
+        # Events do not depend on rows: those of no rows at all are those of any.
+        return self._release(np.zeros((0, columns)), self._box(columns), Seeded(0)).event
+
+    def _box(self, columns: int) -> Box:
+        return Box.of(type(self).__name__, "bounds", self.bounds, columns)
+
+    def _noise(self) -> dict[str, Any]:
+        """ε, δ and unit, checked under the name of the class."""
+        where = type(self).__name__
+        least = Fraction(1, 10**4)
+        epsilon = float(errors.epsilon_in_range(where, self.epsilon, least=least))
+        delta = errors.probability(where, "delta", self.delta, zero=False)
+        unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+        return {"epsilon": epsilon, "delta": delta, "unit": unit}
+
+    def _multiplier(self) -> float:
+        noise = self._noise()
+        return gaussian.noise_multiplier_for(noise["epsilon"], noise["delta"])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: ignore[misc]
+    r"""Columns less their private mean, over their private deviation.
+
+    .. math:: z = (x - \tilde m) / \tilde s
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column. Rows are held to them
+        in `fit` and in `transform`.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    mean_, scale_, var_
+        Of the columns. A constant column has the deviation that noise alone could have made of it.
+    n_samples_seen_ : int
+        Noisy number of records.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: three Gaussians, on sums, on sums of
+    squares and on the count; proof in `tacit.private_statistics.standardize`. Cost: one pass, n d.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        return statistics.standardize(rows, box.lower, box.upper, **self._noise(), rng=rng)
+
+    def _read(self, value: statistics.Standardizer, box: Box) -> None:
+        self._standardizer = value
+        self.mean_, self.scale_ = value.mean, value.deviation
+        self.var_ = value.deviation**2
+        self.n_samples_seen_ = value.count
+        noise = self._multiplier() * math.sqrt(len(value.mean))
+        warn_of_noise("StandardScaler", value.count, noise, _REMEDY)
+
+    def transform(self, X: Any) -> Reals:
+        """Rows held to the bounds, on the new scale."""
+        return self._standardizer.transform(self._rows(X))
+
+    def inverse_transform(self, X: Any) -> Reals:
+        """Back on the old scale."""
+        self._fitted()
+        return np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_
+
+
+class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: ignore[misc]
+    r"""Columns brought to a public range by private quantiles, and held to it.
+
+    .. math:: z = a + (b - a)\,\min\!\left(1, \max\!\left(0,
+              \frac{x - \tilde q}{\tilde q' - \tilde q}\right)\right)
+
+    The least and the largest value belong to one record each, and no private release can tell them.
+    Quantiles near the ends belong to many. What comes out lies in `feature_range`, which is public:
+    the bounds of the next step of a pipeline.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the fit; every column has an equal part.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column.
+    feature_range : pair of float
+        Public: a and b.
+    tail : float
+        The part of the records that each end leaves out, from 0 to below 1/2.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    data_min_, data_max_, data_range_
+        The quantiles of each column; at least a 1024th of its bounds apart.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: one Gaussian a column of multiplier
+    :math:`z\sqrt d`, which cost together what one of z costs; proof in
+    `tacit.private_statistics.quantiles` [FHU23]_. Cost: one pass, and 1024 cells a column.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        feature_range: tuple[float, float] = (0.0, 1.0),
+        tail: float = 0.01,
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.feature_range = feature_range
+        self.tail = tail
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        self._range()
+        tail = errors.probability("MinMaxScaler", "tail", self.tail)
+        if not tail < 0.5:
+            errors.refuse("MinMaxScaler", "tail", "below 1/2", self.tail)
+        noise = self._noise()
+        total = Fraction(repr(self._multiplier()))
+        each = root_above(total**2 * rows.shape[1])
+        parts = [
+            statistics.quantiles(
+                column,
+                (tail, 1 - tail),
+                float(low),
+                float(high),
+                cells=CELLS,
+                noise_multiplier=each,  # type: ignore[arg-type]
+                delta=noise["delta"],
+                unit=noise["unit"],
+                rng=rng,
+            )
+            for column, low, high in zip(rows.T, box.lower, box.upper, strict=True)
+        ]
+        one = parts[0]
+        event = events.Repeated(one.event, len(parts)) if len(parts) > 1 else one.event
+        return Released([part.value for part in parts], event, one.delta, one.seeded)
+
+    def _read(self, value: list[Reals], box: Box) -> None:
+        low, high = np.array(value).T
+        # Half a cell on either side where they are nearer than a cell: a constant column.
+        short = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
+        self.data_min_, self.data_max_ = low - short / 2, high + short / 2
+        self.data_range_ = self.data_max_ - self.data_min_
+        least, most = self._range()
+        self.scale_ = (most - least) / self.data_range_
+        self.min_ = least - self.data_min_ * self.scale_
+
+    def _range(self) -> tuple[float, float]:
+        box = Box.of("MinMaxScaler", "feature_range", self.feature_range, 1)
+        return float(box.lower[0]), float(box.upper[0])
+
+    def transform(self, X: Any) -> Reals:
+        """Rows in the range."""
+        least, most = self._range()
+        return np.asarray(np.clip(self._rows(X) * self.scale_ + self.min_, least, most))
+
+    def inverse_transform(self, X: Any) -> Reals:
+        """Back on the old scale; what was held to the range stays there."""
+        self._fitted()
+        return np.asarray((np.asarray(X, dtype=np.float64) - self.min_) / self.scale_)
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Shell):  # type: ignore[misc]
+    r"""Directions along which rows vary most, from a private covariance matrix.
+
+    .. math:: \tilde C = \tilde M - (\tilde m - c)(\tilde m - c)^\top
+
+    with :math:`\tilde M` the noisy second moments about the middle c of the bounds and
+    :math:`\tilde m` the noisy mean; components are eigenvectors of it.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many; all without it.
+    epsilon, delta : float
+        Of the fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column. Columns are not
+        rescaled: put a scaler in front where their units differ.
+    norm : float, optional
+        Public: rows are shortened to this distance from the middle of the bounds. Without it, that
+        of the corners, which no row exceeds; noise is proportional to its square.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, mean_, n_components_
+        As scikit-learn has them, with noise; variances are at least 0.
+    noise_variance_ : float
+        A component whose variance is below this may be noise alone.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: Gaussians on the mean, with an eighth of
+    the budget, and on the sums of products [DTTZ14]_; proofs in `tacit.private_statistics.mean` and
+    `tacit.private_statistics.covariance`. Cost: one pass, n d², and d³.
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        norm: float | None = None,
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.norm = norm
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        self._kept(rows.shape[1])
+        noise = self._noise()
+        bound = box.radius if self.norm is None else self.norm
+        spending = Spending("PCA", None, noise["epsilon"], noise["delta"], noise["unit"], rng)
+        about = spend_mean(spending, rows, bound, box.center, MEAN_SHARE)
+        moments = spend_covariance(spending, rows, bound, box.center, 1 - MEAN_SHARE)
+        return spending.released((about, moments))
+
+    def _read(self, value: tuple[statistics.Mean, statistics.Covariance], box: Box) -> None:
+        about, moments = value
+        self.mean_ = about.point
+        away = about.point - box.center
+        values, vectors = np.linalg.eigh(moments.matrix - np.outer(away, away))
+        self.n_components_ = self._kept(len(values))
+        directions = vectors[:, ::-1].T[: self.n_components_]
+        # Eigenvectors have no sign of their own: the largest entry is made positive.
+        largest = np.abs(directions).argmax(axis=1)
+        signs = np.sign(directions[np.arange(len(directions)), largest])
+        self.components_ = directions * signs[:, None]
+        spread = np.maximum(values[::-1], 0.0)
+        self.explained_variance_ = spread[: self.n_components_].copy()
+        self.explained_variance_ratio_ = self.explained_variance_ / max(float(spread.sum()), 1e-300)
+        self.noise_variance_ = moments.noise_level
+        warn_of_noise("PCA", float(spread[0]), moments.noise_level, _REMEDY)
+
+    def _kept(self, columns: int) -> int:
+        if self.n_components is None:
+            return columns
+        return errors.whole("PCA", "n_components", self.n_components, least=1, most=columns)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def transform(self, X: Any) -> Reals:
+        """Coordinates of rows along the components."""
+        return np.asarray((self._rows(X) - self.mean_) @ self.components_.T)
+
+    def inverse_transform(self, X: Any) -> Reals:
+        """Rows that have these coordinates, and nothing beside them."""
+        self._fitted()
+        return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, _Shell):  # type: ignore[misc]
+    r"""Centres of clusters, by Lloyd's steps with noise.
+
+    .. math:: c_j \leftarrow c_j + \lambda_j\,\tilde S_j / \max(\tilde n_j, 1)
+
+    Parameters
+    ----------
+    n_clusters : int
+        How many centres.
+    epsilon, delta : float
+        Of the fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column.
+    norm : float, optional
+        Public: rows are pulled in to this distance from the middle of the bounds; that of the
+        corners without it.
+    reach : float, optional
+        Public: how far a row can pull its centre in a step; half the norm without it. Noise is
+        proportional to it.
+    max_iter : int
+        Steps; each has an equal part of the budget.
+    init : "moments", "random" or array of shape (n_clusters, d)
+        Where centres begin: see `tacit.private_statistics.kmeans`.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    cluster_centers_, counts_
+        Centres, and how many records each drew in the last step, with noise.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: two Gaussians a step [BDMN05]_; proof in
+    `tacit.private_statistics.kmeans`. There is no `labels_`: the cluster of each record is as raw
+    as the record, and a model that held them would be too. `predict` tells them. Cost: n k d a
+    step.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        norm: float | None = None,
+        reach: float | None = None,
+        max_iter: int = 8,
+        init: Any = "moments",
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.norm = norm
+        self.reach = reach
+        self.max_iter = max_iter
+        self.init = init
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        return statistics.kmeans(
+            rows,
+            self.n_clusters,
+            box.radius if self.norm is None else self.norm,
+            self.max_iter,
+            self.init,
+            center=box.center,
+            reach=self.reach,
+            **self._noise(),
+            rng=rng,
+        )
+
+    def _read(self, value: statistics.Clusters, box: Box) -> None:
+        self._clusters = value
+        self.cluster_centers_, self.counts_ = value.centers, value.counts
+        each = float(np.maximum(value.counts, 0).mean())
+        noise = self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
+        warn_of_noise("KMeans", each, noise, _REMEDY)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """The centre that each row is nearest to."""
+        return self._clusters.nearest(self._rows(X))
+
+    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> npt.NDArray[np.int64]:
+        """Fit, and the cluster of each record. In-house: they are as raw as the records."""
+        return self.fit(X).predict(X)
+
+    def transform(self, X: Any) -> Reals:
+        """Distances of rows from the centres."""
+        away = self._rows(X)[:, None, :] - self.cluster_centers_
+        return np.asarray(np.sqrt((away**2).sum(axis=2)))
