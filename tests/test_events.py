@@ -106,6 +106,7 @@ EXAMPLES = (
     events.Composed((LAPLACE, GAUSSIAN, events.Repeated(LAPLACE, 3))),
     events.Parallel((LAPLACE, events.Composed((GAUSSIAN,)))),
     events.CertifiedTable(Fraction(1, 3), 1e-6, 5, 7, "0f" * 32, **OTHER),
+    events.ObjectivePerturbation("laplace", 1, 5, Fraction(1, 4), 2, 3, 90, 2, **SCOPE),
 )
 by_kind = pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: type(event).__name__)
 leaf_kinds = [event for event in EXAMPLES if isinstance(event, events.Leaf)]
@@ -147,8 +148,8 @@ def test_leaves_refuse_unknown_neighbours(event):
         dataclasses.replace(event, adjacency="add")
     with pytest.raises(InvalidParameter, match=f"{kind}: unit must be .* got 'household'"):
         dataclasses.replace(event, unit="household")
-    stored = dataclasses.replace(event, adjacency="replace-one", unit="person")
-    assert stored.adjacency is Adjacency.REPLACE_ONE
+    stored = dataclasses.replace(event, adjacency="add-remove", unit="person")
+    assert stored.adjacency is Adjacency.ADD_REMOVE
     assert stored.unit is Unit.PERSON
 
 

@@ -68,7 +68,13 @@ def test_usual_names_load_nothing_heavy() -> None:
     assert loaded_by(statement, *HEAVY, "dp_accounting") == []
 
 
-LEARNERS = {"NoiseAwareClassifier", "NovelClassClassifier", "StudentClassifier", "JoinClassifier"}
+LEARNERS = {
+    "AnonymizingEncoder",
+    "JoinClassifier",
+    "NoiseAwareClassifier",
+    "NovelClassClassifier",
+    "StudentClassifier",
+}
 
 
 def test_every_name_but_the_learners_loads_nothing_heavy() -> None:

@@ -359,7 +359,7 @@ def test_targets(site: ModuleType, tmp_path: Path) -> None:
 def test_writing_touches_only_what_changed(site: ModuleType, tmp_path: Path) -> None:
     results, out = tmp_path / "results", tmp_path / "pages"
     results.mkdir()
-    assert len(site.write(results, out)) == 7
+    assert len(site.write(results, out)) == 8
     assert site.write(results, out) == []
     (out / "join.md").write_text("by hand")
     assert site.write(results, out) == ["join.md"]

@@ -57,6 +57,10 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
         events.CertifiedTable(Fraction(1), 0.0, 101, 102, "ab" * 32, **SCOPE),
         ["101 × 102 integer weights", "whole numbers", "ab" * 32],
     ),
+    "ObjectivePerturbation": (
+        events.ObjectivePerturbation("gaussian", 1, 5, Fraction(1, 4), 2, 3, 90, 7, **SCOPE),
+        ["7 convex", "Gaussian", "5 times", "8 times", "30 times"],
+    ),
     "Declared": (
         events.Declared(Unproven(reason="nobody looked", **SCOPE)),
         ["nothing is proved", "nobody looked"],

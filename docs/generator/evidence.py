@@ -52,8 +52,9 @@ class Evidence:
                 key = (series_of(result), result["epsilon"])
                 if key in found:
                     named = ", ".join(str(part) for part in key[0] if part is not None)
+                    epsilon = "∞" if key[1] is None else f"{key[1]:g}"
                     raise ValueError(
-                        f"{record['file']}: {named} at ε = {key[1]} is in another record, too. "
+                        f"{record['file']}: {named} at ε = {epsilon} is in another record, too. "
                         "Keep one of them."
                     )
                 found[key] = result

@@ -281,7 +281,7 @@ def test_a_changed_artifact_is_refused(
 def test_a_module_of_ones_own_is_not_saved_and_in_house_rows_stay(
     planted: Any, robust: AnonymizingEncoder, small: dict[str, Any], tmp_path: Path
 ) -> None:
-    with pytest.raises(errors.InvalidParameter, match="central guarantee"):
+    with pytest.raises(errors.InvalidParameter, match="export: in-house rows must be public"):
         robust.export(tmp_path / "out")
     chosen = {**small, "encoder": nn.Linear(5, 3), "schedule": Schedule(2, 1, 1)}
     made = AnonymizingEncoder(0.0, **chosen).fit(

@@ -316,7 +316,9 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def export(self, path: str | Path) -> Path:
         """Write what people run on their devices; refused unless the in-house rows are public."""
-        self._fitted().inhouse_.must_leave("the encoder")
+        if not self._fitted().inhouse_.may_leave:
+            remedy = "What the encoder knows of them has no noise. If they are public, say so to fit."
+            errors.refuse("export", "in-house rows", "public", "others", remedy)
         return self.save(path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:

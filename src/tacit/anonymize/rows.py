@@ -40,9 +40,9 @@ class RowReader:
     spread: Floats
 
     @classmethod
-    def of(cls, raw: Any, where: str, given: Schema | None = None) -> RowReader:
+    def of(cls, raw: Any, where: str) -> RowReader:
         """Read off in-house rows, which need no protection here."""
-        found = given or schema.infer(_named(raw), where=where)
+        found = schema.infer(_named(raw), where=where)
         width = cls(found, np.zeros(0, np.float32), np.ones(0, np.float32)).width
         plain = cls(found, np.zeros(width, np.float32), np.ones(width, np.float32))
         if isinstance(found, ArraySchema):

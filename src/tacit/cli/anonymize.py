@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit import errors
-from tacit.cli.collect import Device, Seed
+from tacit.cli.collect import Device
 from tacit.cli.console import AsJson, print_json, print_table, print_text, print_values
 from tacit.cli.files import InhousePublic, Out, described, must_be_new, stages_progress
 from tacit.tables import naming
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.cli.labelled import Part
 
 _KIND = "anonymizing-encoder"
+_PARTS = ("training", "validation", "test")
 _SHARE = 1 / 3  # of each person's rows, on which attackers are tried
 
 Source = Annotated[
@@ -71,7 +72,9 @@ def anonymize(
     size: Size = None,
     attackers: Attackers = None,
     inhouse_public: InhousePublic = False,
-    seed: Seed = 0,
+    seed: Annotated[
+        int, typer.Option(help="Of the split and of what is learned; the noise has none.")
+    ] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -89,25 +92,15 @@ def anonymize(
     parts = labelled.parts(found, hidden, seed)
     with naming(data), stages_progress(transient=True) as show:
         rows, labels, people = parts[0]
-        encoder.fit(
-            rows,
-            labels,
-            private=people,
-            validation=parts[1],
-            inhouse_public=inhouse_public,
-            progress=show,
-        )
+        given = {"validation": parts[1], "inhouse_public": inhouse_public, "progress": show}
+        encoder.fit(rows, labels, private=people, **given)
     kept, judged = _judged(encoder, regular, parts, names, seed)
     encoder.save(out)
     values = {
         "training": training,
         "strength": strength,
         "epsilon": epsilon,
-        "rows": {
-            "training": len(parts[0].regular),
-            "validation": len(parts[1].regular),
-            "test": len(parts[2].regular),
-        },
+        "rows": {name: len(part.regular) for name, part in zip(_PARTS, parts, strict=True)},
     }
     _print(encoder, kept, judged, values, as_json, out)
 

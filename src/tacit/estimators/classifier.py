@@ -40,41 +40,60 @@ class Solver(Protocol):
         ...
 
 
-class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Base of classifiers whose scores are linear in the columns. Abstract."""
+class Frame(Protocol):
+    """What makes rows of norm at most 1 of raw ones."""
+
+    def rows(self, X: Reals) -> tuple[Reals, int]:
+        """Rows in the ball, and how many lay outside the bounds."""
+        ...
+
+
+class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Base of classifiers by scores that are linear in rows of norm at most 1. Abstract."""
 
     bounds: Bounds
     fit_intercept: bool
-    norm: float | None
     classes: Any
 
     classes_: npt.NDArray[Any]
-    coef_: Reals
-    intercept_: Reals
 
     @abstractmethod
-    def _solver(self, rows: int, columns: int) -> Solver:
+    def _dimension(self, columns: int) -> int:
+        """Entries of a row in the ball."""
+
+    @abstractmethod
+    def _solver(self, rows: int, dimension: int) -> Solver:
         """The algorithm, from parameters and shapes alone."""
+
+    @abstractmethod
+    def _frame(self, columns: int) -> Frame:
+        """The map into the ball, from parameters and shapes alone."""
+
+    @abstractmethod
+    def _store(self, frame: Frame, solutions: Reals) -> None:
+        """Keep what prediction needs."""
+
+    @abstractmethod
+    def _scored(self, rows: Reals) -> Reals:
+        """Scores of new rows, one a problem."""
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and labels y: checked, charged, then read."""
-        where = type(self).__name__
         X, y = validate_data(self, X, y, dtype=np.float64)
         codes = self._codes(y)
-        scores = self._scores(X.shape[1])
+        frame = self._frame(X.shape[1])
         charged = self._charge(*X.shape)
-        solver = self._solver(*X.shape)
+        solver = self._solver(len(X), self._dimension(X.shape[1]))
         remedy = "Raise epsilon, lower the norm, or fit more records."
-        warn_of_noise(where, len(X) / 2, solver.noise, remedy)
-        rows, self.clipped_ = scores.rows(X)
+        warn_of_noise(type(self).__name__, len(X) / 2, solver.noise, remedy)
+        rows, self.clipped_ = frame.rows(X)
         solutions, ran = solver.solve(rows, codes, self.rng)
-        self.coef_, self.intercept_ = scores.coefficients(solutions)
+        self._store(frame, solutions)
         return self._keep(charged, ran)
 
     def decision_function(self, X: Any) -> Reals:
         """Scores of the classes, or with two of them the score of the second."""
-        rows = self._rows(X)
-        scores = rows @ self.coef_.T + self.intercept_
+        scores = self._scored(self._rows(X))
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -85,17 +104,15 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def _event(self, rows: int, columns: int) -> Event:
-        return self._solver(rows, columns).event
-
-    def _scores(self, columns: int) -> Scores:
-        where = type(self).__name__
-        box = Box.of(where, "bounds", self.bounds, columns)
-        return Scores.of(where, box, self.norm, intercept=bool(self.fit_intercept))
+        return self._solver(rows, self._dimension(columns)).event
 
     @property
     def _problems(self) -> int:
         """Scores: one for two classes, else one a class."""
         return 1 if len(self.classes_) == 2 else len(self.classes_)
+
+    def _box(self, columns: int) -> Box:
+        return Box.of(type(self).__name__, "bounds", self.bounds, columns)
 
     def _codes(self, y: Any) -> Codes:
         """Numbers of the classes; those of labels that are no class are refused."""
@@ -114,6 +131,29 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _assumptions(self) -> tuple[str, ...]:
         return (READ_CLASSES,) if self.classes is None else ()
+
+
+class LinearClassifier(ScoreClassifier):
+    """Base of classifiers whose scores are linear in the columns themselves. Abstract."""
+
+    norm: float | None
+
+    coef_: Reals
+    intercept_: Reals
+
+    def _dimension(self, columns: int) -> int:
+        return columns + bool(self.fit_intercept)
+
+    def _frame(self, columns: int) -> Scores:
+        where, box = type(self).__name__, self._box(columns)
+        return Scores.of(where, box, self.norm, intercept=bool(self.fit_intercept))
+
+    def _store(self, frame: Frame, solutions: Reals) -> None:
+        assert isinstance(frame, Scores)
+        self.coef_, self.intercept_ = frame.coefficients(solutions)
+
+    def _scored(self, rows: Reals) -> Reals:
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
 
 
 def signs_of(codes: Codes, problems: int) -> list[Reals]:

@@ -14,11 +14,12 @@ trick beside the loss; it is the gradient of Huber's, which is convex [Hub64]_.
 
 Notes
 -----
-Sensitivity: :math:`\lVert\psi_C(r)\,v\rVert_2 \le C R`, in whole numbers [BST14]_. Rows are on their
-grid and β is on one of 2^-20 with a norm of at most 32, so that products, targets and residuals are
-whole and exact in floats in any order; a residual is then rounded to C/2^13 by a rule that sees it
-alone. In these steps the sensitivity is the same whatever C is, so that C may be chosen by what was
-released before. Gaussians whose multipliers are fixed beforehand compose exactly [DRS22]_.
+Sensitivity: :math:`\lVert\psi_C(r)\,v\rVert_2 \le C\,\lVert v\rVert`, in whole numbers [BST14]_.
+Rows are on their grid and β is on one of 2^-20 with a norm of at most 32, so that products, targets
+and residuals are whole and exact in floats in any order; a residual is then rounded to C/2^13 by a
+rule that sees it alone. In these steps the sensitivity is the same whatever C is, so that C may be
+chosen by what was released before. Gaussians whose multipliers are fixed beforehand compose exactly
+[DRS22]_.
 
 References
 ----------
@@ -30,7 +31,6 @@ References
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -39,7 +39,7 @@ from functools import cached_property
 import numpy as np
 
 from tacit.estimators.base import Reals
-from tacit.estimators.frames import BITS, CONSTANT, Frame, Integers
+from tacit.estimators.frames import BITS, Frame, Integers
 from tacit.estimators.sufficient import Moments, gaussian_moments
 from tacit.events import Event
 from tacit.mechanisms.bounding import project_l2
@@ -68,15 +68,9 @@ class Descent:
     clip: float | None
 
     @cached_property
-    def reach(self) -> int:
-        """R of the entries (x, 1) in grid steps, with half a step an entry for rounding."""
-        bound = math.hypot(self.frame.norm, CONSTANT) / self.frame.step
-        return math.ceil(bound + math.sqrt(self.frame.width) / 2)
-
-    @cached_property
     def sensitivity(self) -> int:
         """Of a sum of gradients, in steps of C times the grid's over 2^13."""
-        return self.reach * 2**BITS
+        return int(self.frame.reach * 2**BITS)
 
     @cached_property
     def share(self) -> Fraction:
@@ -97,7 +91,7 @@ class Descent:
     def run(self, X: Reals, y: Reals, repair: str, penalty: Reals) -> tuple[Reals, Moments, Event]:
         """Coefficients of a row's entries, the sums of products, and what ran."""
         spending = self.spending()
-        blocks = [self._within_reach(rows) for rows in self.frame.blocks(X, y)]
+        blocks = list(self.frame.blocks(X, y))
         products = self.frame.products(blocks)
         moments = gaussian_moments(self.frame, spending, products, START_SHARE)
         inverse = moments.inverse(repair, penalty)
@@ -127,12 +121,6 @@ class Descent:
         if self.clip is not None:
             return self.clip * weight
         return weight * min(max(_DEVIATIONS * residual / weight, _SMALLEST_CLIP), 1.0)
-
-    def _within_reach(self, rows: Reals) -> Reals:
-        """Rows whose entries (x, 1) floats have made too long count as zeros."""
-        part = rows[:, :-1]
-        rows[(part * part).sum(axis=1) > self.reach**2] = 0.0
-        return rows
 
 
 def _on_grid(beta: Reals) -> Reals:

@@ -24,7 +24,7 @@ from tacit.estimators.forest_splits import (
     consistent,
     gains,
 )
-from tacit.estimators.forest_tree import Growth, Tree, ancestors, chances
+from tacit.estimators.forest_tree import Growth, Tree, ancestors, places_of
 from tacit.randomness import Randomness, source, uniform_below
 
 Integers = npt.NDArray[np.int64]
@@ -86,13 +86,13 @@ class Growing(ABC):
         self, rows: Reals, codes: Integers, rng: Randomness | None
     ) -> tuple[list[Tree], events.Event]:
         """Trees, and what ran."""
-        stream = source(rng)
+        stream, columns = source(rng), np.ascontiguousarray(rows.T)
         free = np.random.default_rng(stream.words(4))  # for choices that touch no record
         shared = Noise(*self.noise, stream)
         grown, ran = [], set()
         for part in self._parts(len(rows), stream):
             noise = Noise(*self.noise, stream) if self.bagged else shared
-            growth = Growth(self.box, rows[part], codes[part], self.classes)
+            growth = Growth(self.box, columns[:, part], codes[part], self.classes)
             grown.append(self._tree(growth, noise, free))
             if self.bagged:
                 ran.add(self._of(noise))
@@ -118,14 +118,17 @@ class Growing(ABC):
     def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
         """Grow one tree: what it pays is what `_charge` says."""
 
-    def _candidates(self, growth: Growth, free: np.random.Generator) -> tuple[Integers, Reals]:
-        """Columns and cuts to try at each node, drawn without looking at any record."""
+    def _candidates(
+        self, growth: Growth, free: np.random.Generator
+    ) -> tuple[Integers, Reals, Integers]:
+        """Columns and cuts to try at each node, drawn without looking at any record; histograms."""
         nodes, every = growth.nodes, len(self.box.lower)
         features = np.tile(np.arange(every), (nodes, 1))
         if self.columns < every:
             features = free.permuted(features, axis=1)[:, : self.columns]
-        steps = np.arange(self.bins - 1) + free.random((nodes, self.columns, 1))
-        return features, growth.edges(features, steps / (self.bins - 1))
+        shifts = free.random(features.shape)
+        counts = growth.histograms(features, shifts, self.bins)
+        return features, growth.cuts_at(features, places_of(shifts, self.bins)), counts
 
 
 class Histograms(Growing):
@@ -149,16 +152,15 @@ class Histograms(Growing):
     def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
         deviation, levels = noise.deviation(self.each), []
         for _ in range(self.depth):
-            features, edges = self._candidates(growth, free)
-            counts = growth.histograms(features, edges)
+            features, cuts, counts = self._candidates(growth, free)
             released = noise.add(counts, self.columns, self.each).astype(np.float64)
             agreed, totals = consistent(released)
             levels.append((totals, deviation * math.sqrt(self.bins / self.columns)))
-            _split(growth, features, edges, _best(gains(agreed, totals, deviation)))
+            _split(growth, features, cuts, _best(gains(agreed, totals, deviation)))
         last = self.share * LEAVES
         leaves = noise.add(growth.counts(), 1, last).astype(np.float64)
         levels.append((leaves, noise.deviation(last)))
-        return growth.tree(chances(levels, self.classes))
+        return growth.tree(levels, deviation * math.sqrt(self.bins * self.classes) / 2)
 
 
 class RandomSplits(Growing):
@@ -170,7 +172,7 @@ class RandomSplits(Growing):
     def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
         for _ in range(self.depth):
             features = free.integers(0, len(self.box.lower), (growth.nodes, 1))
-            cuts = growth.edges(features, free.random((growth.nodes, 1, 1)))
+            cuts = growth.cuts_at(features, free.random((growth.nodes, 1, 1)))
             growth.split(features[:, 0], cuts[:, 0, 0])
         return _with_leaves(growth, noise, self.share)
 
@@ -191,10 +193,9 @@ class DPRF(Growing):
     def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
         sensitivity = blended_sensitivity(self.records, self.blend)
         for _ in range(self.depth):
-            features, edges = self._candidates(growth, free)
-            scores = blended(growth.histograms(features, edges), self.blend)
-            flat = scores.reshape(growth.nodes, -1)
-            _split(growth, features, edges, noise.choose(flat, sensitivity, self.each))
+            features, cuts, counts = self._candidates(growth, free)
+            flat = blended(counts, self.blend).reshape(growth.nodes, -1)
+            _split(growth, features, cuts, noise.choose(flat, sensitivity, self.each))
         return _with_leaves(growth, noise, 1 - CHOICES)
 
 
@@ -207,16 +208,16 @@ def public_size(records: int) -> int:
 
 def _with_leaves(growth: Growth, noise: Noise, share: Fraction) -> Tree:
     leaves = noise.add(growth.counts(), 1, share).astype(np.float64)
-    levels = ancestors(leaves, noise.deviation(share))
-    return growth.tree(chances(levels, growth.classes))
+    deviation = noise.deviation(share)
+    return growth.tree(ancestors(leaves, deviation), deviation * math.sqrt(leaves.size / 2))
 
 
 def _best(scores: Reals) -> Integers:
     return np.asarray(scores.reshape(len(scores), -1).argmax(axis=1))
 
 
-def _split(growth: Growth, features: Integers, edges: Reals, chosen: Integers) -> None:
+def _split(growth: Growth, features: Integers, cuts: Reals, chosen: Integers) -> None:
     """Cut each node by its candidate of this number."""
     node = np.arange(growth.nodes)
-    column, edge = np.divmod(chosen, edges.shape[2])
-    growth.split(features[node, column], edges[node, column, edge])
+    column, place = np.divmod(chosen, cuts.shape[2])
+    growth.split(features[node, column], cuts[node, column, place])

@@ -15,20 +15,30 @@ from tacit.estimators.base import Box, Reals
 
 Integers = npt.NDArray[np.int64]
 
+Levels = list[tuple[Reals, float]]
+"""Noisy counts (nodes, K) of each level, root first, and their deviations."""
+
+_LARGEST = 1e300
+
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Splits level by level, and the chances of the classes at each leaf: all of it released."""
+    """Splits level by level, and the chances of the classes at each leaf: all of it released.
+
+    `records` is the noisy number of records, `noise` the deviation of the count of half of them.
+    """
 
     features: tuple[Integers, ...]
     cuts: tuple[Reals, ...]
     chances: Reals
+    records: float
+    noise: float
 
     def predict(self, rows: Reals) -> Reals:
         """Chances of the classes, one row a record."""
         node = np.zeros(len(rows), dtype=np.int64)
         for features, cuts in zip(self.features, self.cuts, strict=True):
-            node = _below(rows, node, features, cuts)
+            node = 2 * node + (rows[np.arange(len(rows)), features[node]] >= cuts[node])
         return np.asarray(self.chances[node])
 
 
@@ -37,16 +47,16 @@ class Growth:
 
     Parameters
     ----------
-    rows : array of shape (n, d)
-        Records within the box.
+    columns : array of shape (d, n)
+        Records within the box, one a column of the array: they are read a column at a time.
     codes : array of shape (n,)
         Their classes, 0, …, K − 1.
     """
 
-    def __init__(self, box: Box, rows: Reals, codes: Integers, classes: int) -> None:
-        self.rows, self.codes, self.classes = rows, codes, classes
+    def __init__(self, box: Box, columns: Reals, codes: Integers, classes: int) -> None:
+        self.columns, self.codes, self.classes = columns, codes, classes
         self.lower, self.upper = box.lower[None], box.upper[None]
-        self.node = np.zeros(len(rows), dtype=np.int64)
+        self.node = np.zeros(len(codes), dtype=np.int64)
         self.features: list[Integers] = []
         self.cuts: list[Reals] = []
 
@@ -59,56 +69,67 @@ class Growth:
         """Records of each class at each node. One record is in one count."""
         return self._table(self.node, self.nodes).reshape(self.nodes, self.classes)
 
-    def edges(self, features: Integers, shifts: Reals) -> Reals:
-        r"""Candidate cuts (nodes, m, b − 1): equal steps through each node's box.
-
-        .. math:: a_k = \ell + (u - \ell)\,\frac{k + s}{b - 1}, \quad 0 \le k < b - 1
-
-        with one s in (0, 1) a node and column, so that no two trees have the same cuts.
-        """
+    def cuts_at(self, features: Integers, places: Reals) -> Reals:
+        """Cuts at these places (from 0 to 1) between the ends of each node's box."""
         node = np.arange(self.nodes)[:, None]
         low, high = self.lower[node, features], self.upper[node, features]
-        return np.asarray(low[..., None] + (high - low)[..., None] * shifts)
+        return np.asarray(low[..., None] + (high - low)[..., None] * places)
 
-    def histograms(self, features: Integers, edges: Reals) -> Integers:
-        """Counts (nodes, m, b, K) between edges. One record is in m counts, one a column."""
-        bins = edges.shape[2] + 1
+    def histograms(self, features: Integers, shifts: Reals, bins: int) -> Integers:
+        r"""Counts (nodes, m, b, K) of m columns a node, between the cuts at `places_of` the shifts.
+
+        A record x at a node with box [l, u] in a column is counted in the bin
+
+        .. math:: \left\lfloor (b - 1)\,\frac{x - l}{u - l} + 1 - s \right\rfloor.
+
+        One record is in m counts, one a column: where it is counted depends on it alone.
+        """
         found = np.empty((self.nodes, features.shape[1], bins, self.classes), dtype=np.int64)
         for place in range(features.shape[1]):
-            cell = self.node * bins + self._cells(features[:, place], edges[:, place])
+            cell = self._cells(features[:, place], shifts[:, place], bins)
             found[:, place] = self._table(cell, self.nodes * bins).reshape(found[:, 0].shape)
         return found
 
     def split(self, features: Integers, cuts: Reals) -> None:
         """Cut every node in two."""
         node = np.arange(self.nodes)
-        self.node = _below(self.rows, self.node, features, cuts)
+        self.node = 2 * self.node + (self._values(features) >= cuts[self.node])
         self.lower, self.upper = (np.repeat(side, 2, axis=0) for side in (self.lower, self.upper))
         self.upper[2 * node, features] = cuts
         self.lower[2 * node + 1, features] = cuts
         self.features.append(features)
         self.cuts.append(cuts)
 
-    def tree(self, chances: Reals) -> Tree:
+    def tree(self, levels: Levels, noise: float) -> Tree:
         """What has grown, with what its leaves say."""
-        return Tree(tuple(self.features), tuple(self.cuts), chances)
+        records = float(levels[0][0].sum())
+        said = chances(levels, self.classes)
+        return Tree(tuple(self.features), tuple(self.cuts), said, records, noise)
 
-    def _cells(self, features: Integers, edges: Reals) -> Integers:
-        """How many of its node's edges a record reaches: a function of that record alone."""
-        first, width = edges[:, 0], edges[:, -1] - edges[:, 0]
-        # One edge, or a box without width: the first edge alone decides.
-        rate = (edges.shape[1] - 1) / np.where(width > 0, width, 1.0)
-        rate = np.where((width > 0) & np.isfinite(rate), rate, 1.0)
-        value = self.rows[np.arange(len(self.rows)), features[self.node]]
-        steps = np.floor((value - first[self.node]) * rate[self.node])
-        return np.clip(steps + 1, 0, edges.shape[1]).astype(np.int64)
+    def _cells(self, features: Integers, shifts: Reals, bins: int) -> Integers:
+        """Node and bin of each record, as one number."""
+        node = np.arange(self.nodes)
+        low, width = self.lower[node, features], (self.upper - self.lower)[node, features]
+        rate = np.zeros(self.nodes)
+        # A box can be cut so often that it has no width left.
+        np.divide(bins - 1, width, out=rate, where=width > (bins - 1) / _LARGEST)
+        steps = self._values(features) * rate[self.node]
+        steps += (1 - shifts - low * rate)[self.node]
+        np.clip(steps, 0, bins - 1, out=steps)
+        return self.node * bins + steps.astype(np.int64)
+
+    def _values(self, features: Integers) -> Reals:
+        """Of each record in its node's column."""
+        if bool((features == features[0]).all()):
+            return np.asarray(self.columns[features[0]])
+        return np.asarray(self.columns[features[self.node], np.arange(len(self.node))])
 
     def _table(self, cell: Integers, cells: int) -> Integers:
         flat = np.bincount(cell * self.classes + self.codes, minlength=cells * self.classes)
         return flat.astype(np.int64)
 
 
-def chances(levels: list[tuple[Reals, float]], classes: int) -> Reals:
+def chances(levels: Levels, classes: int) -> Reals:
     r"""Chances of the classes at each leaf, from noisy counts on the path to it.
 
     .. math:: p_v = \frac{(\tilde c_v)_+ + \sigma_v\,p_{\mathrm{parent}(v)}}
@@ -124,7 +145,7 @@ def chances(levels: list[tuple[Reals, float]], classes: int) -> Reals:
     return found
 
 
-def ancestors(leaves: Reals, deviation: float) -> list[tuple[Reals, float]]:
+def ancestors(leaves: Reals, deviation: float) -> Levels:
     """Counts of every level, root first, as sums of those of the leaves, and their deviations."""
     levels = [(leaves, deviation)]
     while len(levels[-1][0]) > 1:
@@ -133,7 +154,9 @@ def ancestors(leaves: Reals, deviation: float) -> list[tuple[Reals, float]]:
     return levels[::-1]
 
 
-def _below(rows: Reals, node: Integers, features: Integers, cuts: Reals) -> Integers:
-    """The nodes one level down."""
-    value = rows[np.arange(len(rows)), features[node]]
-    return 2 * node + (value >= cuts[node])
+def places_of(shifts: Reals, bins: int) -> Reals:
+    r"""Places :math:`(k + s)/(b - 1)`, 0 ≤ k < b − 1, of the cuts between b bins, from s in (0, 1).
+
+    Shifts are drawn afresh for every node and column, so that no two trees have the same cuts.
+    """
+    return np.asarray((np.arange(bins - 1) + shifts[..., None]) / (bins - 1))

@@ -100,7 +100,7 @@ class Frame:
         return float(self.target.center[0]) if self.intercept else 0.0
 
     @cached_property
-    def reach(self) -> float:
+    def span(self) -> float:
         """What the target is measured in."""
         low, high = float(self.target.lower[0]), float(self.target.upper[0])
         return max(high - self.middle, self.middle - low)
@@ -137,28 +137,48 @@ class Frame:
         return 2.0 ** (math.ceil(math.log2(self.bound)) - BITS)
 
     @cached_property
-    def radius(self) -> int:
-        """R in grid steps, with half a step an entry for rounding: no row is longer."""
+    def reach(self) -> int:
+        """The norm of the entries (x, 1) in grid steps, with half a step an entry for rounding."""
+        parts = (self.norm, CONSTANT)
+        bound = sum(parts) if self.order == 1 else math.hypot(*parts)
         rounding = self.width / 2 if self.order == 1 else math.sqrt(self.width) / 2
-        return math.ceil(self.bound / self.step + rounding)
+        return math.ceil(bound / self.step + rounding)
+
+    @cached_property
+    def top(self) -> int:
+        """The largest target in grid steps."""
+        return math.ceil(self.weight / self.step)
+
+    @cached_property
+    def radius(self) -> int:
+        """R in grid steps: no row is longer."""
+        if self.order == 1:
+            return self.reach + self.top
+        return math.isqrt(self.reach**2 + self.top**2 - 1) + 1
 
     def rows(self, X: Reals, y: Reals) -> Reals:
         """Rows in grid steps, as whole numbers in floats."""
         found = np.empty((len(X), self.width))
-        columns = len(self.half)
-        part = found[:, :columns]
-        np.subtract(X, self.center, out=part)
-        part /= self.half
+        columns, entries = found[:, :-2], found[:, :-1]
+        np.subtract(X, self.center, out=columns)
+        columns *= 1 / (self.half * self.step)
         with np.errstate(divide="ignore"):
-            shrink = np.minimum(self.norm / _norms(part, self.order), 1.0) / self.step
-        found[:, columns] = CONSTANT
-        found[:, -1] = (y - self.middle) * (self.weight / self.reach)
+            shrink = np.minimum(self.norm / self.step / self._lengths(columns), 1.0)
+        found[:, -2] = CONSTANT / self.step
+        found[:, -1] = (y - self.middle) * (self.weight / (self.span * self.step))
         found *= shrink[:, None]
         np.rint(found, out=found)
-        # Exact, as all are whole: no rounding can let a longer one pass.
-        length = np.abs(found).sum(axis=1) if self.order == 1 else (found * found).sum(axis=1)
-        found[length > self.radius**self.order] = 0.0
+        np.clip(found[:, -1], -self.top, self.top, out=found[:, -1])
+        # Exact, as all are whole: no rounding lets a longer one pass.
+        found[self._lengths(entries, power=True) > self.reach**self.order] = 0.0
         return found
+
+    def _lengths(self, rows: Reals, *, power: bool = False) -> Reals:
+        """Norms of rows, each by itself; in the ℓ2 norm with `power` their squares."""
+        if self.order == 1:
+            return np.asarray(np.abs(rows).sum(axis=1))
+        squares = np.asarray(np.einsum("ij,ij->i", rows, rows))
+        return squares if power else np.asarray(np.sqrt(squares))
 
     def blocks(self, X: Reals, y: Reals) -> Iterator[Reals]:
         """All rows, few enough at a time for a cache."""
@@ -176,7 +196,7 @@ class Frame:
 
     def coefficients(self, solution: Reals) -> tuple[Reals, float]:
         """Of the columns in their own units, and the intercept, from those of a row's entries."""
-        scale = self.reach / self.weight
+        scale = self.span / self.weight
         coef = scale * solution[: len(self.half)] / self.half
         if not self.intercept:
             return coef, 0.0
@@ -186,9 +206,3 @@ class Frame:
     def penalty(self, alpha: float) -> Reals:
         """What α‖coef‖² adds to the diagonal of the sums of products; the intercept is free."""
         return np.concatenate([alpha / self.half**2, np.zeros(self.size - len(self.half))])
-
-
-def _norms(rows: Reals, order: int) -> Reals:
-    """Of each row by itself."""
-    found = np.abs(rows).sum(axis=1) if order == 1 else np.sqrt((rows * rows).sum(axis=1))
-    return np.asarray(found)

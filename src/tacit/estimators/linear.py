@@ -41,7 +41,7 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     fit_intercept: bool
     norm: float | None
     repair: str
-    max_iter: int
+    steps: int
     residual_clip: float | None
 
     coef_: Reals
@@ -102,13 +102,12 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             return LaplaceProducts(frame, self.epsilon, unit, source(self.rng))
         if self.algorithm == "adassp":
             return GaussianProducts(frame, self._spending)
-        steps = errors.whole(where, "max_iter", self.max_iter, least=1, most=10_000)
+        steps = errors.whole(where, "steps", self.steps, least=1, most=10_000)
         clip = self.residual_clip
-        if (
-            clip is not None
-            and not 1e-3 <= float(errors.positive(where, "residual_clip", clip)) <= 2
-        ):
-            errors.refuse(where, "residual_clip", "from 0.001 to 2", clip)
+        if clip is not None:
+            clip = float(errors.positive(where, "residual_clip", clip))
+            if not 1e-3 <= clip <= 2:
+                errors.refuse(where, "residual_clip", "from 0.001 to 2", clip)
         return Descent(frame, self._spending, steps, clip)
 
     def _spending(self) -> Spending:
@@ -130,7 +129,7 @@ class LinearRegression(_Linear):
     .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2
 
     from noisy sums (see Notes). The weights :math:`t_i^2` are 1 but for rows that are longer than
-    `norm`.
+    `norm`; "gradient" has Huber's loss in place of the square.
 
     Parameters
     ----------
@@ -143,8 +142,9 @@ class LinearRegression(_Linear):
         Public bounds of the target.
     delta : float
         Of (ε, δ)-DP, for "adassp" and "gradient". "functional" has none.
-    algorithm : "adassp", "functional" or "gradient"
-        See Notes.
+    algorithm : "gradient", "adassp" or "functional"
+        See Notes. "gradient" loses least almost everywhere; "adassp" is for residuals so skewed
+        that Huber's loss would not do; "functional" is for δ = 0.
     fit_intercept : bool
         Without an intercept rows and target are measured from zero, not from the middle of their
         bounds.
@@ -154,14 +154,15 @@ class LinearRegression(_Linear):
         shortened as a whole, target included, which only gives it less weight. Without it 0.6 √d,
         with "functional" 0.4 d.
     repair : "shrink", "ridge" or "trim"
-        What "adassp" and "functional" do about directions in which noise is as large as what rows
-        vary; without a repair the noisy loss may have no minimum. "shrink" (the default): a ridge
-        for each direction by its own eigenvalue. "ridge": one for all, as AdaSSP has it. "trim":
-        directions below the level of the noise are left out, as the functional mechanism has it.
-    max_iter : int
+        What becomes of directions in which noise is as large as what rows vary; without a repair
+        the noisy loss may have no minimum. "shrink" (the default): a ridge for each direction by
+        its own eigenvalue. "ridge": one for all, as AdaSSP has it. "trim": directions below the
+        level of the noise are left out, as the functional mechanism has it.
+    steps : int
         Steps of "gradient".
-    residual_clip : float
-        Of "gradient": residuals are held to this many half-widths of `target_bounds`.
+    residual_clip : float, optional
+        Of "gradient": residuals are held to this many half-widths of `target_bounds`. Without it to
+        three of their deviations, as far as these have been released.
     unit : str
         Whose a row is: what the guarantee is towards.
     ledger, account
@@ -187,9 +188,10 @@ class LinearRegression(_Linear):
       :math:`X^\top X`, :math:`X^\top y`, sums and count at once; the smallest eigenvalue, which the
       paper pays a third of ε for, is read off the release. Cost: one pass, n d².
     - "functional" [ZZXYW12]_: one discrete Laplace on the same sums, of ℓ1 sensitivity R² in the ℓ1
-      norm of rows. Better than "adassp" up to about four columns, at δ = 0. Cost: the same.
-    - "gradient" [BST14]_: `max_iter` Gaussians on sums of gradients, of ℓ2 sensitivity C R: proof
-      in `tacit.estimators.descent`. Cost: n d a step.
+      norm of rows. Cost: the same.
+    - "gradient" [BST14]_: "adassp" for half of the budget, and for the rest `steps` Gaussians on
+      sums of gradients, of ℓ2 sensitivity C R: proof in `tacit.estimators.descent`. Cost: n d more
+      a step, and the rows are kept.
 
     References
     ----------
@@ -219,11 +221,11 @@ class LinearRegression(_Linear):
         bounds: Bounds,
         target_bounds: Bounds,
         delta: float = DELTA,
-        algorithm: str = "adassp",
+        algorithm: str = "gradient",
         fit_intercept: bool = True,
         norm: float | None = None,
         repair: str = "shrink",
-        max_iter: int = 2,
+        steps: int = 2,
         residual_clip: float | None = None,
         unit: str = "record",
         ledger: Ledger | None = None,
@@ -238,7 +240,7 @@ class LinearRegression(_Linear):
         self.fit_intercept = fit_intercept
         self.norm = norm
         self.repair = repair
-        self.max_iter = max_iter
+        self.steps = steps
         self.residual_clip = residual_clip
         self.unit = unit
         self.ledger = ledger
@@ -260,7 +262,7 @@ class Ridge(_Linear):
     alpha : float
         Public: the penalty, in the units of the columns and the target, as scikit-learn has it. The
         intercept is not penalised. Noise has a penalty of its own: see `repair`.
-    epsilon, bounds, target_bounds, delta, algorithm, fit_intercept, norm, repair, max_iter, \
+    epsilon, bounds, target_bounds, delta, algorithm, fit_intercept, norm, repair, steps, \
 residual_clip, unit, ledger, account, rng
         As in `LinearRegression`.
 
@@ -295,11 +297,11 @@ residual_clip, unit, ledger, account, rng
         target_bounds: Bounds,
         alpha: float = 1.0,
         delta: float = DELTA,
-        algorithm: str = "adassp",
+        algorithm: str = "gradient",
         fit_intercept: bool = True,
         norm: float | None = None,
         repair: str = "shrink",
-        max_iter: int = 2,
+        steps: int = 2,
         residual_clip: float | None = None,
         unit: str = "record",
         ledger: Ledger | None = None,
@@ -315,7 +317,7 @@ residual_clip, unit, ledger, account, rng
         self.fit_intercept = fit_intercept
         self.norm = norm
         self.repair = repair
-        self.max_iter = max_iter
+        self.steps = steps
         self.residual_clip = residual_clip
         self.unit = unit
         self.ledger = ledger

@@ -28,6 +28,83 @@ _STEPS = {"gradient": 12, "sgd": 60}
 
 
 class LogisticRegression(LinearClassifier):
+    r"""Logistic regression, for two classes or more.
+
+    .. math:: \min_\theta \sum_i \ln\big(1 + e^{-y_i v_i^\top\theta}\big)
+              + \tfrac\lambda2\lVert\theta\rVert^2
+
+    Columns are measured in half-widths of their bounds, and rows v lie in a ball of radius 1
+    (`tacit.estimators.scores`). After `fit`: `coef_` and `intercept_` in the units of the columns,
+    `classes_`, `guarantee_`, `certificate_`, `event_`, `clipped_`.
+
+    Parameters
+    ----------
+    epsilon : float
+        What a fit may cost each record.
+    bounds : pair
+        Public (lower, upper) of the columns: numbers, or arrays with one a column. Rows outside are
+        clipped and counted.
+    delta : float
+        0 asks for pure ε: "objective" and "functional" can.
+    algorithm : {"auto", "objective", "gradient", "functional", "sgd"}
+        - "objective": objective perturbation. Two classes: one problem. More: one against the rest,
+          each with its own noise, because the theorem needs a loss of one linear score. Exact
+          guarantee for the approximate solution that is found.
+        - "gradient": noisy gradients of the softmax loss, preconditioned; one Gaussian a step for
+          all classes together. Needs δ > 0.
+        - "functional": noise on the Taylor polynomial of the loss. One pass; its probabilities are
+          too close to 1/2 where scores are large.
+        - "sgd": DP-SGD of `tacit.private_training`. The number of records is public. Needs δ > 0.
+        - "auto": "objective" for two classes or δ = 0, "gradient" for more classes.
+    alpha : float, optional
+        λ, of the weights of rows in the ball. Without it, what suits the algorithm and ε.
+    fit_intercept : bool
+        The intercept is penalised like a weight, about the middle of the bounds.
+    norm : float, optional
+        Half-widths that rows are shortened to; 0.6 times that of the corners without.
+    classes : array, optional
+        Public labels. Without them they are read off y, and the certificate says so.
+    steps : int, optional
+        Of "gradient" (12) and "sgd" (60).
+    batch_size : int, optional
+        Of "sgd", expected; a quarter of the records without.
+    unit, ledger, account, rng
+        What a row is; where and on which account to charge before reading; tests' randomness.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP, or ε-DP for δ = 0, towards one record more or less. Proofs:
+    `tacit.accounting.perturbed` (objective: slope 1 and curvature 1/4 of a record's loss in the
+    ball), `tacit.estimators.softmax`, `tacit.estimators.taylor`, `tacit.private_training`.
+
+    Cost: some ten passes over the rows for "objective" (Newton's steps, with curvatures from a
+    sixteenth of the rows), one for "functional", T for "gradient".
+
+    References
+    ----------
+    .. [CMS11] Chaudhuri, Monteleoni, Sarwate. Differentially private empirical risk minimization.
+       JMLR 2011.
+    .. [KST12] Kifer, Smith, Thakurta. Private convex empirical risk minimization and
+       high-dimensional regression. COLT 2012.
+    .. [RKW23] Redberg, Koskela, Wang. Improving the privacy and practicality of objective
+       perturbation for differentially private linear learners. NeurIPS 2023.
+    .. [ZZXYW12] Zhang, Zhang, Xiao, Yang, Winslett. Functional mechanism: regression analysis
+       under differential privacy. VLDB 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.randomness import Seeded
+    >>> rows = np.random.default_rng(0).uniform(-1, 1, size=(2000, 2))
+    >>> labels = rows[:, 0] > rows[:, 1]
+    >>> model = LogisticRegression(epsilon=1.0, bounds=(-1, 1), classes=[False, True],
+    ...                            rng=Seeded(0)).fit(rows, labels)
+    >>> print(model.guarantee_)
+    (1, 1e-06)-DP (central, add-remove, unit: record)
+    >>> model.score(rows, labels) > 0.9
+    True
+    """
+
     def __init__(
         self,
         *,
@@ -86,11 +163,11 @@ class LogisticRegression(LinearClassifier):
             errors.refuse(where, "delta", f"above 0 for {name}", self.delta, remedy)
         return name
 
-    def _solver(self, rows: int, columns: int) -> Solver:
+    def _solver(self, rows: int, dimension: int) -> Solver:
         where, name = type(self).__name__, self._algorithm()
         epsilon = float(errors.epsilon_in_range(where, self.epsilon))
         delta = errors.probability(where, "delta", self.delta)
-        size, scores = columns + bool(self.fit_intercept), self._problems
+        size, scores = dimension, self._problems
         steps = _STEPS.get(name, 1) if self.steps is None else self.steps
         if name == "objective":
             given = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
@@ -98,9 +175,7 @@ class LogisticRegression(LinearClassifier):
         if name == "functional":
             return Functional(where, size, scores, epsilon, delta, self.alpha, self.unit)
         if name == "gradient":
-            return NoisyDescent(
-                where, size, scores, epsilon, delta, self.alpha, steps, self.unit
-            )
+            return NoisyDescent(where, size, scores, epsilon, delta, self.alpha, steps, self.unit)
         return SampledDescent(
             where, rows, size, scores, epsilon, delta, steps, self.batch_size, self.unit
         )

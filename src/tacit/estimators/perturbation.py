@@ -48,6 +48,7 @@ MOST_ROWS = 2**23
 VOLUME_SHARE = 0.25
 """Of ε: what the change of volume, ln(1 + β/λ), may cost where no penalty is given."""
 
+_SCORES_PER_NOISE = 8
 _LEAST_PENALTY = Fraction(1, 16)
 _OUTPUT_SHARE = 2.0**-10  # of the squared shift, for noise on top of a minimiser
 _PURE_OUTPUT_SHARE = 2.0**-6  # … of ε
@@ -190,15 +191,11 @@ class OutputPerturbation:
 
     @cached_property
     def penalty(self) -> Fraction:
-        r"""λ: where none is given, noise then moves a score by about 1 at most.
-
-        .. math:: \lambda = z\sqrt K, \quad \text{or } K\sqrt{d}\,/\varepsilon
-                  \text{ for Laplace noise}
-        """
+        """λ: where none is given, noise has a deviation of 1/8 on a score, about, or less."""
         given = self.problem
         if given.penalty is not None:
             return errors.positive(given.where, "alpha", given.penalty)
-        return self._scale * _rational(self._norms)
+        return _SCORES_PER_NOISE * self._scale * _rational(self._norms)
 
     @cached_property
     def event(self) -> events.Gaussian | events.Laplace:

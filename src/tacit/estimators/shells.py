@@ -112,6 +112,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: i
     bounds : pair
         Public bounds (lower, upper) of the columns, numbers or one a column. Rows are held to them
         in `fit` and in `transform`.
+    with_mean, with_std : bool
+        Whether `transform` takes the mean off, and divides by the deviation. Both are paid for.
     unit, ledger, account, rng
         As in `LinearRegression`.
 
@@ -135,6 +137,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: i
         *,
         epsilon: float,
         bounds: Bounds,
+        with_mean: bool = True,
+        with_std: bool = True,
         delta: float = DELTA,
         unit: str = "record",
         ledger: Ledger | None = None,
@@ -143,6 +147,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: i
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
+        self.with_mean = with_mean
+        self.with_std = with_std
         self.delta = delta
         self.unit = unit
         self.ledger = ledger
@@ -153,7 +159,6 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: i
         return statistics.standardize(rows, box.lower, box.upper, **self._noise(), rng=rng)
 
     def _read(self, value: statistics.Standardizer, box: Box) -> None:
-        self._standardizer = value
         self.mean_, self.scale_ = value.mean, value.deviation
         self.var_ = value.deviation**2
         self.n_samples_seen_ = value.count
@@ -162,12 +167,19 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: i
 
     def transform(self, X: Any) -> Reals:
         """Rows held to the bounds, on the new scale."""
-        return self._standardizer.transform(self._rows(X))
+        rows = self._rows(X)
+        held, _ = self._box(rows.shape[1]).clip(rows)
+        shift, scale = self._parts()
+        return np.asarray((held - shift) / scale)
 
     def inverse_transform(self, X: Any) -> Reals:
         """Back on the old scale."""
         self._fitted()
-        return np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_
+        shift, scale = self._parts()
+        return np.asarray(np.asarray(X, dtype=np.float64) * scale + shift)
+
+    def _parts(self) -> tuple[Any, Any]:
+        return self.mean_ if self.with_mean else 0.0, self.scale_ if self.with_std else 1.0
 
 
 class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: ignore[misc]
@@ -418,6 +430,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, _S
     ----------
     cluster_centers_, counts_
         Centres, and how many records each drew in the last step, with noise.
+    n_iter_ : int
+        Steps: `max_iter`, always.
     guarantee_, certificate_, event_, clipped_
         As in `LinearRegression`.
 
@@ -474,6 +488,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, _S
     def _read(self, value: statistics.Clusters, box: Box) -> None:
         self._clusters = value
         self.cluster_centers_, self.counts_ = value.centers, value.counts
+        self.n_iter_ = int(self.max_iter)
         each = float(np.maximum(value.counts, 0).mean())
         noise = self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
         warn_of_noise("KMeans", each, noise, _REMEDY)
@@ -484,7 +499,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, _S
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """The centre that each row is nearest to."""
-        return self._clusters.nearest(self._rows(X))
+        rows = self._rows(X)
+        return self._clusters.nearest(rows)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """Fit, and the cluster of each record. In-house: they are as raw as the records."""

@@ -57,7 +57,7 @@ class Moments:
 
     matrix: Reals
     size: int
-    """Entries of a row that have a coefficient: the first so many. A and b are those of the matrix."""
+    """Entries of a row that have a coefficient, the first so many: A is of this size."""
     deviation: float
     """Of the noise on an entry off the diagonal."""
 
@@ -104,8 +104,8 @@ class Moments:
     def residual(self, solution: Reals) -> float:
         r"""Root mean square of what coefficients leave of the target, and of its own noise.
 
-        .. math:: w = (-\beta, 1), \qquad
-                  \frac{1}{\tilde n}\left((w^\top \tilde M w)_+ + \sqrt 2\,\tau\lVert w\rVert^2\right)
+        .. math:: \frac{1}{\tilde n}\left((w^\top \tilde M w)_+
+                  + \sqrt 2\,\tau\lVert w\rVert^2\right), \qquad w = (-\beta, 1)
         """
         signs = np.zeros(len(self.matrix))
         signs[: self.size], signs[-1] = -solution, 1.0

@@ -22,12 +22,12 @@ _LOOKS = {
 }
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.2))
 _KINDS = {
-    "task": Look("{regular} read right", canvas.GREY, "", "-"),
+    "task": Look("{regular} read right", canvas.GREY, ".", "-"),
     "probe": Look("{private} named right by the\nstrongest fresh attacker", canvas.GREY, "o", "-"),
     "adversary": Look("… by the adversary of\nthe training", canvas.GREY, "o", _DASHED, "none"),
     "bound": Look("… at most, by (14), if that\nadversary were the best", canvas.GREY, "", _DOTTED),
 }
-_PROVED = Look("… at most, by whomever:\nproved of ε", canvas.INK, "", (0, (4, 1.5, 1, 1.5)))
+_PROVED = Look("… at most, by whomever:\nproved of ε", canvas.INK, ".", (0, (4, 1.5, 1, 1.5)))
 _ALONE = Look("{regular} as predicted, alone", canvas.INK, "*", "none", size=9.0)
 _RAW = Look("the rows themselves", canvas.INK, "X", "none", size=6.0)
 _NOTE = (
@@ -201,7 +201,7 @@ def _plot(
 def _styled(base: Look, kind: str) -> Look:
     """The colour of a training, the line and fill of what is shown."""
     given = _KINDS[kind]
-    marker = base.marker if given.marker else ""
+    marker = given.marker if kind == "task" else base.marker
     return replace(base, marker=marker, line=given.line, fill=given.fill)
 
 

@@ -67,52 +67,42 @@ def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def table(record: Mapping[str, Any]) -> Table:
     """Title, header and lines: a line for each training, λ and ε, and the references."""
-    given, data = record["parameters"], record["data"]
-    header = ("training", "λ", "ε", given["regular"], "adversary", "strongest probe", "bound (14)")
-    lines = [
-        (
-            one["training"],
-            f"{one['strength']:g}",
-            "–" if one["epsilon"] is None else f"{one['epsilon']:g}",
-            *_shown(one),
-            f"{one['bound_accuracy']:.1%}{' violated' if one['bound_violated'] else ''}",
-            *_second(one),
-        )
-        for one in record["results"]
-    ]
-    others = record["references"]
+    given, data, others = record["parameters"], record["data"], record["references"]
+    lines = [(_named(one), *_shown(one), *_second(one)) for one in record["results"]]
     if "trivial" in others:
-        trivial = others["trivial"]
-        bound = f"{trivial['bound_accuracy']:.1%}"
-        lines.append(
-            (f"{given['regular']} alone", "", "", *_shown(trivial), bound, *_second(trivial))
-        )
+        alone = others["trivial"]
+        lines.append((f"{given['regular']}\nalone", *_shown(alone), *_second(alone)))
     if "raw" in others:
-        raw = others["raw"]
-        lines.append(("raw rows", "", "", "", "", _strongest(raw), "", *_second(raw)))
+        lines.append(("raw rows", "", "", _strongest(others["raw"]), "", *_second(others["raw"])))
     if "dedicated" in others:
         said = f"{others['dedicated']['accuracy']['mean']:.1%}"
-        lines.append(("dedicated network", "", "", "", said, *[""] * (len(lines[0]) - 5)))
-    names = _second_names(record["results"])
+        lines.append(("dedicated\nnetwork", "", said, *[""] * (len(lines[0]) - 3)))
     trials = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
         f"anonymize, {given['data']}: {data['training']:,} training, {data['validation']:,} "
         f"validation, {data['test']:,} test rows of {data['private_classes']} "
         f"({given['private']}); chance {others.get('chance', float('nan')):.1%}; {trials}"
     )
-    return title, (*header, *names), lines
+    header = ("", given["regular"], "own\nadversary", "strongest\nprobe", "bound\n(14)")
+    return title, (*header, *_second_names(record["results"])), lines
 
 
-def _shown(one: Mapping[str, Any]) -> tuple[str, str, str]:
+def _named(one: Mapping[str, Any]) -> str:
+    epsilon = "" if one["epsilon"] is None else f"\n  ε = {one['epsilon']:g}"
+    return f"{one['training']}\n  λ = {one['strength']:g}{epsilon}"
+
+
+def _shown(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
     accuracies = (one[name]["mean"] for name in ("regular_accuracy", "adversary_accuracy"))
     first, second = (f"{accuracy:.1%}" for accuracy in accuracies)
-    return first, second, _strongest(one)
+    violated = "\nviolated" if one["bound_violated"] else ""
+    return first, second, _strongest(one), f"{one['bound_accuracy']:.1%}{violated}"
 
 
 def _strongest(one: Mapping[str, Any]) -> str:
     best = one["strongest_probe"]
-    low, high = best["interval"]
-    return f"{best['accuracy']:.1%} ({low:.1%} to {high:.1%}) {best['name']}"
+    low, high = (f"{100 * end:.1f}" for end in best["interval"])
+    return f"{best['accuracy']:.1%}\n{low}–{high}\n{best['name']}"
 
 
 def _second(one: Mapping[str, Any]) -> list[str]:
@@ -126,7 +116,7 @@ def _second(one: Mapping[str, Any]) -> list[str]:
 def _second_names(results: Sequence[Mapping[str, Any]]) -> list[str]:
     every = results[0].get("second_task", {}) if results else {}
     return [
-        name.replace("_rmse", " RMSE").replace("_accuracy", "").replace("_", " ")
+        name.replace("_rmse", "\nRMSE").removesuffix("_accuracy").replace("_", "\n")
         for name in every
         if name.endswith(("_rmse", "_accuracy"))
     ]
