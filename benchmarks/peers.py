@@ -57,8 +57,8 @@ def serve(tasks: dict[str, Task]) -> None:
 class Peer:
     """Our side: the peer's process, or nothing where its environment cannot be made."""
 
-    def __init__(self, name: str, *requirements: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *requirements: str, script: str | None = None) -> None:
+        self.name, self._script = name, script or name
         self._process: subprocess.Popen[str] | None = None
         try:
             self._start(_environment(name, requirements))
@@ -69,7 +69,7 @@ class Peer:
 
     def _start(self, python: Path) -> None:
         self._process = subprocess.Popen(
-            [python, HERE / f"peer_{self.name}.py"],
+            [python, HERE / f"peer_{self._script}.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -84,6 +84,7 @@ class Peer:
         return json.loads(line)
 
     def rate(self, task: str) -> float | None:
+        """What the peer answers to this line; None without a peer."""
         if self._process is None:
             return None
         self._process.stdin.write(task + "\n")

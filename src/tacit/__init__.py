@@ -114,6 +114,7 @@ _MODULES = (
     "ceilings",
     "datasets",
     "errors",
+    "estimators",
     "events",
     "guarantees",
     "inference",

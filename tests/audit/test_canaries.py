@@ -384,13 +384,13 @@ def test_a_start_fitted_to_the_data(fitted_start: bool) -> None:
 
 
 def diagonal_spared(spending: Any, sensitivity: int, share: Fraction, dimension: int) -> np.ndarray:
-    """As `moments._symmetric_noise`, but for the diagonal."""
+    """As `moments.symmetric_noise`, but for the diagonal."""
     noise = right_noise(spending, sensitivity, share, dimension)
     noise[np.diag_indices(dimension)] = 0
     return noise
 
 
-right_noise = moments._symmetric_noise
+right_noise = moments.symmetric_noise
 
 
 @pytest.mark.parametrize("mutant", [False, True])
@@ -398,7 +398,7 @@ def test_covariance_without_noise_on_the_diagonal(
     mutant: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if mutant:
-        monkeypatch.setattr(moments, "_symmetric_noise", diagonal_spared)
+        monkeypatch.setattr(moments, "symmetric_noise", diagonal_spared)
     stream = Seeded(10)
 
     def fit(rows: np.ndarray) -> np.ndarray:

@@ -144,6 +144,19 @@ def test_a_row_is_read_alone(case: Any, block: int) -> None:
         assert np.array_equal(products(frame, rows), products(frame, turned))
 
 
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 8, 9, 16, 33])
+def test_a_row_of_any_width_is_read_alone(order: int, columns: int) -> None:
+    """Norms are the only sums that round: they must not depend on how many rows there are."""
+    frame = frame_of(order, columns, norm=0.3)
+    rows = np.random.default_rng(columns).uniform(-1, 1, (301, columns + 1))
+    together = frame.rows(rows[:, :-1], rows[:, -1])
+    for size in (1, 2, 7):
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        apart = [frame.rows(part[:, :-1], part[:, -1]) for part in parts]
+        assert np.array_equal(np.concatenate(apart), together)
+
+
 # --- what ran is what was charged ----------------------------------------------------------------
 
 
@@ -196,6 +209,7 @@ def test_a_fit_that_ran_something_else_is_not_kept(monkeypatch: pytest.MonkeyPat
     with pytest.raises(TacitError, match="what ran is not what was charged"):
         model.fit(*made_up())
     assert not hasattr(model, "event_")
+    assert not hasattr(model, "coef_")
 
 
 def test_the_ledger_is_charged_first_or_refuses(tmp_path: Path) -> None:
@@ -335,15 +349,19 @@ def test_an_audit_refutes_bounds_that_are_read_off_the_rows() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::tacit.estimators.base.MostlyNoise")
-def test_an_audit_refutes_steps_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mutated", [False, True])
+def test_an_audit_refutes_steps_without_noise(
+    mutated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def add(self: Spending, values: Any, sensitivity: int, share: Any = 1) -> Any:
         self.charge(sensitivity, self.sigma(sensitivity, share), share)
         return values
 
-    monkeypatch.setattr(Spending, "add", add)
+    if mutated:
+        monkeypatch.setattr(Spending, "add", add)
     # Enough rows for steps that lead somewhere: what the start still knows of noise fades away.
     others = np.random.default_rng(0).choice([-1.0, 1.0], (500, 3))
-    assert audited(fitted("gradient", 5, steps=30), others, runs=80) > 1
+    assert (audited(fitted("gradient", 5, steps=20), others, runs=120) > 1) is mutated
 
 
 # --- accuracy -------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tacit.estimators.linear import LinearRegression, Ridge
-from tacit.estimators.shells import PCA, KMeans, MinMaxScaler, StandardScaler
+from tacit.estimators.scalers import MinMaxScaler, StandardScaler
+from tacit.estimators.shells import PCA, KMeans
 
 
 class Restarting:

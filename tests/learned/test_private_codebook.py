@@ -118,7 +118,7 @@ class Tape:
 def record(monkeypatch):
     """`record(fit)` runs it and writes down; `record(fit, queries)` hands out those releases."""
     tape = [Tape()]
-    release, add, noise = Gaussian.release, Spending.add, moments._symmetric_noise
+    release, add, noise = Gaussian.release, Spending.add, moments.symmetric_noise
     products, drawn, seen = rows.Ball.products, [], []
 
     def spending_add(self, values, sensitivity, share=Fraction(1)):
@@ -154,7 +154,7 @@ def record(monkeypatch):
     monkeypatch.setattr(Spending, "generator", generator)
     monkeypatch.setattr(Gaussian, "release", gaussian_release)
     monkeypatch.setattr(rows.Ball, "products", ball_products)
-    monkeypatch.setattr(moments, "_symmetric_noise", symmetric)
+    monkeypatch.setattr(moments, "symmetric_noise", symmetric)
 
     def run(fit, earlier=None):
         drawn.clear()

@@ -64,12 +64,12 @@ def too_little(self: Spending, sigma: Fraction, shape: tuple[int, ...]) -> Any:
     return spending_draw(self, sigma * Fraction(70710678, 10**8), shape)
 
 
-moments_noise, spending_draw = moments._symmetric_noise, Spending.draw
+moments_noise, spending_draw = moments.symmetric_noise, Spending.draw
 
 
 @pytest.mark.parametrize(
     ("home", "name", "mutant"),
-    [(moments, "_symmetric_noise", without_diagonal), (Spending, "draw", too_little)],
+    [(moments, "symmetric_noise", without_diagonal), (Spending, "draw", too_little)],
 )
 def test_mutants_of_second_moments(home, name, mutant, monkeypatch):
     monkeypatch.setattr(home, name, mutant)
@@ -183,5 +183,5 @@ def test_audits(release, monkeypatch):
 
 def test_an_audit_sees_a_bare_diagonal(monkeypatch):
     assert not refuted(diagonal, 1000)
-    monkeypatch.setattr(moments, "_symmetric_noise", without_diagonal)
+    monkeypatch.setattr(moments, "symmetric_noise", without_diagonal)
     assert refuted(diagonal, 1000)

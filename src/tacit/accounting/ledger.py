@@ -107,6 +107,10 @@ class Ledger:
     def __enter__(self) -> Ledger:
         return self
 
+    def __deepcopy__(self, memo: object) -> Ledger:
+        """Itself: a budget of which there were two copies would be two budgets."""
+        return self
+
     def __exit__(self, *_: object) -> None:
         self.close()
 

@@ -63,7 +63,10 @@ class Box:
             errors.refuse(
                 where, name, "a pair (lower, upper), numbers or one a column", bounds, remedy
             )
-        low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
+        try:
+            low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
+        except (TypeError, ValueError):
+            errors.refuse(where, name, f"two numbers, or two arrays of {columns}", bounds)
         if not bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             errors.refuse(where, name, "finite, the lower below the upper", bounds)
         return cls(low.copy(), high.copy())

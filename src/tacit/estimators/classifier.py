@@ -118,16 +118,13 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """Numbers of the classes; those of labels that are no class are refused."""
         where = type(self).__name__
         check_classification_targets(y)
-        if self.classes is None:
-            self.classes_, codes = np.unique(y, return_inverse=True)
-        else:
-            self.classes_ = np.unique(np.asarray(self.classes))
-            codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-            if not np.array_equal(self.classes_[codes], y):
-                raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
+        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(self.classes_) < 2:
             raise errors.InvalidData(f"{where}: there must be two classes or more, got one class.")
-        return np.asarray(codes, dtype=np.int64)
+        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if self.classes is not None and not np.array_equal(self.classes_[codes], y):
+            raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
+        return codes
 
     def _assumptions(self) -> tuple[str, ...]:
         return (READ_CLASSES,) if self.classes is None else ()

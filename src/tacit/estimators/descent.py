@@ -15,7 +15,7 @@ trick beside the loss; it is the gradient of Huber's, which is convex [Hub64]_.
 Notes
 -----
 Sensitivity: :math:`\lVert\psi_C(r)\,v\rVert_2 \le C\,\lVert v\rVert`, in whole numbers [BST14]_.
-Rows are on their grid and β is on one of 2^-20 with a norm of at most 32, so that products, targets
+Rows are on their grid and β is on one of 2^-20 of a norm up to 2^15, so that products, targets
 and residuals are whole and exact in floats in any order; a residual is then rounded to C/2^13 by a
 rule that sees it alone. In these steps the sensitivity is the same whatever C is, so that C may be
 chosen by what was released before. Gaussians whose multipliers are fixed beforehand compose exactly
@@ -49,7 +49,7 @@ START_SHARE = Fraction(1, 2)
 """Of the budget, for the sums of products."""
 
 _FINE = 2.0**20
-_LARGEST = 32.0
+_LARGEST = 2.0**15
 _DEVIATIONS = 3.0
 _SMALLEST_CLIP = 2.0**-6
 
@@ -81,10 +81,8 @@ class Descent:
     def event(self) -> Event:
         """What `run` runs."""
         spending = self.spending()
-        parts = [(self.frame.radius**2, START_SHARE)] + [
-            (self.sensitivity, self.share)
-        ] * self.steps
-        for sensitivity, share in parts:
+        steps = [(self.sensitivity, self.share)] * self.steps
+        for sensitivity, share in [(self.frame.radius**2, START_SHARE), *steps]:
             spending.charge(sensitivity, spending.sigma(sensitivity, share), share)
         return spending.released(None).event
 

@@ -50,6 +50,8 @@ class DualPerturbation:
     """The published algorithm; the dimension and δ of the problem are not used."""
 
     problem: Problem
+    intercept: bool
+    """Whether the last entry of a row is a constant."""
 
     @property
     def event(self) -> Event:
@@ -70,9 +72,7 @@ class DualPerturbation:
         from sklearn.svm import SVC
 
         given = self.problem
-        penalty = _PENALTY
-        if given.penalty is not None:
-            penalty = errors.positive(given.where, "alpha", given.penalty)
+        penalty = _PENALTY if given.penalty is None else given.stated_penalty
         machine = SVC(kernel="linear", C=float(1 / penalty)).fit(rows, signs)
         support = machine.support_
         off = np.abs(signs[support] - machine.decision_function(rows[support]))
@@ -80,4 +80,7 @@ class DualPerturbation:
         noise = discrete_laplace(2 * _STEPS / epsilon, len(support), stream) / _STEPS
         shares = off / max(float(off.sum()), np.finfo(float).tiny)
         duals = machine.dual_coef_[0] + shares * noise * float(1 / penalty)
-        return np.asarray(duals @ rows[support])
+        weights = duals @ rows[support]
+        if self.intercept:
+            weights[-1] += machine.intercept_[0] / rows[0, -1]
+        return np.asarray(weights)

@@ -100,7 +100,7 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
       every split is read off them. Gini gain, thresholds, and what a leaf says are functions of
       what was released, and cost nothing. A tree is m·D + 1 queries: its leaves have a tenth of
       the budget, the m·D histograms equal parts of the rest. Cost: T·n·m·D.
-    - "random-splits" [JPW12]_ [GWE06]_: a random column and a random cut of each node's box; one
+    - "random-splits" [JPW12]_ [GEW06]_: a random column and a random cut of each node's box; one
       query, the counts of the leaves. Cost: T·n·D.
     - "dprf" [HLM19]_: at each level, each node chooses one of m·(b − 1) cuts by the exponential
       mechanism on a blend of information gain and gain ratio, and the leaves are counted. Half of
@@ -119,7 +119,7 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     ----------
     .. [JPW12] Jagannathan, Pillaipakkamnatt, Wright. A practical differentially private random
        decision tree classifier. Transactions on Data Privacy 2012.
-    .. [GWE06] Geurts, Ernst, Wehenkel. Extremely randomized trees. Machine Learning 2006.
+    .. [GEW06] Geurts, Ernst, Wehenkel. Extremely randomized trees. Machine Learning 2006.
     .. [HLM19] Hou, Li, Meng, Ni, Chen, Liu. DPRF: a differential privacy protection random forest.
        IEEE Access 2019.
     .. [DRS22] Dong, Roth, Su. Gaussian differential privacy. JRSS B 2022 (Corollary 3.3).

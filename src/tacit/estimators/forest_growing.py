@@ -36,6 +36,7 @@ CHOICES = Fraction(1, 2)
 """Of a DPRF tree's budget: for its splits; the rest is for its leaves."""
 
 _MOST_CELLS = 2**27
+_MOST_CUTS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,16 @@ class Growing(ABC):
     columns: int
     records: int
     blend: float
+
+    def __post_init__(self) -> None:
+        if self.cells > _MOST_CELLS:
+            remedy = "Lower max_depth, bins or max_features."
+            errors.refuse(WHERE, "counts of a level", f"at most {_MOST_CELLS}", self.cells, remedy)
+
+    @property
+    def cells(self) -> int:
+        """Counts of the largest level, which are held in memory at once."""
+        return 2 ** (self.depth - 1) * self.columns * self.bins * self.classes
 
     @property
     def bagged(self) -> bool:
@@ -134,12 +145,6 @@ class Growing(ABC):
 class Histograms(Growing):
     """Noisy histograms of every column at every node; splits are read off them."""
 
-    def __post_init__(self) -> None:
-        cells = 2 ** (self.depth - 1) * self.columns * self.bins * self.classes
-        if cells > _MOST_CELLS:
-            remedy = "Lower max_depth, bins or max_features."
-            errors.refuse(WHERE, "counts of a level", f"at most {_MOST_CELLS}", cells, remedy)
-
     @property
     def each(self) -> Fraction:
         """Share of one column's histograms of one level."""
@@ -166,6 +171,10 @@ class Histograms(Growing):
 class RandomSplits(Growing):
     """Splits without a look at the records; all of the budget is for the counts of leaves."""
 
+    @property
+    def cells(self) -> int:
+        return int(2**self.depth * self.classes)
+
     def _charge(self, noise: Noise) -> None:
         noise.charge(1, self.share)
 
@@ -179,6 +188,13 @@ class RandomSplits(Growing):
 
 class DPRF(Growing):
     """Splits by the exponential mechanism on exact scores; disjoint bags."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cuts = self.columns * (self.bins - 1)
+        remedy = "That is max_features times bins less one."
+        if not 2 <= cuts <= _MOST_CUTS:
+            errors.refuse(WHERE, "cuts to choose from", f"from 2 to {_MOST_CUTS}", cuts, remedy)
 
     @property
     def each(self) -> Fraction:

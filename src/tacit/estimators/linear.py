@@ -59,10 +59,11 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         frame = self._frame(X.shape[1])
         held, outside = frame.box.clip(X)
         target, beside = frame.target.clip(y)
-        self.clipped_ = outside + beside
         solution, ran = self._solve(frame, held, target)
+        self._keep(charged, ran)
         self.coef_, self.intercept_ = frame.coefficients(solution)
-        return self._keep(charged, ran)
+        self.clipped_ = outside + beside
+        return self
 
     def predict(self, X: Any) -> Reals:
         """The fitted line at new rows."""

@@ -24,7 +24,9 @@ FLOAT_NOISE = (
     "Gradient noise is floating-point Gaussian from a cryptographic generator, taken to be exact; "
     "gradients are clipped and summed in floating point."
 )
-_STEPS = {"gradient": 12, "sgd": 60}
+_STEPS = {"gradient": 8, "sgd": 60}
+_MORE_CLASSES = 12
+"""Steps of "gradient" for more than two classes: there they pay."""
 
 
 class LogisticRegression(LinearClassifier):
@@ -65,7 +67,7 @@ class LogisticRegression(LinearClassifier):
     classes : array, optional
         Public labels. Without them they are read off y, and the certificate says so.
     steps : int, optional
-        Of "gradient" (12) and "sgd" (60).
+        Of "gradient" (8 for two classes, 12 for more) and "sgd" (60).
     batch_size : int, optional
         Of "sgd", expected; a quarter of the records without.
     unit, ledger, account, rng
@@ -157,18 +159,23 @@ class LogisticRegression(LinearClassifier):
         where = type(self).__name__
         name = errors.choice(where, "algorithm", self.algorithm, ALGORITHMS)
         if name == "auto":
-            name = "objective" if self._problems == 1 or not self.delta else "gradient"
+            name = "gradient" if self.delta else "objective"
         if not self.delta and name in _STEPS:
             remedy = "Pure ε has objective and functional."
             errors.refuse(where, "delta", f"above 0 for {name}", self.delta, remedy)
         return name
+
+    def _usual_steps(self, name: str) -> int:
+        if name == "gradient" and self._problems > 1:
+            return _MORE_CLASSES
+        return _STEPS.get(name, 1)
 
     def _solver(self, rows: int, dimension: int) -> Solver:
         where, name = type(self).__name__, self._algorithm()
         epsilon = float(errors.epsilon_in_range(where, self.epsilon))
         delta = errors.probability(where, "delta", self.delta)
         size, scores = dimension, self._problems
-        steps = _STEPS.get(name, 1) if self.steps is None else self.steps
+        steps = self._usual_steps(name) if self.steps is None else self.steps
         if name == "objective":
             given = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
             return ObjectivePerturbation(Problem(where, *given))

@@ -33,7 +33,7 @@ _FAST = 0.25
 """A step that leaves more of the gradient asks for new curvatures."""
 _FLAT = 0.1
 """Of the slope at the start: what is low enough on the way."""
-_MOST_STEPS = 500
+_MOST_STEPS = 2000
 _MOST_HALVINGS = 200
 
 

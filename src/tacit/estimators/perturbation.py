@@ -49,6 +49,7 @@ VOLUME_SHARE = 0.25
 """Of ε: what the change of volume, ln(1 + β/λ), may cost where no penalty is given."""
 
 _SCORES_PER_NOISE = 8
+_SMALLEST_PENALTY = Fraction(1, 2**10)
 _LEAST_PENALTY = Fraction(1, 16)
 _OUTPUT_SHARE = 2.0**-10  # of the squared shift, for noise on top of a minimiser
 _PURE_OUTPUT_SHARE = 2.0**-6  # … of ε
@@ -88,6 +89,15 @@ class Problem:
         unit = Unit(errors.choice(self.where, "unit", self.unit, list(Unit)))
         return {"adjacency": Adjacency.ADD_REMOVE, "unit": unit}
 
+    @property
+    def stated_penalty(self) -> Fraction:
+        """λ, where one is given."""
+        number = errors.positive(self.where, "alpha", self.penalty)
+        if number < _SMALLEST_PENALTY:
+            remedy = "Solutions of weaker penalties drown in rounding."
+            errors.refuse(self.where, "alpha", "at least 2^-10", self.penalty, remedy)
+        return number
+
 
 @dataclass(frozen=True)
 class ObjectivePerturbation:
@@ -100,7 +110,7 @@ class ObjectivePerturbation:
         """λ: where none is given, as small as its share of ε allows."""
         given = self.problem
         if given.penalty is not None:
-            return errors.positive(given.where, "alpha", given.penalty)
+            return given.stated_penalty
         spread = math.expm1(VOLUME_SHARE * float(given.epsilon) / given.count)
         return max(_rational(float(given.loss.smoothness) / spread), _LEAST_PENALTY)
 
@@ -192,9 +202,8 @@ class OutputPerturbation:
     @cached_property
     def penalty(self) -> Fraction:
         """λ: where none is given, noise has a deviation of 1/8 on a score, about, or less."""
-        given = self.problem
-        if given.penalty is not None:
-            return errors.positive(given.where, "alpha", given.penalty)
+        if self.problem.penalty is not None:
+            return self.problem.stated_penalty
         return _SCORES_PER_NOISE * self._scale * _rational(self._norms)
 
     @cached_property

@@ -80,21 +80,23 @@ class Scores:
         found, clipped = np.empty((len(X), self.dimension)), 0
         for start in range(0, len(X), _BLOCK):
             block = X[start : start + _BLOCK]
-            if (block.min(axis=0) < self.box.lower).any() or (
-                block.max(axis=0) > self.box.upper
-            ).any():
-                block, moved = self.box.clip(block)
-                clipped += moved
-            self._fill(found[start : start + _BLOCK], block)
+            scaled = self._scaled(block)
+            # A quick look first; without an intercept the box may be smaller than what it sees.
+            if not self.intercept or scaled.min() < -1 or scaled.max() > 1:
+                held, moved = self.box.clip(block)
+                scaled, clipped = self._scaled(held), clipped + moved
+            norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+            factor = self.norm / self.bound / np.maximum(norms, self.norm)
+            rows = found[start : start + _BLOCK]
+            np.multiply(scaled, factor[:, None], out=rows[:, : len(self.half)])
+            rows[:, len(self.half) :] = 1 / self.bound
         return found, clipped
 
-    def _fill(self, found: Reals, held: Reals) -> None:
-        part = found[:, : len(self.half)]
-        np.subtract(held, self.center, out=part)
-        part /= self.half
-        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
-        part *= (self.norm / self.bound / np.maximum(norms, self.norm))[:, None]
-        found[:, len(self.half) :] = 1 / self.bound
+    def _scaled(self, block: Reals) -> Reals:
+        """In half-widths about the centre."""
+        found = np.multiply(block, 1 / self.half, order="C")
+        found -= self.center / self.half
+        return found
 
     def coefficients(self, solutions: Reals) -> tuple[Reals, Reals]:
         """Of the columns in their own units, and intercepts, one a solution (row)."""

@@ -1,4 +1,4 @@
-r"""Scalers, principal components and clusters: scikit-learn's names for `tacit.private_statistics`.
+r"""Principal components and clusters: scikit-learn's names for `tacit.private_statistics`.
 
 Each spends its own (ε, δ), so that a pipeline costs what its steps cost together:
 `guarantee_of(Composed(tuple(step.event_ for step in steps)), delta)`. What `transform` gives for
@@ -9,8 +9,6 @@ References
 .. [DTTZ14] Dwork, Talwar, Thakurta, Zhang. Analyze Gauss: optimal bounds for privacy-preserving
    principal component analysis. STOC 2014.
 .. [BDMN05] Blum, Dwork, McSherry, Nissim. Practical privacy: the SuLQ framework. PODS 2005.
-.. [FHU23] Fichtenberger, Henzinger, Upadhyay. Constant matters: fine-grained error bound on
-   differentially private continual observation. ICML 2023.
 """
 
 from __future__ import annotations
@@ -22,15 +20,10 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    OneToOneFeatureMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from tacit import errors, events
+from tacit import errors
 from tacit import private_statistics as statistics
 from tacit.accounting import gaussian
 from tacit.accounting.ledger import Ledger
@@ -38,20 +31,17 @@ from tacit.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, w
 from tacit.events import Event
 from tacit.guarantees import Unit
 from tacit.private_statistics.moments import spend_covariance
-from tacit.private_statistics.released import Released, Spending, root_above
+from tacit.private_statistics.released import Released, Spending
 from tacit.private_statistics.sums import spend_mean
 from tacit.randomness import Randomness, Seeded, source
-
-CELLS = 1024
-"""Of the table that quantiles are read off, for each column."""
 
 MEAN_SHARE = Fraction(1, 8)
 """Of the budget of principal components, for the mean that they are measured from."""
 
-_REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
+REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
 
 
-class _Shell(PrivateEstimator):
+class Shell(PrivateEstimator):
     """What all of them share. Abstract: each says what it releases, and what it keeps of that."""
 
     bounds: Bounds
@@ -69,10 +59,12 @@ class _Shell(PrivateEstimator):
         X = np.asarray(validate_data(self, X, dtype=np.float64))
         charged = self._charge(*X.shape)
         box = self._box(X.shape[1])
-        held, self.clipped_ = box.clip(X)
+        held, outside = box.clip(X)
         found = self._release(held, box, source(self.rng))
+        self._keep(charged, found.event)
         self._read(found.value, box)
-        return self._keep(charged, found.event)
+        self.clipped_ = outside
+        return self
 
     def _event(self, rows: int, columns: int) -> Event:
         # Events do not depend on rows: those of no rows at all are those of any.
@@ -100,200 +92,7 @@ class _Shell(PrivateEstimator):
         return tags
 
 
-class StandardScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: ignore[misc]
-    r"""Columns less their private mean, over their private deviation.
-
-    .. math:: z = (x - \tilde m) / \tilde s
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of the fit.
-    bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column. Rows are held to them
-        in `fit` and in `transform`.
-    with_mean, with_std : bool
-        Whether `transform` takes the mean off, and divides by the deviation. Both are paid for.
-    unit, ledger, account, rng
-        As in `LinearRegression`.
-
-    Attributes
-    ----------
-    mean_, scale_, var_
-        Of the columns. A constant column has the deviation that noise alone could have made of it.
-    n_samples_seen_ : int
-        Noisy number of records.
-    guarantee_, certificate_, event_, clipped_
-        As in `LinearRegression`.
-
-    Notes
-    -----
-    Guarantee: (ε, δ)-DP towards one record more or less: three Gaussians, on sums, on sums of
-    squares and on the count; proof in `tacit.private_statistics.standardize`. Cost: one pass, n d.
-    """
-
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        bounds: Bounds,
-        with_mean: bool = True,
-        with_std: bool = True,
-        delta: float = DELTA,
-        unit: str = "record",
-        ledger: Ledger | None = None,
-        account: str | None = None,
-        rng: Randomness | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.with_mean = with_mean
-        self.with_std = with_std
-        self.delta = delta
-        self.unit = unit
-        self.ledger = ledger
-        self.account = account
-        self.rng = rng
-
-    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
-        return statistics.standardize(rows, box.lower, box.upper, **self._noise(), rng=rng)
-
-    def _read(self, value: statistics.Standardizer, box: Box) -> None:
-        self.mean_, self.scale_ = value.mean, value.deviation
-        self.var_ = value.deviation**2
-        self.n_samples_seen_ = value.count
-        noise = self._multiplier() * math.sqrt(len(value.mean))
-        warn_of_noise("StandardScaler", value.count, noise, _REMEDY)
-
-    def transform(self, X: Any) -> Reals:
-        """Rows held to the bounds, on the new scale."""
-        rows = self._rows(X)
-        held, _ = self._box(rows.shape[1]).clip(rows)
-        shift, scale = self._parts()
-        return np.asarray((held - shift) / scale)
-
-    def inverse_transform(self, X: Any) -> Reals:
-        """Back on the old scale."""
-        self._fitted()
-        shift, scale = self._parts()
-        return np.asarray(np.asarray(X, dtype=np.float64) * scale + shift)
-
-    def _parts(self) -> tuple[Any, Any]:
-        return self.mean_ if self.with_mean else 0.0, self.scale_ if self.with_std else 1.0
-
-
-class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, _Shell):  # type: ignore[misc]
-    r"""Columns brought to a public range by private quantiles, and held to it.
-
-    .. math:: z = a + (b - a)\,\min\!\left(1, \max\!\left(0,
-              \frac{x - \tilde q}{\tilde q' - \tilde q}\right)\right)
-
-    The least and the largest value belong to one record each, and no private release can tell them.
-    Quantiles near the ends belong to many. What comes out lies in `feature_range`, which is public:
-    the bounds of the next step of a pipeline.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of the fit; every column has an equal part.
-    bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column.
-    feature_range : pair of float
-        Public: a and b.
-    tail : float
-        The part of the records that each end leaves out, from 0 to below 1/2.
-    unit, ledger, account, rng
-        As in `LinearRegression`.
-
-    Attributes
-    ----------
-    data_min_, data_max_, data_range_
-        The quantiles of each column; at least a 1024th of its bounds apart.
-    guarantee_, certificate_, event_, clipped_
-        As in `LinearRegression`.
-
-    Notes
-    -----
-    Guarantee: (ε, δ)-DP towards one record more or less: one Gaussian a column of multiplier
-    :math:`z\sqrt d`, which cost together what one of z costs; proof in
-    `tacit.private_statistics.quantiles` [FHU23]_. Cost: one pass, and 1024 cells a column.
-    """
-
-    def __init__(
-        self,
-        *,
-        epsilon: float,
-        bounds: Bounds,
-        feature_range: tuple[float, float] = (0.0, 1.0),
-        tail: float = 0.01,
-        delta: float = DELTA,
-        unit: str = "record",
-        ledger: Ledger | None = None,
-        account: str | None = None,
-        rng: Randomness | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.feature_range = feature_range
-        self.tail = tail
-        self.delta = delta
-        self.unit = unit
-        self.ledger = ledger
-        self.account = account
-        self.rng = rng
-
-    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
-        self._range()
-        tail = errors.probability("MinMaxScaler", "tail", self.tail)
-        if not tail < 0.5:
-            errors.refuse("MinMaxScaler", "tail", "below 1/2", self.tail)
-        noise = self._noise()
-        total = Fraction(repr(self._multiplier()))
-        each = root_above(total**2 * rows.shape[1])
-        parts = [
-            statistics.quantiles(
-                column,
-                (tail, 1 - tail),
-                float(low),
-                float(high),
-                cells=CELLS,
-                noise_multiplier=each,  # type: ignore[arg-type]
-                delta=noise["delta"],
-                unit=noise["unit"],
-                rng=rng,
-            )
-            for column, low, high in zip(rows.T, box.lower, box.upper, strict=True)
-        ]
-        one = parts[0]
-        event = events.Repeated(one.event, len(parts)) if len(parts) > 1 else one.event
-        return Released([part.value for part in parts], event, one.delta, one.seeded)
-
-    def _read(self, value: list[Reals], box: Box) -> None:
-        low, high = np.array(value).T
-        # Half a cell on either side where they are nearer than a cell: a constant column.
-        short = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
-        self.data_min_, self.data_max_ = low - short / 2, high + short / 2
-        self.data_range_ = self.data_max_ - self.data_min_
-        least, most = self._range()
-        self.scale_ = (most - least) / self.data_range_
-        self.min_ = least - self.data_min_ * self.scale_
-
-    def _range(self) -> tuple[float, float]:
-        box = Box.of("MinMaxScaler", "feature_range", self.feature_range, 1)
-        return float(box.lower[0]), float(box.upper[0])
-
-    def transform(self, X: Any) -> Reals:
-        """Rows in the range."""
-        least, most = self._range()
-        return np.asarray(np.clip(self._rows(X) * self.scale_ + self.min_, least, most))
-
-    def inverse_transform(self, X: Any) -> Reals:
-        """Back on the old scale; what was held to the range stays there."""
-        self._fitted()
-        return np.asarray((np.asarray(X, dtype=np.float64) - self.min_) / self.scale_)
-
-
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Shell):  # type: ignore[misc]
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ignore[misc]
     r"""Directions along which rows vary most, from a private covariance matrix.
 
     .. math:: \tilde C = \tilde M - (\tilde m - c)(\tilde m - c)^\top
@@ -379,7 +178,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Shell):  # type: i
         self.explained_variance_ = spread[: self.n_components_].copy()
         self.explained_variance_ratio_ = self.explained_variance_ / max(float(spread.sum()), 1e-300)
         self.noise_variance_ = moments.noise_level
-        warn_of_noise("PCA", float(spread[0]), moments.noise_level, _REMEDY)
+        warn_of_noise("PCA", float(spread[0]), moments.noise_level, REMEDY)
 
     def _kept(self, columns: int) -> int:
         if self.n_components is None:
@@ -400,7 +199,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Shell):  # type: i
         return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, _Shell):  # type: ignore[misc]
+class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Shell):  # type: ignore[misc]
     r"""Centres of clusters, by Lloyd's steps with noise.
 
     .. math:: c_j \leftarrow c_j + \lambda_j\,\tilde S_j / \max(\tilde n_j, 1)
@@ -489,9 +288,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, _S
         self._clusters = value
         self.cluster_centers_, self.counts_ = value.centers, value.counts
         self.n_iter_ = int(self.max_iter)
-        each = float(np.maximum(value.counts, 0).mean())
-        noise = self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
-        warn_of_noise("KMeans", each, noise, _REMEDY)
+        each = max(float(value.counts.mean()), 0.0)
+        # Fewer records than this in a cluster, and noise moves a centre by half its reach.
+        noise = 2 * self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
+        warn_of_noise("KMeans", each, noise, REMEDY)
 
     @property
     def _n_features_out(self) -> int:

@@ -44,7 +44,7 @@ from tacit.estimators.frames import CONSTANT, Frame, Integers
 from tacit.events import Event
 from tacit.guarantees import Adjacency, Unit
 from tacit.mechanisms.laplace import DiscreteLaplace
-from tacit.private_statistics.moments import _symmetric_noise as symmetric_noise
+from tacit.private_statistics.moments import symmetric_noise
 from tacit.private_statistics.released import Spending
 from tacit.randomness import Randomness
 

@@ -17,6 +17,7 @@ from tacit.estimators.perturbation import ObjectivePerturbation, OutputPerturbat
 from tacit.randomness import Randomness
 
 ALGORITHMS = ("objective", "output", "dual")
+_SMALLEST_WIDTH = 2.0**-6
 _MOST_PAIRS = 2**12
 
 
@@ -190,6 +191,8 @@ class SVC(ScoreClassifier):
 def _solver_of(estimator: LinearSVC | SVC, dimension: int) -> Solver:
     where = type(estimator).__name__
     width = float(errors.positive(where, "width", estimator.width))
+    if width < _SMALLEST_WIDTH:
+        errors.refuse(where, "width", "at least 2^-6", estimator.width, "Curvature is 1/(2 width).")
     problem = Problem(
         where,
         HuberHinge(width),
@@ -205,4 +208,4 @@ def _solver_of(estimator: LinearSVC | SVC, dimension: int) -> Solver:
             return ObjectivePerturbation(problem)
         case "output":
             return OutputPerturbation(problem)
-    return DualPerturbation(problem)
+    return DualPerturbation(problem, bool(estimator.fit_intercept))

@@ -43,11 +43,11 @@ import numpy.typing as npt
 from tacit import errors
 from tacit.estimators.base import Reals
 from tacit.estimators.classifier import Codes, signs_of
-from tacit.estimators.whole import BITS, gram, norm_of_rows, whole_blocks
+from tacit.estimators.whole import BITS, gram, norm_of_rows, parts, whole
 from tacit.events import Composed, Event
 from tacit.guarantees import Adjacency, Unit
 from tacit.mechanisms.laplace import DiscreteLaplace
-from tacit.private_statistics.moments import _symmetric_noise as symmetric_noise
+from tacit.private_statistics.moments import symmetric_noise
 from tacit.private_statistics.released import Spending
 from tacit.randomness import Randomness, source
 
@@ -85,6 +85,7 @@ class Functional:
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
         """Weights, one row a score, and what ran."""
+        rows = whole(rows)
         matrix, vectors, ran = self._released(gram(rows), self.vectors(rows, codes), rng)
         ridge = 4 * self._deviations[0] / 4.0**BITS + 4 * self._penalty
         values, directions = np.linalg.eigh(matrix / 4.0**BITS + ridge * np.eye(self.dimension))
@@ -93,11 +94,11 @@ class Functional:
         return np.asarray(solved.T), ran
 
     def vectors(self, rows: Reals, codes: Codes) -> Integers:
-        """Sums of rows with signs, one a score: twice the coefficients, in steps."""
+        """Sums of whole rows with signs, one a score: twice the coefficients, in steps."""
         total = np.zeros((self.scores, self.dimension), dtype=np.int64)
-        for block, part in whole_blocks(rows):
+        for part in parts(len(rows)):
             signs = np.array(signs_of(codes[part], self.scores))
-            total += (signs @ block).astype(np.int64)
+            total += (signs @ rows[part]).astype(np.int64)
         return total
 
     def _released(

@@ -19,18 +19,25 @@ def norm_of_rows(dimension: int) -> int:
     return math.ceil(2**BITS + math.sqrt(dimension) / 2)
 
 
-def whole_blocks(rows: Reals) -> Iterator[tuple[Reals, slice]]:
-    """Rounded rows in blocks: products of two entries summed over a block stay below 2^53."""
-    for start in range(0, len(rows), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        yield np.rint(rows[part] * 2.0**BITS), part
+def whole(rows: Reals) -> Reals:
+    """Rounded rows: whole numbers in floats, in place of what was there."""
+    for part in parts(len(rows)):
+        block = rows[part]
+        block *= 2.0**BITS
+        np.rint(block, out=block)
+    return rows
+
+
+def parts(count: int) -> Iterator[slice]:
+    """Blocks of rows: products of two entries summed over one stay below 2^53."""
+    return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
 
 
 def gram(rows: Reals) -> npt.NDArray[np.int64]:
-    """The sum of outer products of rounded rows."""
+    """The sum of outer products of whole rows."""
     total = np.zeros((rows.shape[1],) * 2, dtype=np.int64)
-    for block, _ in whole_blocks(rows):
-        total += (block.T @ block).astype(np.int64)
+    for part in parts(len(rows)):
+        total += (rows[part].T @ rows[part]).astype(np.int64)
     return total
 
 

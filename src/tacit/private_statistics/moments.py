@@ -106,13 +106,13 @@ def spend_covariance(
     total, found = ball.products(array)
     part = product_count_share(dimension) * share
     sigma = spending.sigma(ball.radius**2, share - part)
-    total += _symmetric_noise(spending, ball.radius**2, share - part, dimension)
+    total += symmetric_noise(spending, ball.radius**2, share - part, dimension)
     count = max(int(spending.add(np.array([found]), 1, part)[0]), 1)
     scale = ball.step**2 / count
     return Covariance(total.astype(np.float64) * scale, ball.center, count, float(sigma) * scale)
 
 
-def _symmetric_noise(
+def symmetric_noise(
     spending: Spending, sensitivity: int, share: Fraction, dimension: int
 ) -> npt.NDArray[np.int64]:
     """σ on the diagonal, σ/√2 (rounded up) off it."""
