@@ -19,6 +19,7 @@ import tacit
 from tacit import ceilings
 from tacit.certificate import Certificate
 from tacit.cli import main
+from tacit.cli.labelled import ONE_ROW_EACH
 
 SECRET = "zoe"
 Run = Callable[..., Any]
@@ -91,8 +92,17 @@ def test_fresh_attackers_find_what_was_not_hidden(run: Run, work: Path, tmp_path
     assert shown.json["rows"] == {"training": 328, "validation": 61, "test": 61}
     assert shown.json["regular"]["accuracy"] > 0.9
     assert shown.json["differential_privacy"] is False
+    assert shown.json["styles"] is None
     assert [one["name"] for one in who["probes"]] == ["logistic", "trees"]
     assert who["bound"]["holds"] == "if the adversary is the best there is"
+
+
+def test_what_is_not_hidden_is_said_last(run: Run, work: Path, tmp_path: Path) -> None:
+    plain = ("--strength", 0, "--training", "toggled", "--together", 2)
+    said = " ".join(run(*attack(work, tmp_path / "e", *plain)).out.split())
+    assert "linkage of 2 rows together, first five (chance 83.3%, " in said
+    last = said[said.index("This does not hide the who: ") :]
+    assert last.endswith(". Try --training robust or a larger --strength.")
 
 
 def test_codes_hide_several_labels(run: Run, work: Path) -> None:
@@ -130,14 +140,19 @@ def test_a_table_to_read(run: Run, work: Path) -> None:
         assert words in out
     assert "who: linkage, first five" in out
     assert "hand: linkage, first five" not in out  # there are two
-    assert "keep it inside" in out
+    assert "who: linkage (chance 16.7%)" in out
+    assert "keep the encoder inside" in out
     assert out.splitlines()[-2].startswith(NOTHING)
-    assert "Differential privacy: 3-DP" in (work / "noise.txt").read_text().splitlines()[-2]
+    assert "does not hide" not in out
+    noise = (work / "noise.txt").read_text()
+    assert "Differential privacy: 3-DP" in noise
+    assert "Training toggled hides people from its own adversary" in noise
     asked = ("probe", work / "noise", work / "others.csv", "--private", "hand", "--together", 5)
     shown = run(*asked, "--attackers", "logistic").out
     assert "Differential privacy: 3-DP" in shown
-    assert "linkage of 5 rows together" in shown
-    assert "adversary" not in shown  # it was not trained on hands
+    assert "linkage of 5 rows together (chance 50.0%, " in shown
+    assert " groups)" in shown
+    assert "the adversary of" not in shown  # it was not trained on hands
     assert "was not fitted on" in shown
 
 
@@ -157,6 +172,7 @@ def test_images_in_a_folder(run: Run, work: Path, tmp_path: Path) -> None:
     assert (found["regular"]["name"], found["private"][0]["name"]) == ("face", "person")
     released = run("represent", out, faces, *how, "--out", tmp_path / "r.parquet", "--json").json
     assert released["rows"] == 90
+    assert released["order"] == "drawn at random"
     probed = run("probe", out, faces, *how, "--private", "person", "--regular", "face",
                  "--attackers", "logistic", "--json").json  # fmt: skip
     assert probed["regular"]["accuracy"] > 0.8
@@ -166,7 +182,7 @@ def test_images_in_a_folder(run: Run, work: Path, tmp_path: Path) -> None:
     assert wrong.code == 2
     assert "must be a table with named columns" in wrong.err
     wrong = run("probe", out, faces, *how, "--private", "person,age")
-    assert "label must be one of regular, person, got 'age'" in wrong.err
+    assert "--private must be one of regular, person, got 'age'" in wrong.err
 
 
 # --- represent ---------------------------------------------------------------------------------
@@ -177,6 +193,8 @@ def test_what_is_handed_out(run: Run, work: Path, tmp_path: Path) -> None:
     found = run("represent", work / "codes", work / "others.csv", "--out", out, "--json").json
     assert found["columns"] == pq.read_table(out).column_names == ["code", "predicted"]
     assert found["left_out"] == ["what", "who", "hand"]
+    assert found["order"] == "as in DATA"
+    assert "price" not in found
     assert found["guarantee"].startswith("not private")
     table = pq.read_table(out)
     encoder = tacit.load(work / "codes")
@@ -186,7 +204,7 @@ def test_what_is_handed_out(run: Run, work: Path, tmp_path: Path) -> None:
     content = out.read_bytes()
     assert not any(person.encode() in content for person in PEOPLE)
 
-    paper = tmp_path / "released.certificate.json"
+    paper = tmp_path / "released.parquet.certificate.json"
     assert any(NOTHING in sentence for sentence in Certificate.load(paper).not_protected)
     assert run("verify", paper).code == 0
     assert NOTHING in run("explain", work / "codes").out
@@ -203,9 +221,35 @@ def test_every_release_is_drawn_anew(run: Run, work: Path, tmp_path: Path) -> No
     first, second = (pq.read_table(tmp_path / f"{name}.parquet") for name in "ab")
     assert first.column_names == [*(f"representation{i}" for i in range(8)), "predicted"]
     assert not first["representation0"].equals(second["representation0"])
-    certificate = Certificate.load(tmp_path / "a.certificate.json")
+    assert found["price"] == "each draw costs ε again"
+    certificate = Certificate.load(tmp_path / "a.parquet.certificate.json")
     assert float(certificate.guarantee.epsilon) == 3
     assert not certificate.seeded
+
+
+def test_a_promise_to_people_is_for_one_row_of_each(
+    run: Run, refuse: Any, work: Path, tmp_path: Path
+) -> None:
+    """Somebody with two rows would pay twice."""
+    person = ("--epsilon", 3, "--unit", "person", "--json")
+    assert run(*attack(work, tmp_path / "e", *person)).json["styles"] == 1
+    rows, given = movements(300, 1).drop_columns(["who"]), tmp_path / "r.csv"
+    columns = {"twice": [f"{i // 2}" for i in range(300)], "once": [f"0{i}" for i in range(300)]}
+    for name, values in {**columns, "unknown": None}.items():
+        csv.write_csv(rows if values is None else rows.append_column("who", [values]), given)
+        out = tmp_path / f"{name}.parquet"
+        asked = ("represent", tmp_path / "e", given, "--out", out)
+        if name == "twice":
+            assert "who must be another in every row" in refuse(*asked)
+            continue
+        assert run(*asked).code == 0
+        certificate = Certificate.load(tmp_path / f"{name}.parquet.certificate.json")
+        assert str(certificate.guarantee) == "3-DP (local, any-two-inputs, unit: person)"
+        assert (ONE_ROW_EACH in certificate.assumptions) == (name == "unknown")
+        assert run("verify", f"{out}.certificate.json").code == 0
+    assert "the label to hide must be another" in refuse(
+        *("represent", tmp_path / "e", "pendigits", "--out", tmp_path / "p.parquet")
+    )
 
 
 def test_labels_that_look_like_numbers(run: Run, tmp_path: Path) -> None:
@@ -238,13 +282,14 @@ def test_labels_that_look_like_numbers(run: Run, tmp_path: Path) -> None:
         (("--layers", "0"), "a layer of encoder must be"),
         (("--dimensions", 0), "dimensions must be"),
         (("--attackers", "wizard"), "--attackers must be one of logistic"),
-        (("--private", "nobody"), "private must be one of its columns"),
-        (("--private", "who,nobody"), "label must be one of its columns"),
+        (("--unit", "person"), "--epsilon must be given with --unit person"),
+        (("--private", "nobody"), "got 'nobody'. It has x0, x1, x2, x3, x4, what, who, hand."),
+        (("--private", "who,nobody"), "--private must be one of its columns"),
         (("--private", "who,who"), "--private must be distinct names"),
         (("--private", "who,"), "--private must be distinct names"),
         (("--private", "who,what"), "private must be another column than regular"),
         (("--private", "what"), "private must be another column than regular"),
-        (("--regular", "nothing"), "regular must be one of its columns"),
+        (("--regular", "nothing"), "--regular must be one of its columns"),
         (("--pattern", "ferg"), "pattern must be left out"),
         (("--schema", "nowhere.json"), "schema must be a readable file"),
         (("--device", "abacus"), "device must be"),
@@ -287,7 +332,7 @@ def test_data_that_do_not_fit(refuse: Any, work: Path, tmp_path: Path) -> None:
     pq.write_table(changed(rows, "what", [SECRET] * 40), path)
     probing = ("probe", codes, path, "--attackers", "logistic", "--private")
     assert "among the 3 values it was fitted on" in refuse(*probing, "who", "--regular", "what")
-    assert "label must be one of its columns" in refuse(*probing, "age")
+    assert "--private must be one of its columns" in refuse(*probing, "age")
     pq.write_table(changed(rows, "who", [f"{SECRET}{i}" for i in range(40)]), path)
     assert "every person must have at least two rows" in refuse(*probing, "who")
     assert "together must be at most" in refuse(
@@ -301,9 +346,12 @@ def test_paths_that_cannot_be(refuse: Any, work: Path, plain: Path, tmp_path: Pa
     others = work / "others.csv"
     assert "--out must be new" in refuse(*attack(work, work / "codes"))
     assert "--out must be new" in refuse("represent", work / "codes", others, "--out", others)
-    (tmp_path / "r.certificate.json").touch()
+    wanted = "--out must be a .parquet file"
+    assert wanted in refuse("represent", work / "codes", others, "--out", tmp_path / "r.csv")
+    (tmp_path / "r.parquet.certificate.json").touch()
     out = ("--out", tmp_path / "r.parquet")
-    assert "--out must be new" in refuse("represent", work / "codes", others, *out)
+    wanted = "the certificate of --out must be new"
+    assert wanted in refuse("represent", work / "codes", others, *out)
     other = ("--out", tmp_path / "s.parquet")
     wrong = "directory must be an encoder, as anonymize writes"
     assert wrong in refuse("represent", plain / "codebook", others, *other)

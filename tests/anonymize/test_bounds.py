@@ -309,6 +309,31 @@ def test_counting_codes_a_label():
     assert bounds.counting_ceiling(0.4, 3).accuracy == 1
 
 
+def test_a_ceiling_from_another_keeps_its_condition():
+    codes, person = np.arange(4000) % 4, np.arange(4000) // 4 % 10
+    counted = bounds.code_ceiling(codes, person, confidence=0.9)
+    found = bounds.counting_ceiling(counted, 3)
+    assert found.accuracy == pytest.approx(3 * counted.accuracy)
+    assert found.accuracy < 1
+    assert counted.holds in found.holds
+    assert "if the label alone gives away at most 10.0%" in bounds.counting_ceiling(0.1, 3).holds
+
+
+@pytest.mark.parametrize("codes", [[0.0, -0.0], [[1.0, 0.0], [1.0, -0.0]]])
+def test_codes_are_told_apart_by_bytes(codes):
+    """As numbers they are equal; whoever sees the file tells them apart."""
+    given = np.array(codes * 200)
+    assert bounds.code_ceiling(given, [0, 1] * 200).accuracy == 1
+    assert bounds.code_ceiling(np.abs(given), [0, 1] * 200).accuracy < 0.6
+
+
+def test_the_information_of_very_many_cells_is_too_large():
+    """What the docstring warns of: nearly a code a row, and nothing told."""
+    rng = np.random.default_rng(15)
+    found = bounds.code_information(rng.integers(0, 10_000, 300), rng.integers(0, 3, 300))
+    assert found.interval[0] > 0.3
+
+
 # --- values and refusals ------------------------------------------------------------------------
 
 
@@ -332,6 +357,7 @@ SECRET = "alexandra"
         (lambda: bounds.inverse_g(math.nan, 3), "value must be finite"),
         (lambda: bounds.inverse_g(1.0, 1), "people must be"),
         (lambda: bounds.error_bound(-1, 3), "conditional_entropy must be at least 0"),
+        (lambda: bounds.error_bound(math.log2(30), 30), "at most the logarithm of the people"),
         (lambda: bounds.error_bound_from_adversary(-1, 3), "loss must be at least 0"),
         (lambda: bounds.error_bound_from_information(-1, 1, 3), "information must be"),
         (lambda: bounds.error_bound_from_information(0, 9, 3), "entropy must be at most"),

@@ -94,7 +94,7 @@ def test_images_tables_and_own_modules(planted: Any, small: dict[str, Any]) -> N
     task = np.arange(200) % 2
     images[:, 0] += (180 * task).astype(np.uint8)[:, None]
     person = np.array(["ann", "bob", "cy", "di"])[np.arange(200) // 50]
-    made = AnonymizingEncoder(0.0, **small).fit(images, task, private=person)
+    made = AnonymizingEncoder(0.0, training="toggled", **small).fit(images, task, private=person)
     assert made.transform(images).shape == (200, 32)
     assert made.score(images, task) > 0.9
     words = np.where(planted.task == 1, "yes", "no")
@@ -103,7 +103,7 @@ def test_images_tables_and_own_modules(planted: Any, small: dict[str, Any]) -> N
     assert set(words_too.predict(table)) == {"no", "yes"}
     own = nn.Sequential(nn.Linear(5, 7), nn.Tanh())
     chosen = {**small, "encoder": own, "branches": lambda i, o: nn.Linear(i, o)}
-    mine = AnonymizingEncoder(0.0, **chosen).fit(planted.rows, planted.task, private=planted.person)
+    mine = AnonymizingEncoder(0.0, training="toggled", **chosen).fit(planted.rows, planted.task, private=planted.person)
     assert mine.transform(planted.rows).shape == (800, 7)
     assert torch.equal(
         own[0].weight, clone(mine).encoder[0].weight
@@ -116,7 +116,7 @@ def test_images_tables_and_own_modules(planted: Any, small: dict[str, Any]) -> N
 
 def test_the_same_seed_gives_the_same_encoder(planted: Any, small: dict[str, Any]) -> None:
     made = [
-        AnonymizingEncoder(1.0, seed=seed, **small)
+        AnonymizingEncoder(1.0, training="toggled", seed=seed, **small)
         .fit(planted.rows, planted.task, private=planted.person)
         .transform(planted.rows)
         for seed in (3, 3, 4)
@@ -126,7 +126,7 @@ def test_the_same_seed_gives_the_same_encoder(planted: Any, small: dict[str, Any
 
 
 def test_it_is_a_transformer(planted: Any, small: dict[str, Any]) -> None:
-    made = AnonymizingEncoder(0.5, **small)
+    made = AnonymizingEncoder(0.5, training="toggled", **small)
     with pytest.raises(NotFittedError, match="fitted first"):
         made.transform(planted.rows)
     line = make_pipeline(made, LogisticRegression())

@@ -144,6 +144,16 @@ def test_a_person_who_never_varies():
     assert linkage(*halves(rows, person)).top1 == 1
 
 
+@pytest.mark.parametrize("far", [1, 15])
+def test_far_rows_do_not_blind_it(far):
+    """Beside them all others are alike: one is held, of many the ranks are left."""
+    rows, person = rows_of(8.0, each=30, people=5)
+    order = np.random.default_rng(0).permutation(len(rows))
+    rows, person = rows[order], person[order]
+    rows[: 2 * far : 2] = 1e30 * np.arange(1, far + 1)[:, None]
+    assert linkage(*halves(rows, person)).top1 > 0.8
+
+
 def test_it_repeats_prints_and_stores():
     given = halves(*rows_of(0.5))
     found = linkage(*given, together=3, seed=4)

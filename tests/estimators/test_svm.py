@@ -102,7 +102,7 @@ def test_features_do_not_depend_on_the_data():
 @pytest.mark.parametrize("kind", [LinearSVC, SVC])
 def test_the_published_dual_perturbation_is_unproven(kind):
     X, y = labelled(300)
-    fitted = model(kind, algorithm="dual").fit(X, y)
+    fitted = model(kind, algorithm="dual", epsilon=20.0).fit(X, y)
     assert isinstance(fitted.event_, events.Declared)
     assert isinstance(fitted.guarantee_, Unproven)
     assert "raw data" in fitted.guarantee_.reason

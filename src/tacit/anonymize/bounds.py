@@ -49,7 +49,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, xlogy
 
 from tacit import errors
-from tacit.anonymize.released import as_array
+from tacit.anonymize.released import as_array, distinct
 from tacit.anonymize.released import people as people_of
 
 Reals = npt.NDArray[np.float64]
@@ -146,15 +146,15 @@ def error_bound(conditional_entropy: float, people: int) -> Bound:
     probabilities (the paper's error is that of the second), data processing and Fano [CT06]_ give
     :math:`H(Z | U) \le H(Z | \hat Z) \le g(P_{err})`, whatever the shares of people. Below
     1 − 1/K g rises, so that :math:`P_{err} \ge g^{-1}(H(Z|U))`; above it there is nothing to show.
-    The entropy must be the true one, or less; from an adversary's loss take
-    `error_bound_from_adversary`.
+    The entropy must be the true one, or less, in nats: above log K there is none. From an
+    adversary's loss take `error_bound_from_adversary`.
 
     Examples
     --------
     >>> print(error_bound(math.log(30), 30))
     at most 3.3% right, for every attacker
     """
-    entropy = _at_least_zero("error_bound", "conditional_entropy", conditional_entropy)
+    entropy = _entropy_of("error_bound", "conditional_entropy", conditional_entropy, people)
     return Bound(inverse_g(entropy, people), FOR_EVERY_ATTACKER)
 
 
@@ -165,9 +165,7 @@ def error_bound_from_information(information: float, entropy: float, people: int
     """
     where = "error_bound_from_information"
     information = _at_least_zero(where, "information", information)
-    entropy = _at_least_zero(where, "entropy", entropy)
-    if entropy > math.log(errors.whole(where, "people", people, least=2)) + 1e-9:
-        errors.refuse(where, "entropy", "at most the logarithm of the people", entropy)
+    entropy = _entropy_of(where, "entropy", entropy, people)
     return Bound(inverse_g(entropy - information, people), FOR_EVERY_ATTACKER)
 
 
@@ -271,6 +269,12 @@ def code_information(codes: Any, private: Any, *, confidence: float = 0.95) -> I
 
     The interval is that of the normal law with the jackknife's spread: right for many rows, no
     guarantee. `code_ceiling` is one.
+
+    Notes
+    -----
+    The correction is for cells with several rows each. With about as many cells (people times
+    codes) as rows or more, the figure is too large: where most rows have a code of their own it is
+    near H(Z), whatever the codes tell, and the interval does not cover that.
     """
     where = "code_information"
     level = _level(where, confidence)
@@ -306,7 +310,8 @@ def code_ceiling(codes: Any, private: Any, *, confidence: float = 0.95) -> Bound
       m > f that solves :math:`m - f - f \log(m/f) = \log(2/\beta)`.
 
     The second is the sharper one where few are found. This is about one row: many rows of one
-    person tell more, as `tacit.anonymize.linkage` shows.
+    person tell more, as `tacit.anonymize.linkage` shows. Codes are told apart by their bytes: −0.0
+    is not 0.0. Give an array: of a list, numpy may make equal values out of different ones.
 
     Examples
     --------
@@ -327,7 +332,7 @@ def code_ceiling(codes: Any, private: Any, *, confidence: float = 0.95) -> Bound
     return Bound(1.0 - ceiling, holds)
 
 
-def counting_ceiling(label_accuracy: float, codes_per_label: int) -> Bound:
+def counting_ceiling(label_accuracy: float | Bound, codes_per_label: int) -> Bound:
     r"""The most that every attacker can get right where at most k codes share a label.
 
     If the code c determines a label y(c), and no label has more than k codes,
@@ -340,22 +345,28 @@ def counting_ceiling(label_accuracy: float, codes_per_label: int) -> Bound:
 
     Parameters
     ----------
-    label_accuracy : float
-        :math:`A_y`, or more: the largest share, or a `code_ceiling` of the labels.
+    label_accuracy : float or Bound
+        :math:`A_y`, or more: the largest share, or the `code_ceiling` of the labels, whose
+        condition is kept.
     codes_per_label : int
         k.
 
     Examples
     --------
     >>> print(counting_ceiling(1 / 30, 3))
-    at most 10.0% right, for every attacker
+    at most 10.0% right, for every attacker, if the label alone gives away at most 3.3%
     """
     where = "counting_ceiling"
     count = errors.whole(where, "codes_per_label", codes_per_label, least=1)
-    accuracy = _at_least_zero(where, "label_accuracy", label_accuracy)
+    counted = label_accuracy if isinstance(label_accuracy, Bound) else None
+    given = label_accuracy if counted is None else counted.accuracy
+    accuracy = _at_least_zero(where, "label_accuracy", given)
     if not 0 < accuracy <= 1:
-        errors.refuse(where, "label_accuracy", "in (0, 1]", label_accuracy)
-    return Bound(max(1.0 - count * accuracy, 0.0), FOR_EVERY_ATTACKER)
+        errors.refuse(where, "label_accuracy", "in (0, 1]", given)
+    holds = f"{FOR_EVERY_ATTACKER}, if the label alone gives away at most {accuracy:.1%}"
+    if counted is not None:
+        holds += f" ({counted.holds})"
+    return Bound(max(1.0 - count * accuracy, 0.0), holds)
 
 
 def _poisson_ceiling(found: int, strict: float) -> float:
@@ -408,8 +419,7 @@ def _table(where: str, codes: Any, private: Any) -> Integers:
         raise errors.InvalidData(f"{where}: codes must be numbers or words, one or a row a sample.")
     if given.dtype.kind == "f" and not bool(np.isfinite(given).all()):
         raise errors.InvalidData(f"{where}: codes must be finite, without NaN or infinity.")
-    flat = given.reshape(len(given), -1)
-    place = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
+    place = distinct(given)
     person, values = people_of(where, private, len(given))
     table = np.zeros((len(values), int(place.max()) + 1), np.int64)
     np.add.at(table, (person, place), 1)
@@ -418,6 +428,14 @@ def _table(where: str, codes: Any, private: Any) -> Integers:
 
 def _level(where: str, confidence: float) -> float:
     return 1 - errors.probability(where, "confidence", confidence, zero=False)
+
+
+def _entropy_of(where: str, name: str, value: Any, people: int) -> float:
+    entropy = _at_least_zero(where, name, value)
+    if entropy > math.log(errors.whole(where, "people", people, least=2)) + 1e-9:
+        remedy = "Give it in nats."
+        errors.refuse(where, name, "at most the logarithm of the people", entropy, remedy)
+    return entropy
 
 
 def _finite(where: str, name: str, value: Any) -> float:

@@ -38,20 +38,22 @@ DETERMINISTIC = (
 )
 LINKED = "Several representations of one person: each is one more chance to recognise them."
 
+OUTPUTS = ("default", "pandas")
+
 _WHERE = "AnonymizingEncoder"
 
 
-class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc,call-arg]
     r"""Representations from which the regular label can be read, and the private ones cannot.
 
     Parameters
     ----------
     strength : float
         λ ≥ 0: what hiding the private labels is worth, beside the task.
-    training : {"toggled", "simultaneous", "robust"}
-        Against an adversary in turn, or at once by gradient reversal; or codes of few values, whose
-        information on the person is counted exactly: see `tacit.anonymize.codes`. Only the last
-        stands against attackers that are trained afresh.
+    training : {"robust", "toggled", "simultaneous"}
+        Codes of few values, whose information on the person is counted exactly (see
+        `tacit.anonymize.codes`); or against an adversary in turn, or at once by gradient reversal.
+        Only the first stands against attackers that are trained afresh.
     encoder : tuple of int, or torch.nn.Module
         Units of its layers, or a module from (n, p) inputs to (n, d) representations.
     branches : tuple of int, or callable
@@ -85,7 +87,8 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     history_ : list of dict
         Held-out losses, round by round.
     prototypes_ : array (cells, p), robust only
-        What the rows of each cell look like on average.
+        What the rows of each cell look like on average: means of in-house rows, of a single one
+        where a cell has one. They are for use in-house.
 
     Notes
     -----
@@ -106,7 +109,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> rng = np.random.default_rng(0)
     >>> task, person = rng.integers(2, size=(2, 400))
     >>> rows = np.c_[task, person, task] + rng.normal(0, 0.1, (400, 3))
-    >>> encoder = AnonymizingEncoder(training="robust", styles=2).fit(rows, task, private=person)
+    >>> encoder = AnonymizingEncoder(styles=2, device="cpu").fit(rows, task, private=person)
     >>> encoder.score(rows, task) > 0.95, encoder.transform(rows).shape
     (True, (400, 4))
     """
@@ -115,7 +118,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         strength: float = 1.0,
         *,
-        training: str = "toggled",
+        training: str = "robust",
         encoder: Sequence[int] | nn.Module = (256, 256, 256),
         branches: Sequence[int] | Callable[[int, int], nn.Module] = (128, 128),
         dropout: float = 0.1,
@@ -216,6 +219,8 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.reader_, self.classes_, self.local_ = problem.reader, problem.classes, problem.local
         self.networks_, self.history_ = fitted.networks, fitted.history
         self.representation_size_ = problem.width(fitted.networks.encoder)
+        self.settings_ = self.get_params(deep=False)
+        self.__dict__.pop("prototypes_", None)
         if fitted.prototypes is not None:
             self.prototypes_ = fitted.prototypes
         self.inhouse_ = Protection.none(public)
@@ -223,15 +228,33 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- what it does --------------------------------------------------------------------------
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Any) -> Any:
         """What may be handed out of each row: with ε, an exact release, drawn anew at every call.
 
         Without ε the same row always gives the same representation, and nothing is promised.
         """
+        shown = self._shown(X)
+        if getattr(self, "_output", "default") == "default":
+            return shown
+        import pandas as pd  # type: ignore[import-untyped]
+
+        return pd.DataFrame(shown, columns=self.get_feature_names_out())
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Let `transform` give a data frame; without the rows' index, which may name people."""
+        if transform is not None:
+            self._output = errors.choice("set_output", "transform", transform, OUTPUTS)
+        return self
+
+    def _shown(self, X: Any) -> Floats:
         return self.represent(X) if self._fitted().local_ is None else self.release(X)
 
     def release(self, X: Any, rng: Randomness | None = None) -> Floats:
-        """Representations with the noise that ε asks for; refused where no ε was given."""
+        """Representations with the noise that ε asks for; refused where no ε was given.
+
+        Rows that do not fit what was learned (NaN, other columns) are refused, all of them. The
+        certificate is that of releases without a seeded `rng`, which is for tests.
+        """
         local = self._fitted().local_
         if local is None:
             remedy = "Fit with epsilon, or use transform, which promises nothing."
@@ -239,15 +262,20 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return local.release(self.represent(X), rng)
 
     def represent(self, X: Any) -> Floats:
-        """Clean representations (n, d), for use in-house."""
-        from tacit.anonymize.training import represent
+        """Clean representations (n, d), for use in-house.
+
+        A module of one's own might mix the rows of a batch. With ε each row goes through it alone:
+        a row that were in the release of another would cost ε there, too.
+        """
+        from tacit.anonymize.training import BLOCK, represent
 
         inputs = self._fitted().reader_.read(X, "transform")
-        return np.asarray(represent(self.networks_.encoder, inputs).numpy())
+        block = BLOCK if self.local_ is None or storage.plain(self.settings_) else 1
+        return np.asarray(represent(self.networks_.encoder, inputs, block).numpy())
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Regular labels, as read off what `transform` gives."""
-        return self.predict_from(self.transform(X))
+        return self.predict_from(self._shown(X))
 
     def predict_from(self, representation: Any) -> npt.NDArray[Any]:
         """Regular labels of representations, as whoever receives them would read them."""
@@ -259,13 +287,14 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Share of rows whose regular label is read right off their representation."""
         codes = self._fitted().classes_.regular_codes("score", y)
         same_length("score", len(codes), X=len(X))
-        chances = self._branch(self.networks_.regular, self.transform(X))
+        chances = self._branch(self.networks_.regular, self._shown(X))
         return float((chances.argmax(axis=1) == codes).mean())
 
     def adversary(self, representation: Any) -> dict[str, Floats]:
         """Chances of every value of each private label, as the adversary of the training sees it.
 
-        It is the weakest judge there is: `tacit.anonymize.probe` trains others.
+        It is the weakest judge there is: `tacit.anonymize.probe` trains others. What `export` wrote
+        has none.
         """
         branches = self._fitted().networks_.private
         return {
@@ -281,7 +310,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _branch(self, branch: nn.Module, representation: Any) -> Floats:
         import torch
 
-        given = torch.as_tensor(np.asarray(representation, np.float32))
+        given = torch.as_tensor(np.array(representation, np.float32))
         with torch.no_grad():
             return np.asarray(branch(given).softmax(dim=1).numpy())
 
@@ -315,11 +344,14 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return artifact.save(self._fitted(), path)
 
     def export(self, path: str | Path) -> Path:
-        """Write what people run on their devices; refused unless the in-house rows are public."""
+        """Write what people run on their devices; refused unless the in-house rows are public.
+
+        It names nobody: private labels, the branches that recognise them and the prototypes stay.
+        """
         if not self._fitted().inhouse_.may_leave:
-            remedy = "What the encoder knows of them has no noise. If they are public, say so to fit."
+            remedy = "If they are, fit with inhouse_public=True (--inhouse-public)."
             errors.refuse("export", "in-house rows", "public", "others", remedy)
-        return self.save(path)
+        return storage.nameless(self).save(path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters, and weights."""

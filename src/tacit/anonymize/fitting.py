@@ -137,6 +137,8 @@ class Problem:
         given = self.settings
         if isinstance(given.encoder, nn.Module):
             own = copy.deepcopy(given.encoder)
+            if not any(weights.requires_grad for weights in own.parameters()):
+                errors.refuse(WHERE, "encoder", "a module with weights to train", "none")
             return nn.Sequential(own, networks.L1Ball()) if bounded else own
         dimensions = (given.dimensions or DIMENSIONS) if bounded else given.dimensions
         width = self.reader.width
@@ -157,16 +159,20 @@ class Problem:
         return [len(values) for values in self.classes.private.values()]
 
     def width(self, encoder: nn.Module) -> int:
-        """Length of a representation; a module of one's own that does not fit is refused."""
+        """Length of a representation; a module of one's own that does not fit is refused.
+
+        It must take a row alone: with ε that is how rows are encoded.
+        """
         parameters = next(encoder.parameters(), torch.zeros(0))
         with torch.no_grad():
             try:
-                shown = encoder.eval()(torch.zeros(2, self.reader.width, device=parameters.device))
+                shown = encoder.eval()(torch.zeros(1, self.reader.width, device=parameters.device))
             except (RuntimeError, TypeError, ValueError):
                 shown = torch.zeros(0)
-        if shown.ndim != 2 or len(shown) != 2:
+        if shown.ndim != 2 or len(shown) != 1:
             condition = f"a module from (n, {self.reader.width}) inputs to (n, d) representations"
-            errors.refuse(WHERE, "encoder", condition, type(encoder).__name__)
+            remedy = "It must take one row as well as many."
+            errors.refuse(WHERE, "encoder", condition, type(encoder).__name__, remedy)
         return int(shown.shape[1])
 
     def _trainer(self, net: Networks, progress: Progress | None) -> Trainer:

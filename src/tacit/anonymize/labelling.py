@@ -14,6 +14,7 @@ from tacit.columns import columns_of
 
 Integers = npt.NDArray[np.int64]
 
+MOST = 2**16
 PRIVATE = "private"
 """What a private label without a name of its own is called."""
 
@@ -76,6 +77,8 @@ def same_length(where: str, rows: int, **given: int) -> None:
 
 def _classes(where: str, what: str, given: Any) -> tuple[Any, ...]:
     values = np.unique(_present(where, what, given))
+    if len(values) > MOST:
+        raise errors.InvalidData(f"{where}: {what} must take at most {MOST} values.")
     if len(values) < 2:
         people = " Nobody can be hidden among fewer than two." if "regular" not in what else ""
         raise errors.InvalidData(f"{where}: {what} must take at least two values, got one.{people}")
@@ -98,19 +101,32 @@ def _present(where: str, what: str, given: Any) -> npt.NDArray[Any]:
     array = np.asarray(given)
     if array.ndim != 1 or array.size == 0:
         raise errors.InvalidData(f"{where}: {what} must be one column with at least one row.")
-    missing = np.array([value is None or value != value or value == "" for value in array.tolist()])
+    missing = np.array([_missing(value) for value in array.tolist()])
     if missing.any():
         count = int(missing.sum())
         raise errors.InvalidData(
             f"{where}: {what} must be known of every row, got {count} without. Drop those rows."
         )
-    if array.dtype.kind == "f" and bool(np.all(array == np.rint(array))):
-        array = array.astype(np.int64)
-    if array.dtype.kind == "b":
-        array = array.astype(np.int64)
-    if array.dtype.kind == "O":
-        kinds = {type(value) for value in array.tolist()}
-        array = array.astype(np.int64 if kinds <= {int, bool, np.int64} else str)
-    if array.dtype.kind not in "iuU":
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array):
+        return array.astype(str)
+    if array.dtype.kind == "U":
+        return array
+    try:
+        whole = array.astype(np.int64) if _fits(array) else None
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or not bool(np.all(whole == array)):
         raise errors.InvalidData(f"{where}: {what} must be words or whole numbers. Recode it.")
-    return array
+    return whole
+
+
+def _missing(value: Any) -> bool:
+    """None, NaN, an empty word, or what pandas has for them, which equals nothing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(value != value or value == "")
+
+
+def _fits(array: npt.NDArray[Any]) -> bool:
+    """Whether numbers are small enough to be exact as int64."""
+    return bool(np.all(abs(array) < 2**53 if array.dtype.kind in "fO" else array < 2**62))

@@ -26,10 +26,12 @@ from tacit.anonymize.released import (
     LEADING,
     Coordinates,
     Integers,
+    Ranks,
     Reals,
     Standard,
     White,
     batch,
+    distinct,
     people,
     people_among,
     split,
@@ -121,10 +123,10 @@ def linkage(
     Notes
     -----
     The score of a person is one of `RULES`: minus the mean squared distance to the k nearest of the
-    person's references [BSI08]_, minus the squared distance to their mean in coordinates in which
-    people vary equally in all directions, the frequency of the very row, or the log-likelihood
-    of a logistic regression or a small network. The attacker tries all on a third of the
-    references, and takes the best.
+    person's references [BSI08]_, in whitened coordinates or in ranks; minus the squared distance to
+    their mean in coordinates in which people vary equally in all directions; the frequency of the
+    very row; or the log-likelihood of a logistic regression or a small network. The attacker tries
+    all on a third of the references, and takes the best.
 
     Examples
     --------
@@ -248,11 +250,20 @@ def _shown(known: Reals, person: Integers, others: Reals) -> Shown:
 
 def _nearest(count: int, shown: Shown) -> Reals:
     """Minus the mean squared distance to the nearest references of each person."""
+    return _near(count, shown.person, *shown.white)
+
+
+def _ranked(shown: Shown) -> Reals:
+    """The same by the three nearest in ranks, which no far row and no rounding touches."""
+    ranks = Ranks.of(shown.raw[0])
+    return _near(3, shown.person, *map(ranks, shown.raw))
+
+
+def _near(count: int, person: Integers, known: Coordinates, others: Coordinates) -> Reals:
     from sklearn.metrics.pairwise import euclidean_distances
 
-    known, others = shown.white
-    scores = np.empty((len(others), len(shown.shares)))
-    mine = [np.flatnonzero(shown.person == code) for code in range(scores.shape[1])]
+    scores = np.empty((len(others), int(person.max()) + 1))
+    mine = [np.flatnonzero(person == code) for code in range(scores.shape[1])]
     for start in range(0, len(others), _BLOCK):
         block = slice(start, start + _BLOCK)
         squares = euclidean_distances(others[block], known, squared=True)
@@ -285,7 +296,7 @@ def _codes(shown: Shown) -> Reals:
     Of finitely many codes nothing tells more. A row that is no reference says nothing.
     """
     known, others = shown.raw
-    place = np.unique(np.vstack([known, others]), axis=0, return_inverse=True)[1].ravel()
+    place = distinct(np.vstack([known, others]))
     table = np.full((int(place.max()) + 1, len(shown.shares)), 0.5)
     np.add.at(table, (place[: len(known)], shown.person), 1.0)
     scores = np.log(table) - np.log(table.sum(axis=0))
@@ -321,6 +332,7 @@ RULES: Mapping[str, Callable[[Shown], Reals]] = MappingProxyType(
         "nearest": partial(_nearest, 1),
         "nearest-3": partial(_nearest, 3),
         "nearest-10": partial(_nearest, 10),
+        "ranks": _ranked,
         "mean": _mean,
         "codes": _codes,
         "logistic": _logistic,

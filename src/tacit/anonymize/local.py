@@ -2,8 +2,9 @@ r"""A local ε on top of an encoder: the bounded representation goes out through
 
 A continuous representation lies in the ℓ1 ball of radius 1 and gets discrete Laplace noise on a
 grid (`LocalLaplace`); a code of finitely many cells gets randomized response. Both are ε-DP for any
-two inputs, whatever the encoder is: all that the proof needs is that its output is bounded, and the
-channel bounds it again, in integers.
+two inputs, for any encoder that is a function of one row: its output must be bounded, and the
+channel bounds it again, in integers. Rows that the encoder was fitted on are another matter: they
+are in every representation that it gives.
 
 So no attacker, with any knowledge of the encoder, names one of m equally likely people from one
 release with probability above :math:`e^\varepsilon / (e^\varepsilon + m - 1)`.
@@ -77,8 +78,10 @@ class Local:
         clean = np.nan_to_num(np.asarray(representation, np.float64), posinf=0.0, neginf=0.0)
         if self.cells is None:
             return self.channel.release(clean, rng).astype(np.float32)
-        codes = self.channel.release(clean.argmax(axis=1), rng)
-        return np.eye(self.cells, dtype=np.float32)[codes]
+        codes = self.channel.release(clean.argmax(axis=1), rng).astype(np.int64)
+        hot = np.zeros((len(codes), self.cells), np.float32)
+        np.put_along_axis(hot, codes[:, None], 1.0, axis=1)
+        return hot
 
     def noise(self) -> nn.Module:
         """The same law, nearly, for training: nothing that it touches is released."""

@@ -35,6 +35,7 @@ from tacit.anonymize.released import (
     LEADING,
     Coordinates,
     Integers,
+    Ranks,
     Reals,
     Standard,
     White,
@@ -132,10 +133,12 @@ class Pair(NamedTuple):
 class Seen(NamedTuple):
     """What an attacker gets: rows with their people, rows without, and a seed.
 
-    `columns` are as released, standardised; `white` are all principal components, at one scale.
+    `columns` are as released, standardised; `ranks` are the places of their values; `white` are all
+    principal components, at one scale.
     """
 
     columns: Pair
+    ranks: Pair
     white: Pair
     person: Integers
     seed: int
@@ -258,8 +261,10 @@ def _tried(
 def _seen(rows: Reals, person: Integers, others: Reals, seed: int) -> Seen:
     standard = Standard.of(rows)
     columns = Pair(standard(rows), standard(others))
+    ordered = Ranks.of(rows)
+    ranks = Pair(ordered(rows), ordered(others))
     white = White.of(columns.own, seed)
-    return Seen(columns, Pair(white(columns.own), white(columns.others)), person, seed)
+    return Seen(columns, ranks, Pair(white(columns.own), white(columns.others)), person, seed)
 
 
 def _attack(name: str, correct: int, rows: int, confidence: float) -> Attack:
@@ -325,7 +330,7 @@ def _neighbours(seen: Seen) -> Any:
     most = min(max(_NEIGHBOURS), len(seen.person) - 1)
     counts = [count for count in _NEIGHBOURS if count <= most]
     tried = []
-    for pair in (seen.columns, seen.leading):
+    for pair in (seen.columns, seen.ranks, seen.leading):
         index = NearestNeighbors(n_neighbors=most, algorithm="brute").fit(pair.own)
         own = seen.person[index.kneighbors(return_distance=False)]  # never the row itself
         right = [int((_voted(own[:, :count]) == seen.person).sum()) for count in counts]
@@ -357,8 +362,8 @@ def _boosting(seen: Seen) -> Any:
         n_iter_no_change=_PATIENCE,
         random_state=seen.seed,
     )
-    columns, white = _telling(seen.columns, seen.person), _telling(seen.leading, seen.person)
-    own, others = _beside(columns, white)
+    ranks, white = _telling(seen.ranks, seen.person), _telling(seen.leading, seen.person)
+    own, others = _beside(ranks, white)
     return model.fit(own, seen.person).predict(others)
 
 
@@ -377,7 +382,8 @@ def _trees(seen: Seen) -> Any:
     """Extremely randomised trees."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    own, others = seen.both
+    # Thresholds are drawn between the ends of a column: of its values, most would miss.
+    own, others = _beside(seen.ranks, seen.leading)
     model = ExtraTreesClassifier(150, min_samples_leaf=2, random_state=seen.seed)
     return model.fit(own, seen.person).predict(others)
 

@@ -18,6 +18,7 @@ LEADING = 128
 """Principal components that most attackers use."""
 _WIDEST = 1500  # columns of which all principal components are found
 _ROUNDING = 1e-6  # of float32, which encoders release in
+_FAR = 10  # times the range of all but the outermost hundredth on each side
 
 
 def as_array(where: str, name: str, raw: Any) -> npt.NDArray[Any]:
@@ -83,6 +84,13 @@ def split(where: str, person: Integers, share: float, seed: int) -> npt.NDArray[
     return tried
 
 
+def distinct(rows: npt.NDArray[Any]) -> Integers:
+    """Which of the distinct rows each one is, by its bytes: −0.0 is not 0.0."""
+    flat = np.ascontiguousarray(rows.reshape(len(rows), -1))
+    whole = flat.view(np.dtype((np.void, flat.dtype.itemsize * flat.shape[1])))
+    return np.asarray(np.unique(whole.ravel(), return_inverse=True)[1].ravel(), np.int64)
+
+
 def batch(rows: int) -> int:
     """Rows a step of a network's training: few enough that a pass over few rows has many steps."""
     return min(max(rows // 20, 32), 200, rows)
@@ -93,9 +101,11 @@ class Standard:
     r"""Columns with mean 0 and spread 1 on the rows that an attacker learns from.
 
     Columns that are constant there teach nothing and are left out. Of n rows none is further than
-    :math:`\sqrt n` from the mean; a later row is held to that, so that nothing overflows.
+    :math:`\sqrt n` from the mean; a later row is held to that, so that nothing overflows. Values
+    far outside are held first: beside one of 1e12 all others would be alike.
     """
 
+    fences: tuple[Reals, Reals]
     largest: Reals
     mean: Reals
     spread: Reals
@@ -105,6 +115,8 @@ class Standard:
     @classmethod
     def of(cls, rows: Reals) -> Self:
         """Learned from these rows."""
+        fences = _fences(rows)
+        rows = np.clip(rows, *fences)
         # By the largest value first: the square of 1e200 is none.
         largest = np.abs(rows).max(axis=0)
         largest[largest == 0] = 1.0
@@ -112,16 +124,58 @@ class Standard:
         spread = scaled.std(axis=0)
         # Of equal values, too, the computed spread may not be zero.
         kept = (rows.max(axis=0) > rows.min(axis=0)) & (spread > 0)
-        return cls(largest, scaled.mean(axis=0), spread, kept, float(len(rows)) ** 0.5)
+        return cls(fences, largest, scaled.mean(axis=0), spread, kept, float(len(rows)) ** 0.5)
 
     def __call__(self, rows: Reals) -> Coordinates:
         if not self.kept.any():
             return np.zeros((len(rows), 1), np.float32)
         kept = self.kept
         with np.errstate(over="ignore"):
-            scaled = rows[:, kept] / self.largest[kept]
+            scaled = np.clip(rows, *self.fences)[:, kept] / self.largest[kept]
             held = (scaled - self.mean[kept]) / self.spread[kept]
         return np.clip(held, -self.limit, self.limit).astype(np.float32)
+
+
+def _fences(rows: Reals) -> tuple[Reals, Reals]:
+    """Between what a column is held; nowhere where nearly all of its values are equal."""
+    outer = min(max(len(rows) // 100, 1), (len(rows) - 1) // 2)
+    ends = outer, len(rows) - 1 - outer
+    low, high = np.partition(rows, ends, axis=0)[list(ends)]
+    with np.errstate(over="ignore"):
+        reach = _FAR * (high - low)
+        reach[reach == 0] = np.inf
+        return low - reach, high + reach
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Places of values among those of the rows that an attacker learns from, from −1 to 1.
+
+    They do not know how far apart values are: however many are far out, and however close the
+    others lie, down to the last bit of float64, what is larger stays larger.
+    """
+
+    ordered: Reals
+    kept: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: Reals) -> Self:
+        """Learned from these rows, without columns that are constant there."""
+        ordered = np.sort(rows.T, axis=1)
+        kept = ordered[:, 0] < ordered[:, -1]
+        return cls(ordered[kept], kept)
+
+    def __call__(self, rows: Reals) -> Coordinates:
+        if not self.kept.any():
+            return np.zeros((len(rows), 1), np.float32)
+        found = np.empty((len(self.ordered), len(rows)), np.float32)
+        for place, (ordered, column) in enumerate(
+            zip(self.ordered, rows.T[self.kept], strict=True)
+        ):
+            # Equal values share the middle of their places; a new one lies between two.
+            both = (np.searchsorted(ordered, column, side) for side in ("left", "right"))
+            found[place] = sum(both) / len(ordered) - 1
+        return np.ascontiguousarray(found.T)
 
 
 @dataclass(frozen=True, eq=False)

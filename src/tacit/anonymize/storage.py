@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit import artifact, errors, schema
+from tacit import artifact, errors, labels, schema
 from tacit.anonymize.labelling import Classes
 from tacit.anonymize.rows import RowReader
 from tacit.inhouse import Protection
@@ -14,20 +15,26 @@ from tacit.inhouse import Protection
 if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder
 
-_SETTINGS = ("strength", "training", "dropout", "dimensions", "styles", "epsilon", "unit", "seed")
+_SETTINGS = ("strength", "training", "dropout", "dimensions", "styles", "unit", "seed")
 _SHAPES = ("encoder", "branches")
+
+
+def plain(settings: dict[str, Any]) -> bool:
+    """Whether encoder and branches are layers of our own making, none of which mixes rows."""
+    return all(isinstance(settings[name], list | tuple) for name in _SHAPES)
 
 
 def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], artifact.Arrays]:
     """Parameters and weights; modules of one's own have no form that could be read back."""
-    for name in _SHAPES:
-        if not isinstance(getattr(fitted, name), list | tuple):
-            remedy = "Save a module of your own by torch, and its class by your own means."
-            errors.refuse("save", name, "sizes of layers", "a module", remedy)
-    reader, classes = fitted.reader_, fitted.classes_
+    settings = fitted.settings_  # as fitted: parameters may have been set since
+    if not plain(settings):
+        remedy = "Save a module of your own by torch, and its class by your own means."
+        errors.refuse("save", "encoder and branches", "sizes of layers", "a module", remedy)
+    reader, classes, local = fitted.reader_, fitted.classes_, fitted.local_
     parameters = {
-        **{name: _plain(getattr(fitted, name)) for name in _SETTINGS},
-        **{name: [int(size) for size in getattr(fitted, name)] for name in _SHAPES},
+        **{name: _plain(settings[name]) for name in _SETTINGS},
+        **{name: [int(size) for size in settings[name]] for name in _SHAPES},
+        "epsilon": None if local is None else str(local.epsilon),
         "schema": reader.schema.to_plain(),
         "regular": list(classes.regular),
         "private": [[name, list(values)] for name, values in classes.private.items()],
@@ -39,7 +46,7 @@ def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], artifact.Arrays]:
         "spread": reader.spread,
         **artifact.nested(weights, "networks"),
     }
-    if fitted.training == "robust":
+    if hasattr(fitted, "prototypes_"):
         arrays["prototypes"] = fitted.prototypes_
     return parameters, arrays
 
@@ -58,12 +65,13 @@ def rebuilt(
             errors.refuse("AnonymizingEncoder", name, "finite numbers", array.dtype.name)
     settings: dict[str, Any] = {name: parameters[name] for name in _SETTINGS}
     settings |= {name: tuple(parameters[name]) for name in _SHAPES}
+    if (epsilon := parameters["epsilon"]) is not None:
+        settings["epsilon"] = errors.rational("AnonymizingEncoder", "epsilon", epsilon)
     made = kind(**settings, device="cpu")
     floats = [arrays[name].astype(np.float32) for name in ("center", "spread")]
     reader = RowReader(schema.from_plain(parameters["schema"]), *floats)
-    classes = Classes(
-        tuple(parameters["regular"]), {name: tuple(v) for name, v in parameters["private"]}
-    )
+    declared = {name: labels.declare("AnonymizingEncoder", v) for name, v in parameters["private"]}
+    classes = Classes(labels.declare("AnonymizingEncoder", parameters["regular"]), declared)
     empty = Data(torch.empty(0), torch.empty(0), ())
     problem = Problem(made, reader, classes, empty, empty, "cpu")
     weights = {k: torch.tensor(a) for k, a in artifact.part(arrays, "networks").items()}
@@ -76,6 +84,20 @@ def rebuilt(
     made._check()
     made._take(problem, Fitted(networks.eval(), arrays.get("prototypes")), False)
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
+    if made.inhouse_.proved:  # nothing that this library fits could promise them anything
+        errors.refuse("AnonymizingEncoder", "in-house guarantee", "none", "one")
+    return made
+
+
+def nameless(fitted: AnonymizingEncoder) -> AnonymizingEncoder:
+    """A copy that encodes and reads the task, and knows of no person."""
+    import torch
+
+    made = copy.copy(fitted)
+    made.networks_ = copy.copy(fitted.networks_)
+    made.networks_._modules = {**fitted.networks_._modules, "private": torch.nn.ModuleList()}
+    made.classes_ = Classes(fitted.classes_.regular, {})
+    made.__dict__.pop("prototypes_", None)
     return made
 
 

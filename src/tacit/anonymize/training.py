@@ -28,7 +28,8 @@ from torch.nn import functional as F
 from tacit.anonymize import objective
 from tacit.anonymize.networks import Networks
 
-TRAININGS = ("toggled", "simultaneous")
+BLOCK = 4096
+"""Rows that are encoded at a time."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,7 @@ class Trainer:
 
 
 @torch.no_grad()
-def represent(encoder: nn.Module, inputs: Tensor, block: int = 4096) -> Tensor:
+def represent(encoder: nn.Module, inputs: Tensor, block: int = BLOCK) -> Tensor:
     """Representations of all rows, block by block."""
     encoder.eval()
     return torch.cat([encoder(part) for part in torch.split(inputs, block)])

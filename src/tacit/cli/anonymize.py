@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _KIND = "anonymizing-encoder"
 _PARTS = ("training", "validation", "test")
 _SHARE = 1 / 3  # of each person's rows, on which attackers are tried
+_FAR = 0.1  # above chance: what is found for sure is not hidden
+_STYLES, _STYLES_WITH_NOISE = 8, 1  # randomized response loses in each cell more
 
 Source = Annotated[
     str,
@@ -38,6 +40,7 @@ Pattern = Annotated[
     str | None, typer.Option(help="Of a folder: ferg, jaffe, or how paths name both labels.")
 ]
 Size = Annotated[str | None, typer.Option(help="Of a folder: make images so large, e.g. 50x50.")]
+Together = Annotated[int, typer.Option(help="Rows of one person that the linkage takes together.")]
 Attackers = Annotated[
     str | None, typer.Option(help="Some of them, by name: logistic,trees. All if left out.")
 ]
@@ -56,7 +59,10 @@ def anonymize(
     out: Out,
     strength: Annotated[float, typer.Option(help="λ: what hiding is worth beside the task.")] = 1.0,
     training: Annotated[str, typer.Option(help="robust, toggled or simultaneous.")] = "robust",
-    styles: Annotated[int, typer.Option(help="Of robust: kinds that each class falls into.")] = 8,
+    styles: Annotated[
+        int | None,
+        typer.Option(help="Of robust: kinds that each class falls into. 8, with an epsilon 1."),
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Noise on top: what one representation may cost.")
     ] = None,
@@ -70,6 +76,7 @@ def anonymize(
     ] = None,
     pattern: Pattern = None,
     size: Size = None,
+    together: Together = 1,
     attackers: Attackers = None,
     inhouse_public: InhousePublic = False,
     seed: Annotated[
@@ -94,11 +101,13 @@ def anonymize(
         rows, labels, people = parts[0]
         given = {"validation": parts[1], "inhouse_public": inhouse_public, "progress": show}
         encoder.fit(rows, labels, private=people, **given)
-    kept, judged = _judged(encoder, regular, parts, names, seed)
+    how = {"attackers": names, "together": together, "seed": seed}
+    kept, judged = _judged(encoder, regular, parts, how)
     encoder.save(out)
     values = {
         "training": training,
         "strength": strength,
+        "styles": encoder.styles if training == "robust" else None,
         "epsilon": epsilon,
         "rows": {name: len(part.regular) for name, part in zip(_PARTS, parts, strict=True)},
     }
@@ -118,22 +127,26 @@ def represent(
     Example: tacit represent encoder rows.parquet --out released.parquet
     """
     from tacit.certificate import Artifact
-    from tacit.cli.labelled import Folder, represented
+    from tacit.cli import labelled
 
-    certificate = out.with_suffix(".certificate.json")
-    must_be_new(out)
-    must_be_new(certificate)
+    certificate = _beside(out)
     encoder = _encoder(directory)
-    shown, behind = represented(encoder, data, Folder(pattern, size))
-    columns = _columns(encoder, shown)
+    assumed = labelled.one_row_each(encoder, data)
+    shown, behind = labelled.represented(encoder, data, labelled.Folder(pattern, size))
+    ours = not Path(data).is_file()  # paths begin with the person, and so would their order
+    columns = _columns(encoder, labelled.shuffled(shown) if ours else shown)
     _write(columns, out)
     # Every row has a release of its own: the promise to each is that of one.
-    replace(encoder.certificate, artifact=Artifact.of(out)).save(certificate)
+    said = encoder.certificate
+    assumptions = (*said.assumptions, *assumed)
+    replace(said, artifact=Artifact.of(out), assumptions=assumptions).save(certificate)
     values = {
         "rows": len(shown),
         "columns": list(columns),
         "left_out": behind,
+        "order": "drawn at random" if ours else "as in DATA",
         **_promise(encoder),
+        **({} if encoder.local_ is None else {"price": "each draw costs ε again"}),
         "written": str(out),
         "certificate": str(certificate),
     }
@@ -145,9 +158,7 @@ def probe(
     data: Source,
     private: Private,
     regular: Annotated[str | None, typer.Option(help="The label to keep, if it is there.")] = None,
-    together: Annotated[
-        int, typer.Option(help="Rows of one person that the linkage takes together.")
-    ] = 1,
+    together: Together = 1,
     pattern: Pattern = None,
     size: Size = None,
     attackers: Attackers = None,
@@ -187,10 +198,15 @@ def _untrained(given: Mapping[str, Any]) -> Any:
     from tacit import devices
     from tacit.anonymize.encoder import AnonymizingEncoder
 
-    same = ("training", "styles", "epsilon", "unit", "dimensions", "seed")
+    if given["unit"] == "person" and given["epsilon"] is None:
+        remedy = "Without it nobody is promised anything."
+        errors.refuse("command line", "--epsilon", "given with --unit person", None, remedy)
+    same = ("training", "epsilon", "unit", "dimensions", "seed")
+    usual = _STYLES if given["epsilon"] is None else _STYLES_WITH_NOISE
     encoder = AnonymizingEncoder(
         given["strength"],
         **{name: given[name] for name in same},
+        styles=usual if given["styles"] is None else given["styles"],
         encoder=_sizes(given["layers"]),
         device=devices.resolve("anonymize", given["device"]),
     )
@@ -206,6 +222,17 @@ def _encoder(directory: Path) -> Any:
         needed = "an encoder, as anonymize writes"
         errors.refuse("command line", "directory", needed, str(directory))
     return thing
+
+
+def _beside(out: Path) -> Path:
+    """Where the certificate of a file goes, once both are known to be new."""
+    must_be_new(out)
+    if out.suffix != ".parquet":
+        remedy = "Parquet is all that is written: end its name so."
+        errors.refuse("command line", "--out", "a .parquet file", str(out), remedy)
+    certificate = out.with_name(f"{out.name}.certificate.json")
+    must_be_new(certificate, "the certificate of --out")
+    return certificate
 
 
 def _names(text: str) -> list[str]:
@@ -232,7 +259,7 @@ def _attackers(text: str | None) -> list[str] | None:
 
 
 def _judged(
-    encoder: Any, regular: str, parts: Sequence[Part], attackers: list[str] | None, seed: int
+    encoder: Any, regular: str, parts: Sequence[Part], how: Mapping[str, Any]
 ) -> tuple[Attack, list[Judged]]:
     """Attackers know as much as the house: all rows but those on which they are tried."""
     import numpy as np
@@ -244,10 +271,7 @@ def _judged(
     judged = []
     for name, labels in parts[2].private.items():
         theirs = np.concatenate([part.private[name] for part in parts[:2]])
-        tried = shown, labels
-        judged.append(
-            judging.judge(encoder, name, (known, theirs), tried, attackers=attackers, seed=seed)
-        )
+        judged.append(judging.judge(encoder, name, (known, theirs), (shown, labels), **how))
     return judging.task(encoder, regular, shown, parts[2].regular), judged
 
 
@@ -255,8 +279,13 @@ def _promise(encoder: Any) -> dict[str, Any]:
     return {
         "guarantee": str(encoder.guarantee_),
         "differential_privacy": encoder.local_ is not None,
-        "in_house_rows": described(encoder.inhouse_),
+        "in_house_rows": _in_house(encoder),
     }
+
+
+def _in_house(encoder: Any) -> str:
+    """The encoder is what stays inside: what it makes of rows may leave."""
+    return described(encoder.inhouse_).replace("keep it inside", "keep the encoder inside")
 
 
 def _columns(encoder: Any, shown: Any) -> dict[str, Any]:
@@ -297,20 +326,25 @@ def _print(
         if one.bound is not None:
             print_text(f"{one.name}: {one.bound}.")
     if out is not None:
-        print_text(f"In-house rows: {described(encoder.inhouse_)}. Written: {out}")
+        print_text(f"In-house rows: {_in_house(encoder)}. Written: {out}")
     print_text(_last_word(encoder))
+    for line in _warnings(encoder, judged):
+        print_text(line)
 
 
 def _lines(one: Judged) -> list[tuple[str, str, str]]:
     """What each attacker found about one label."""
     best, linked = one.probes.strongest, one.linkage
     several = "" if linked.together == 1 else f" of {linked.together} rows together"
+    groups = "" if linked.together == 1 else f", {linked.groups} groups"
+    first, five = (f"chance {chance:.1%}{groups}" for chance in linked.chance)
     lines = [] if one.adversary is None else [_line("the adversary of the training", one.adversary)]
     lines += [_line(attack.name, attack) for attack in one.probes.results]
     lines.append(_line(f"strongest: {best.name} (all at once)", best))
-    lines.append((f"linkage{several}", *_shares(linked.top1, linked.intervals[0])))
+    lines.append((f"linkage{several} ({first})", *_shares(linked.top1, linked.intervals[0])))
     if linked.people > 5:
-        lines.append((f"linkage{several}, first five", *_shares(linked.top5, linked.intervals[1])))
+        shares = _shares(linked.top5, linked.intervals[1])
+        lines.append((f"linkage{several}, first five ({five})", *shares))
     lines.append((f"chance, of {one.probes.people}", f"{one.probes.chance:.1%}", ""))
     return [(f"{one.name}: {text}", right, interval) for text, right, interval in lines]
 
@@ -329,3 +363,22 @@ def _last_word(encoder: Any) -> str:
     from tacit.anonymize.encoder import DETERMINISTIC
 
     return DETERMINISTIC
+
+
+def _warnings(encoder: Any, judged: list[Judged]) -> Iterator[str]:
+    """What a reader of the table must not miss."""
+    robust = encoder.training == "robust"
+    if not robust:
+        yield (
+            f"Training {encoder.training} hides people from its own adversary: attackers that are "
+            "trained afresh find more. Where others get representations, take --training robust."
+        )
+    larger = "a larger --strength or fewer --styles"
+    remedy = larger if robust else "--training robust or a larger --strength"
+    for one in judged:
+        best, chance = one.probes.strongest, one.probes.chance
+        if best.interval[0] > chance + _FAR:
+            yield (
+                f"This does not hide the {one.name}: {best.name} is right about "
+                f"{best.accuracy:.0%} of the rows, where chance is {chance:.0%}. Try {remedy}."
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,11 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, tables
 from tacit.cli.files import image_size, rows_progress
+from tacit.guarantees import Unit
 from tacit.tables import naming
 
 Values = npt.NDArray[Any]
+
+ONE_ROW_EACH = "Every row of this file is another person's."
+_MOST_NAMES = 10  # that an error lists
 
 
 class Part(NamedTuple):
@@ -42,6 +47,8 @@ def read(
     """A `TwiceLabelled`, and every private label by name: the first is its own."""
     from tacit import datasets
 
+    if Path(data).is_file():
+        _must_have(data, {"--regular": [regular], "--private": private})
     found = datasets.load_twice(data, regular, private[0], schema, **folder.options)
     hidden = {private[0]: values(found.private_classes, found.private)}
     for name in private[1:]:
@@ -76,7 +83,6 @@ def represented(encoder: Any, data: str, folder: Folder) -> tuple[Any, list[str]
         found = _images(data, folder)
         with naming(data):
             return encoder.transform(found.rows), [found.regular_name, found.private_name]
-    from tacit import tables
     from tacit.datasets.arrow import arrow, select
     from tacit.schema import TableSchema
 
@@ -91,6 +97,36 @@ def represented(encoder: Any, data: str, folder: Folder) -> tuple[Any, list[str]
             behind = [name for name in table.column_names if name not in schema.names]
             advance(batch.num_rows)
     return np.concatenate(shown), behind
+
+
+def shuffled(rows: Values) -> Values:
+    """In an order that nobody can draw again."""
+    order = secrets.SystemRandom().sample(range(len(rows)), len(rows))
+    return np.asarray(rows[order])
+
+
+def one_row_each(encoder: Any, data: str) -> tuple[str, ...]:
+    """What a promise to people assumes; refused where somebody has several rows.
+
+    A file shows it where it has the columns that were to be hidden. In folders and in data sets by
+    name everybody has several.
+    """
+    if encoder.guarantee_.unit != Unit.PERSON:
+        return ()
+    if Path(data).is_file():
+        names = [name for name in encoder.classes_.private if name in _names(data)]
+        if not names:
+            return (ONE_ROW_EACH,)
+        if not _repeats(data, names, encoder.reader_.schema):
+            return ()
+        remedy = "Keep one row of each, leave out columns that name nobody, or fit with unit record"
+        where = " and ".join(names)
+    else:
+        where, remedy = "the label to hide", "Fit with unit record"
+    raise errors.InvalidData(
+        f"{data}: {where} must be another in every row, as epsilon is for a person who releases "
+        f"one row. {remedy}."
+    )
 
 
 def labels(
@@ -110,15 +146,18 @@ def labels(
 def _found(
     data: str, private: list[str], regular: str | None, folder: Folder, wanted: list[str]
 ) -> dict[str, Values]:
+    options = {"--private": private, "--regular": [regular] if regular else []}
     if Path(data).is_file():
+        _must_have(data, options)
         return {name: _column(data, name) for name in wanted}
     found = _images(data, folder, regular, private[0])
     known = {
         found.regular_name: values(found.regular_classes, found.regular),
         found.private_name: values(found.private_classes, found.private),
     }
-    for name in wanted:
-        errors.choice(data, "label", name, tuple(known))
+    for option, names in options.items():
+        for name in names:
+            errors.choice(data, option, name, tuple(known))
     return known
 
 
@@ -137,12 +176,44 @@ def _column(data: str, name: str) -> Values:
     from tacit.datasets.arrow import read_table
     from tacit.datasets.twice import coded
 
-    path = Path(data)
-    table = read_table(path, words=name) if path.is_file() else None
-    if table is None or name not in table.column_names:
-        errors.refuse(data, "label", "one of its columns", name, "Has it a header?")
-    codes, classes = coded(table[name], name, data)
+    if not Path(data).is_file():
+        errors.refuse(data, "--private", "one label", name, "Only files have several.")
+    codes, classes = coded(read_table(Path(data), words=name)[name], name, data)
     return values(classes, codes)
+
+
+def _names(data: str) -> list[str]:
+    """Of the columns of a file."""
+    return list(next(tables.batches(data)).schema.names)
+
+
+def _must_have(data: str, options: dict[str, list[str]]) -> None:
+    """Refuse a name that no column has, by its option.
+
+    Columns are listed where they are names for sure: the first line of a CSV file without a header
+    is somebody's row.
+    """
+    has = _names(data)
+    more = ", …" if len(has) > _MOST_NAMES else ""
+    known = data.lower().endswith((".parquet", ".pq"))
+    remedy = f"It has {', '.join(has[:_MOST_NAMES])}{more}." if known else "Has it a header?"
+    for option, names in options.items():
+        for name in names:
+            if name not in has:
+                errors.refuse(data, option, "one of its columns", name, remedy)
+
+
+def _repeats(data: str, names: list[str], schema: Any) -> bool:
+    """Whether two rows have the same values there; gaps are all the same."""
+    seen: set[tuple[str, ...]] = set()
+    rows = 0
+    for batch in tables.batches(data, schema, words=names[0]):
+        found = (map(str, batch.column(name).to_pylist()) for name in names)
+        seen.update(zip(*found, strict=True))
+        rows += batch.num_rows
+        if len(seen) < rows:
+            return True
+    return False
 
 
 def values(classes: tuple[Any, ...], codes: Any) -> Values:

@@ -84,6 +84,7 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         frame = self._frame(X.shape[1])
         charged = self._charge(*X.shape)
         solver = self._solver(len(X), self._dimension(X.shape[1]))
+        # The number of records is no part of the release: a warning is for the house.
         remedy = "Raise epsilon, lower the norm, or fit more records."
         warn_of_noise(type(self).__name__, len(X) / 2, solver.noise, remedy)
         rows, self.clipped_ = frame.rows(X)
@@ -124,7 +125,7 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if self.classes is not None and not np.array_equal(self.classes_[codes], y):
             raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
-        return codes
+        return np.asarray(codes, dtype=np.int64)
 
     def _assumptions(self) -> tuple[str, ...]:
         return (READ_CLASSES,) if self.classes is None else ()

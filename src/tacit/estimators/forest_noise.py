@@ -64,7 +64,7 @@ class Noise:
         """Of the noise on one count."""
         if self._gaussian:
             return float(self._gaussian.sigma(1, share))
-        return math.sqrt(2) / float(self.epsilon * share)
+        return math.sqrt(2) / float(self._part(share))
 
     def charge(self, queries: int, share: Fraction) -> None:
         """Pay for so many queries, with a share each."""
@@ -92,15 +92,19 @@ class Noise:
         self.charge_choice(share)
         return self._choice(share, sensitivity).release(scores, self.rng)
 
+    def _part(self, share: Fraction) -> Fraction:
+        """A share of ε, rounded down to 12 digits: as floats, parts then add up to ε at most."""
+        return Fraction(math.floor(self.epsilon * share * 10**12), 10**12)
+
     def _laplace(self, share: Fraction) -> DiscreteLaplace:
         scope: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": self.unit}
-        return DiscreteLaplace(epsilon=self.epsilon * share, sensitivity=1, **scope)
+        return DiscreteLaplace(epsilon=self._part(share), sensitivity=1, **scope)
 
     def _choice(self, share: Fraction, sensitivity: float) -> Exponential:
         if self._gaussian:
             raise errors.TacitError(f"{WHERE}: choices are paid for in pure ε.")
         return Exponential(
-            epsilon=self.epsilon * share,  # type: ignore[arg-type]
+            epsilon=self._part(share),  # type: ignore[arg-type]
             sensitivity=sensitivity,
             adjacency=Adjacency.ADD_REMOVE,
             unit=self.unit,

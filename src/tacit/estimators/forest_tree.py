@@ -23,14 +23,16 @@ _LARGEST = 1e300
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Splits level by level, and the chances of the classes at each leaf: all of it released.
+    """Splits level by level, and what the leaves say: all of it released.
 
-    `records` is the noisy number of records, `noise` the deviation of the count of half of them.
+    `counts` are the noisy counts of the leaves, `records` the noisy number of all records, and
+    `noise` the deviation of the count of half of them.
     """
 
     features: tuple[Integers, ...]
     cuts: tuple[Reals, ...]
     chances: Reals
+    counts: Reals
     records: float
     noise: float
 
@@ -102,9 +104,9 @@ class Growth:
 
     def tree(self, levels: Levels, noise: float) -> Tree:
         """What has grown, with what its leaves say."""
-        records = float(levels[0][0].sum())
-        said = chances(levels, self.classes)
-        return Tree(tuple(self.features), tuple(self.cuts), said, records, noise)
+        said, records = chances(levels, self.classes), float(levels[0][0].sum())
+        grown = tuple(self.features), tuple(self.cuts)
+        return Tree(*grown, said, levels[-1][0], records, noise)
 
     def _cells(self, features: Integers, shifts: Reals, bins: int) -> Integers:
         """Node and bin of each record, as one number."""

@@ -46,7 +46,7 @@ class Fourier:
     @property
     def dimension(self) -> int:
         """Entries of a row."""
-        return 2 * self.directions.shape[1] + self.intercept
+        return 2 * int(self.directions.shape[1]) + self.intercept
 
     def rows(self, X: Reals) -> tuple[Reals, int]:
         """Rows of norm 1, and how many lay outside the box: a number for the house alone."""

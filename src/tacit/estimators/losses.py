@@ -132,7 +132,7 @@ class Objective:
         smooth = float(self.loss.smoothness)
         each = BLOCK + count / BLOCK + 16 + smooth * (columns + 2) * size
         beside = 4 * (self.penalty * size + float(np.linalg.norm(self.linear)))
-        return 2 * _UNIT * (count * each + beside)
+        return float(2 * _UNIT * (count * each + beside))
 
     def _blocks(self) -> Iterator[tuple[Reals, Reals]]:
         for start in range(0, len(self.rows), BLOCK):

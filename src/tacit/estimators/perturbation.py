@@ -236,7 +236,7 @@ class OutputPerturbation:
         law = "gaussian" if self.problem.delta else "laplace"
         scale = self._scale * self._grid[1]
         noise = _noise(law, scale, (len(found), self.problem.dimension), source(rng))
-        return (np.rint(np.array(found) / step) + noise) * step, self.event
+        return np.asarray((np.rint(np.array(found) / step) + noise) * step), self.event
 
     @cached_property
     def _scale(self) -> Fraction:

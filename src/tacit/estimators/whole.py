@@ -16,7 +16,7 @@ _BLOCK = 2048
 
 def norm_of_rows(dimension: int) -> int:
     """What no rounded row is longer than: rounding adds half a step an entry at most."""
-    return math.ceil(2**BITS + math.sqrt(dimension) / 2)
+    return math.ceil(2.0**BITS + math.sqrt(dimension) / 2)
 
 
 def whole(rows: Reals) -> Reals:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import devices, errors
+from tacit import ceilings, devices, errors
 from tacit.anonymize.encoder import TRAININGS, AnonymizingEncoder
 from tacit.datasets.twice import TwiceLabelled, TwiceSplit
 from tacit.studies.anonymize_judging import Judge, Shown
@@ -249,7 +249,8 @@ class Anonymize:
         first = ("regular_accuracy", "adversary_accuracy", "strongest_accuracy")
         facts: dict[str, Any] = {"representation": int(shown.test.shape[1])}
         if encoder.local_ is not None:
-            facts["ceiling"] = encoder.local_.ceiling(chances.shape[1])
+            shares = np.bincount(truth) / len(truth)
+            values["ceiling"] = ceilings.of_shares(shares, float(encoder.local_.epsilon))
         return Measured({**{name: values[name] for name in first}, **values}, facts)
 
     # --- rows ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from tacit.studies.record import summary
 from tacit.studies.tables import Table
 
 CONFIDENCE = 0.95
-_SINGLE = ("bound_accuracy", "code_ceiling")
+_SINGLE = ("bound_accuracy", "code_ceiling", "ceiling")
 """Numbers that are worked out: their means."""
 
 
