@@ -103,7 +103,9 @@ def test_images_tables_and_own_modules(planted: Any, small: dict[str, Any]) -> N
     assert set(words_too.predict(table)) == {"no", "yes"}
     own = nn.Sequential(nn.Linear(5, 7), nn.Tanh())
     chosen = {**small, "encoder": own, "branches": lambda i, o: nn.Linear(i, o)}
-    mine = AnonymizingEncoder(0.0, training="toggled", **chosen).fit(planted.rows, planted.task, private=planted.person)
+    mine = AnonymizingEncoder(0.0, training="toggled", **chosen).fit(
+        planted.rows, planted.task, private=planted.person
+    )
     assert mine.transform(planted.rows).shape == (800, 7)
     assert torch.equal(
         own[0].weight, clone(mine).encoder[0].weight

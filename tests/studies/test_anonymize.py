@@ -108,7 +108,7 @@ def test_codes_have_a_ceiling_and_epsilon_has_one(found: dict[str, Any]) -> None
         if "code_ceiling" in one:
             assert one["code_ceiling"] >= one["strongest_probe"]["interval"][0]
         if "ceiling" in one:
-            assert np.e**4 / (np.e**4 + 4) <= one["ceiling"] + 1e-9 < 1
+            assert np.e**4 / (np.e**4 + 4) <= one["ceiling"] + 1e-5 < 1
             assert one["strongest_probe"]["interval"][0] < one["ceiling"]
 
 

@@ -73,7 +73,7 @@ class Growing(ABC):
     @property
     def cells(self) -> int:
         """Counts of the largest level, which are held in memory at once."""
-        return 2 ** (self.depth - 1) * self.columns * self.bins * self.classes
+        return int(2 ** (self.depth - 1)) * self.columns * self.bins * self.classes
 
     @property
     def bagged(self) -> bool:
