@@ -46,6 +46,15 @@ def ball(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 # --- rows and losses ----------------------------------------------------------------------------
 
 
+def test_a_row_at_the_edge_does_not_depend_on_one_beyond_it():
+    """One float above its bound, a row looks like one within: it is held all the same."""
+    low, high = -0.22681171498665703, 0.5233523402148308
+    frame = Scores.of("test", Box.of("test", "bounds", (low, high), 1), None, intercept=True)
+    edge = np.array([[np.nextafter(high, np.inf)]])
+    beside = np.array([[edge[0, 0]], [1e3]])
+    np.testing.assert_array_equal(frame.rows(edge)[0][0], frame.rows(beside)[0][0])
+
+
 @given(hnp.arrays(np.float64, (5, 4), elements=NUMBERS), st.sampled_from([None, 0.3, 1.5, 9.0]))
 @settings(max_examples=60, deadline=None)
 def test_rows_are_in_the_ball_and_each_is_its_own(X, norm):

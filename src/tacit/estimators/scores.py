@@ -79,12 +79,10 @@ class Scores:
         """Rows in the ball, and how many lay outside the box: a number for the house alone."""
         found, clipped = np.empty((len(X), self.dimension)), 0
         for start in range(0, len(X), _BLOCK):
-            block = X[start : start + _BLOCK]
-            scaled = self._scaled(block)
-            # A quick look first; without an intercept the box may be smaller than what it sees.
-            if not self.intercept or scaled.min() < -1 or scaled.max() > 1:
-                held, moved = self.box.clip(block)
-                scaled, clipped = self._scaled(held), clipped + moved
+            # Always, and not only where a look at the block asks for it: what a row becomes must
+            # not depend, even in its last bit, on the rows beside it.
+            held, moved = self.box.clip(X[start : start + _BLOCK])
+            scaled, clipped = self._scaled(held), clipped + moved
             norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
             factor = self.norm / self.bound / np.maximum(norms, self.norm)
             rows = found[start : start + _BLOCK]
