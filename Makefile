@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 export TACIT_DATA ?= $(wildcard ../shared/data)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install demo test test-full check bench docs clean
+.PHONY: help install demo test test-full check lint bench docs clean
 
 help:
 	@echo "make demo       run the main job on data that comes with an installed library"
@@ -56,12 +56,14 @@ test: $(VENV)/.dev
 test-full: $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-check: $(VENV)/.dev
+check: lint
+	$(BIN)/python -m pytest tests/test_docs.py
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check src tests benchmarks docs/results.py docs/generator
 	$(BIN)/ruff check src tests benchmarks docs/results.py docs/generator
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/test_docs.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/sampling.py
