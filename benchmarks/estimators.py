@@ -5,8 +5,8 @@
 Prints one JSON object. 50,000 rows of 20 standard-normal columns within [−3, 3], seed 0; ε = 1, and
 δ = 10⁻⁶ where one is used. Losses are on 20,000 other rows, ours averaged over the repeats, whose
 noise is drawn anew; times are medians of interleaved fits, ours over scikit-learn's, both as they
-come (its forest on one core, unless asked for more; ours likewise). Points are hundredths of accuracy; the forest's are ours less diffprivlib's. null is
-what could not be measured.
+come (its forest on one core, unless asked for more; ours likewise). Points are hundredths of
+accuracy; the forest's are ours less diffprivlib's. null is what could not be measured.
 """
 
 from __future__ import annotations
