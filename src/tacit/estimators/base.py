@@ -1,8 +1,9 @@
 r"""What all estimators share: public bounds, the charge before anything is read, the certificate.
 
 A fit runs in this order: parameters and shapes are checked; the event of the fit is worked out from
-parameters and shapes alone; the ledger, if any, is charged with it or refuses; only then are the
-values of rows looked at. What ran must be what was charged, or nothing is kept.
+parameters and shapes alone; the ledger, if any, is charged with it or refuses; only then is
+anything computed from the rows. What ran must be what was charged, or nothing is kept. Certificates
+name what is looked at before: that rows are finite, and the classes, where none are declared.
 
 Notes
 -----
@@ -166,7 +167,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
 
 def warn_of_noise(where: str, signal: float, noise: float, remedy: str) -> None:
-    """Say so where the result is noise: both numbers must be public or released."""
+    """Say so where the result is noise. A warning is for the house: it may name what is raw."""
     if not signal > noise:
         warnings.warn(
             f"{where}: the noise that this ε asks for ({noise:.3g}) is larger than what there is "

@@ -80,7 +80,7 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and labels y: checked, charged, then read."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        codes = self._codes(y)
+        self.classes_, codes = coded(type(self).__name__, y, self.classes)
         frame = self._frame(X.shape[1])
         charged = self._charge(*X.shape)
         solver = self._solver(len(X), self._dimension(X.shape[1]))
@@ -115,18 +115,6 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _box(self, columns: int) -> Box:
         return Box.of(type(self).__name__, "bounds", self.bounds, columns)
 
-    def _codes(self, y: Any) -> Codes:
-        """Numbers of the classes; those of labels that are no class are refused."""
-        where = type(self).__name__
-        check_classification_targets(y)
-        self.classes_ = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(self.classes_) < 2:
-            raise errors.InvalidData(f"{where}: there must be two classes or more, got one class.")
-        codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if self.classes is not None and not np.array_equal(self.classes_[codes], y):
-            raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
-        return np.asarray(codes, dtype=np.int64)
-
     def _assumptions(self) -> tuple[str, ...]:
         return (READ_CLASSES,) if self.classes is None else ()
 
@@ -152,6 +140,18 @@ class LinearClassifier(ScoreClassifier):
 
     def _scored(self, rows: Reals) -> Reals:
         return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+
+def coded(where: str, y: Any, declared: Any) -> tuple[npt.NDArray[Any], Codes]:
+    """Classes, read off the labels where none are declared, and the labels as their numbers."""
+    check_classification_targets(y)
+    classes = np.unique(y if declared is None else np.asarray(declared))
+    if len(classes) < 2:
+        raise errors.InvalidData(f"{where}: there must be two classes or more, got one class.")
+    codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    if declared is not None and not np.array_equal(classes[codes], y):
+        raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
+    return classes, np.asarray(codes, dtype=np.int64)
 
 
 def signs_of(codes: Codes, problems: int) -> list[Reals]:

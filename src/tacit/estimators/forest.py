@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from tacit import errors
 from tacit.accounting.ledger import Ledger
 from tacit.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.estimators.classifier import READ_CLASSES, coded
 from tacit.estimators.forest_growing import (
     DPRF,
     Growing,
@@ -34,7 +34,6 @@ ALGORITHMS: dict[str, type[Growing]] = {
     "dprf": DPRF,
 }
 
-READ_CLASSES = "The set of classes was read off the labels: it is taken as public."
 _REMEDY = "Give more records, fewer columns, a smaller max_depth or a larger epsilon."
 ROUGH_SIZE = "Between which powers of two the number of records lies is taken as public."
 
@@ -177,7 +176,7 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and labels y: checked, charged, then read."""
         X, y = validate_data(self, X, y, dtype=np.float64)
-        codes = self._codes(y)
+        self.classes_, codes = coded(WHERE, y, self.classes)
         charged = self._charge(*X.shape)
         growing = self._growing(*X.shape)
         held, self.clipped_ = growing.box.clip(X)
@@ -233,17 +232,3 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
-
-    def _codes(self, y: Any) -> Integers:
-        """Numbers of the classes; labels that are no class are refused."""
-        check_classification_targets(y)
-        if self.classes is None:
-            self.classes_, codes = np.unique(y, return_inverse=True)
-        else:
-            self.classes_ = np.unique(np.asarray(self.classes))
-            codes = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-            if not np.array_equal(self.classes_[codes], y):
-                raise errors.InvalidData(f"{WHERE}: labels must be among the declared classes.")
-        if len(self.classes_) < 2:
-            raise errors.InvalidData(f"{WHERE}: there must be two classes or more, got one class.")
-        return np.asarray(codes, dtype=np.int64)
