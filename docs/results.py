@@ -17,8 +17,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from generator import (
+    classifiers,
+    composed,
+    findings,
+    posteriors,
+    provenance,
+    representations,
+    special,
+    trained,
+)
 from generator import evidence as read
-from generator import findings, posteriors, provenance, representations, special
 from generator.evidence import Evidence, Missing
 from generator.provenance import Group
 
@@ -60,6 +69,25 @@ FIELDS = {
     "anonymize linkage": representations.linkage,
     "anonymize epsilon": representations.with_epsilon,
     "anonymize ceilings": representations.ceilings,
+    "dpsgd accuracy": trained.accuracy,
+    "dpsgd verdict": trained.verdict,
+    "dpsgd best": trained.best,
+    "dpsgd spent": trained.spent,
+    "dpsgd saved": trained.saved,
+    "dpsgd settings": trained.settings,
+    "classifiers scores": classifiers.scores,
+    "classifiers best": classifiers.best,
+    "classifiers defaults": classifiers.defaults,
+    "classifiers price": classifiers.price,
+    "classifiers peer": classifiers.peer,
+    "classifiers trivial": classifiers.trivial,
+    "composition lost": composed.lost,
+    "composition useful": composed.useful,
+    "composition spent": composed.spent,
+    "composition wasted": composed.wasted,
+    "composition attacks": composed.attacks,
+    "composition found": composed.found,
+    "composition attribute": composed.attribute,
     "made by": provenance.made_by,
     "public": provenance.public,
     "size": provenance.size,

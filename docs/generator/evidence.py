@@ -12,7 +12,19 @@ from typing import Any
 Result = dict[str, Any]
 Series = tuple[Any, ...]
 Lines = dict[Series, dict[float, Result]]
-KEYS = ("mechanism", "features", "level", "central_epsilon", "task", "training", "strength")
+KEYS = (
+    "mechanism",
+    "features",
+    "level",
+    "central_epsilon",
+    "task",
+    "training",
+    "strength",
+    "model",
+    "estimator",
+    "algorithm",
+    "library",
+)
 """What tells one line of a table from another; columns are values of ε."""
 
 ORDER: dict[str, tuple[Any, ...]] = {

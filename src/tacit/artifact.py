@@ -35,6 +35,7 @@ _HOMES = {
     "novel-class": "tacit.inference.novel:NovelClassClassifier",
     "join": "tacit.inference.join:JoinClassifier",
     "anonymizing-encoder": "tacit.anonymize.encoder:AnonymizingEncoder",
+    "estimator": "tacit.estimators.base:PrivateEstimator",
 }
 _LARGEST_JSON = 64 * 2**20
 

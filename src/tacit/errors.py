@@ -79,7 +79,8 @@ def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10
     if number > 700:
         refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
     if number < least:
-        refuse(where, "epsilon", "at least 1e-9", value, "Such an epsilon lets nothing through.")
+        condition = f"at least {float(least):g}"
+        refuse(where, "epsilon", condition, value, "Such an epsilon lets nothing through.")
     return number
 
 

@@ -206,7 +206,8 @@ class Parts:
             clipper = self.clipper("test", module, minus_output)
             stepper = optimizer_of("sgd", clipper.trained, 1.0, 0.0)
             noise = self.noise(float(self.plan.noise_multiplier), stream)
-            run = _Run(clipper, stepper, noise, self.plan, 1 / (1 + self.plan.rounding), None)
+            room = 1 / (1 + self.plan.rounding(torch.float32))
+            run = _Run(clipper, stepper, noise, self.plan, room, None)
             with _secret_draws(stream, torch.device("cpu")):
                 run.all_steps((torch.from_numpy(rows),), None, None)
             return flat(module)

@@ -12,6 +12,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tacit.estimators.linear import LinearRegression, Ridge
+from tacit.estimators.mlp import MLPClassifier, MLPRegressor
 from tacit.estimators.scalers import MinMaxScaler, StandardScaler
 from tacit.estimators.shells import PCA, KMeans
 
@@ -30,12 +31,15 @@ class Restarting:
 
 WIDE: dict[str, Any] = {"epsilon": 600.0, "bounds": (-5.0, 5.0), "rng": Restarting()}
 TARGET: dict[str, Any] = {**WIDE, "target_bounds": (-5.0, 5.0)}
+SMALL: dict[str, Any] = {"hidden_layer_sizes": (20,), "epochs": 40}
 
 ESTIMATORS: dict[Any, dict[str, str]] = {
     LinearRegression(**TARGET): {},
     LinearRegression(**TARGET, algorithm="adassp"): {},
     LinearRegression(**TARGET, algorithm="functional"): {},
     Ridge(**TARGET): {},
+    MLPClassifier(**WIDE, **SMALL): {},
+    MLPRegressor(**TARGET, **SMALL): {},
     StandardScaler(**WIDE): {},
     MinMaxScaler(**WIDE): {},
     PCA(**WIDE): {},

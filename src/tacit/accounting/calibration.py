@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from scipy.optimize import brentq
 
@@ -26,15 +27,17 @@ def noise_multiplier_for(
     sampling_probability: float = 1.0,
     steps: int = 1,
     accountant: str = "pld",
+    beside: events.Event | None = None,
 ) -> float:
     """Noise multiplier at which a subsampled Gaussian spends at most ε at δ.
 
-    Exact for the plain Gaussian; otherwise the smallest one to four digits, rounded up.
+    Exact for the plain Gaussian; otherwise the smallest one to four digits, rounded up. With
+    `beside`, what is calibrated is the composition with that event.
     """
     where = "noise_multiplier_for"
     epsilon, delta = _target(where, epsilon, delta)
     spent = _accountant(accountant)
-    if sampling_probability == 1 and accountant != "rdp":
+    if sampling_probability == 1 and accountant != "rdp" and beside is None:
         privacy_loss.subsampled_gaussian(1, 1, steps)
         return gaussian.noise_multiplier_for(epsilon, delta) * math.sqrt(steps)
 
@@ -42,7 +45,7 @@ def noise_multiplier_for(
         run = privacy_loss.subsampled_gaussian(
             math.exp(log_multiplier), sampling_probability, steps
         )
-        return math.log(max(spent(run, delta), 1e-12) / epsilon)
+        return math.log(max(spent(_with(run, beside), delta), 1e-12) / epsilon)
 
     lower, upper = math.log(0.05), math.log(4.0)
     while excess(upper) > 0:
@@ -55,6 +58,16 @@ def noise_multiplier_for(
     while excess(root) > 0:
         root += _PRECISION / 2
     return math.exp(root)
+
+
+def _with(run: events.Event, beside: events.Event | None) -> events.Event:
+    """Both, in the other's unit: ε does not depend on what a record is called."""
+    if beside is None:
+        return run
+    assert isinstance(run, events.Repeated)
+    assert isinstance(run.event, events.PoissonSampled)
+    noise = replace(run.event.event, **events.scope_of(beside))
+    return events.Composed((beside, replace(run, event=replace(run.event, event=noise))))
 
 
 def concentration_for(epsilon: float, delta: float) -> float:

@@ -215,6 +215,14 @@ class OneRun:
     guesses: int
     right: int
 
+    @classmethod
+    def of(
+        cls, canaries: int, guesses: int, right: int, *, delta: float, confidence: float
+    ) -> OneRun:
+        """What so many right guesses prove; `guesses` fixed before anything was seen."""
+        epsilon = _largest_refuted(canaries, guesses, right, delta, 1 - confidence)
+        return cls(epsilon, delta, confidence, canaries, guesses, right)
+
     @property
     def certifiable(self) -> float:
         """The largest ε that so many guesses could ever certify."""
@@ -268,8 +276,7 @@ def one_run_bound(
     order = np.argsort(-np.nan_to_num(seen), kind="stable")
     half = guesses // 2
     right = int(inside[order[:half]].sum() + (~inside[order[-half:]]).sum())
-    epsilon = _largest_refuted(count, guesses, right, delta, 1 - confidence)
-    return OneRun(epsilon, delta, confidence, count, guesses, right)
+    return OneRun.of(count, guesses, right, delta=delta, confidence=confidence)
 
 
 def chance_of(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import click
 import typer
@@ -13,6 +13,7 @@ import typer
 from tacit import errors
 from tacit.cli import (
     anonymize,
+    audit_model,
     collect,
     demo,
     ledger,
@@ -53,6 +54,7 @@ search.register(app)
 posterior.register(app)
 query.register(app)
 anonymize.register(app)
+audit_model.register(app)
 service.register(app)
 take_part.register(app)
 
@@ -62,6 +64,10 @@ Sampling = Annotated[
     float, typer.Option(help="Probability with which each record is in a step's sample.")
 ]
 CertificateFile = Annotated[Path, typer.Argument(help="A certificate.", metavar="FILE")]
+Verified = Annotated[
+    Path,
+    typer.Argument(help="A certificate, or a directory that holds one.", metavar="PATH"),
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -202,7 +208,7 @@ def audit(
 
 @app.command()
 def verify(
-    certificate: CertificateFile,
+    certificate: Verified,
     artifact: Annotated[
         Path | None, typer.Option(help="The released file; by default the one beside FILE.")
     ] = None,
@@ -213,12 +219,17 @@ def verify(
 ) -> None:
     """Derive the guarantee from the events again; any mismatch or changed byte fails (exit 1).
 
-    Example: tacit verify demo-output/certificate.json
+    Of a mechanism or a model every byte is compared with what its directory says. Example:
+    tacit verify demo-output/certificate.json
     """
     from tacit.certificate import Certificate, public_key_of
 
-    must_exist(certificate, artifact, public_key)
-    loaded = Certificate.load(certificate)
+    must_exist(artifact, public_key)
+    if certificate.is_dir():
+        loaded = _stored(certificate, artifact)
+    else:
+        must_exist(certificate)
+        loaded = Certificate.load(certificate)
     if artifact is None and loaded.artifact is not None:
         artifact = certificate.parent / Path(loaded.artifact.name).name
         if not artifact.exists():
@@ -235,6 +246,21 @@ def verify(
         "seeded": loaded.seeded,
     }
     print_values(result, as_json, f"{certificate.name}: verified")
+
+
+def _stored(directory: Path, artifact: Path | None) -> Any:
+    """The certificate of a mechanism or a model, every byte of which was checked."""
+    from tacit.artifact import ArtifactError, load
+
+    if artifact is not None:
+        remedy = "A directory holds all that its certificate is about."
+        errors.refuse("verify", "--artifact", "left out with a directory", str(artifact), remedy)
+    try:
+        return load(directory).certificate
+    except ArtifactError as error:
+        if not any(directory.glob("m*.json")):  # neither mechanism nor model: a wrong question
+            raise
+        raise errors.CertificateError(str(error)) from None
 
 
 @app.command()
@@ -256,7 +282,8 @@ def explain(
     inhouse = None
     if certificate.is_dir():
         thing = artifact.load(certificate)
-        loaded, inhouse = thing.certificate, thing.inhouse_
+        # An estimator has no rows beside those that its certificate is about.
+        loaded, inhouse = thing.certificate, getattr(thing, "inhouse_", None)
     elif certificate.suffix == ".parquet":
         reports = Reports.read(certificate)
         loaded, inhouse = reports.certificate, reports.mechanism.inhouse_

@@ -293,6 +293,10 @@ def export(
 
     must_be_new(out)
     thing = artifact.load(directory)
+    if thing.kind == "estimator":
+        remedy = "What save wrote may leave as it is, if its certificate says enough."
+        wanted = "a mechanism, an encoder or a model of reports"
+        errors.refuse("command line", "directory", wanted, str(directory), remedy)
     values: dict[str, Any] = {}
     needed = inhouse.requirements(application, level)
     if thing.kind == "anonymizing-encoder":

@@ -78,8 +78,8 @@ def must_be_new(path: Path, option: str = "--out") -> None:
 
 
 def must_have(thing: Any, needed: str, path: Path) -> Any:
-    """What was loaded, if it is of the wanted kind; an encoder is neither."""
-    if not hasattr(thing, needed) or thing.kind == "anonymizing-encoder":
+    """What was loaded, if it is of the wanted kind; encoders and estimators are neither."""
+    if not hasattr(thing, needed) or thing.kind in ("anonymizing-encoder", "estimator"):
         kind = "a mechanism, as fit writes" if needed == "release" else "a model, as learn writes"
         errors.refuse("command line", "directory", kind, str(path))
     return thing

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tacit import errors
-from tacit.cli.console import must_exist, print_table
+from tacit.cli import study_models
+from tacit.cli.console import must_exist
 from tacit.cli.files import image_size, stages_progress
+from tacit.cli.studying import (
+    QUICK,
+    Device,
+    JsonFile,
+    Plot,
+    Quick,
+    Seed,
+    draw,
+    must_be_writable,
+    read_numbers,
+    read_words,
+    run_study,
+)
 
 app = typer.Typer(
     help="The results of the papers and ours beside them: run, recorded, tabled, drawn.",
     no_args_is_help=True,
 )
-
-_QUICK = "A quick run, on few rows and hardly trained: its numbers mean nothing."
+study_models.register(app)
 
 Data = Annotated[
     str | None,
@@ -39,14 +47,6 @@ Central = Annotated[str, typer.Option(help="Central ε towards the in-house rows
 Trials = Annotated[int | None, typer.Option(help="Splits and noise, each anew; 3 if left out.")]
 Features = Annotated[str | None, typer.Option(help="Of the codebook, as in tacit fit.")]
 Level = Annotated[str, typer.Option(help="latent, feature, or both: latent,feature.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:0, …")]
-Seed = Annotated[int, typer.Option(help="Of the first trial; the next ones count on from it.")]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", help="The record; a study that was stopped goes on from it."),
-]
-Plot = Annotated[Path | None, typer.Option(help="The figure: .png, .svg or .pdf.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Few rows, one trial: does it run?")]
 
 
 @app.command()
@@ -74,7 +74,7 @@ def collect(
     from tacit.studies.collect import MECHANISMS, Collect
 
     dataset, options = _asked(MECHANISMS, locals())
-    _run(Collect(dataset, options), json_file, plot)
+    run_study(Collect(dataset, options), json_file, plot)
 
 
 @app.command()
@@ -103,7 +103,7 @@ def novel_class(
     from tacit.studies.novel_class import MECHANISMS, NovelClass
 
     dataset, options = _asked(MECHANISMS, locals())
-    _run(NovelClass(dataset, options, new), json_file, plot)
+    run_study(NovelClass(dataset, options, new), json_file, plot)
 
 
 @app.command()
@@ -130,7 +130,7 @@ def join(
     from tacit.studies.join import MECHANISMS, Join
 
     dataset, options = _asked(MECHANISMS, locals())
-    _run(Join(dataset, options, columns), json_file, plot)
+    run_study(Join(dataset, options, columns), json_file, plot)
 
 
 @app.command()
@@ -154,7 +154,7 @@ def search(
     from tacit.studies.search import MECHANISMS, Search
 
     dataset, options = _asked(MECHANISMS, locals())
-    _run(Search(dataset, options), json_file, plot)
+    run_study(Search(dataset, options), json_file, plot)
 
 
 @app.command()
@@ -178,7 +178,7 @@ def agnostic(
     from tacit.studies.agnostic import MECHANISMS, Agnostic
 
     dataset, options = _asked(MECHANISMS, locals())
-    _run(Agnostic(dataset, options), json_file, plot)
+    run_study(Agnostic(dataset, options), json_file, plot)
 
 
 @app.command()
@@ -207,18 +207,20 @@ def posterior(
     from tacit.studies import posterior as study
 
     given = {"mechanisms": mechanisms, "priors": priors}
-    asked: dict[str, Any] = {k: _words(k, text) for k, text in given.items() if text is not None}
+    asked: dict[str, Any] = {
+        k: read_words(k, text) for k, text in given.items() if text is not None
+    }
     if epsilons is not None:
-        asked["epsilons"] = _numbers("epsilons", epsilons)
+        asked["epsilons"] = read_numbers("epsilons", epsilons)
     if records is not None:
-        asked["records"] = tuple(map(_whole, _numbers("records", records)))
+        asked["records"] = tuple(map(_whole, read_numbers("records", records)))
     if draws is not None:
         asked["draws"] = draws
     chosen = study.Asked(
         **{**(study.QUICK if quick else {}), **asked, "delta": delta, "seed": seed}
     )
-    _writable(json_file, plot)
-    _run(study.Posterior(chosen), json_file, plot, study.table)
+    must_be_writable(json_file, plot)
+    run_study(study.Posterior(chosen), json_file, plot, study.table)
 
 
 @app.command()
@@ -266,20 +268,22 @@ def anonymize(
     from tacit.studies.anonymize_summary import table
 
     given = {"strengths": strengths, "epsilons": epsilons}
-    asked: dict[str, Any] = {k: _numbers(k, text) for k, text in given.items() if text is not None}
+    asked: dict[str, Any] = {
+        k: read_numbers(k, text) for k, text in given.items() if text is not None
+    }
     if trainings is not None:
-        asked["trainings"] = _words("trainings", trainings)
+        asked["trainings"] = read_words("trainings", trainings)
     if trials is not None:
         asked["trials"] = trials
     usual = study.QUICK if quick else {}
     chosen = study.Asked(**{**usual, **asked, "device": device, "seed": seed})
-    _writable(json_file, plot)
+    must_be_writable(json_file, plot)
     with stages_progress() as progress:
         folder: Any = {"pattern": pattern, "size": image_size(size)}
         dataset = datasets.load_twice(data, regular, private, schema, progress=progress, **folder)
-    _run(study.Anonymize(dataset, chosen), json_file, plot, table)
+    run_study(study.Anonymize(dataset, chosen), json_file, plot, table)
     if quick:
-        print(_QUICK)
+        print(QUICK)
 
 
 def _whole(number: float) -> int:
@@ -296,52 +300,19 @@ def _asked(known: Sequence[str], given: dict[str, Any]) -> tuple[Any, Any]:
     trials = given["trials"]
     options = Options.of(
         known,
-        mechanisms=_words("mechanisms", given["mechanisms"]),
-        epsilons=_numbers("epsilons", given["epsilons"]) if given["epsilons"] else usual,
-        central=_numbers("central", given.get("central", "inf")),
+        mechanisms=read_words("mechanisms", given["mechanisms"]),
+        epsilons=read_numbers("epsilons", given["epsilons"]) if given["epsilons"] else usual,
+        central=read_numbers("central", given.get("central", "inf")),
         features=given["features"],
-        level=_words("level", given.get("level", "latent")),
+        level=read_words("level", given.get("level", "latent")),
         trials=(1 if quick else 3) if trials is None else trials,
         seed=given["seed"],
         device=given["device"],
         quick=quick,
     )
-    _writable(given["json_file"], given["plot"])
+    must_be_writable(given["json_file"], given["plot"])
     with stages_progress() as progress:
         return datasets.load(given["data"] or "digits", given["schema"], progress=progress), options
-
-
-def _run(
-    study: Any,
-    json_file: Path | None,
-    plot: Path | None,
-    as_table: Callable[[dict[str, Any]], Any] | None = None,
-) -> None:
-    """Run, show, and draw."""
-    from tacit.studies.running import run
-    from tacit.studies.tables import table
-
-    with _cells() as progress, _stoppable(json_file):
-        record = run(study, json_file, progress).to_plain()
-    title, header, lines = (as_table or table)(record)
-    print_table(title, header, lines)
-    if as_table is None and record["parameters"]["quick"]:
-        print(_QUICK)
-    for name, path in (("record", json_file), ("figure", plot)):
-        if path is not None:
-            print(f"{name}: {path}")
-    if plot is not None:
-        _draw([record], plot)
-
-
-@contextmanager
-def _stoppable(json_file: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if json_file is not None:
-            print(f"\nThe same command goes on from {json_file}.", file=sys.stderr)
-        raise
 
 
 @app.command()
@@ -356,77 +327,6 @@ def figure(
     from tacit.studies.record import Record
 
     must_exist(*records)
-    _writable(None, plot)
-    _draw([Record.load(path).to_plain() for path in records], plot)
+    must_be_writable(None, plot)
+    draw([Record.load(path).to_plain() for path in records], plot)
     print(f"figure: {plot}")
-
-
-def _draw(records: list[dict[str, Any]], path: Path) -> None:
-    from tacit import plots
-
-    plots.save(plots.draw(records), path)
-
-
-def _writable(json_file: Path | None, plot: Path | None) -> None:
-    """Hours of work must not end in a folder that is not there."""
-    for option, path in (("--json", json_file), ("--plot", plot)):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            errors.refuse("study", option, "a file in an existing folder", str(path))
-    if plot is not None:
-        from tacit import plots
-
-        plots.check_target(plot)
-
-
-def _words(name: str, text: str) -> tuple[str, ...]:
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not words or len(set(words)) != len(words):
-        errors.refuse("study", name, "names with commas between them, each once", text)
-    return words
-
-
-def _numbers(name: str, text: str) -> tuple[float, ...]:
-    words = _words(name, text)
-    try:
-        numbers = tuple(float(word) for word in words)
-    except ValueError:
-        numbers = ()
-    if not numbers or any(math.isnan(number) for number in numbers):
-        errors.refuse("study", name, "numbers with commas between them", text)
-    return numbers
-
-
-@contextmanager
-def _cells() -> Iterator[Callable[..., None]]:
-    """A live line on a terminal; a line for each run elsewhere."""
-    console = Console(stderr=True)
-    columns = (
-        BarColumn(20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None)
-
-        def progress(words: str, done: int, total: int, values: dict[str, Any] | None) -> None:
-            found = _said(values)
-            bar.update(task, completed=done, total=total, description=f"{words}{found}")
-            if values is not None:
-                if console.is_terminal:
-                    bar.console.print(f"{words}{found}", highlight=False)
-                else:
-                    print(f"{done}/{total} {words}{found}", file=sys.stderr, flush=True)
-
-        yield progress
-
-
-def _said(values: dict[str, Any] | None) -> str:
-    if values is None:
-        return " …"
-    shown = [f"{name.replace('_', ' ')} {v:.3f}" for name, v in values.items() if _number(v)]
-    return ": " + ", ".join(shown[:3])
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, float)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tacit.estimators.linear import LinearRegression as LinearRegression
     from tacit.estimators.linear import Ridge as Ridge
     from tacit.estimators.logistic import LogisticRegression as LogisticRegression
+    from tacit.estimators.mlp import MLPClassifier as MLPClassifier
+    from tacit.estimators.mlp import MLPRegressor as MLPRegressor
     from tacit.estimators.scalers import MinMaxScaler as MinMaxScaler
     from tacit.estimators.scalers import StandardScaler as StandardScaler
     from tacit.estimators.shells import PCA as PCA
@@ -27,6 +29,7 @@ _HOMES = {
     "forest": ["RandomForestClassifier"],
     "linear": ["LinearRegression", "Ridge"],
     "logistic": ["LogisticRegression"],
+    "mlp": ["MLPClassifier", "MLPRegressor"],
     "scalers": ["MinMaxScaler", "StandardScaler"],
     "shells": ["KMeans", "PCA"],
     "svm": ["LinearSVC", "SVC"],

@@ -17,7 +17,9 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +27,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
-from tacit import errors
+from tacit import artifact, errors
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.ledger import Ledger
 from tacit.certificate import Certificate
+from tacit.estimators import storage
 from tacit.events import Event
-from tacit.guarantees import Guarantee
+from tacit.guarantees import Guarantee, Unit
 from tacit.randomness import Randomness, Seeded, source
 
 Reals = npt.NDArray[np.float64]
@@ -43,6 +46,15 @@ PUBLIC = (
     "Bounds, classes and settings were chosen without the records, or had been released before."
 )
 UNFIT = "That the rows do not fit what was declared: they are refused, and nothing is released."
+
+_LARGEST = 1e150
+
+_QUOTING = {
+    "could not convert string": "data must be numbers. Encode them first.",
+    "Complex data not supported": "Complex data not supported: data must be real numbers.",
+    "Reshape your data": "data must be one row a record, in two dimensions. Reshape your data.",
+}
+"""What scikit-learn's messages that quote data have in them, and what is said instead."""
 
 
 class MostlyNoise(UserWarning):
@@ -70,6 +82,11 @@ class Box:
             errors.refuse(where, name, f"two numbers, or two arrays of {columns}", bounds)
         if not bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             errors.refuse(where, name, "finite, the lower below the upper", bounds)
+        # Proofs measure rows in half-widths: these, and squares, must be numbers that floats have.
+        large = np.maximum(np.abs(low), np.abs(high)).max() > _LARGEST
+        if large or bool((high / 2 - low / 2 < 1 / _LARGEST).any()):
+            condition = "within 1e150, the lower 1e-150 or more below the upper"
+            errors.refuse(where, name, condition, bounds, "Measure the columns in another unit.")
         return cls(low.copy(), high.copy())
 
     @property
@@ -87,6 +104,16 @@ class Box:
         held = np.clip(values, self.lower, self.upper)
         moved = held != values
         return held, int(moved.any(axis=1).sum() if moved.ndim == 2 else moved.sum())
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a certificate says beside the event: as it was at the fit, whatever is set later."""
+
+    delta: float | None
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    seeded: bool
 
 
 class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -113,20 +140,35 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _charge(self, rows: int, columns: int) -> Event:
         """The event, paid for: before any value of a row is looked at."""
         where = type(self).__name__
+        self._forget()
         event = self._event(rows, columns)
         guarantee_of(event, self._delta())
         if self.ledger is not None:
             if self.account is None:
                 errors.refuse(where, "account", "given with a ledger", None, "Name the account.")
             self.ledger.charge(self.account, event, delta=self._delta())
+        elif self.account is not None:
+            remedy = "Without a ledger nothing would be charged."
+            errors.refuse(where, "ledger", "given with an account", None, remedy)
         return event
+
+    def _forget(self) -> None:
+        """No longer fitted: columns and classes may be those of another fit by now."""
+        for name in ("event_", "certificate_"):
+            self.__dict__.pop(name, None)
 
     def _keep(self, charged: Event, ran: Event) -> Self:
         """Nothing is kept of a fit that ran anything but what was charged."""
         if ran != charged:
             raise errors.TacitError(f"{type(self).__name__}: what ran is not what was charged.")
         self.event_ = charged
-        self._seeded_ = not source(self.rng).secure
+        self._terms_ = Terms(
+            self._delta(),
+            (PUBLIC, *_one_row(self.unit), *self._assumptions()),
+            (UNFIT, *self._limits()),
+            not source(self.rng).secure,
+        )
+        self.__dict__.pop("certificate_", None)
         return self
 
     def _delta(self) -> float | None:
@@ -135,19 +177,49 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def guarantee_(self) -> Guarantee:
         """Towards each record."""
-        self._fitted()
-        return guarantee_of(self.event_, self._delta())
+        return self.certificate_.guarantee
 
-    @property
+    @cached_property
     def certificate_(self) -> Certificate:
         """Guarantee and event of the fit, as a value to save."""
+        self._fitted()
+        terms = self._terms_
         return Certificate.issue(
             self.event_,
-            guarantee=self.guarantee_,
-            assumptions=(PUBLIC, *self._assumptions()),
-            not_protected=(UNFIT, *self._limits()),
-            rng=Seeded(0) if self._seeded_ else None,
+            guarantee=guarantee_of(self.event_, terms.delta),
+            assumptions=terms.assumptions,
+            not_protected=terms.not_protected,
+            rng=Seeded(0) if terms.seeded else None,
         )
+
+    @property
+    def certificate(self) -> Certificate:
+        """The same, under the name that all stored things have for it."""
+        return self.certificate_
+
+    # --- storage -------------------------------------------------------------------------------
+
+    kind: ClassVar[str] = storage.KIND
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory that `tacit.load` reads: what was released, and nothing of the house.
+
+        Neither `clipped_` nor ledger, account and rng go along. See `tacit.artifact`.
+        """
+        self._fitted()
+        return artifact.save(self, path)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        self._fitted()
+        return storage.parts(self)
+
+    @staticmethod
+    def from_parts(parameters: dict[str, Any], arrays: artifact.Arrays) -> PrivateEstimator:
+        """The estimator that `parts` took apart, of whichever class it is."""
+        return storage.rebuilt(parameters, arrays)
+
+    # --- for the classes -----------------------------------------------------------------------
 
     def _assumptions(self) -> tuple[str, ...]:
         return ()
@@ -163,7 +235,25 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _rows(self, X: Any) -> Reals:
         """New rows to predict: checked, not clipped."""
         self._fitted()
-        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        return np.asarray(self._checked(X, reset=False))
+
+    def _checked(self, *data: Any, **options: Any) -> Any:
+        """Rows, and what is beside them, as scikit-learn checks them; errors quote none of them."""
+        try:
+            return validate_data(self, *data, dtype=np.float64, **options)
+        except ValueError as caught:
+            for quoting, said in _QUOTING.items():
+                if quoting in str(caught):
+                    raise errors.InvalidData(f"{type(self).__name__}: {said}") from None
+            raise
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy or a pickle, which may leave the house: without `clipped_`."""
+        return {key: value for key, value in super().__getstate__().items() if key != "clipped_"}
+
+
+def _one_row(unit: str) -> tuple[str, ...]:
+    return () if unit == Unit.RECORD else (f"Each {unit} has one row at most.",)
 
 
 def warn_of_noise(where: str, signal: float, noise: float, remedy: str) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from tacit import errors
 from tacit.estimators.base import Bounds, Box, PrivateEstimator, Reals, warn_of_noise
@@ -20,6 +19,9 @@ from tacit.randomness import Randomness
 Codes = npt.NDArray[np.int64]
 
 READ_CLASSES = "The set of classes was read off the labels: it is taken as public."
+UNSOLVED = (
+    "That no minimum was found to its tolerance: the fit is refused, and nothing is released."
+)
 
 
 class Solver(Protocol):
@@ -79,7 +81,7 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and labels y: checked, charged, then read."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._checked(X, y)
         self.classes_, codes = coded(type(self).__name__, y, self.classes)
         frame = self._frame(X.shape[1])
         charged = self._charge(*X.shape)
@@ -87,10 +89,12 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         # The number of records is no part of the release: a warning is for the house.
         remedy = "Raise epsilon, lower the norm, or fit more records."
         warn_of_noise(type(self).__name__, len(X) / 2, solver.noise, remedy)
-        rows, self.clipped_ = frame.rows(X)
+        rows, clipped = frame.rows(X)
         solutions, ran = solver.solve(rows, codes, self.rng)
+        self._keep(charged, ran)
         self._store(frame, solutions)
-        return self._keep(charged, ran)
+        self.clipped_ = clipped
+        return self
 
     def decision_function(self, X: Any) -> Reals:
         """Scores of the classes, or with two of them the score of the second."""
@@ -117,6 +121,9 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     def _assumptions(self) -> tuple[str, ...]:
         return (READ_CLASSES,) if self.classes is None else ()
+
+    def _limits(self) -> tuple[str, ...]:
+        return (UNSOLVED,)
 
 
 class LinearClassifier(ScoreClassifier):

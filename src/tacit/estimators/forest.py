@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import validate_data
 
 from tacit import errors
 from tacit.accounting.ledger import Ledger
@@ -175,17 +174,18 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and labels y: checked, charged, then read."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._checked(X, y)
         self.classes_, codes = coded(WHERE, y, self.classes)
         charged = self._charge(*X.shape)
         growing = self._growing(*X.shape)
-        held, self.clipped_ = growing.box.clip(X)
+        held, clipped = growing.box.clip(X)
         trees, ran = growing.grow(held, codes, self.rng)
         records, noise = np.mean([(tree.records, tree.noise) for tree in trees], axis=0)
         # Two deviations: noise alone looks like records too, and rarely like so many.
         warn_of_noise(WHERE, records / 2, 2 * noise / math.sqrt(len(trees)), _REMEDY)
-        self.estimators_ = trees
-        return self._keep(charged, ran)
+        self._keep(charged, ran)
+        self.estimators_, self.clipped_ = trees, clipped
+        return self
 
     def predict_proba(self, X: Any) -> Reals:
         """Chances of the classes: the mean of what the trees say."""
@@ -204,8 +204,6 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     def _growing(self, rows: int, columns: int) -> Growing:
         name = errors.choice(WHERE, "algorithm", self.algorithm, list(ALGORITHMS))
         box = Box.of(WHERE, "bounds", self.bounds, columns)
-        if float((box.upper / 2 - box.lower / 2).max()) > 1e300:
-            errors.refuse(WHERE, "bounds", "at most 1e300 apart", self.bounds)
         few = math.isqrt(columns) if name == "dprf" else columns
         tried = few if self.max_features is None else self.max_features
         delta = errors.probability(WHERE, "delta", self.delta)

@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from tacit import errors
 from tacit.accounting.ledger import Ledger
@@ -53,7 +52,7 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to records; the ledger, if any, is charged before values are used."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = self._checked(X, y, y_numeric=True)
         y = np.asarray(y, np.float64)
         charged = self._charge(*X.shape)
         frame = self._frame(X.shape[1])

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from tacit import errors
 from tacit.accounting.ledger import Ledger
 from tacit.estimators.base import DELTA, Bounds, Reals
-from tacit.estimators.classifier import LinearClassifier, Solver
+from tacit.estimators.classifier import UNSOLVED, LinearClassifier, Solver
 from tacit.estimators.losses import Logistic
 from tacit.estimators.perturbation import ObjectivePerturbation, Problem
 from tacit.estimators.sampled import SampledDescent
@@ -193,4 +193,5 @@ class LogisticRegression(LinearClassifier):
         return (*super()._assumptions(), *more)
 
     def _limits(self) -> tuple[str, ...]:
-        return (PUBLIC_COUNT,) if self._algorithm() == "sgd" else ()
+        said = {"sgd": PUBLIC_COUNT, "objective": UNSOLVED}.get(self._algorithm())
+        return () if said is None else (said,)

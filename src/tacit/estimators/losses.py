@@ -125,13 +125,14 @@ class Objective:
 
         With :math:`u = 2^{-53}`, B rows a block, n rows, d columns: sums of B and of n/B numbers
         of size at most 1, slopes whose scores are off by :math:`(d + 2)u\lVert\theta\rVert`, a few
-        units for the slope itself, and the two terms beside the sum. Doubled.
+        units for rows and slopes themselves, and the two terms beside the sum, which are in the
+        total that every block is added to. Doubled.
         """
         count, columns = self.rows.shape
         size = float(np.linalg.norm(theta))
         smooth = float(self.loss.smoothness)
-        each = BLOCK + count / BLOCK + 16 + smooth * (columns + 2) * size
-        beside = 4 * (self.penalty * size + float(np.linalg.norm(self.linear)))
+        each = BLOCK + count / BLOCK + 24 + smooth * (columns + 10) * size
+        beside = (4 + count / BLOCK) * (self.penalty * size + float(np.linalg.norm(self.linear)))
         return float(2 * _UNIT * (count * each + beside))
 
     def _blocks(self) -> Iterator[tuple[Reals, Reals]]:

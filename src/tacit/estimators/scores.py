@@ -25,6 +25,7 @@ NORM_PART = 0.6
 """The norm over that of the corners of the box, where none is given: a little more than what rows
 have that are spread evenly over the box (0.58)."""
 
+_SMALLEST = 1e-6  # squares of much shorter rows are no floats, and they would seem shorter still
 _BLOCK = 2048
 _ROOM = 1 + 2.0**-40  # floats may not make a row longer than 1
 
@@ -53,7 +54,11 @@ class Scores:
         corner = math.sqrt(len(box.lower))
         if norm is None:
             return cls(box, NORM_PART * corner, intercept)
-        return cls(box, min(float(errors.positive(where, "norm", norm)), corner), intercept)
+        number = float(errors.positive(where, "norm", norm))
+        if number < _SMALLEST:
+            remedy = "It is in half-widths of the bounds."
+            errors.refuse(where, "norm", "at least 1e-6", norm, remedy)
+        return cls(box, min(number, corner), intercept)
 
     @cached_property
     def center(self) -> Reals:

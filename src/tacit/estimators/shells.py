@@ -21,7 +21,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
 from tacit import errors
 from tacit import private_statistics as statistics
@@ -56,7 +55,7 @@ class Shell(PrivateEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to records; the ledger, if any, is charged before values are used."""
-        X = np.asarray(validate_data(self, X, dtype=np.float64))
+        X = np.asarray(self._checked(X))
         charged = self._charge(*X.shape)
         box = self._box(X.shape[1])
         held, outside = box.clip(X)
@@ -285,7 +284,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
         )
 
     def _read(self, value: statistics.Clusters, box: Box) -> None:
-        self._clusters = value
         self.cluster_centers_, self.counts_ = value.centers, value.counts
         self.n_iter_ = int(self.max_iter)
         each = max(float(value.counts.mean()), 0.0)
@@ -300,7 +298,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """The centre that each row is nearest to."""
         rows = self._rows(X)
-        return self._clusters.nearest(rows)
+        return statistics.Clusters(self.cluster_centers_, self.counts_).nearest(rows)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> npt.NDArray[np.int64]:
         """Fit, and the cluster of each record. In-house: they are as raw as the records."""

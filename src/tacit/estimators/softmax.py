@@ -96,6 +96,7 @@ class NoisyDescent:
     @property
     def event(self) -> Event:
         """What `solve` runs."""
+        _ = self._penalty  # refused here, before anything is paid
         spending = self._spending(None)
         square = norm_of_rows(self.dimension) ** 2
         spending.charge(square, spending.sigma(square, GRAM_SHARE), GRAM_SHARE)

@@ -71,6 +71,7 @@ class Functional:
     @property
     def event(self) -> Event:
         """What `solve` runs."""
+        _ = self._penalty  # refused here, before anything is paid
         if not self.delta:
             return Composed(tuple(one.event for one in self._laplace))
         spending = self._spending(None)

@@ -8,7 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.plots import agnostic, anonymize, collect, curves, posterior, records, search
+from tacit.plots import (
+    agnostic,
+    anonymize,
+    classifiers,
+    collect,
+    composition,
+    curves,
+    dpsgd,
+    posterior,
+    records,
+    search,
+)
 from tacit.plots.canvas import check_target, save
 from tacit.plots.pictures import picture
 
@@ -25,6 +36,9 @@ _STUDIES = {
     "agnostic": agnostic.draw_agnostic,
     "posterior": posterior.draw_posterior,
     "anonymize": anonymize.draw_anonymize,
+    "dpsgd": dpsgd.draw_dpsgd,
+    "classifiers": classifiers.draw_classifiers,
+    "composition": composition.draw_composition,
 }
 
 

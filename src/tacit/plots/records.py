@@ -20,8 +20,14 @@ MEASURES = {
     "agnostic": "clean_accuracy",
     "posterior": "error",
     "anonymize": "regular_accuracy",
+    "dpsgd": "accuracy",
+    "classifiers": "accuracy",
+    "composition": "accuracy_loss",
 }
 """What every result of a study has."""
+
+_INSTEAD = {"classifiers": "r2"}
+"""What results of a study may have in its place: those of a regression."""
 
 _NAMES = {
     "mnist": "MNIST",
@@ -29,6 +35,7 @@ _NAMES = {
     "lending_club": "Lending Club",
     "adult": "Adult",
     "pendigits": "Pen digits",
+    "diabetes": "Diabetes",
 }
 _IMAGES = ("mnist", "digits", "pendigits")
 _SIZES = {
@@ -46,9 +53,9 @@ _LEVELLED = ("vlm", "vlm-paper", "vlm-tuned")
 
 _CELL = (
     *("mechanism", "features", "level", "central_epsilon", "epsilon", "task"),
-    *("training", "strength"),
+    *("training", "strength", "model", "estimator", "algorithm", "library"),
 )
-_EPSILON_OPTIONAL = ("anonymize",)
+_EPSILON_OPTIONAL = ("anonymize", "classifiers")
 """Studies of what may be released without any."""
 
 _REMEDY = "Give records that `tacit study` wrote."
@@ -96,7 +103,7 @@ class Merged:
     @property
     def trials(self) -> str:
         """How many, in words."""
-        counts = {required(one, MEASURES[self.study]).trials for one in self.results}
+        counts = {required(one, measure_of(self.study, one)).trials for one in self.results}
         least, most = min(counts), max(counts)
         if most == 1:
             return "1 trial"
@@ -126,7 +133,7 @@ class Merged:
 
 
 def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
-    """Put results of one study on one data set together; references are the first record's."""
+    """Put results of one study on one data set together; of a reference the first record's."""
     found = [_checked(record) for record in records]
     if not found:
         errors.refuse("plots", "records", "at least one", len(found), _REMEDY)
@@ -141,7 +148,14 @@ def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
     cells = {tuple(str(result.get(name)) for name in _CELL) for result in results}
     if len(cells) < len(results):
         raise errors.InvalidData("plots: records must not hold the same point twice. Drop one.")
-    return Merged(first.study, first.parameters, first.data, first.references, results)
+    references = {k: v for record in reversed(found) for k, v in record.references.items()}
+    return Merged(first.study, first.parameters, first.data, references, results)
+
+
+def measure_of(study: str, result: Result) -> str:
+    """The name of what a result must have."""
+    usual = MEASURES[study]
+    return usual if usual in result else _INSTEAD.get(study, usual)
 
 
 def measure(result: Mapping[str, Any], name: str) -> Measure | None:
@@ -218,7 +232,7 @@ def _checked(record: Any) -> Merged:
     if not merged.results:
         raise errors.InvalidData("plots: a record must have at least one result. Run the study.")
     for result in merged.results:
-        required(result, MEASURES[merged.study])
+        required(result, measure_of(merged.study, result))
         if "by_class" in result and len(by_class(result)) != len(merged.data.get("classes", ())):
             raise errors.InvalidData(f"plots: by_class must have a number a class. {_REMEDY}")
         optional = merged.study in _EPSILON_OPTIONAL and result.get("epsilon") is None

@@ -41,16 +41,15 @@ class Schedule:
     def expected_size(self) -> float:
         return self.probability * self.records
 
-    @property
-    def rounding(self) -> float:
-        """What is left free of the clip norm for the rounding of float32 sums.
+    def rounding(self, dtype: torch.dtype) -> float:
+        """What is left free of the clip norm for the rounding of sums in this type.
 
-        One record less regroups a sum. Crafted gradients were seen to move a running sum of n by
-        about :math:`n^2 2^{-24} / 18` clip norms through rounding alone; twice that is left, with
-        blocks in place of one of the factors, and a batch half as large again as expected.
+        One record less regroups a sum. Crafted gradients were seen to move a running float32 sum of
+        n by about :math:`n^2 2^{-24} / 18` clip norms through rounding alone; twice that is left,
+        with blocks in place of one of the factors, and a batch half as large again as expected.
         """
-        size = 1.5 * self.expected_size
-        return 1e-4 + size * min(size, block_for(self.expected_size)) / (9 * 2**24)
+        size, unit = 1.5 * self.expected_size, torch.finfo(dtype).eps / 2
+        return 1e-4 + size * min(size, block_for(self.expected_size, dtype)) * unit / 9
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:
         """What accounting composes: Gaussians on Poisson samples."""
@@ -79,8 +78,11 @@ def schedule(
     steps: int | None,
     noise_multiplier: float | None,
     accountant: str,
+    beside: events.Event | None = None,
 ) -> Schedule:
     """Noise for the steps, or steps for the noise."""
+    if beside is not None and noise_multiplier is not None:
+        errors.refuse("train", "noise_multiplier", "left out beside an event", noise_multiplier)
     errors.epsilon_in_range("train", epsilon)
     errors.probability("train", "delta", delta, zero=False)
     errors.choice("train", "accountant", accountant, calibration.ACCOUNTANTS)
@@ -94,7 +96,12 @@ def schedule(
     if noise_multiplier is None:
         count = wanted or _steps_of(_USUAL_EPOCHS, probability)
         found = calibration.noise_multiplier_for(
-            epsilon, delta, sampling_probability=probability, steps=count, accountant=accountant
+            epsilon,
+            delta,
+            sampling_probability=probability,
+            steps=count,
+            accountant=accountant,
+            beside=beside,
         )
         multiplier = errors.positive("train", "noise_multiplier", found)
         return Schedule(records, threshold, count, multiplier)

@@ -18,6 +18,7 @@ References
 .. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
 .. [MTZ19] Mironov, Talwar, Zhang. Rényi differential privacy of the sampled Gaussian. 2019.
 .. [KB15] Kingma, Ba. Adam: a method for stochastic optimization. ICLR 2015.
+.. [PJ92] Polyak, Juditsky. Acceleration of stochastic approximation by averaging. SICON 1992.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ def train(
     learning_rate: float = 1e-3,
     momentum: float = 0.0,
     decay: bool = False,
+    average: float = 0.0,
     accountant: str = "pld",
+    beside: events.Event | None = None,
     microbatch: int | None = None,
     unit: Unit | str = Unit.RECORD,
     rng: Randomness | None = None,
@@ -126,8 +129,14 @@ def train(
         Momentum is for "sgd".
     decay : bool
         Let the learning rate fall linearly to zero.
+    average : float
+        The part of the steps, from the end, whose weights are averaged: 0 keeps the last, 1
+        averages all [PJ92]_. It costs nothing: every step's weights are covered by the guarantee.
     accountant : {"pld", "rdp"}
         What noise or steps are calibrated with.
+    beside : Event, optional
+        What else of the same release runs on these records (their preparation, say). Noise is
+        calibrated, and event and guarantee are stated, for both together.
     microbatch : int, optional
         At most so many examples at a time, to save memory. The result is the same.
     unit : Unit or str
@@ -151,6 +160,7 @@ def train(
     stream = Keystream() if rng is None else source(rng)
     clipper = probing.clipper(where, module, loss, rows)
     stepper = optimizer_of(optimizer, clipper.trained, learning_rate, momentum)
+    averaged = _averaged(average, clipper.trained)
     plan = schedule(
         len(rows[0]),
         epsilon=epsilon,
@@ -160,11 +170,14 @@ def train(
         steps=steps,
         noise_multiplier=noise_multiplier,
         accountant=accountant,
+        beside=beside,
     )
     event = plan.event(clip, unit)
+    event = event if beside is None else events.Composed((beside, event))
     guarantee = guarantee_of(event, delta)  # before anything is looked at
     noise = Noise(float(plan.noise_multiplier * clip), stream)
-    run = _Run(clipper, stepper, noise, plan, float(clip) / (1 + plan.rounding), microbatch)
+    room = float(clip) / (1 + plan.rounding(clipper.trained[0].dtype))
+    run = _Run(clipper, stepper, noise, plan, room, microbatch, averaged)
     with probing.state_kept(module), _secret_draws(stream, rows[0].device):
         dropped = run.all_steps(rows, learning_rate if decay else None, progress)
     return _trained(run, event, guarantee, dropped)
@@ -204,6 +217,35 @@ def _trained(run: _Run, event: events.Event, guarantee: Guarantee, dropped: int)
     )
 
 
+class Average:
+    """The mean of the weights over the last part of the steps, in float64."""
+
+    def __init__(self, part: float, parameters: list[nn.Parameter]) -> None:
+        self.part, self.parameters, self.count = part, parameters, 0
+        self.sums = [torch.zeros_like(one, dtype=torch.float64) for one in parameters]
+
+    def wanted(self, step: int, steps: int) -> bool:
+        """Whether the weights after this step, from 0, count: the last ones always do."""
+        return step >= min(steps - 1, round(steps * (1 - self.part)))
+
+    def add(self) -> None:
+        """Count the weights as they are."""
+        self.count += 1
+        for total, one in zip(self.sums, self.parameters, strict=True):
+            total.add_(one.detach())
+
+    def put(self) -> None:
+        """Let the module have the mean."""
+        with torch.no_grad():
+            for total, one in zip(self.sums, self.parameters, strict=True):
+                one.copy_(total / self.count)
+
+
+def _averaged(part: float, parameters: list[nn.Parameter]) -> Average | None:
+    part = 1.0 if part == 1 else errors.probability("train", "average", part)
+    return Average(part, parameters) if part else None
+
+
 @dataclass(frozen=True)
 class _Run:
     """The steps of one training."""
@@ -214,6 +256,7 @@ class _Run:
     plan: Schedule
     clip_norm: float
     microbatch: int | None
+    average: Average | None = None
 
     def all_steps(
         self, rows: tuple[Tensor, ...], falling_rate: float | None, progress: Progress | None
@@ -225,8 +268,12 @@ class _Run:
                 self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
             chosen = self.plan.sample(self.noise.stream).to(rows[0].device)
             dropped += self.step(tuple(part[chosen] for part in rows))
+            if self.average is not None and self.average.wanted(step, steps):
+                self.average.add()
             if progress is not None:
                 progress(step + 1, steps)
+        if self.average is not None:
+            self.average.put()
         return dropped
 
     def step(self, batch: tuple[Tensor, ...]) -> int:

@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +167,9 @@ class Record:
 
 def _own_summary(study: str) -> Any:
     """The module that puts trials together, of a study that pools what it counted."""
-    if study != "anonymize":
+    if study not in ("anonymize", "composition"):
         return None
-    from tacit.studies import anonymize_summary
-
-    return anonymize_summary
+    return import_module(f"tacit.studies.{study}_summary")
 
 
 def _measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -73,8 +73,10 @@ def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:
 
 def words(cell: Mapping[str, Any]) -> str:
     """A cell as a person would say it."""
-    names = [str(cell[key]) for key in ("mechanism", "reference", "training") if key in cell]
+    kinds = ("mechanism", "reference", "training", "model", "estimator")
+    names = [str(cell[key]) for key in kinds if key in cell]
     said = ["".join(names[:1]).replace("_", " ")]
+    said += [str(cell[key]) for key in ("algorithm", "library") if cell.get(key)]
     if "strength" in cell:
         said.append(f"λ = {cell['strength']:g}")
     if "task" in cell:

@@ -1,0 +1,176 @@
+r"""Shadow models: what models answer on records that they saw, and on those they did not.
+
+Shadows are fitted like the model under attack, to other draws of who is in. Whoever has them knows
+for each of their records whether it was in, and learns from that how members look:
+
+- `classifier_scores` learns one classifier on what shadows say about members and others (Shokri et
+  al. [SSSS17]_), with the class among its inputs.
+- `likelihood_scores` looks at each record by itself (LiRA, Carlini et al. [CCN22]_): its logit has
+  one normal law with shadows that saw it and another with those that did not, and the score is the
+  logarithm of their ratio at what the model under attack says,
+
+.. math:: \phi = \ln\frac{p_y}{1 - p_y}, \qquad
+          s = \ln\frac{\mathcal N(\phi \mid \mu_{in}, \sigma_{in}^2)}
+                      {\mathcal N(\phi \mid \mu_{out}, \sigma_{out}^2)}.
+
+  Offline there are only shadows that did not see the record, and the score is how far above them
+  the model is: :math:`s = (\phi - \mu_{out}) / \sigma_{out}`.
+
+Notes
+-----
+Where there are few shadows a variance for each record is mostly noise: below 64 the spread is that
+of all records together, as the authors advise. Shadows come in twos, one with exactly those whom
+the other lacks, so that every record is in half of them.
+
+Scores are an attacker's. They are right to be judged by `tacit.audit.membership`, and release
+nothing by themselves; but they were computed with the records at hand, and stay in the house.
+
+References
+----------
+.. [SSSS17] Shokri, Stronati, Song, Shmatikov. Membership inference attacks against machine learning
+   models. S&P 2017.
+.. [CCN22] Carlini, Chien, Nasr, Song, Terzis, Tramèr. Membership inference attacks from first
+   principles. S&P 2022 (Section VI).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+from tacit.audit.membership import right_class
+
+Reals = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+Fit = Callable[[Any, Any], Any]
+"""From rows and labels to a model, with fresh noise at every call."""
+Losses = Callable[[Any, Any, Any], Any]
+"""From a model, rows and labels to a loss for each."""
+Confidences = Callable[[Any, Any], Any]
+"""From a model and rows to probabilities, one column a class in the order of `np.unique`."""
+
+_MANY = 64
+_LEAST, _FARTHEST = 1e-12, 1e12
+_SPREAD = 1e-6  # a model that always says the same must not divide by zero
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one model says about every candidate."""
+
+    losses: Reals
+    confidences: Reals | None
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        rows: Any,
+        labels: Any,
+        losses: Losses,
+        confidences: Confidences | None = None,
+    ) -> Answers:
+        """Ask a model, and check the shapes of what it says."""
+        count = len(labels)
+        said = np.asarray(losses(model, rows, labels), dtype=np.float64)
+        if said.shape != (count,):
+            errors.refuse("play", "losses", f"of shape ({count},)", said.shape)
+        if bool(np.isnan(said).any()):
+            raise errors.InvalidData("play: losses must be numbers, without NaN.")
+        said = np.clip(said, -_FARTHEST, _FARTHEST)
+        if confidences is None:
+            return cls(said, None)
+        table = np.asarray(confidences(model, rows), dtype=np.float64)
+        wanted = (count, len(np.unique(labels)))
+        if table.shape != wanted:
+            remedy = "Give one column for each class among the labels, in sorted order."
+            errors.refuse("play", "confidences", f"of shape {wanted}", table.shape, remedy)
+        return cls(said, np.nan_to_num(table))
+
+    def evidence(self, labels: Any) -> Reals:
+        """Logits of the right class; without confidences, losses with their sign turned."""
+        if self.confidences is None:
+            return -self.losses
+        right = right_class(self.confidences, labels, np.unique(labels))
+        rest = self.confidences.sum(axis=1) - right
+        return np.asarray(np.log(np.maximum(right, _LEAST)) - np.log(np.maximum(rest, _LEAST)))
+
+
+def likelihood_scores(
+    evidence: Any,
+    shadow_evidence: Any,
+    inside: Any,
+    *,
+    online: bool = True,
+    each: bool | None = None,
+) -> Reals:
+    """LiRA: how much likelier what the model says is for a member than for another.
+
+    Parameters
+    ----------
+    evidence : array of shape (n,)
+        Of the model under attack, roughly normal: logits of the right class.
+    shadow_evidence, inside : arrays of shape (k, n)
+        Of the shadows, and whether they saw the record. Each record needs at least one shadow that
+        did not see it, and online one that did.
+    online : bool
+        Whether shadows that saw the record are used.
+    each : bool, optional
+        A variance for each record; without it where there are 64 shadows or more.
+    """
+    asked, known = np.asarray(evidence, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
+    said = np.asarray(shadow_evidence, dtype=np.float64)
+    if said.shape != known.shape or said.shape[1:] != asked.shape:
+        errors.refuse("likelihood_scores", "shadow_evidence", f"of shape {known.shape}", said.shape)
+    each = len(said) >= _MANY if each is None else each
+    away = _standardised(asked, said, ~known, each)
+    if not online:
+        return away[0]
+    near = _standardised(asked, said, known, each)
+    return np.asarray((away[0] ** 2 - near[0] ** 2) / 2 + np.log(away[1]) - np.log(near[1]))
+
+
+def _standardised(asked: Reals, said: Reals, chosen: Booleans, each: bool) -> tuple[Reals, Reals]:
+    """How far the answer lies from the mean of the chosen shadows, and their spread."""
+    counts = chosen.sum(axis=0)
+    if not bool(counts.all()):
+        remedy = "Fit shadows in twos, each with those whom the other lacks."
+        errors.refuse("likelihood_scores", "shadows of a record", "at least 1", 0, remedy)
+    means = np.where(chosen, said, 0).sum(axis=0) / counts
+    squares = np.where(chosen, (said - means) ** 2, 0).sum(axis=0)
+    # One mean was fitted for each record: that many squares less are free.
+    free = np.maximum(counts - 1, 0)
+    variance = squares / np.maximum(free, 1) if each else squares.sum() / max(free.sum(), 1)
+    spread = np.sqrt(variance) + _SPREAD * (1 + np.abs(said).max())
+    return (asked - means) / spread, np.broadcast_to(spread, asked.shape)
+
+
+def classifier_scores(answers: Answers, labels: Any, shadows: list[Answers], inside: Any) -> Reals:
+    """Shokri's attack: the log-odds of a member, by a classifier learned on the shadows.
+
+    Its inputs are the class, the loss and, where there are some, the logit of the right class and
+    all confidences. Boosted trees stand in for the attack network of the paper.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    known = np.asarray(inside, dtype=np.bool_)
+    learner = HistGradientBoostingClassifier(
+        max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=0
+    )
+    learner.fit(np.concatenate([_inputs(one, labels) for one in shadows]), known.ravel())
+    return np.asarray(learner.decision_function(_inputs(answers, labels)), dtype=np.float64)
+
+
+def _inputs(answers: Answers, labels: Any) -> Reals:
+    """One row a record; a label that is a measurement is an input like the others."""
+    truth = np.asarray(labels)
+    number = truth if truth.dtype.kind == "f" else np.unique(truth, return_inverse=True)[1]
+    columns = [number.astype(np.float64), answers.losses]
+    if answers.confidences is not None:
+        columns += [answers.evidence(truth), *answers.confidences.T]
+    return np.column_stack(columns)

@@ -1,0 +1,98 @@
+r"""How far clients differ, in each of the ways that data can be non-IID.
+
+With K the client of a row, Y its label and X the cell of a fixed grid that it lies in, the mean
+Jensen–Shannon divergence of the clients' laws from the pooled one, by their sizes, is a mutual
+information:
+
+.. math:: \sum_k \frac{n_k}{n} \mathrm{KL}(P_k(y) \,\|\, P(y)) = I(K; Y)
+
+and so for :math:`I(K; X)`, :math:`I(K; X \mid Y)` and :math:`I(K; Y \mid X)`. Each is divided by
+the entropy of K: 0 where clients are alike, 1 where a row tells its client.
+
+Notes
+-----
+Few rows look different by chance alone. `measure` therefore also deals the same sizes out at
+random, and gives what is beyond that. It reads all rows: for simulations only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+from tacit.federated.partition import Indices
+
+
+class Divergence(NamedTuple):
+    """Each in [−1, 1] beyond chance, near 0 for clients that are alike; sizes in [0, 1]."""
+
+    rows: float
+    """P(x): covariate shift."""
+    labels: float
+    """P(y): prior shift."""
+    rows_given_label: float
+    """P(x | y): concept drift."""
+    labels_given_row: float
+    """P(y | x): concept shift."""
+    sizes: float
+    """1 − H(K) / log clients: unbalancedness."""
+
+
+def measure(
+    rows: Any, labels: Any, parts: Sequence[Indices], *, cells: int = 16, seed: int = 0
+) -> Divergence:
+    """Measure all five kinds at once.
+
+    Parameters
+    ----------
+    rows, labels : array
+        Of all clients together, as they hold them.
+    parts : sequence of index arrays
+        Who holds which.
+    cells : int
+        Rows are told apart by the nearest of so many of them, chosen at random.
+    seed : int
+        Of that choice, and of the random deal.
+    """
+    flat = errors.reals("measure", rows).reshape(len(rows), -1)
+    count = errors.whole("measure", "cells", cells, least=2, most=len(flat))
+    if len(parts) < 2:
+        errors.refuse("measure", "parts", "at least two clients", len(parts))
+    rng = np.random.default_rng(seed)
+    places = _nearest(flat, flat[rng.choice(len(flat), count, replace=False)])
+    codes = np.unique(np.asarray(labels), return_inverse=True)[1]
+    owners = np.concatenate([np.full(len(part), k) for k, part in enumerate(parts)])
+    held = np.concatenate(list(parts))
+    found = _informations(owners, places[held], codes[held])
+    chance = _informations(rng.permutation(owners), places[held], codes[held])
+    shares = np.bincount(owners) / len(owners)
+    sizes = 1 + float(np.sum(shares * np.log(shares))) / np.log(len(parts))
+    beyond: list[float] = (found - chance).tolist()
+    return Divergence._make((*beyond, max(sizes, 0.0)))
+
+
+def _informations(
+    owners: npt.NDArray[Any], places: npt.NDArray[Any], codes: npt.NDArray[Any]
+) -> npt.NDArray[np.float64]:
+    """I(K; X), I(K; Y), I(K; X | Y) and I(K; Y | X), in units of H(K)."""
+    table = np.zeros((owners.max() + 1, places.max() + 1, codes.max() + 1))
+    np.add.at(table, (owners, places, codes), 1)
+
+    def entropy(*hidden: int) -> float:
+        p = table.sum(axis=hidden).ravel() / len(owners)
+        p = p[p > 0]
+        return -float(np.sum(p * np.log(p)))
+
+    k, x, y = entropy(1, 2), entropy(0, 2), entropy(0, 1)
+    kx, ky, xy, kxy = entropy(2), entropy(1), entropy(0), entropy()
+    return np.array([k + x - kx, k + y - ky, ky + xy - y - kxy, kx + xy - x - kxy]) / k
+
+
+def _nearest(rows: npt.NDArray[np.float64], centres: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+    # |x − c|² without |x|², which is the same for all centres.
+    found: npt.NDArray[Any] = (np.sum(centres**2, axis=1) - 2 * rows @ centres.T).argmin(axis=1)
+    return found

@@ -1,0 +1,64 @@
+"""What an algorithm asks of a model: a layout, a start, a gradient, a judgement.
+
+Parameters are one flat numpy vector. `tacit.federated.torch_model` makes such a model of a torch
+module; a quadratic with a closed form is another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import errors
+from tacit.federated.payload import Layout, Vector
+
+
+class Evaluation(NamedTuple):
+    """Mean loss and share of right answers; NaN where a model has no answers."""
+
+    loss: float
+    accuracy: float
+
+
+class Model(Protocol):
+    """A differentiable function of a flat vector of parameters."""
+
+    @property
+    def layout(self) -> Layout:
+        """Names and shapes of the parameters."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """In which clients compute."""
+
+    def start(self) -> Vector:
+        """Parameters to begin with, the same at every call."""
+
+    def gradient(self, parameters: Vector, rows: Any, labels: Any) -> Vector:
+        """Of the mean loss over the rows. The caller may change it; the next call overwrites it."""
+
+    def evaluate(self, parameters: Vector, rows: Any, labels: Any) -> Evaluation:
+        """How good the parameters are on these rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """One client's rows and labels; they never leave it."""
+
+    rows: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+
+    def __post_init__(self) -> None:
+        if len(self.rows) != len(self.labels):
+            raise errors.InvalidData(
+                f"Data: there must be one label for each row, got {len(self.rows)} rows and "
+                f"{len(self.labels)} labels."
+            )
+        if len(self.rows) == 0:
+            raise errors.InvalidData("Data: a client must have at least one row. Leave it out.")
+
+    def __len__(self) -> int:
+        return len(self.rows)

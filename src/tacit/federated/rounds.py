@@ -1,0 +1,361 @@
+"""The plain loop: rounds over clients in one process, without messages.
+
+It is the reference for every engine. `Server` is all that happens at the server, `client_rng` and
+`answer` all that happens at a client; an engine only carries what they give. With the same seed it
+must come to the same arrays.
+
+Notes
+-----
+A client's new state counts once the server has taken its reply. If a FedDyn client kept a
+correction that the server never heard of, the server's mean of all corrections would be wrong for
+ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit import errors
+from tacit.federated import payload
+from tacit.federated.aggregation import ServerState
+from tacit.federated.algorithms import Algorithm, Phase
+from tacit.federated.algorithms import algorithm as named
+from tacit.federated.config import Config
+from tacit.federated.gathering import Gathering, Plain
+from tacit.federated.gathering import cohort as cohort
+from tacit.federated.local import Global, State
+from tacit.federated.model import Data, Evaluation, Model
+from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
+
+
+class Reply(NamedTuple):
+    """What one client sends in one phase."""
+
+    record: Record
+    weight: float
+
+
+Intercept = Callable[[int, int, Reply], Reply | None]
+"""Called with round, client and reply: what arrives in its place, None for nothing. For tests and
+simulated attacks."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened in one round.
+
+    Parameters
+    ----------
+    number : int
+        From 1.
+    asked, counted : int
+        Clients that were asked; clients whose last reply counted.
+    rejected : tuple of (int, str)
+        Clients whose reply did not count, and why.
+    skipped : bool
+        Some phase gave nothing to go on with: the model is the one before.
+    loss, accuracy : float
+        On the test rows, NaN without any.
+    bytes_up, bytes_down : int
+        Of arrays, all clients and phases of this round together.
+    """
+
+    number: int
+    asked: int
+    counted: int
+    rejected: tuple[tuple[int, str], ...]
+    skipped: bool
+    loss: float
+    accuracy: float
+    bytes_up: int
+    bytes_down: int
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Where a run ended: the server's state, what clients keep, and every round."""
+
+    server: ServerState
+    states: Mapping[int, State]
+    history: tuple[Round, ...]
+    stopped: str = ""
+    """Why the next round was refused, where one was: its budget is spent."""
+
+    @property
+    def model(self) -> Vector:
+        """The global model."""
+        return self.server.model
+
+
+def client_rng(seed: int, number: int, phase: int, client: int) -> np.random.Generator:
+    """A client's own stream in one phase of one round; the order of clients does not matter."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number, phase, client)))
+
+
+def answer(
+    phase: Phase,
+    config: Config,
+    model: Model,
+    received: Global,
+    state: State,
+    data: Data,
+    rng: np.random.Generator,
+) -> tuple[Reply, State]:
+    """A client's part of a phase, from arrays to arrays."""
+    found, kept = phase.client(config, model, received, state, data, rng)
+    return Reply(payload.encode(found, phase.parts, model.layout), found.weight), kept
+
+
+def accept(
+    phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: Limits
+) -> tuple[dict[int, Payload], dict[int, str]]:
+    """Replies that count, by client, and why the others do not."""
+    taken: dict[int, Payload] = {}
+    refused: dict[int, str] = {}
+    for client, reply in sorted(replies.items()):
+        read = payload.decode(*reply, phase.parts, layout, limits)
+        if isinstance(read, Rejected):
+            refused[client] = read.reason
+        else:
+            taken[client] = read
+    return taken, refused
+
+
+def begin(config: Config, model: Model, sizes: Sequence[int]) -> ServerState:
+    """The server before the first round; of clients only their numbers of rows enter."""
+    population = float(sum(sizes)) if config.weighted else float(len(sizes))
+    return ServerState(model.start().astype(np.float32), population)
+
+
+class Closed(NamedTuple):
+    """What became of the replies of a phase."""
+
+    counted: list[int]
+    rejected: dict[int, str]
+    skipped: bool
+    """The round ends here: there was nothing to go on with."""
+
+
+class Server:
+    """The server of a run: what it does, without how messages travel.
+
+    For every round `open`; for every phase `phase`, then send and wait, then `close_phase`, until
+    one is skipped; then `close`.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        What runs.
+    config : Config
+        Its settings.
+    model : Model
+        Gives the start and the layout, and judges.
+    sizes : sequence of int
+        Rows of each client; without weights only how many clients there are is read.
+    gathering : Gathering
+        Who is asked, and what is made of replies.
+    limits : Limits
+        What no honest reply exceeds.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        config: Config,
+        model: Model,
+        sizes: Sequence[int],
+        gathering: Gathering,
+        limits: Limits = Limits(),  # noqa: B008
+    ) -> None:
+        gathering.admit(algorithm, config, len(sizes))
+        self.algorithm, self.config, self.model = algorithm, config, model
+        self.gathering, self.limits, self.clients = gathering, limits, len(sizes)
+        self.state = begin(config, model, sizes)
+
+    def open(self, number: int) -> list[int]:
+        """Begin a round: the clients that are asked.
+
+        Raises
+        ------
+        BudgetExceeded
+            Where the round would cost more than is left; nothing has happened then.
+        """
+        self.asked = self.gathering.choose(number, self.clients)
+        self._number, self._there, self._skipped = number, self.asked, False
+        self._rejected: list[tuple[int, str]] = []
+        self._down = 0
+        self._sent: Global = {"model": self.state.model}
+        return self.asked
+
+    def phase(self, index: int) -> tuple[Global, list[int]]:
+        """What is sent in a phase, and to whom."""
+        names = self.algorithm.phases[index].receives
+        receives = {name: self._sent[name] for name in names}
+        self._down += len(self._there) * sum(array.nbytes for array in receives.values())
+        return receives, self._there
+
+    def close_phase(self, index: int, replies: Mapping[int, Reply]) -> Closed:
+        """Take the replies that arrived, from those who were asked, and move the model."""
+        phase, layout = self.algorithm.phases[index], self.model.layout
+        asked = set(self._there)
+        heard = {client: reply for client, reply in replies.items() if client in asked}
+        taken, refused = accept(phase, layout, heard, self.limits)
+        self._rejected += refused.items()
+        self._there = list(taken)
+        averaged = self.gathering.gather(self._number, phase, taken, layout)
+        if averaged is None:
+            self._skipped = True
+        else:
+            self._sent, self.state = phase.server(self.config, self.state, averaged)
+        return Closed(self._there, refused, self._skipped)
+
+    def close(self, bytes_up: int, judged: Evaluation | None = None) -> Round:
+        """End the round: what happened in it."""
+        loss, accuracy = (np.nan, np.nan) if judged is None else judged
+        counts = (self._number, len(self.asked), len(self._there), tuple(self._rejected))
+        return Round(*counts, self._skipped, loss, accuracy, bytes_up, self._down)
+
+    def judge(self, test: Data | None) -> Evaluation | None:
+        """How good the global model is on test rows, if there are any."""
+        if test is None:
+            return None
+        return self.model.evaluate(self.state.model, test.rows, test.labels)
+
+
+def run(
+    algorithm: Algorithm | str,
+    model: Model,
+    clients: Sequence[Data],
+    rounds: int,
+    *,
+    config: Config | None = None,
+    participation: float = 1.0,
+    seed: int = 0,
+    test: Data | None = None,
+    limits: Limits = Limits(),  # noqa: B008
+    gathering: Gathering | None = None,
+    intercept: Intercept | None = None,
+    callback: Callable[[Round], object] | None = None,
+) -> Outcome:
+    """Run an algorithm over clients in this process.
+
+    Parameters
+    ----------
+    algorithm : Algorithm or str
+        What runs.
+    model : Model
+        Serves one client after the other.
+    clients : sequence of Data
+        Each one's rows.
+    rounds : int
+        How many.
+    config : Config, optional
+        The algorithm's own without it.
+    participation : float
+        C, the share of the clients that are asked in a round; where no gathering is given.
+    seed : int
+        Of who is asked, and of the order of rows at each client.
+    test : Data, optional
+        Rows on which the global model is judged after each round.
+    limits : Limits
+        What no honest reply exceeds.
+    gathering : Gathering, optional
+        Who is asked and what is made of replies: where a guarantee or a defence comes in. The
+        weighted mean without it.
+    intercept : callable, optional
+        Changes or loses replies on their way.
+    callback : callable, optional
+        Told every round. What is true ends the run.
+
+    Notes
+    -----
+    Without a gathering that brings a guarantee there is none. Replies that are missing or refused
+    leave the mean to the others; where none is left the round is skipped, says so, and the model
+    stays. A gathering that refuses a further round ends the run, which says why; the model of the
+    rounds before is there.
+
+    Raises
+    ------
+    BudgetExceeded
+        Where not even the first round can be paid.
+    """
+    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
+    errors.whole("run", "rounds", rounds, least=1)
+    errors.whole("run", "seed", seed, least=0)
+    if not clients:
+        errors.refuse("run", "clients", "at least one", 0)
+    settled = chosen.config() if config is None else config
+    gatherer = Plain(seed, participation) if gathering is None else gathering
+    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    loop = _Loop(server, clients, seed, intercept)
+    history: list[Round] = []
+    for number in range(1, rounds + 1):
+        try:
+            history.append(loop.round(number, test))
+        except errors.BudgetExceeded as refusal:
+            if not history:
+                raise
+            return Outcome(server.state, loop.states, tuple(history), str(refusal))
+        if callback is not None and callback(history[-1]):
+            break
+    return Outcome(server.state, loop.states, tuple(history))
+
+
+def personal_accuracy(
+    algorithm: Algorithm, model: Model, outcome: Outcome, tests: Sequence[Data]
+) -> float:
+    """Mean over clients of how right each one's own model is on its own test rows.
+
+    The global model stands in where a client has none.
+    """
+    found = []
+    for client, test in enumerate(tests):
+        state = outcome.states.get(client, {})
+        own = outcome.model if algorithm.personal is None else state.get(algorithm.personal)
+        weights = outcome.model if own is None else own
+        found.append(model.evaluate(weights, test.rows, test.labels).accuracy)
+    return float(np.mean(found))
+
+
+class _Loop:
+    """Clients around a server, one after the other."""
+
+    def __init__(
+        self, server: Server, clients: Sequence[Data], seed: int, intercept: Intercept | None
+    ) -> None:
+        self.server, self.clients, self.seed, self.intercept = server, clients, seed, intercept
+        self.states: dict[int, State] = {}
+
+    def round(self, number: int, test: Data | None) -> Round:
+        server, up = self.server, 0
+        server.open(number)
+        for index in range(len(server.algorithm.phases)):
+            sent, there = server.phase(index)
+            replies, states, size = self._ask(number, index, sent, there)
+            up += size
+            closed = server.close_phase(index, replies)
+            if closed.skipped:
+                break
+            self.states.update({client: states[client] for client in closed.counted})
+        return server.close(up, server.judge(test))
+
+    def _ask(
+        self, number: int, index: int, sent: Global, clients: Sequence[int]
+    ) -> tuple[dict[int, Reply], dict[int, State], int]:
+        """Replies that arrive, the states that go with them, and the bytes that were sent."""
+        server, replies, size = self.server, dict[int, Reply](), 0
+        phase, states = server.algorithm.phases[index], dict[int, State]()
+        for client in clients:
+            rng = client_rng(self.seed, number, index, client)
+            state, data = self.states.get(client, {}), self.clients[client]
+            found = answer(phase, server.config, server.model, sent, state, data, rng)
+            reply, states[client] = found
+            size += payload.nbytes(reply.record)
+            arrived = reply if self.intercept is None else self.intercept(number, client, reply)
+            if arrived is not None:
+                replies[client] = arrived
+        return replies, states, size
