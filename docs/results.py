@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from generator import (
+    attacked,
     classifiers,
     composed,
     findings,
@@ -88,6 +89,11 @@ FIELDS = {
     "composition attacks": composed.attacks,
     "composition found": composed.found,
     "composition attribute": composed.attribute,
+    "threats accuracy": attacked.accuracy,
+    "threats backdoors": attacked.backdoors,
+    "threats price": attacked.price,
+    "threats harm": attacked.harm,
+    "threats broken": attacked.broken,
     "made by": provenance.made_by,
     "public": provenance.public,
     "size": provenance.size,

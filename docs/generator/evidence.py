@@ -24,6 +24,9 @@ KEYS = (
     "estimator",
     "algorithm",
     "library",
+    "partition",
+    "attack",
+    "defence",
 )
 """What tells one line of a table from another; columns are values of ε."""
 
@@ -61,7 +64,7 @@ class Evidence:
         found: dict[Series, Result] = {}
         for record in self.records:
             for result in record["results"]:
-                key = (series_of(result), result["epsilon"])
+                key = (series_of(result), result.get("epsilon"))
                 if key in found:
                     named = ", ".join(str(part) for part in key[0] if part is not None)
                     epsilon = "∞" if key[1] is None else f"{key[1]:g}"

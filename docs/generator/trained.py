@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from generator.evidence import Evidence, Missing, Result, listed, shown, signed, table
+from generator.evidence import Evidence, Missing, Result, listed, shown, table
 
 SUFFIX = "_without_privacy"
+MARGIN = 2.0
+"""So many standard errors are no difference."""
 
 
 def accuracy(evidence: Evidence, _: str = "") -> str:
@@ -40,18 +42,28 @@ def verdict(evidence: Evidence, _: str = "") -> str:
 
 
 def _compared(found: dict[float, Result], published: dict[str, float]) -> str:
+    """Above, level with or below, by what trials can tell."""
     gaps = {
         e: one["accuracy"]["mean"] - published[f"{e:g}"]
-        for e, one in found.items()
+        for e, one in sorted(found.items())
         if f"{e:g}" in published
     }
     if not gaps:
         return "not tried at an ε of the paper."
-    said = listed([f"{signed(100 * gap)[:-2]} at ε = {e:g}" for e, gap in sorted(gaps.items())])
-    below = [e for e, gap in sorted(gaps.items()) if gap < 0]
-    if not below:
-        return f"at or above the paper's accuracy at every ε of theirs, in points {said}."
-    return f"in points {said}; **below the paper at ε = {listed(below)}**."
+    within = {e: abs(gap) <= MARGIN * _error(found[e]["accuracy"]) for e, gap in gaps.items()}
+    said = {
+        "above the paper": [e for e, gap in gaps.items() if gap > 0 and not within[e]],
+        "level with it": [e for e in gaps if within[e]],
+        "**below it**": [e for e, gap in gaps.items() if gap < 0 and not within[e]],
+    }
+    parts = [f"{words} at ε = {listed(where)}" for words, where in said.items() if where]
+    points = [f"{100 * gap:+.1f}".replace("-", "−") for gap in gaps.values()]
+    return f"{', '.join(parts)} (in points {listed(points)})."
+
+
+def _error(found: dict[str, Any]) -> float:
+    """Standard error of a mean over trials."""
+    return float(found["std"] / len(found["trials"]) ** 0.5)
 
 
 def best(evidence: Evidence, _: str = "") -> str:

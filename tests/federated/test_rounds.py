@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tacit import errors
-from tacit.federated import rounds
+from tacit.federated import payload, rounds
 from tacit.federated.algorithms import ALGORITHMS, algorithm
+from tacit.federated.gathering import Plain
 from tacit.federated.rounds import Reply
 
 
@@ -144,3 +145,58 @@ def test_impossible_runs_are_refused(given: dict[str, Any], message: str, quadra
     }
     with pytest.raises(errors.InvalidParameter, match=f"^run: {message}"):
         rounds.run(**{**usual, **given})
+
+
+def test_a_server_is_the_loop_without_its_clients(quadratic: Any) -> None:
+    chosen = algorithm("fsvrg")
+    config, held, model = chosen.config(), quadratic.held, quadratic.model
+    sizes = [len(one) for one in held]
+    server = rounds.Server(chosen, config, model, sizes, Plain(seed=3, participation=0.6))
+    for number in (1, 2):
+        up, asked = 0, server.open(number)
+        for index, phase in enumerate(chosen.phases):
+            sent, there = server.phase(index)
+            assert set(sent) == set(phase.receives)
+            assert there == asked
+            replies = {
+                k: rounds.answer(
+                    phase, config, model, sent, {}, held[k], rounds.client_rng(3, number, index, k)
+                )[0]
+                for k in there
+            }
+            up += sum(payload.nbytes(reply.record) for reply in replies.values())
+            closed = server.close_phase(index, replies)
+            assert closed == rounds.Closed(asked, {}, False)
+        last = server.close(up, server.judge(held[0]))
+    whole = rounds.run("fsvrg", model, held, 2, participation=0.6, seed=3, test=held[0])
+    np.testing.assert_array_equal(server.state.model, whole.model)
+    assert last == whole.history[-1]
+
+
+def test_a_server_takes_no_reply_of_those_it_did_not_ask(quadratic: Any) -> None:
+    chosen, model = algorithm("fedsgd"), quadratic.model
+    sizes = [len(one) for one in quadratic.held]
+    server = rounds.Server(chosen, chosen.config(), model, sizes, Plain(0, participation=0.2))
+    (asked,) = server.open(1)
+    arrays = {f"gradient/{name}": np.ones(shape, np.float32) for name, shape in model.layout.shapes}
+    before = server.state.model
+    closed = server.close_phase(0, {(asked + 1) % 5: Reply(arrays, 1.0)})
+    assert closed == rounds.Closed([], {}, True)
+    np.testing.assert_array_equal(server.state.model, before)
+    assert server.close(0).skipped
+
+
+class Frugal(Plain):
+    """Three rounds and no more."""
+
+    def choose(self, number: int, clients: int) -> list[int]:
+        if number > 3:
+            raise errors.BudgetExceeded("no more")
+        return super().choose(number, clients)
+
+
+def test_a_run_that_is_refused_a_round_keeps_what_it_has(quadratic: Any) -> None:
+    found = rounds.run("fedsgd", quadratic.model, quadratic.held, 9, gathering=Frugal())
+    three = rounds.run("fedsgd", quadratic.model, quadratic.held, 3)
+    np.testing.assert_array_equal(found.model, three.model)
+    assert (len(found.history), found.stopped, three.stopped) == (3, "no more", "")

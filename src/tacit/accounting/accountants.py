@@ -24,7 +24,8 @@ Gaussian, so :math:`D_\alpha \ge \frac{1}{\alpha - 1}\ln E[(q r)^\alpha] = \frac
 The noise of advanced never exceeds that of naive, since the plain sum is one of its three bounds:
 for few steps both are the same. The noise of rdp never exceeds that of zcdp by more than its finite
 list of orders loses: Rényi divergences are quasi-convex, so :math:`D_\alpha((1-q)Q + qP \| Q) \le
-D_\alpha(P \| Q)`. That of pld is the smallest, up to its grid. Between naive or advanced and zcdp
+D_\alpha(P \| Q)`. That of pld is the smallest, up to its grid and the tails that it
+cuts off: at a δ of 1e-10 these can make it the larger. Between naive or advanced and zcdp
 there is no order: those have sampling, this one tails. The published code of Jayaraman and Evans
 counts epochs and not steps for naive, advanced and zcdp. That holds where the batches of an epoch
 are disjoint, and not for Poisson samples, where a record may be in every batch.

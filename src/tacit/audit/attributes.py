@@ -103,7 +103,7 @@ def attribute_inference(
     values : array of shape (k,) or (k, columns)
         What it can be; public. What a record has is the nearest of them.
     prior : array of shape (k,), optional
-        How likely each is; equal without.
+        How likely each is; equal without. Not read off `others`, on whom it is judged.
     rule : {"likelihood", "nearest"}
     kind : {"cross-entropy", "squared"}
         Of the losses: what law those of members are taken to have.

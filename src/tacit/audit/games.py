@@ -224,7 +224,13 @@ class _Table:
 
     def training(self, inside: Booleans) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Rows and labels of those who are in."""
-        rows, labels = self.rows[inside], self.labels[inside]
+        chosen = np.flatnonzero(inside)
+        if self.paired:
+            # A pair keeps its place, whoever of it is in: a turned coin replaces one row, and no
+            # other row moves.
+            half = len(inside) // 2
+            chosen = np.arange(half) + half * inside[half:]
+        rows, labels = self.rows[chosen], self.labels[chosen]
         if self.always is None:
             return rows, labels
         return np.concatenate([rows, self.always[0]]), np.concatenate([labels, self.always[1]])

@@ -16,6 +16,7 @@ from tacit.cli import (
     audit_model,
     collect,
     demo,
+    federate,
     ledger,
     posterior,
     query,
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(study.app, name="study")
+app.add_typer(federate.app, name="federate")
 demo.register(app)
 collect.register(app)
 votes.register(app)

@@ -44,6 +44,10 @@ _NO_PROOF = (
     "attack proves nothing. For a proof: --data POOL --game, or --coins where fair coins decided "
     "who was a member."
 )
+_REPLACED = (
+    "Members against others have one record replaced: a claim about one record more or less is "
+    "read there at twice its ε."
+)
 _SEARCHED = "Ordinary records are no worst case: what is not refuted is not thereby proved."
 
 
@@ -145,7 +149,7 @@ def _thresholds(sides: list[Any], claim: Guarantee | None, given: dict[str, Any]
 
 
 def _notes(given: dict[str, Any]) -> tuple[str, ...]:
-    return (_HOUSE,) if given["coins"] else (_NO_PROOF, _HOUSE)
+    return (_SEARCHED, _HOUSE) if given["coins"] else (_NO_PROOF, _REPLACED, _HOUSE)
 
 
 def _attribute(
@@ -158,13 +162,16 @@ def _attribute(
     places = members.places.get(column)
     if places is None or others.places.get(column) != places:
         errors.refuse("audit-model", "--attribute", "a column of both files", column)
-    options = _options(given["values"], members, others, places)
-    gaps = np.abs(others.rows[:, places][:, None] - options).sum(axis=2)
-    prior = np.bincount(gaps.argmin(axis=1), minlength=len(options)) + 1  # as strangers have it
+    # What strangers have is learned from every second of the others, and counted on the rest: a
+    # prior fitted to those whom it is judged by would be right too often.
+    known = others.rows[::2, places]
+    options = _options(given["values"], members.rows[:, places], known)
+    gaps = np.abs(known[:, None] - options).sum(axis=2)
+    prior = np.bincount(gaps.argmin(axis=1), minlength=len(options)) + 1
     return attribute_inference(
         lambda rows, labels: losses(model, rows, labels),
         members[:2],
-        others[:2],
+        (others.rows[1::2], others.labels[1::2]),
         places,
         options,
         prior=prior,
@@ -174,23 +181,22 @@ def _attribute(
     )
 
 
-def _options(text: str | None, members: Records, others: Records, places: list[int]) -> Any:
+def _options(text: str | None, members: Any, others: Any) -> Any:
     """What the attribute can be: as said, every category, every value, or tenths of the others."""
-    if len(places) > 1:
+    if others.shape[1] > 1:
         if text is not None:
             remedy = "The schema has its categories."
             errors.refuse("audit-model", "--values", "left out for words", text, remedy)
-        return np.eye(len(places))
+        return np.eye(others.shape[1])
     if text is not None:
         try:
             found = np.array([float(word) for word in text.split(",")])
         except ValueError:
             errors.refuse("audit-model", "--values", "numbers, as in 0,1", text)
     else:
-        strangers = others.rows[:, places[0]]
-        found = np.unique(np.concatenate([members.rows[:, places[0]], strangers]))
+        found = np.unique(np.concatenate([members, others]))
         if len(found) > _MOST_VALUES:
-            found = np.unique(np.quantile(strangers, (np.arange(_BINS) + 0.5) / _BINS))
+            found = np.unique(np.quantile(others, (np.arange(_BINS) + 0.5) / _BINS))
     if len(found) < 2:
         errors.refuse("audit-model", "--attribute", "of two values or more", len(found))
     return found[:, None]
@@ -259,11 +265,10 @@ def _refit(model: Any) -> Any:
 
 def _same(found: Guarantee, stated: Guarantee, room: float) -> bool:
     """Whether two fits promise the same, but for a share of ε."""
-    if type(found) is not type(stated) or found.scope != stated.scope:
-        return False
-    ours, theirs = (getattr(one, "epsilon", 0.0) for one in (found, stated))
-    deltas = [getattr(one, "delta", 0.0) for one in (found, stated)]
-    return abs(ours - theirs) <= room * theirs and deltas[0] == deltas[1]
+    if not (isinstance(found, PureDP | ApproxDP) and isinstance(stated, PureDP | ApproxDP)):
+        return found == stated
+    near = abs(found.epsilon - stated.epsilon) <= room * stated.epsilon
+    return near and found.delta == stated.delta and found.scope == stated.scope
 
 
 def _counts(model: Any) -> bool:
@@ -345,9 +350,11 @@ def _must_fit(mode: str, given: dict[str, Any]) -> None:
     for name, value in given.items():
         if name in always or value is None or value is False or name in _TAKES[mode]:
             continue
-        takes = ", ".join(f"--{one}" for one in _TAKES[mode])
+        remedy = f"Take {', '.join(f'--{one}' for one in _TAKES[mode])}."
+        if mode == "a saved model" and name in _TAKES["--game"]:
+            remedy = "It goes with --game."
         shown = True if value is True else str(value)
-        errors.refuse("command line", f"--{name}", f"left out with {mode}", shown, f"Take {takes}.")
+        errors.refuse("command line", f"--{name}", f"left out with {mode}", shown, remedy)
     for name in _NEEDS[mode]:
         if given[name] is None:
             errors.refuse("command line", f"--{name}", f"given with {mode}", None)

@@ -18,7 +18,7 @@ Line = tuple[str, str, str, str, str]
 _LEGEND = (
     "TPR: the share of members that are found; FPR: the share of others that are taken for "
     "members; advantage: one less the other. Allowed: the most that the claim lets any attack "
-    "reach, on average over fits."
+    "reach, on average over fits; of a TPR, at the most that the FPR which came out may be."
 )
 
 

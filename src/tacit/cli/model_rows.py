@@ -191,5 +191,5 @@ def _number(value: Any) -> float:
 
 def _word(value: Any) -> str:
     """A label as a header writes it: whole numbers may arrive as floats."""
-    whole = isinstance(value, float) and value == int(value)
+    whole = isinstance(value, float) and value.is_integer()
     return str(int(value)) if whole else str(value)

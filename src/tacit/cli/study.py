@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit import errors
-from tacit.cli import study_models
+from tacit.cli import study_federated, study_models
 from tacit.cli.console import must_exist
 from tacit.cli.files import image_size, stages_progress
 from tacit.cli.studying import (
@@ -31,6 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 study_models.register(app)
+study_federated.register(app)
 
 Data = Annotated[
     str | None,

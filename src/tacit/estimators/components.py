@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit import errors
 from tacit.accounting import gaussian
@@ -51,23 +52,32 @@ SHARE = 1 / 8
 MEAN_SHARE = Fraction(1, 8)
 """Of that, for the mean."""
 
+_BLOCK = 4096
 _USUAL = 0.5
 """Root mean square of a column in half-widths, about, where nothing is known."""
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A public or released map v = x A + b."""
+    """A public or released map v = x A + b; of a diagonal A, the diagonal."""
 
     matrix: Reals
     shift: Reals
 
-    def __call__(self, X: Reals) -> Reals:
-        return np.asarray(X @ self.matrix + self.shift)
+    def __call__(self, X: Reals) -> npt.NDArray[np.float32]:
+        """Rows in float32: how products round in their last digits beside others is lost in it."""
+        found = np.empty((len(X), len(self.shift)), dtype=np.float32)
+        for start in range(0, len(X), _BLOCK):
+            block = X[start : start + _BLOCK]
+            made = block * self.matrix if self.matrix.ndim == 1 else block @ self.matrix
+            found[start : start + _BLOCK] = made + self.shift
+        return found
 
     def then(self, weights: Reals, bias: Reals) -> tuple[Reals, Reals]:
         """Weights and bias that a layer after this map has on x itself."""
-        return self.matrix @ weights, self.shift @ weights + bias
+        diagonal = self.matrix.ndim == 1
+        first = self.matrix[:, None] * weights if diagonal else self.matrix @ weights
+        return first, self.shift @ weights + bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +111,7 @@ class Components:
         multiplier = gaussian.noise_multiplier_for(self.epsilon, self.delta) / math.sqrt(SHARE)
         spending = Spending(self.where, multiplier, None, self.delta, self.unit, rng)
         frame = halves(self.box)
-        rows, center = (X - self.box.center) * np.diag(frame.matrix), np.zeros(X.shape[1])
+        rows, center = X * frame.matrix + frame.shift, np.zeros(X.shape[1])
         about = spend_mean(spending, rows, self.bound, center, MEAN_SHARE)
         moments = spend_covariance(spending, rows, self.bound, center, 1 - MEAN_SHARE)
         return self._map(frame, about, moments), spending.released(None).event
@@ -111,13 +121,14 @@ class Components:
         directions = vectors[:, ::-1][:, : self.count]
         spread = float(np.maximum(values[::-1][: self.count], 0).sum())
         directions = directions * (LENGTH / math.sqrt(max(spread, moments.noise_level, 1e-12)))
-        return Affine(frame.matrix @ directions, (frame.shift - about.point) @ directions)
+        shift = (frame.shift - about.point) @ directions
+        return Affine(frame.matrix[:, None] * directions, shift)
 
 
 def halves(box: Box, scale: float = 1.0) -> Affine:
     """Half-widths from the middle, times a scale."""
     half = (box.upper - box.lower) / 2
-    return Affine(np.diag(scale / half), -scale * box.center / half)
+    return Affine(scale / half, -scale * box.center / half)
 
 
 def plain(box: Box) -> Affine:

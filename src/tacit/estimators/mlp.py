@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from tacit import devices, errors
 from tacit.accounting.ledger import Ledger
@@ -62,7 +61,6 @@ class _MLP(PrivateEstimator):
         if (components := self._components(box)) is not None:
             inputs, ran = components.fit(held, self.rng)
             network = replace(network, beside=ran)
-        # In float32: what products round differently beside other rows is rounded away.
         layers, ran = network.solve(inputs(held), targets, self.rng)
         self._keep(charged, ran)
         return [inputs.then(*layers[0]), *layers[1:]]
@@ -266,7 +264,7 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and labels y: checked, charged, then read."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._checked(X, y)
         self.classes_, codes = coded(type(self).__name__, y, self.classes)
         return self._store(self._fit(X, codes, self._charge(*X.shape)))
 
@@ -381,7 +379,7 @@ optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to rows X and targets y: checked, charged, then read."""
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = self._checked(X, y, y_numeric=True)
         target = Box.of(type(self).__name__, "target_bounds", self.target_bounds, 1)
         charged = self._charge(*X.shape)
         held, outside = target.clip(np.asarray(y, np.float64))

@@ -89,7 +89,7 @@ class Network:
         return scale * math.sqrt(self.weights / plan.steps)
 
     def solve(
-        self, inputs: Reals, targets: npt.NDArray[Any], rng: Randomness | None
+        self, inputs: npt.NDArray[np.float32], targets: npt.NDArray[Any], rng: Randomness | None
     ) -> tuple[list[Layer], Event]:
         """Layers of the trained network, and what ran."""
         import torch
@@ -100,8 +100,8 @@ class Network:
         module = _module(self.sizes, source(rng)).to(device)
         wanted = torch.int64 if self.loss == "softmax" else torch.float32
         data = (
-            torch.tensor(inputs, dtype=torch.float32, device=device),
-            torch.tensor(targets, dtype=wanted, device=device),
+            torch.as_tensor(inputs, device=device),
+            torch.as_tensor(targets, dtype=wanted, device=device),
         )
         trained = train(
             module,

@@ -2,14 +2,14 @@ r"""How a network is trained where nobody said: by public numbers alone.
 
 Few large steps: noise then is spread over few draws. The learning rate is
 
-.. math:: \eta = \min\Big(\eta_0,\; \frac{a}{C\nu\sqrt T}\Big), \qquad
+.. math:: \eta = \frac{1}{C}\min\Big(\eta_0,\; \frac{a}{\nu\sqrt T}\Big), \qquad
           \nu = \frac{\sigma\sqrt p}{q n}
 
 with ν the norm of the noise on an averaged gradient of p weights, in clip norms C: what noise alone
 adds to the weights in T steps has a norm in proportion to :math:`\eta C \nu\sqrt T`, and is held to
-about a. Where noise is small, :math:`\eta_0` is as fast as steps may be: 5/C where gradients are
-bounded, 1 for squares. All of these are public, the number of records too, as it sets a sampling
-rate.
+about a. Where noise is small, :math:`\eta_0` is as fast as steps may be. Numbers must be closer
+than labels: for squares both are smaller. All of these are public, the number of records too, as it
+sets a sampling rate.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ EPOCHS, STEPS = 25.0, 100
 """Both at least, where no number of epochs is given."""
 
 _MOMENTUM = 0.9
-_FASTEST, _FASTEST_SQUARED = 5.0, 1.0
-_NOISE = 2.0
+_FASTEST, _NOISE = 5.0, 2.0
+_FASTEST_SQUARED, _NOISE_SQUARED = 0.3, 0.5
 _ADAM = 0.02
 
 
@@ -65,9 +65,7 @@ class Recipe:
         clip = float(errors.positive(self.where, "clip_norm", self.clip_norm))
         rate = self.learning_rate
         if rate is None:
-            fastest = _FASTEST_SQUARED if loss == "squared" else _FASTEST / clip
-            slow = _NOISE / (clip * math.sqrt(plan.steps) * _noise(plan, weights))
-            rate = min(fastest, slow) if self.optimizer == "sgd" else _ADAM
+            rate = _rate(plan, weights, loss) / clip if self.optimizer == "sgd" else _ADAM
         return {
             "clip_norm": clip,
             "optimizer": self.optimizer,
@@ -88,6 +86,9 @@ class Recipe:
         return 1.0 if self.average == 1 else errors.probability(self.where, "average", self.average)
 
 
-def _noise(plan: Schedule, weights: int) -> float:
-    """ν."""
-    return float(plan.noise_multiplier) * math.sqrt(weights) / plan.expected_size
+def _rate(plan: Schedule, weights: int, loss: str) -> float:
+    """In clip norms."""
+    squared = loss == "squared"
+    fastest, most = (_FASTEST_SQUARED, _NOISE_SQUARED) if squared else (_FASTEST, _NOISE)
+    noise = float(plan.noise_multiplier) * math.sqrt(weights) / plan.expected_size
+    return min(fastest, most / (noise * math.sqrt(plan.steps)))

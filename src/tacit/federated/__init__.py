@@ -1,7 +1,8 @@
 """Federated learning: algorithms as pure functions, and what carries them.
 
 `local` and `aggregation` hold the mathematics of clients and server, `algorithms` names them,
-`payload` says what travels, `rounds` runs them in one process. Nothing here promises privacy.
+`payload` says what travels, `rounds` runs them in one process. None of that promises privacy:
+`client_privacy` does, in the place of the mean.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tacit.federated.adaptive import Adaptive as Adaptive
     from tacit.federated.algorithms import ALGORITHMS as ALGORITHMS
     from tacit.federated.algorithms import Algorithm as Algorithm
     from tacit.federated.algorithms import algorithm as algorithm
+    from tacit.federated.client_privacy import ClientPrivacy as ClientPrivacy
     from tacit.federated.config import Config as Config
     from tacit.federated.config import Pruning as Pruning
     from tacit.federated.model import Data as Data
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from tacit.federated.torch_model import TorchModel as TorchModel
 
 _HOMES = {
+    "adaptive": ["Adaptive"],
     "algorithms": ["ALGORITHMS", "Algorithm", "algorithm"],
+    "client_privacy": ["ClientPrivacy"],
     "config": ["Config", "Pruning"],
     "model": ["Data"],
     "rounds": ["run"],

@@ -19,6 +19,7 @@ from tacit.plots import (
     posterior,
     records,
     search,
+    threats,
 )
 from tacit.plots.canvas import check_target, save
 from tacit.plots.pictures import picture
@@ -39,6 +40,7 @@ _STUDIES = {
     "dpsgd": dpsgd.draw_dpsgd,
     "classifiers": classifiers.draw_classifiers,
     "composition": composition.draw_composition,
+    "threats": threats.draw_threats,
 }
 
 

@@ -23,6 +23,7 @@ MEASURES = {
     "dpsgd": "accuracy",
     "classifiers": "accuracy",
     "composition": "accuracy_loss",
+    "threats": "accuracy",
 }
 """What every result of a study has."""
 
@@ -54,8 +55,9 @@ _LEVELLED = ("vlm", "vlm-paper", "vlm-tuned")
 _CELL = (
     *("mechanism", "features", "level", "central_epsilon", "epsilon", "task"),
     *("training", "strength", "model", "estimator", "algorithm", "library"),
+    *("partition", "attack", "defence"),
 )
-_EPSILON_OPTIONAL = ("anonymize", "classifiers")
+_EPSILON_OPTIONAL = ("anonymize", "classifiers", "threats")
 """Studies of what may be released without any."""
 
 _REMEDY = "Give records that `tacit study` wrote."

@@ -178,7 +178,7 @@ def train(
     noise = Noise(float(plan.noise_multiplier * clip), stream)
     room = float(clip) / (1 + plan.rounding(clipper.trained[0].dtype))
     run = _Run(clipper, stepper, noise, plan, room, microbatch, averaged)
-    with probing.state_kept(module), _secret_draws(stream, rows[0].device):
+    with probing.state_kept(module), _secret_draws(stream, rows[0].device), _whole_products():
         dropped = run.all_steps(rows, learning_rate if decay else None, progress)
     return _trained(run, event, guarantee, dropped)
 
@@ -201,6 +201,23 @@ def _secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
             state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
             torch.set_rng_state(torch.from_numpy(state))
         yield
+
+
+@contextmanager
+def _whole_products() -> Iterator[None]:
+    """No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default.
+
+    It shortens both factors of a product to 11 digits or fewer: what is summed may then be longer
+    by 2^-10 than the norm that it was clipped by, ten times the room that `Schedule.rounding` has.
+    """
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
 
 
 def _trained(run: _Run, event: events.Event, guarantee: Guarantee, dropped: int) -> Trained:
@@ -242,6 +259,8 @@ class Average:
 
 
 def _averaged(part: float, parameters: list[nn.Parameter]) -> Average | None:
+    if isinstance(part, int | float) and not 0 <= part <= 1:
+        errors.refuse("train", "average", "in [0, 1]", part)
     part = 1.0 if part == 1 else errors.probability("train", "average", part)
     return Average(part, parameters) if part else None
 

@@ -73,10 +73,12 @@ def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:
 
 def words(cell: Mapping[str, Any]) -> str:
     """A cell as a person would say it."""
-    kinds = ("mechanism", "reference", "training", "model", "estimator")
+    kinds = ("mechanism", "reference", "training", "model", "estimator", "attack")
     names = [str(cell[key]) for key in kinds if key in cell]
     said = ["".join(names[:1]).replace("_", " ")]
-    said += [str(cell[key]) for key in ("algorithm", "library") if cell.get(key)]
+    said += [
+        str(cell[key]) for key in ("algorithm", "library", "defence", "partition") if cell.get(key)
+    ]
     if "strength" in cell:
         said.append(f"λ = {cell['strength']:g}")
     if "task" in cell:

@@ -1,0 +1,101 @@
+"""What do messages cost? A round through Flower's apps in this process against a plain loop.
+
+    python benchmarks/federated.py [--rounds 40] [--ray]
+
+FedAvg on the 8 × 8 digits that come with scikit-learn, a network 64-32-10, 5 local epochs, IID over
+10 and over 100 clients, all of them asked in every round. Both engines train at the same time in
+one run, a round of one and then a round of the other, on one thread; printed is the median over
+pairs of neighbouring rounds of the ratio of their times. `--ray` adds Flower's own simulation; its
+rounds are timed without its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from statistics import median
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from tacit.federated import Data, TorchModel, partition, rounds
+from tacit.federated.app import engines
+from tacit.federated.rounds import Round
+from tacit.federated.torch_model import mlp
+
+Engine = Callable[..., object]
+
+
+def clients_of(count: int) -> list[Data]:
+    digits = load_digits()
+    rows = (digits.data / 8 - 1).astype(np.float32)
+    parts = partition.iid(len(rows), count)
+    return [Data(rows[part], digits.target[part]) for part in parts]
+
+
+def network() -> TorchModel:
+    return TorchModel(mlp(64, 32, 10))
+
+
+def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -> list[list[float]]:
+    """Seconds of every round of both, taken in turns: two threads, of which one runs."""
+    turns = [threading.Semaphore(1), threading.Semaphore(0)]
+    times: list[list[float]] = [[], []]
+
+    def work(me: int, engine: Engine) -> None:
+        started = 0.0
+
+        def told(one: Round) -> None:
+            nonlocal started
+            times[me].append(time.perf_counter() - started)
+            turns[1 - me].release()
+            turns[me].acquire()
+            started = time.perf_counter()
+
+        turns[me].acquire()
+        started = time.perf_counter()
+        engine("fedavg", network(), clients, count, callback=told)
+        turns[1 - me].release()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in enumerate((left, right))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return times
+
+
+def ratio(left: Engine, right: Engine, count: int, repeats: int) -> float:
+    """Of a round of the first to one of the second; the first round of each warms up."""
+    first, second = side_by_side(left, right, clients_of(count), repeats + 1)
+    pairs = zip(first[1:], second[1:], strict=True)
+    return round(median(one / other for one, other in pairs), 3)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--ray", action="store_true")
+    given = parser.parse_args()
+    result = {
+        f"local_over_plain_{count}": ratio(engines.run, rounds.run, count, given.rounds)
+        for count in (10, 100)
+    }
+    if given.ray:
+        from tacit.federated.app import simulation
+
+        def on_ray(name: str, model: object, *others: object, **named: object) -> object:
+            return simulation.run(name, network, *others, **named)  # type: ignore[arg-type]
+
+        result["ray_over_plain_10"] = ratio(on_ray, rounds.run, 10, given.rounds)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""The algorithms as Flower apps, and three engines that run them without a change.
+
+`client` and `strategy` are the shells: they read messages, call the pure functions, write messages.
+`engines` runs them in this process, `deployment` over the network, `simulation` on Ray.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.federated.app.client import client_app as client_app
+    from tacit.federated.app.engines import run as run
+    from tacit.federated.app.grid import Faults as Faults
+    from tacit.federated.app.grid import LocalGrid as LocalGrid
+    from tacit.federated.app.mods import Mods as Mods
+    from tacit.federated.app.strategy import Federation as Federation
+
+_HOMES = {
+    "client": ["client_app"],
+    "engines": ["run"],
+    "grid": ["Faults", "LocalGrid"],
+    "mods": ["Mods"],
+    "strategy": ["Federation"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"tacit.federated.app.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module 'tacit.federated.app' has no attribute {name!r}")

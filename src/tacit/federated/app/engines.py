@@ -1,0 +1,126 @@
+"""Run an algorithm through the Flower apps, in this process: the default engine.
+
+The same client app and the same strategy run over a network (`deployment`) or on Ray
+(`simulation`). With the same seed and without noise all of them come to the arrays of the plain
+loop, `tacit.federated.rounds.run`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid
+
+from tacit import errors
+from tacit.federated import flower
+from tacit.federated.algorithms import Algorithm
+from tacit.federated.algorithms import algorithm as named
+from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.grid import Faults, LocalGrid
+from tacit.federated.app.keeping import Keeper
+from tacit.federated.app.mods import Mods
+from tacit.federated.app.roster import Numbered
+from tacit.federated.app.strategy import Ended, Federation
+from tacit.federated.config import Config
+from tacit.federated.gathering import Gathering, Plain
+from tacit.federated.local import State
+from tacit.federated.model import Data, Model
+from tacit.federated.payload import Limits
+from tacit.federated.rounds import Outcome, Round, Server
+
+
+def run(
+    algorithm: Algorithm | str,
+    model: Model,
+    clients: Sequence[Data],
+    rounds: int,
+    *,
+    config: Config | None = None,
+    participation: float = 1.0,
+    seed: int = 0,
+    test: Data | None = None,
+    limits: Limits = Limits(),  # noqa: B008
+    gathering: Gathering | None = None,
+    callback: Callable[[Round], object] | None = None,
+    faults: Faults = Faults(),  # noqa: B008
+    mods: Mods = Mods(),  # noqa: B008
+    state: Path | None = None,
+    timeout: float = 3600.0,
+) -> Outcome:
+    """Run an algorithm over clients in this process, as Flower apps on a `LocalGrid`.
+
+    Parameters
+    ----------
+    algorithm, model, clients, rounds, config, participation, seed, test, limits, gathering
+        As in `tacit.federated.rounds.run`.
+    callback : callable, optional
+        Told every round. What is true ends the run.
+    faults : Faults
+        Drop-out and latency.
+    mods : Mods
+        Of the client app; attacks too, since every client is simulated.
+    state : Path, optional
+        Folder where clients keep their states beside the context.
+    timeout : float
+        Simulated seconds that the server waits for answers.
+    """
+    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
+    errors.whole("run", "rounds", rounds, least=1)
+    errors.whole("run", "seed", seed, least=0)
+    if not clients:
+        errors.refuse("run", "clients", "at least one", 0)
+    settled = chosen.config() if config is None else config
+    held = [Client(chosen, settled, model, f"client-{k}", data) for k, data in enumerate(clients)]
+    keeper = Keeper(state)
+    app = client_app(
+        lambda context: held[int(context.node_config["partition-id"])],
+        actions=[phase.name for phase in chosen.phases],
+        keeper_of=lambda context: keeper,
+        mods=mods,
+        simulated=True,
+    )
+    gatherer = Plain(seed, participation) if gathering is None else gathering
+    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    run_id = secrets.randbits(63)
+    grid = LocalGrid(app, len(clients), run_id, faults)
+    strategy = Federation(
+        server, Numbered(list(grid.contexts)), seed=seed, test=test, callback=callback
+    )
+    with flower.identity(run_id), flower.quiet():
+        stopped = drive(strategy, grid, rounds, timeout)
+    states = _states(strategy, grid, held)
+    return Outcome(server.state, states, tuple(strategy.history), stopped)
+
+
+def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
+    """Run a strategy's rounds; why the next one was refused, where one was.
+
+    Raises
+    ------
+    BudgetExceeded
+        Where not even the first round can be paid.
+    """
+    try:
+        strategy.start(grid, ArrayRecord(), rounds * strategy.exchanges, timeout)
+    except Ended:
+        pass
+    except errors.BudgetExceeded as refusal:
+        if not strategy.history:
+            raise
+        return str(refusal)
+    return ""
+
+
+def _states(strategy: Federation, grid: LocalGrid, held: Sequence[Client]) -> dict[int, State]:
+    """What clients keep, as far as it counts."""
+    if not strategy.server.algorithm.state:
+        return {}
+    found = {}
+    for client, exchange in sorted(strategy.counted.items()):
+        context: Context = grid.contexts[client + 1]
+        kept = Keeper().load(context, held[client].name, held[client].data)
+        found[client] = kept.at(grid.run.run_id, exchange).state
+    return found

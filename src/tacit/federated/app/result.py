@@ -1,0 +1,95 @@
+"""A global model with its certificate, as a folder.
+
+`model.safetensors` has the arrays under the names of the parameters, `certificate.json` what is
+promised to whom, `history.json` the job and its rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit import errors, events
+from tacit.certificate import Certificate
+from tacit.federated.app.job import Job
+from tacit.federated.gathering import Gathering
+from tacit.federated.payload import Layout
+from tacit.federated.rounds import Outcome, Round
+from tacit.guarantees import Adjacency, NotPrivate, Unit
+
+MODEL, CERTIFICATE, HISTORY = "model.safetensors", "certificate.json", "history.json"
+_SERVER_ONLY = ("asked", "counted", "rejected", "bytes_up", "bytes_down")
+_NOTHING = (
+    "What clients sent was averaged without noise: the model may give away rows that it was "
+    "trained on.",
+)
+
+
+def save(outcome: Outcome, job: Job, layout: Layout, gathering: Gathering, path: Path) -> Path:
+    """Write a folder, all or nothing; one that exists is refused."""
+    if path.exists():
+        errors.refuse("save", "path", "new", str(path), "Remove it or choose another.")
+    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        (partial / MODEL).write_bytes(_tensors(outcome, layout))
+        certificate = certify(gathering, partial / MODEL)
+        (partial / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
+        told = history(outcome, job, private=job.privacy is not None)
+        told["guarantee"] = str(certificate.guarantee)
+        (partial / HISTORY).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        partial.chmod(0o755)
+        os.replace(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return path
+
+
+def certify(gathering: Gathering, artifact: Path) -> Certificate:
+    """What the gathering promises of its global model; without a promise, that there is none."""
+    own = getattr(gathering, "certificate", None)
+    if own is not None:
+        found: Certificate = own(artifact)
+        return found
+    nothing = NotPrivate(adjacency=Adjacency.ADD_REMOVE, unit=Unit.CLIENT)
+    return Certificate.issue(events.Declared(nothing), artifact=artifact, not_protected=_NOTHING)
+
+
+def history(outcome: Outcome, job: Job, *, private: bool) -> dict[str, Any]:
+    """The job and its rounds, to print and to save.
+
+    Under a guarantee, who was asked and who answered stays with the server: the sample is what
+    amplifies it.
+    """
+    return {
+        "job": json.loads(job.to_json()),
+        "rounds": [plain(one, private=private) for one in outcome.history],
+        "stopped": outcome.stopped,
+    }
+
+
+def plain(one: Round, *, private: bool) -> dict[str, Any]:
+    """A round as names and values; what is not a number is None."""
+    left_out = _SERVER_ONLY if private else ()
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in vars(one).items()
+        if name not in left_out
+    }
+
+
+def _tensors(outcome: Outcome, layout: Layout) -> bytes:
+    try:
+        from safetensors.numpy import save as tensors
+    except ImportError:
+        raise errors.TacitError(
+            "federation: weights need the safetensors package. pip install 'tacit[collect]'."
+        ) from None
+    named = layout.unflatten(np.ascontiguousarray(outcome.model))
+    return bytes(tensors({name: np.ascontiguousarray(array) for name, array in named.items()}))

@@ -1,0 +1,100 @@
+"""Which node is which client: nodes come and go under new ids, clients stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from tacit import errors
+from tacit.federated.app import wire
+
+
+class Roster(Protocol):
+    """Translates between clients of a run and nodes of a grid."""
+
+    def there(self, grid: Grid, clients: Sequence[int]) -> Mapping[int, int]:
+        """Nodes of those clients that are there, by client, in increasing order."""
+
+    def client(self, node: int) -> int | None:
+        """The client behind a node; None for a stranger."""
+
+
+class Numbered:
+    """Nodes of a simulation: the grid's nodes in the order of their ids."""
+
+    def __init__(self, nodes: Sequence[int]) -> None:
+        self._nodes = list(nodes)
+        self._clients = {node: client for client, node in enumerate(self._nodes)}
+
+    def there(self, grid: Grid, clients: Sequence[int]) -> Mapping[int, int]:
+        return {client: self._nodes[client] for client in clients}
+
+    def client(self, node: int) -> int | None:
+        return self._clients.get(node)
+
+
+class Named:
+    """Nodes that say their names; the names in order are the clients.
+
+    A node that was restarted comes back under another id and the same name, and is the same client.
+
+    Notes
+    -----
+    A name is a claim. Only where the server lets known nodes alone connect (Flower's node
+    authentication) is it more than that.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._met: dict[int, str] = {}
+        self.sizes: list[int] = []
+
+    def meet(self, grid: Grid, expected: int, patience: float, pause: float = 1.0) -> None:
+        """Wait until so many clients are there; from then on they are the clients.
+
+        Raises
+        ------
+        TacitError
+            If there are fewer when patience ends.
+        """
+        rows: dict[str, int] = {}
+        end = time.monotonic() + patience
+        while True:
+            rows |= self._greet(grid, max(end - time.monotonic(), 1.0))
+            if len(rows) >= expected or time.monotonic() > end:
+                break
+            time.sleep(pause)
+        if len(rows) != expected:
+            raise errors.TacitError(
+                f"federation: there must be {expected} clients, got {len(rows)} names. "
+                "Start a node for each, under names of their own."
+            )
+        self._names = sorted(rows)
+        self.sizes = [rows[name] for name in self._names]
+
+    def there(self, grid: Grid, clients: Sequence[int]) -> Mapping[int, int]:
+        self._greet(grid, 30.0)
+        online = set(grid.get_node_ids())
+        nodes = {name: node for node, name in self._met.items() if node in online}
+        wanted = {client: nodes.get(self._names[client]) for client in clients}
+        return {client: node for client, node in wanted.items() if node is not None}
+
+    def client(self, node: int) -> int | None:
+        name = self._met.get(node)
+        return self._names.index(name) if name in self._names else None
+
+    def _greet(self, grid: Grid, timeout: float) -> dict[str, int]:
+        """Ask nodes that were never met for their names; their rows by name."""
+        new = [node for node in grid.get_node_ids() if node not in self._met]
+        asked = [Message(RecordDict(), node, wire.DESCRIBE) for node in new]
+        found: dict[str, int] = {}
+        for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
+            told = wire.read_description(message)
+            if told is not None:
+                self._met[message.metadata.src_node_id] = told[0]
+                found[told[0]] = told[1]
+        return found

@@ -1,0 +1,120 @@
+"""The same apps in Flower's own simulation, on Ray, where that is installed.
+
+Clients run in worker processes, so their rows go there as files; the server runs in a thread of
+this process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from tacit import errors
+from tacit.federated import flower
+from tacit.federated.algorithms import ALGORITHMS, Algorithm
+from tacit.federated.algorithms import algorithm as named
+from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.engines import drive
+from tacit.federated.app.keeping import Keeper
+from tacit.federated.app.nodes import read_data, write_data
+from tacit.federated.app.roster import Named
+from tacit.federated.app.strategy import Federation
+from tacit.federated.config import Config
+from tacit.federated.gathering import Gathering, Plain
+from tacit.federated.model import Data, Model
+from tacit.federated.payload import Limits
+from tacit.federated.rounds import Outcome, Round, Server
+
+
+def run(
+    algorithm: Algorithm | str,
+    build: Callable[[], Model],
+    clients: Sequence[Data],
+    rounds: int,
+    *,
+    config: Config | None = None,
+    participation: float = 1.0,
+    seed: int = 0,
+    test: Data | None = None,
+    limits: Limits = Limits(),  # noqa: B008
+    gathering: Gathering | None = None,
+    callback: Callable[[Round], object] | None = None,
+    patience: float = 600.0,
+) -> Outcome:
+    """As `tacit.federated.app.engines.run`, on Ray; what clients keep is not handed back.
+
+    Parameters
+    ----------
+    algorithm, clients, rounds, config, participation, seed, test, limits, gathering, callback
+        As there.
+    build : callable
+        Gives the model, here and once in every worker.
+    patience : float
+        Seconds to wait for workers, and for the answers of an exchange.
+    """
+    if find_spec("ray") is None:
+        raise errors.TacitError(
+            "simulation: Ray must be installed. pip install 'tacit[federated]'."
+        )
+    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
+    if ALGORITHMS.get(chosen.name) is not chosen:
+        remedy = "Workers know algorithms by their names."
+        errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
+    settled = chosen.config() if config is None else config
+    gatherer = Plain(seed, participation) if gathering is None else gathering
+    server = Server(chosen, settled, build(), [len(one) for one in clients], gatherer, limits)
+    roster = Named()
+    strategy = Federation(server, roster, seed=seed, test=test, callback=callback)
+    stopped: list[str] = []
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        roster.meet(grid, len(clients), patience)
+        stopped.append(drive(strategy, grid, rounds, patience))
+
+    with tempfile.TemporaryDirectory(prefix="tacit-simulation-") as folder, flower.quiet():
+        for number, data in enumerate(clients):
+            write_data(_file(folder, number), data)
+        source = _Source(chosen, settled, build, folder)
+        nodes = client_app(source.client, keeper_of=source.keeper, simulated=True)
+        flower.simulate(app, nodes, len(clients))
+    return Outcome(server.state, {}, tuple(strategy.history), stopped[0])
+
+
+class _Source:
+    """Gives clients in a worker, each from its file."""
+
+    def __init__(
+        self, algorithm: Algorithm, config: Config, build: Callable[[], Model], folder: str
+    ) -> None:
+        self._algorithm, self._config, self._folder = algorithm.name, config, folder
+        self._build = build
+
+    def client(self, context: Context) -> Client:
+        number = int(context.node_config["partition-id"])
+        data = _data(str(_file(self._folder, number)))
+        model = _MODELS.get(self._folder) or _MODELS.setdefault(self._folder, self._build())
+        return Client(named(self._algorithm), self._config, model, f"client-{number:05d}", data)
+
+    def keeper(self, context: Context) -> Keeper:
+        return Keeper(Path(self._folder) / "states")
+
+
+_MODELS: dict[str, Model] = {}
+"""Of a worker, by run: a model that was pickled would be one whose parameters fell apart."""
+
+
+@lru_cache(maxsize=128)
+def _data(path: str) -> Data:
+    return read_data(Path(path))
+
+
+def _file(folder: str, number: int) -> Path:
+    return Path(folder) / f"client-{number:05d}.npz"

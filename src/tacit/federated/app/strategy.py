@@ -1,0 +1,143 @@
+"""The server as a Flower strategy: it configures and aggregates, and decides nothing itself.
+
+A round of Flower is one exchange. An algorithm with two phases takes two of them for one of its own
+rounds. Who is asked, what counts and what becomes of it is `tacit.federated.rounds.Server`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from tacit.federated import flower, payload
+from tacit.federated.app import wire
+from tacit.federated.app.roster import Roster
+from tacit.federated.model import Data
+from tacit.federated.rounds import Reply, Round, Server
+
+
+class Ended(Exception):
+    """The callback wants no further round."""
+
+
+class Federation(Strategy):
+    """Runs a server's rounds over a grid.
+
+    Parameters
+    ----------
+    server : Server
+        What it does.
+    roster : Roster
+        Which node is which client.
+    seed : int
+        Of the order of rows at clients.
+    test : Data, optional
+        The server's own rows, on which each round's model is judged.
+    callback : callable, optional
+        Told every round. What is true ends the run.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        roster: Roster,
+        *,
+        seed: int = 0,
+        test: Data | None = None,
+        callback: Callable[[Round], object] | None = None,
+    ) -> None:
+        self.server, self.roster = server, roster
+        self.history: list[Round] = []
+        self.failures: list[tuple[int, int, str]] = []
+        self.counted: dict[int, int] = {}
+        self._seed, self._test, self._callback = seed, test, callback
+        self._bytes_up, self._skipped = 0, False
+
+    @property
+    def exchanges(self) -> int:
+        """Of one round."""
+        return len(self.server.algorithm.phases)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        number, index = self._at(server_round)
+        if index == 0:
+            self.server.open(number)
+            self._bytes_up, self._skipped = 0, False
+        if self._skipped:
+            return []
+        receives, clients = self.server.phase(index)
+        record = flower.array_record(receives)
+        there = self.roster.there(grid, clients)
+        action = f"train.{self.server.algorithm.phases[index].name}"
+        messages = []
+        for client, node in there.items():
+            counted = self.counted.get(client, 0)
+            order = wire.Order(number, index, client, self._seed, counted, server_round)
+            content = wire.sent(record, order)
+            messages.append(Message(content, node, action, group_id=str(server_round)))
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        number, index = self._at(server_round)
+        if self._skipped:
+            return None, None
+        closed = self.server.close_phase(index, self._heard(number, replies))
+        self._skipped = closed.skipped
+        if not closed.skipped:
+            self.counted.update(dict.fromkeys(closed.counted, server_round))
+        if not closed.skipped and index + 1 < self.exchanges:
+            return None, None
+        return self._closed()
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nobody: a score on a client's rows is a release that no guarantee here covers."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        return None
+
+    def summary(self) -> None:
+        """Say nothing; the callback hears every round."""
+
+    def _at(self, server_round: int) -> tuple[int, int]:
+        done, index = divmod(server_round - 1, self.exchanges)
+        return done + 1, index
+
+    def _heard(self, number: int, replies: Iterable[Message]) -> Mapping[int, Reply]:
+        """One answer a client, the first; errors count as silence, and are remembered."""
+        heard: dict[int, Reply] = {}
+        for message in replies:
+            client = self.roster.client(message.metadata.src_node_id)
+            if client is None or client in heard:
+                continue
+            if message.has_error():
+                self.failures.append((number, client, str(message.error.reason)[:100]))
+                continue
+            heard[client] = wire.read_answer(message)
+            self._bytes_up += _size(heard[client])
+        return heard
+
+    def _closed(self) -> tuple[ArrayRecord, MetricRecord]:
+        one = self.server.close(self._bytes_up, self.server.judge(self._test))
+        self.history.append(one)
+        if self._callback is not None and self._callback(one):
+            raise Ended
+        model = flower.array_record({"model": self.server.state.model})
+        return model, MetricRecord({"counted": one.counted, "asked": one.asked})
+
+
+def _size(reply: Reply) -> int:
+    """Bytes of the arrays that could be read."""
+    arrays = reply.record or {}
+    return payload.nbytes({name: array for name, array in arrays.items() if array is not None})
