@@ -330,7 +330,7 @@ def trained_by(optimizer: str, seed: int, epsilon: float) -> Callable[[Any], np.
 DIRECTION = np.tile(LOUD, 2)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", ["sgd", pytest.param("adam", marks=pytest.mark.slow)])
 def test_train_end_to_end(optimizer: str) -> None:
     # Adam's first step is the gradient's sign: it shows less than sgd's, and no more is claimed.
     scores = [matched_filter(DIRECTION)]

@@ -45,7 +45,11 @@ def read_run(path: Path) -> Run:
     clients, test = _held(path, given)
     job = dict(_table(path, told, "job"))
     job.setdefault("clients", len(clients))
-    job.setdefault("layers", _layers(clients))
+    if "layers" not in job:
+        if job.get("privacy") is not None and "rows" in given:
+            remedy = "The number of classes would be read off the clients' labels: a release."
+            errors.refuse(str(path), "layers of job", "given under a guarantee", None, remedy)
+        job["layers"] = _layers(clients)
     if job["clients"] != len(clients):
         errors.refuse(str(path), "clients of job", str(len(clients)), job["clients"])
     faults = told.get("faults", {})

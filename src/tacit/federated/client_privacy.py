@@ -11,8 +11,11 @@ Theorem. After t rounds everything computed from the releases alone, the global 
 multiplier z on Poisson samples.
 
 Proof. (1) One client more or less changes the sum over S by its own clipped reply: every other
-reply is a function of that client's rows and of earlier releases, and is clipped by a rule that
-sees it alone. Replies are clipped on a grid of C/2^20, in integers, to 2^20 steps, and summed in
+reply is a function of that client's rows, its own past and earlier releases, and is clipped by a
+rule that sees it alone. Where replies depend on whether a client was asked before (FedDyn), fix the
+samples and states of the others: given the releases so far, this round's coin of the client is
+independent of its earlier ones, so the round is a mixture over replies v within C of the sampled
+Gaussian with shift v, and divergences are convex. Replies are clipped on a grid of C/2^20, in integers, to 2^20 steps, and summed in
 integers, so the sensitivity is exactly C. Rounded normal noise is a function of the exact Gaussian
 mechanism. (2) The R releases of one round (two in FSVRG; a count beside each with `Adaptive`) use
 one sample S. Given S they are Gaussian mechanisms, each chosen by looking at those before, with
@@ -43,7 +46,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -166,6 +169,16 @@ class ClientPrivacy(Gathering):
         self._open: list[Phase] = []
         self._phases: tuple[Phase, ...] = ()
 
+    def __copy__(self) -> ClientPrivacy:
+        """Itself: two copies of a budget would be two budgets, on one charge."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> ClientPrivacy:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise errors.TacitError("ClientPrivacy: it must stay in its process: a copy spends twice.")
+
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
         """Refuse what cannot be hidden, and share out the noise of a round."""
         where = "ClientPrivacy"
@@ -287,12 +300,15 @@ _ASSUMPTIONS = (
     "The model at the start, the settings and the number of rounds that was planned did not depend "
     "on the clients' data.",
     "A round's releases on one sample of clients are stated as the one Gaussian that they come to.",
+    "Whether a client answered, and what, did not depend on who else was asked.",
 )
 _SETTLED = "That training ended after this round was not decided by looking at what was released."
 _LIMITS = (
     "How many clients there are: the sampling rate and the size of a step were set from it.",
     "Who was asked in a round, who answered and whose reply was refused: known to the server, not "
-    "released, nor may it be.",
+    "released, nor may it be. Whoever watches the network learns it, and for them sampling gains "
+    "nothing.",
+    "Rows that the model was judged on: loss and accuracy of each round are told without noise.",
 )
 
 

@@ -181,8 +181,11 @@ def _read(array: Array) -> npt.NDArray[Any] | None:
     count = math.prod(shape)
     if len(data) - start != count * dtype.itemsize:
         return None
-    flat = np.frombuffer(data, dtype, count, start)
-    return flat.reshape(shape, order="F" if fortran else "C")
+    try:
+        flat = np.frombuffer(data, dtype, count, start)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OverflowError):  # more dimensions, or larger ones, than there can be
+        return None
 
 
 @lru_cache(maxsize=1024)
@@ -193,7 +196,7 @@ def _described(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bool] | N
         if np.lib.format.read_magic(stream) != (1, 0):
             return None
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    except (ValueError, SyntaxError, TypeError):
+    except Exception:  # a stranger's header: TokenError, MemoryError and RecursionError too
         return None
     if dtype.kind not in _PLAIN or any(size < 0 for size in shape):
         return None

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 
 from tacit import devices, errors
 from tacit.federated.model import Evaluation
@@ -43,8 +44,8 @@ class TorchModel:
     -----
     One object serves one client at a time. Parameters without a gradient and buffers stay as built:
     they are public constants and do not travel. Batch normalisation with running statistics is
-    refused: the statistics are data of a client that no average covers. A module that draws while
-    it trains (dropout) uses torch's own generator; only without it does a seed fix all arrays.
+    refused: the statistics are data of a client that no average covers. So is dropout: it draws from
+    torch's one generator, and a client's reply would depend on who was asked before it.
 
     Examples
     --------
@@ -158,6 +159,9 @@ def _check(module: nn.Module, trained: dict[str, nn.Parameter]) -> None:
     if others:
         errors.refuse("TorchModel", "parameters", "float32", ", ".join(sorted(others)))
     for part in module.modules():
+        if isinstance(part, _DropoutNd) and part.p > 0:
+            remedy = "One generator serves all clients: a reply would depend on who else is asked."
+            errors.refuse("TorchModel", "module", "without dropout", type(part).__name__, remedy)
         if isinstance(part, _NormBase) and part.track_running_stats:
             remedy = "Use group normalisation, or track_running_stats=False."
             found = type(part).__name__

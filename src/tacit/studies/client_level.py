@@ -116,7 +116,7 @@ def measure(
         Of cohorts and noise. The operating system's without it.
     """
     errors.probability("study", "dropout", dropout)
-    data, lost = prepared.training, np.random.default_rng([seed, 1])
+    data = prepared.training
     held = [
         Data(data.rows[part], data.labels[part])
         for part in partition.iid(len(data), clients, seed=seed)
@@ -134,7 +134,9 @@ def measure(
     model = TorchModel(lambda: _softmax(data.rows, prepared.classes))
 
     def drop(number: int, client: int, reply: Reply) -> Reply | None:
-        return None if lost.random() < dropout else reply
+        # By client and round alone: whose reply is lost must not depend on who else is asked.
+        lost = np.random.default_rng([seed, 1, number, client]).random() < dropout
+        return None if lost else reply
 
     end = rounds.run(
         fedavg,

@@ -112,6 +112,8 @@ def node(
     if insecure == (authority is not None):
         remedy = "Without TLS everyone on the way reads and changes what is sent."
         errors.refuse("node", "exactly one of authority, insecure", "given", insecure, remedy)
+    if insecure and superlink.rsplit(":", 1)[0] not in (LOOPBACK, "localhost"):
+        errors.refuse("node", "superlink", "on loopback without TLS", superlink, "Give authority.")
     given = {"name": name, "data": str(data.resolve())}
     if state is not None:
         given["state"] = str(state.resolve())

@@ -88,6 +88,7 @@ class LocalGrid(Grid):
         self._run = flower.empty_run(run_id)
         self.contexts = {node: _context(run_id, node, nodes) for node in range(1, nodes + 1)}
         self.clock, self._sent = 0.0, 0
+        self._sent_to = dict.fromkeys(self.contexts, 0)
         self._waiting: dict[str, tuple[float, Message]] = {}
 
     def set_run(self, run: Run) -> None:
@@ -116,7 +117,11 @@ class LocalGrid(Grid):
             self._sent += 1
             names.append(str(self._sent))
             answer = self._answer(flower.delivered(message, names[-1]))
-            delay = self._faults.draw(self._sent, message.metadata.dst_node_id)
+            # By the node's own messages: whose answers are lost must not depend on who else is
+            # asked, or a guarantee for clients would not hold.
+            node = message.metadata.dst_node_id
+            self._sent_to[node] += 1
+            delay = self._faults.draw(self._sent_to[node], node)
             if delay < math.inf:
                 self._waiting[names[-1]] = (delay, answer)
         return names

@@ -92,6 +92,10 @@ def main(grid: Grid, context: Context) -> None:
             serve(grid, Job.from_json(str(given["job"])), work, float(given["patience"]), ledger)
     except errors.TacitError as error:
         _tell(work, {"error": str(error), "kind": type(error).__name__})
+    except Exception as error:  # whoever waits must hear of it
+        said = f"federation: {type(error).__name__} on the server. Its log says more."
+        _tell(work, {"error": said, "kind": "TacitError"})
+        raise
 
 
 @contextmanager
