@@ -15,15 +15,15 @@ reply is a function of that client's rows, its own past and earlier releases, an
 rule that sees it alone. Where replies depend on whether a client was asked before (FedDyn), fix the
 samples and states of the others: given the releases so far, this round's coin of the client is
 independent of its earlier ones, so the round is a mixture over replies v within C of the sampled
-Gaussian with shift v, and divergences are convex. Replies are clipped on a grid of C/2^20, in integers, to 2^20 steps, and summed in
-integers, so the sensitivity is exactly C. Rounded normal noise is a function of the exact Gaussian
-mechanism. (2) The R releases of one round (two in FSVRG; a count beside each with `Adaptive`) use
-one sample S. Given S they are Gaussian mechanisms, each chosen by looking at those before, with
-:math:`\sum_i z_i^{-2} \le z^{-2}`: no worse than one of multiplier z [DRS22]_. (3) S is a Poisson
-sample with exactly :math:`q = k/2^{32}`, drawn from a stream that nobody knows, so the round is no
-worse than that Gaussian on a Poisson sample [MTZ19]_, [ZDW22]_. (4) Rounds compose, by their
-privacy loss distribution. A client that does not answer, or whose answer is refused, contributes
-zero, the divisor stays qN: the bound, and so ε, is the same.
+Gaussian with shift v, and divergences are convex. Replies are clipped on a grid of C/2^20, in
+integers, to 2^20 steps, and summed in integers, so the sensitivity is exactly C. Rounded normal
+noise is a function of the exact Gaussian mechanism. (2) The R releases of one round (two in FSVRG;
+a count beside each with `Adaptive`) use one sample S. Given S they are Gaussian mechanisms, each
+chosen by looking at those before, with :math:`\sum_i z_i^{-2} \le z^{-2}`: no worse than one of
+multiplier z [DRS22]_. (3) S is a Poisson sample with exactly :math:`q = k/2^{32}`, drawn from a
+stream that nobody knows, so the round is no worse than that Gaussian on a Poisson sample [MTZ19]_,
+[ZDW22]_. (4) Rounds compose, by their privacy loss distribution. A client that does not answer, or
+whose answer is refused, contributes zero, the divisor stays qN: the bound, and so ε, is the same.
 
 Notes
 -----

@@ -44,8 +44,8 @@ class TorchModel:
     -----
     One object serves one client at a time. Parameters without a gradient and buffers stay as built:
     they are public constants and do not travel. Batch normalisation with running statistics is
-    refused: the statistics are data of a client that no average covers. So is dropout: it draws from
-    torch's one generator, and a client's reply would depend on who was asked before it.
+    refused: the statistics are data of a client that no average covers. So is dropout: it draws
+    from torch's one generator, and a client's reply would depend on who was asked before it.
 
     Examples
     --------
