@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -46,9 +47,9 @@ class _MLP(PrivateEstimator):
     coefs_: list[Reals]
     intercepts_: list[Reals]
 
+    @abstractmethod
     def _outputs(self) -> tuple[int, str]:
         """How many outputs, and their loss."""
-        raise NotImplementedError
 
     def _fit(self, X: Reals, targets: npt.NDArray[Any], charged: Event) -> list[Layer]:
         """Layers for rows as they came, once they are paid for."""
