@@ -127,6 +127,7 @@ def loss(module, inputs, labels):
 
 def ours(module, batch) -> tuple[Step, Step]:
     from tacit.private_training import probing, training
+    from tacit.private_training.gradients import NoisyGradients
     from tacit.private_training.noise import Noise
     from tacit.private_training.schedule import Schedule
     from tacit.randomness import Keystream
@@ -134,15 +135,10 @@ def ours(module, batch) -> tuple[Step, Step]:
     clipper = probing.clipper("benchmark", module, loss, batch)
     records = 100 * len(batch[0])
     plan = Schedule(records, 2**32 // 100, 1, Fraction(MULTIPLIER))
-    run = training._Run(
-        clipper,
-        training.optimizer_of("adam", clipper.trained, RATE, 0.0),
-        Noise(MULTIPLIER * CLIP_NORM, Keystream()),
-        plan,
-        CLIP_NORM,
-        None,
-    )
-    return lambda: run.step(batch), lambda: clipper.sums(batch, CLIP_NORM)[0]
+    noise = Noise(MULTIPLIER * CLIP_NORM, Keystream())
+    gradients = NoisyGradients(clipper, batch, noise, plan, CLIP_NORM)
+    run = training._Run(gradients, training.optimizer_of("adam", clipper.trained, RATE, 0.0))
+    return lambda: run.step(gradients.of(batch)), lambda: clipper.sums(batch, CLIP_NORM)[0]
 
 
 def opacus_hooks(module, batch) -> tuple[Step, Step]:

@@ -883,3 +883,64 @@ def test_a_picture_without_images_is_refused():
 def test_rounding_beyond_one_is_no_matter():
     images = [("x", np.array([[1 + 1e-9, -1e-9]]))]
     assert len(plots.picture(images, images).axes) == 2
+
+
+# --- federated -----------------------------------------------------------------------------------
+
+
+def federated_result(algorithm, partition, rounds):
+    reached = [None if value is None else float(value) for value in rounds]
+    middle = sorted(reached, key=lambda value: 1e9 if value is None else value)[1]
+    sizes = [None if value is None else value * 192_800 for value in reached]
+    return {
+        "model": "64-32-10",
+        "algorithm": algorithm,
+        "partition": partition,
+        "trials": 3,
+        "rounds_to": {"0.8": 3.0, "0.9": middle},
+        "bytes_to": {"0.8": 6e5, "0.9": None if middle is None else middle * 192_800},
+        "best_accuracy": 0.95,
+        "own_accuracy": 0.6,
+        "by_trial": {
+            "rounds_to": {"0.8": [2, 3, 4], "0.9": reached},
+            "bytes_to": {"0.8": [4e5, 6e5, 8e5], "0.9": sizes},
+            "best_accuracy": [0.94, 0.95, 0.96],
+            "own_accuracy": [0.5, 0.6, 0.7],
+        },
+    }
+
+
+FEDERATED = ("fedsgd", "fedavg", "fedprox", "fsvrg", "feddyn", "subfedavg")
+SPLITS = (
+    *("iid", "unbalanced", "covariate-shift", "dirichlet", "shards"),
+    *("concept-drift", "concept-shift"),
+)
+
+
+@pytest.mark.parametrize("splits", [SPLITS, SPLITS[:1]])
+def test_a_federated_study_is_legible(splits):
+    results = [
+        federated_result(name, split, (4 + place, 10, None if split == "shards" else 30))
+        for place, name in enumerate(FEDERATED)
+        for split in splits
+    ]
+    given = {"clients": 10, "participation": 0.5, "rounds": 60}
+    data = {"training": 1437, "test": 360, "targets": ["0.8", "0.9"]}
+    figure = plots.draw([record("federated", results, data=data, **given)])
+    assert_legible(figure)
+    assert labels(figure)[1:] == ["FedSGD", "FedAvg", "FedProx", "FSVRG", "FedDyn", "Sub-FedAvg"]
+    assert "50 % of them in every round" in figure._supxlabel.get_text().replace("\n", " ")
+    rounds = panel(figure, "Rounds to 90")
+    level = [line for line in rounds.lines if len(set(line.get_ydata())) == 1]
+    reach = max(max(line.get_xdata()) for line in level)
+    assert (reach > 60) == ("shards" in splits)  # a trial that never got there
+
+
+def test_what_no_run_reached_is_drawn_as_such():
+    results = [federated_result(name, "shards", (None, None, None)) for name in FEDERATED]
+    given = {"clients": 10, "participation": 1.0, "rounds": 60}
+    figure = plots.draw([record("federated", results, data={"targets": ["0.8", "0.9"]}, **given)])
+    assert_legible(figure)
+    places = [line for line in panel(figure, "Rounds to 90").lines if len(line.get_xdata()) == 1]
+    assert all(line.get_xdata()[0] > 60 for line in places)
+    assert {line.get_markerfacecolor() for line in places} == {"white"}

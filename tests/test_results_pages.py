@@ -99,6 +99,7 @@ def test_without_records_every_section_says_how_to_make_one(
         "dpsgd.md",
         "classifiers.md",
         "composition.md",
+        "federated.md",
         "threats.md",
         "index.md",
     }

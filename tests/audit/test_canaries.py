@@ -34,8 +34,9 @@ from tacit.learned.private_quantizer import Budget
 from tacit.private_statistics import moments
 from tacit.private_training import Noise, train
 from tacit.private_training.clipping import Clipper
+from tacit.private_training.gradients import NoisyGradients
 from tacit.private_training.schedule import Schedule
-from tacit.private_training.training import _Run, _secret_draws, optimizer_of
+from tacit.private_training.training import _Run, optimizer_of
 from tacit.randomness import Randomness, Seeded
 from tacit.schema import ArraySchema
 
@@ -207,9 +208,9 @@ class Parts:
             stepper = optimizer_of("sgd", clipper.trained, 1.0, 0.0)
             noise = self.noise(float(self.plan.noise_multiplier), stream)
             room = 1 / (1 + self.plan.rounding(torch.float32))
-            run = _Run(clipper, stepper, noise, self.plan, room, None)
-            with _secret_draws(stream, torch.device("cpu")):
-                run.all_steps((torch.from_numpy(rows),), None, None)
+            data = (torch.from_numpy(rows),)
+            gradients = NoisyGradients(clipper, data, noise, self.plan, room)
+            _Run(gradients, stepper).all_steps(None, None)
             return flat(module)
 
         return fitted

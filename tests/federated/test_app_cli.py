@@ -143,6 +143,32 @@ def test_bad_options_are_refused(
     assert message in str(found.exception)
 
 
+@pytest.mark.parametrize(
+    ("tables", "arguments", "message"),
+    [
+        ({"job": JOB}, [], "clients of job must be given"),
+        ({"job": {**JOB, "clients": 2}, "data": DATA}, [], "setting of data must be one of test"),
+        ({"job": {**JOB, "clients": 2}}, ["--key", "rows.npz"], "must be given together"),
+        ({"job": {**JOB, "clients": 2}}, ["--nodes", "."], "--nodes must be 2 public keys, got 0"),
+        ({"job": {**JOB, "clients": 2}}, ["--host", "0.0.0.0"], "host must be 127.0.0.1 without"),
+    ],
+)
+def test_a_server_checks_what_it_is_told_before_it_listens(
+    tables: dict[str, Any],
+    arguments: list[str],
+    message: str,
+    table: Data,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write(tmp_path / "fed.json", **tables)
+    line = ["serve", str(config), "--out", str(tmp_path / "out"), *arguments]
+    found = RUNNER.invoke(federate.app, line)
+    assert isinstance(found.exception, errors.TacitError)
+    assert message in str(found.exception)
+
+
 def test_a_node_checks_its_rows_and_its_way_before_it_starts(table: Data, tmp_path: Path) -> None:
     line = ["node", "--name", "a", "--state", str(tmp_path / "state"), "--insecure"]
     far = [*line, "--superlink", "fed.example:8000", "--data", str(tmp_path / "rows.npz")]
@@ -152,3 +178,12 @@ def test_a_node_checks_its_rows_and_its_way_before_it_starts(table: Data, tmp_pa
     near = [*line, "--superlink", "127.0.0.1:8000", "--data", str(tmp_path / "bad.npz")]
     found = RUNNER.invoke(federate.app, near)
     assert "must be an npz file with the arrays rows and labels" in str(found.exception)
+    good = [*line, "--superlink", "127.0.0.1:8000", "--data", str(tmp_path / "rows.npz")]
+    for more, message in [
+        (["--require", "person"], "require must be one of client, record"),
+        (["--account", "a"], "--ledger and --account must be given together"),
+        (["--ledger", str(tmp_path / "none"), "--account", "a"], "path must be an existing file"),
+        (["--key", str(tmp_path / "rows.npz")], "key must be left out without TLS"),
+    ]:
+        found = RUNNER.invoke(federate.app, [*good, *more])
+        assert message in str(found.exception)

@@ -24,7 +24,7 @@ from sklearn.datasets import load_digits
 from tacit import errors
 from tacit.certificate import Certificate
 from tacit.federated import Data, partition, rounds
-from tacit.federated.app import deployment
+from tacit.federated.app import deployment, processes
 from tacit.federated.app.job import Job
 
 LAYERS = (64, 32, 10)
@@ -138,11 +138,11 @@ def alive(pid: int) -> bool:
 
 def test_processes_end_with_their_block(tmp_path: Path) -> None:
     line = ["sh", "-c", "trap '' TERM; sleep 60 & echo $!; wait"]
-    with deployment.running(line, tmp_path / "log", tmp_path / "home") as process:
+    with processes.running(line, tmp_path / "log", tmp_path / "home") as process:
         while not (tmp_path / "log").read_text().strip():
             assert process.poll() is None
         child = int((tmp_path / "log").read_text())
-        deployment.end(process, grace=0.2)
+        processes.end(process, grace=0.2)
     assert process.poll() is not None
     until = time.monotonic() + 5  # a signal to a whole group reaches each in its own time
     while alive(child):

@@ -71,7 +71,7 @@ def test_nodes_restarted_after_every_round_go_on(quadratic: Any, tmp_path: Path)
     plain = rounds.run("feddyn", quadratic.model, quadratic.held, 5)
     np.testing.assert_array_equal(found.model, plain.model)
     assert found.history == plain.history
-    files = list(tmp_path.iterdir())
+    files = list(tmp_path.glob("client-*"))
     assert len(files) == 5
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
 
@@ -133,7 +133,7 @@ def test_files_are_by_client_and_rows_and_damage_is_refused(tmp_path: Path) -> N
     keeper, context = Keeper(tmp_path), Context(1, 1, {}, RecordDict(), {})
     kept = Kept(2**63 + 1, 3, {"a": np.ones(4, np.float32)}, 4, {"a": np.arange(4.0)})
     keeper.save(context, "north/../x", rows, kept)
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("client-*")
     for found in (
         keeper.load(Context(1, 1, {}, RecordDict(), {}), "north/../x", rows),
         Keeper().load(context, "north/../x", rows),
@@ -148,6 +148,20 @@ def test_files_are_by_client_and_rows_and_damage_is_refused(tmp_path: Path) -> N
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(errors.InvalidData, match="must be a state that a client kept"):
         keeper.load(fresh, "north/../x", rows)
+
+
+def test_names_of_files_do_not_give_rows_away(tmp_path: Path) -> None:
+    """Who guesses the rows cannot check the guess by the name of a file: it is keyed."""
+    rows, found = Data(np.eye(2), np.arange(2)), []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        Keeper(folder).save(Context(1, 1, {}, RecordDict(), {}), "north", rows, Kept(1))
+        Keeper(folder).save(Context(1, 1, {}, RecordDict(), {}), "north", rows, Kept(2))
+        (path,) = folder.glob("client-*")
+        found.append(path.name)
+        assert stat.S_IMODE((folder / ".key").stat().st_mode) == 0o600
+        assert not list(folder.glob(".key-*"))
+    assert found[0] != found[1]
+    assert not any(digest(rows)[:8] in name for name in found)
 
 
 KILLED = """

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from tacit.audit.canaries import canary_bound, matched_filter, one_run_bound
-from tacit.federated import client_privacy, rounds
+from tacit import errors
+from tacit.audit.canaries import canary_bound, matched_filter
+from tacit.federated import client_privacy
+from tacit.federated.adaptive import Adaptive
 from tacit.federated.algorithms import algorithm
+from tacit.federated.auditing import audit_clients, one_guess_bound
+from tacit.federated.client_plan import Plan
 from tacit.federated.client_privacy import ClientPrivacy, Clipped
-from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Payload
 from tacit.randomness import Seeded
 
@@ -22,53 +27,82 @@ LOUD = 1e3
 """Clip norms that a canary would add, were it not clipped."""
 
 
-class Pulled:
-    """A weight for every canary: its gradient pulls up that weight and no other."""
-
-    dtype = np.dtype(np.float64)
-
-    def __init__(self, canaries: int) -> None:
-        self.layout = Layout((("weights", (canaries,)),))
-
-    def start(self) -> np.ndarray:
-        return np.zeros(self.layout.size)
-
-    def gradient(self, parameters: Any, rows: Any, labels: Any) -> np.ndarray:
-        found = self.start()
-        found[int(rows[0, 0])] = -rows[0, 1]
-        return found
-
-    def evaluate(self, parameters: Any, rows: Any, labels: Any) -> Evaluation:
-        return Evaluation(0.0, 0.0)
+# --- one guess a run --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("epsilon", "count"), [(1.0, 400), (8.0, 400)])
-def test_canary_clients_prove_no_more_than_is_claimed(epsilon: float, count: int) -> None:
-    """In one run of the loop as it ships, of three rounds with everybody."""
-    model = Pulled(count)
+@pytest.mark.parametrize(("epsilon", "shown"), [(1.0, 0.4), (8.0, 3.5)])
+def test_canary_clients_prove_much_and_no_more_than_is_claimed(
+    epsilon: float, shown: float
+) -> None:
+    found = audit_clients(50, epsilon=epsilon, delta=1e-5, rounds=1, runs=800, rng=Seeded(0))
+    assert found.epsilon == pytest.approx(epsilon)
+    assert shown < found.certified <= found.epsilon
+    assert not found.refuted
+    assert found.words.startswith("not refuted")
 
-    def fit(rows: Any) -> Any:
-        privacy = ClientPrivacy(
-            count, cohort=count, epsilon=epsilon, delta=1e-5, rounds=3, rng=Seeded(3)
-        )
-        clients = [Data(row[None], np.zeros(1, dtype=int)) for row in rows]
-        assert privacy.plan.epsilon(3) == pytest.approx(epsilon, rel=1e-3)
-        return rounds.run("fedsgd", model, clients, 3, config=CONFIG, gathering=privacy).model
 
-    found = one_run_bound(
-        fit,
-        np.zeros((0, 2)),
-        np.column_stack([np.arange(count), np.full(count, LOUD)]),
-        lambda released: released,
-        guesses=60,
-        absent=np.zeros(2),
-        delta=1e-5,
-        rng=Seeded(5),
-    )
-    assert found.epsilon <= epsilon
-    assert found.certifiable > 1
-    if epsilon == 8:
-        assert found.epsilon > 1  # the audit sees something
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "runs", "shown", "options"),
+    [
+        (1.0, 4000, 0.55, {}),
+        (8.0, 4000, 4.2, {}),
+        (8.0, 1000, 3.5, {"rounds": 3, "adaptive": Adaptive()}),
+        (1.0, 1000, 0.4, {"rounds": 4, "cohort": 50}),
+        (8.0, 1000, 2.5, {"rounds": 5, "cohort": 20}),
+    ],
+)
+def test_more_runs_prove_more(
+    epsilon: float, runs: int, shown: float, options: dict[str, Any]
+) -> None:
+    given = {"delta": 1e-5, "rounds": 1, **options}
+    found = audit_clients(100, epsilon=epsilon, runs=runs, rng=Seeded(1), **given)
+    assert shown < found.certified <= found.epsilon <= epsilon
+
+
+def wrongly(canaries: int, runs: int, epsilon: float, delta: float, believed: float) -> float:
+    """The chance that a true claim is refuted at 95 %, where guesses are as good as they can be."""
+    right = (math.exp(epsilon) + canaries * delta) / (1 + math.exp(epsilon))
+    bounds = [one_guess_bound(canaries, runs, v, believed, 0.95) for v in range(runs + 1)]
+    refuting = np.array(bounds) > epsilon
+    return float(binom.pmf(np.arange(runs + 1), runs, right)[refuting].sum())
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_a_true_claim_is_refuted_as_rarely_as_is_said(epsilon: float) -> None:
+    assert 0 < wrongly(100, 1000, epsilon, 1e-3, believed=1e-3) <= 0.05
+    assert wrongly(100, 1000, epsilon, 1e-3, believed=0.0) > 0.05  # δ left out
+
+
+@pytest.mark.parametrize("part", ["clip", "rounded_gaussian"])
+def test_an_audit_refutes_what_is_not_clipped_or_hardly_noised(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = {"clip": unclipped, "rounded_gaussian": hardly}
+    monkeypatch.setattr(client_privacy, part, broken[part])
+    found = audit_clients(20, epsilon=1, delta=1e-5, rounds=1, runs=200, rng=Seeded(0))
+    assert found.refuted
+
+
+@pytest.mark.slow
+def test_an_audit_refutes_cohorts_of_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"cohort": 2, "epsilon": 1, "delta": 1e-5, "rounds": 1, "noise_multiplier": 1}
+    assert not audit_clients(50, runs=300, rng=Seeded(0), **given).refuted
+    monkeypatch.setattr(Plan, "sample", lambda plan, rng: list(range(plan.clients)))
+    assert audit_clients(50, runs=300, rng=Seeded(0), **given).refuted
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"canaries": 6}, "canaries must be"),
+        ({"runs": 0}, "runs must be"),
+        ({"certainty": 1.0}, "certainty must be"),
+    ],
+)
+def test_impossible_audits_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.InvalidParameter, match=f"^audit_clients: {message}"):
+        audit_clients(5, epsilon=1, delta=1e-5, rounds=1, **options)
 
 
 # --- mutants ----------------------------------------------------------------------------------
@@ -109,6 +143,10 @@ def unclipped(rows: Any, norm: float) -> Clipped:
 
 def faint(sigma: Any, size: int, rng: Any) -> Any:
     return client_privacy_gaussian(sigma / 2, size, rng)
+
+
+def hardly(sigma: Any, size: int, rng: Any) -> Any:
+    return client_privacy_gaussian(sigma / 3, size, rng)
 
 
 client_privacy_gaussian = client_privacy.rounded_gaussian

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tacit import errors
 from tacit.federated import rounds, threats
+from tacit.federated.app import Mods, engines, simulation
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.rounds import Reply
 
@@ -105,6 +110,75 @@ def test_a_run_under_attack(quadratic: object) -> None:
         for intercept in (None, attackers.intercept)
     )
     assert problem.distance(clean) < 0.1 < 10 < problem.distance(hit)  # type: ignore[attr-defined]
+
+
+def lost(number: int, client: int, sent: Reply) -> Reply | None:
+    return None if client == number else sent
+
+
+ON_FLOWER = {
+    "noise": ("feddyn", only(threats.noise(2.0)).intercept),
+    "two phases": ("fsvrg", only(threats.sign_flip()).intercept),
+    "clones": (
+        "fedavg",
+        threats.Attackers(threats.sybil(threats.sign_flip()), [1, 3], engine="local").intercept,
+    ),
+    "lost": ("feddyn", lost),
+}
+
+
+@pytest.mark.parametrize("kind", ON_FLOWER)
+def test_attacks_on_flower_come_to_the_arrays_of_the_plain_loop(kind: str, quadratic: Any) -> None:
+    name, intercept = ON_FLOWER[kind]
+    given = (name, quadratic.model, quadratic.held, 3)
+    plain, flower = (
+        engine(*given, seed=4, intercept=intercept) for engine in (rounds.run, engines.run)
+    )
+    clean = rounds.run(*given, seed=4)
+    np.testing.assert_array_equal(flower.model, plain.model)
+    assert [one.counted for one in flower.history] == [one.counted for one in plain.history]
+    assert not np.array_equal(plain.model, clean.model)
+
+
+ON_RAY = """
+import numpy as np
+from tacit.federated import Data, rounds, threats
+from tacit.federated.app import simulation
+from tacit.federated.app.job import Job
+
+rng = np.random.default_rng(0)
+held = [Data(rng.normal(k, 1, (20, 4)).astype(np.float32), np.arange(20) % 3) for k in range(3)]
+job = Job("feddyn", clients=3, rounds=2, layers=(4, 3))
+attackers = threats.Attackers(threats.noise(2.0), [1], engine="ray", seed=3)
+given = {"intercept": attackers.intercept}
+found = simulation.run(job.chosen, job.model, held, 2, **given)
+plain = rounds.run(job.chosen, job.model(), held, 2, **given)
+np.testing.assert_array_equal(found.model, plain.model)
+assert not np.array_equal(plain.model, rounds.run(job.chosen, job.model(), held, 2).model)
+"""
+
+
+@pytest.mark.slow
+def test_attacks_on_ray_come_to_the_arrays_of_the_plain_loop() -> None:
+    pytest.importorskip("ray")
+    done = subprocess.run([sys.executable, "-c", ON_RAY], check=False, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_attacks_that_cannot_be_run_are_refused(quadratic: Any) -> None:
+    given, clones = (quadratic.held, 1), ON_FLOWER["clones"][1]
+    mods = engines.attacked(Mods(), lost, quadratic.model.layout)
+    with pytest.raises(errors.InvalidParameter, match="attack must be left out"):
+        mods.ordered(simulated=False)
+    with pytest.raises(errors.InvalidParameter, match="left out where mods have an attack"):
+        engines.run("fedavg", quadratic.model, *given, mods=mods, intercept=lost)
+    with pytest.raises(errors.InvalidParameter, match="intercept must be without clones"):
+        simulation.run("fedavg", type(quadratic.model), *given, intercept=clones)
+
+
+def test_a_forged_reply_states_what_the_honest_one_did() -> None:
+    silo = reply(1.0)._replace(stated=(2.0, 1e-5))
+    assert only(threats.sign_flip()).intercept(1, 1, silo).stated == (2.0, 1e-5)
 
 
 @pytest.mark.parametrize("engine", ["deploy", "", "Local"])

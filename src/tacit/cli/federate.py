@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-import subprocess
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ from tacit.cli.votes import opened_ledger
 
 if TYPE_CHECKING:
     from tacit.cli.federate_data import Run
+    from tacit.federated.app.deployment import Certificates
+    from tacit.federated.app.job import Job
+    from tacit.federated.model import Data
 
 app = typer.Typer(
     help="Train where the rows stay: run a federation, or take part in one.", no_args_is_help=True
@@ -45,6 +49,7 @@ Authority = Annotated[
 ]
 Certificate = Annotated[Path | None, typer.Option("--cert", help="PEM certificate of the server.")]
 Key = Annotated[Path | None, typer.Option("--key", help="PEM key of the server.")]
+Tls = tuple[Path | None, Path | None, Path | None]
 
 
 @app.command()
@@ -73,12 +78,52 @@ def run(
         remedy = "They are for --engine deploy."
         errors.refuse("command line", "--ca, --cert and --key", "given together", tls, remedy)
     told = read_run(config)
+    _check_record(told, engine, ledger)
     with opened_ledger(ledger, account) as opened, _progress(told, as_json) as show:
         if engine == "deploy":
             paid = None if ledger is None or account is None else (ledger, account)
             _deploy(told, out, show, patience, tls, paid)
         else:
             _here(told, out, show, engine, opened, account)
+    _print_result(out, as_json)
+
+
+@app.command()
+def serve(
+    config: Config,
+    out: Out,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(help="Folder of public keys, NAME.pub each: only these take part."),
+    ] = None,
+    ledger: LedgerFile = None,
+    account: Account = None,
+    patience: Patience = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a federation whose clients join from machines of their own, and write its model.
+
+    Example: tacit federate serve federation.toml --out federated --host 0.0.0.0 --ca ca.pem
+    --cert server.pem --key server.key --nodes keys
+    """
+    from tacit.cli.federate_data import read_served
+
+    must_be_new(out)
+    tls = (authority, certificate, key)
+    if any(tls) != all(tls):
+        errors.refuse("command line", "--ca, --cert and --key", "given together", tls)
+    must_exist(*tls)
+    told = read_served(config)
+    known = None if nodes is None else _public_keys(nodes, told.job.clients)
+    _check_record(told, "serve", ledger)
+    with opened_ledger(ledger, account), _progress(told, as_json) as show:
+        paid = None if ledger is None or account is None else (ledger, account)
+        _serve(told, out, show, (host, port), tls, known, patience, paid)
     _print_result(out, as_json)
 
 
@@ -90,34 +135,47 @@ def node(
     state: Annotated[Path, typer.Option(help="Folder that is kept over restarts.")],
     authority: Authority = None,
     insecure: Annotated[bool, typer.Option(help="Without TLS; loopback only.")] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="This client's private key (ECDSA, OpenSSH), if the server wants one."),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Charged for this client's records; no job goes past it.")
+    ] = None,
+    account: Account = None,
+    require: Annotated[
+        str | None, typer.Option(help="Refuse jobs without a guarantee: client or record.")
+    ] = None,
 ) -> None:
     """Take part with rows that stay here, until stopped.
 
     Example: tacit federate node --superlink fed.example:8000 --name north --data rows.npz
-    --state state --ca ca.pem
+    --state state --ca ca.pem --key north --ledger budget.sqlite --account records
     """
-    from tacit.federated.app.deployment import environment
-    from tacit.federated.app.deployment import node as command
+    from tacit.federated.app.joining import Terms
+    from tacit.federated.app.joining import node as command
     from tacit.federated.app.nodes import read_data
+    from tacit.federated.app.processes import keep, own_folder
 
-    must_exist(data, authority)
+    must_exist(data, authority, key)
+    with opened_ledger(ledger, account):
+        terms = Terms(require, ledger, account)
     read_data(data)  # what does not fit is said here, not in the log of another process
     host = superlink.rsplit(":", 1)[0]
     if insecure and host not in ("127.0.0.1", "localhost"):
         errors.refuse("command line", "--insecure", "for loopback only", superlink, "Give --ca.")
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
     line = command(
         superlink,
         name=name,
         data=data,
-        work=state / "node",
+        work=own_folder(state) / "node",
         state=state,
         authority=authority,
         insecure=insecure,
+        key=key,
+        terms=terms,
     )
-    code = subprocess.run(line, env=environment(state / "node"), check=False).returncode
-    if code not in (0, 130, -2, -15):
-        raise errors.TacitError(f"node: Flower's SuperNode must end well, got code {code}.")
+    keep(line, state / "node")
 
 
 def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: str | None) -> None:
@@ -125,11 +183,11 @@ def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: s
     from tacit.federated.app import engines, result
 
     job = told.job
-    gathering, model = job.gathering(opened, account), job.model()
+    gathering, model, questions = job.gathering(opened, account), job.model(), job.questions()
 
     def heard(one: Any) -> None:
-        spent = getattr(gathering, "spent", None)
-        show({**result.plain(one, private=False), "epsilon": spent})
+        counts = {"asked": one.asked, "counted": one.counted}  # for the terminal, not for a file
+        show({**counts, **result.line(one, job, gathering, questions)})
 
     given: dict[str, Any] = {
         "config": job.config(),
@@ -143,9 +201,33 @@ def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: s
 
         outcome = simulation.run(job.chosen, job.model, told.clients, job.rounds, **given)
     else:
-        given["faults"] = told.faults
-        outcome = engines.run(job.chosen, model, told.clients, job.rounds, **given)
-    result.save(outcome, job, model.layout, gathering, out)
+        given |= {"faults": told.faults, "questions": questions}
+        clients = [_guarded(job, data) for data in told.clients]
+        outcome = engines.run(job.chosen, model, clients, job.rounds, **given)
+    result.save(outcome, job, model.layout, gathering, out, questions)
+
+
+def _guarded(job: Job, data: Data) -> Any:
+    """Rows as they are, or behind a silo that marks in memory what it spends."""
+    privacy = job.record_privacy()
+    if privacy is None:
+        return data
+    from tacit.federated.silo import Silo
+
+    return Silo(job.model(), data, privacy, job.chosen, job.config())
+
+
+def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
+    """A guarantee for records is each silo's own."""
+    if told.job.unit != "record":
+        return
+    if ledger is not None:
+        remedy = "Each silo charges its own: tacit federate node --ledger."
+        where = "left out where records are protected"
+        errors.refuse("command line", "--ledger", where, str(ledger), remedy)
+    if engine == "ray":
+        remedy = "Silos cannot be copied into Ray's workers: that would spend twice."
+        errors.refuse("command line", "--engine", "local or deploy", engine, remedy)
 
 
 def _deploy(
@@ -153,16 +235,13 @@ def _deploy(
     out: Path,
     show: Told,
     patience: float,
-    tls: tuple[Path | None, ...],
+    tls: Tls,
     ledger: tuple[Path, str] | None,
 ) -> None:
     """As processes on loopback; what they leave is removed but the result."""
     from tacit.federated.app import deployment
 
-    authority, certificate, key = tls
-    secure = None
-    if authority is not None and certificate is not None and key is not None:
-        secure = deployment.Certificates(authority, certificate, key)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
     with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
         found = deployment.deploy(
             told.job,
@@ -170,11 +249,55 @@ def _deploy(
             Path(folder),
             test=told.test,
             told=show,
-            certificates=secure,
+            certificates=_secure(tls),
             patience=patience,
             ledger=ledger,
         )
         shutil.move(found, out)
+
+
+def _serve(
+    told: Run,
+    out: Path,
+    show: Told,
+    address: tuple[str, int],
+    tls: Tls,
+    known: dict[str, Path] | None,
+    patience: float,
+    ledger: tuple[Path, str] | None,
+) -> None:
+    """The server alone; clients join from elsewhere."""
+    from tacit.federated.app import deployment
+    from tacit.federated.app.nodes import TEST, write_data
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
+    with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
+        work, (host, port) = Path(folder), address
+        given = {"certificates": _secure(tls), "authenticated": known}
+        link = deployment.Link(work, host=host, port=port, **given)  # type: ignore[arg-type]
+        if told.test is not None:
+            write_data(work / TEST, told.test)
+        with link.serving():
+            link.submit(told.job, patience, ledger)
+            shutil.move(link.follow(show, math.inf), out)
+
+
+def _secure(tls: Tls) -> Certificates | None:
+    from tacit.federated.app import deployment
+
+    authority, certificate, key = tls
+    if authority is None or certificate is None or key is None:
+        return None
+    return deployment.Certificates(authority, certificate, key)
+
+
+def _public_keys(folder: Path, clients: int) -> dict[str, Path]:
+    """Public keys by the names of their clients: one for each."""
+    found = {path.stem: path for path in sorted(folder.glob("*.pub"))}
+    if len(found) != clients:
+        remedy = "Name each NAME.pub."
+        errors.refuse("command line", "--nodes", f"{clients} public keys", len(found), remedy)
+    return found
 
 
 @contextmanager
@@ -182,18 +305,21 @@ def _progress(told: Run, as_json: bool) -> Iterator[Told]:
     """A table that grows with the rounds; on standard error, where that is a terminal."""
     console = Console(stderr=True)
     table = Table(title=f"{told.job.algorithm}, {told.job.clients} clients", title_justify="left")
-    for column in ("round", "clients", "accuracy", "ε spent"):
+    for column in ("round", "clients", "accuracy", "MCC", "ε spent"):
         table.add_column(column, justify="right")
     live = console.is_terminal and not as_json
 
     def show(line: dict[str, Any]) -> None:
         if not live:
             return
-        accuracy, spent = line["accuracy"], line["epsilon"]
+        silos, spent = line.get("silos") or {}, line["epsilon"]
+        accuracy = line["accuracy"] if line["accuracy"] is not None else silos.get("accuracy")
+        mcc = silos.get("mcc")
         table.add_row(
             f"{line['number']} of {told.job.rounds}",
-            f"{line['counted']} of {line['asked']}",
+            f"{line['counted']} of {line['asked']}" if "asked" in line else "–",
             "–" if accuracy is None else f"{accuracy:.4f}",
+            "–" if mcc is None else f"{mcc:.4f}",
             "not private" if spent is None else f"{spent:.4g}",
         )
 
@@ -202,6 +328,12 @@ def _progress(told: Run, as_json: bool) -> Iterator[Told]:
         return
     with Live(table, console=console, vertical_overflow="visible"):
         yield show
+
+
+def _on_silos(last: dict[str, Any]) -> dict[str, Any]:
+    """How right the last model is on rows that silos held out, where they told."""
+    silos = last.get("silos")
+    return {} if silos is None else {"accuracy_silos": silos["accuracy"], "mcc": silos["mcc"]}
 
 
 def _print_result(out: Path, as_json: bool) -> None:
@@ -214,6 +346,7 @@ def _print_result(out: Path, as_json: bool) -> None:
     values = {
         "rounds": len(told["rounds"]),
         "accuracy": last["accuracy"],
+        **_on_silos(last),
         "guarantee": told["guarantee"],
         "stopped": told["stopped"] or None,
         "written": str(out),

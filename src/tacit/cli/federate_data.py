@@ -45,7 +45,7 @@ def read_run(path: Path) -> Run:
     clients, test = _held(path, given)
     job = dict(_table(path, told, "job"))
     job.setdefault("clients", len(clients))
-    if "layers" not in job:
+    if "layers" not in job and job.get("network", "dense") == "dense":
         if job.get("privacy") is not None and "rows" in given:
             remedy = "The number of classes would be read off the clients' labels: a release."
             errors.refuse(str(path), "layers of job", "given under a guarantee", None, remedy)
@@ -55,6 +55,26 @@ def read_run(path: Path) -> Run:
     faults = told.get("faults", {})
     _known(path, "setting of faults", faults, ("dropout", "latency", "seed"))
     return Run(Job.from_plain(job), clients, test, Faults(**faults))
+
+
+def read_served(path: Path) -> Run:
+    """Read the configuration of a server: whole of the job, and of data only the test's file.
+
+    Rows are the clients' own, so nothing of the job can be read off them here.
+    """
+    from tacit.federated.app.grid import Faults
+    from tacit.federated.app.job import Job
+    from tacit.federated.app.nodes import read_data
+
+    told = _read(path)
+    _known(path, "table", told, ("job", "data"))
+    given = told.get("data", {})
+    _known(path, "setting of data", given, ("test",))
+    job = _table(path, told, "job")
+    if "clients" not in job:
+        errors.refuse(str(path), "clients of job", "given", None)
+    test = read_data(path.parent / str(given["test"])) if "test" in given else None
+    return Run(Job.from_plain(job), [], test, Faults())
 
 
 def _read(path: Path) -> dict[str, Any]:

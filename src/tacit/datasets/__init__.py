@@ -26,7 +26,7 @@ __all__ = [
     "load_twice",
 ]
 
-NAMES = ("digits", "mnist", "lending_club", "adult")
+NAMES = ("digits", "mnist", "lending_club", "adult", "pneumoniamnist")
 """Data sets by name; `digits` comes with scikit-learn, the others are files."""
 
 TWICE_NAMES = ("pendigits",)

@@ -2,7 +2,7 @@
 
 `local` and `aggregation` hold the mathematics of clients and server, `algorithms` names them,
 `payload` says what travels, `rounds` runs them in one process. None of that promises privacy:
-`client_privacy` does, in the place of the mean.
+`client_privacy` does, in the place of the mean, and `silo`, in the place of a client's rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from tacit.federated.config import Config as Config
     from tacit.federated.config import Pruning as Pruning
     from tacit.federated.model import Data as Data
+    from tacit.federated.record_privacy import RecordPrivacy as RecordPrivacy
     from tacit.federated.rounds import run as run
+    from tacit.federated.silo import Silo as Silo
+    from tacit.federated.silos import Silos as Silos
     from tacit.federated.torch_model import TorchModel as TorchModel
 
 _HOMES = {
@@ -28,7 +31,10 @@ _HOMES = {
     "client_privacy": ["ClientPrivacy"],
     "config": ["Config", "Pruning"],
     "model": ["Data"],
+    "record_privacy": ["RecordPrivacy"],
     "rounds": ["run"],
+    "silo": ["Silo"],
+    "silos": ["Silos"],
     "torch_model": ["TorchModel"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -43,7 +43,6 @@ References
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,11 +57,12 @@ from tacit.certificate import Certificate
 from tacit.federated.adaptive import Adaptive, update_multiplier
 from tacit.federated.aggregation import Averaged
 from tacit.federated.algorithms import Algorithm, Phase
-from tacit.federated.client_plan import Plan, plan
+from tacit.federated.client_plan import plan
 from tacit.federated.config import Config
 from tacit.federated.gathering import Gathering
 from tacit.federated.payload import Layout, Payload, Vector
-from tacit.guarantees import Guarantee, RenyiDP
+from tacit.federated.till import Till
+from tacit.guarantees import Guarantee
 from tacit.mechanisms.bounding import GridBall
 from tacit.randomness import Randomness, rounded_gaussian, source
 
@@ -163,7 +163,8 @@ class ClientPrivacy(Gathering):
         self._starts = _norms(clip_norm)
         self.clip_norms: dict[str, float] = {}
         """C by clip unit, as it stands; with `Adaptive` a release of its own."""
-        self._till = _Till(self.plan, ledger, account)
+        whole = self.plan.event(self.plan.rounds)
+        self._till = Till("ClientPrivacy", whole, self.plan.delta, ledger, account)
         self._rng = source(rng)
         self._asked: set[int] = set()
         self._open: list[Phase] = []
@@ -218,7 +219,8 @@ class ClientPrivacy(Gathering):
                 f"ClientPrivacy: rounds must be at most {self.plan.rounds}, the plan at this "
                 f"epsilon, got {self.run + 1}. Plan for more, with more noise."
             )
-        self._till.pay(self.run)
+        if self._till.charges:  # else `run` is the count
+            self._till.begin("round", self.run + 1, self.plan.event())
         self.run += 1
         asked = self.plan.sample(self._rng)
         self._asked, self._open = set(asked), list(self._phases)
@@ -310,31 +312,6 @@ _LIMITS = (
     "nothing.",
     "Rows that the model was judged on: loss and accuracy of each round are told without noise.",
 )
-
-
-class _Till:
-    """Pays for rounds, where there is a ledger."""
-
-    def __init__(self, plan: Plan, ledger: Ledger | None, account: str | None) -> None:
-        if (ledger is None) != (account is None):
-            given = account if ledger is None else "a ledger alone"
-            errors.refuse("ClientPrivacy", "ledger and account", "given together", given)
-        self._plan, self._ledger, self._account = plan, ledger, account
-        self._key = f"federated {uuid.uuid4().hex}"
-        self._by_round = False
-        if ledger is not None and account is not None:
-            self._by_round = isinstance(ledger.show(account).budget, RenyiDP)
-
-    def pay(self, before: int) -> None:
-        """One more round, after so many."""
-        if self._ledger is None or self._account is None:
-            return
-        if self._by_round:
-            key = f"{self._key}, round {before + 1}"
-            self._ledger.charge(self._account, self._plan.event(), key=key)
-        elif before == 0:
-            event = self._plan.event(self._plan.rounds)
-            self._ledger.charge(self._account, event, key=self._key, delta=self._plan.delta)
 
 
 def _units(name: str, phase: Phase) -> list[str]:

@@ -21,7 +21,7 @@ from tacit.federated.payload import Layout, Payload
 
 
 class Gathering(Protocol):
-    """Chooses cohorts and combines replies. Inherit from it for `admit`."""
+    """Chooses cohorts and combines replies. Inherit from it for `admit` and `refuses`."""
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
         """Refuse, before the first round, what cannot hold. By default nothing is refused."""
@@ -35,6 +35,10 @@ class Gathering(Protocol):
         BudgetExceeded
             Before a round that would cost more than is left.
         """
+
+    def refuses(self, number: int, client: int, reply: Payload) -> str:
+        """Why a well-formed reply does not count in this round; "" where it does, as by default."""
+        return ""
 
     def gather(
         self, number: int, phase: Phase, taken: Mapping[int, Payload], layout: Layout

@@ -96,15 +96,22 @@ def measure(
             callback=lambda one: not to_the_end and one.accuracy >= max(targets),
         )
         histories.append(outcome.history)
+    return medians(chosen.name, histories, targets)
+
+
+def medians(
+    algorithm: str, histories: Sequence[Sequence[Round]], targets: Sequence[float] = TARGETS
+) -> Measured:
+    """Put the histories of runs that differ only in their seed together."""
     reached = {f"{goal:g}": [first_at(one, goal) for one in histories] for goal in targets}
-    best = median(max(one.accuracy for one in history) for history in histories)
     return Measured(
-        chosen.name,
-        {goal: _finite(median(at for at, _ in found)) for goal, found in reached.items()},
-        {goal: _finite(median(size for _, size in found)) for goal, found in reached.items()},
-        best,
+        algorithm,
+        {goal: finite(median(at for at, _ in found)) for goal, found in reached.items()},
+        {goal: finite(median(size for _, size in found)) for goal, found in reached.items()},
+        median(max(one.accuracy for one in history) for history in histories),
     )
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number, or None for what was never reached."""
     return value if math.isfinite(value) else None

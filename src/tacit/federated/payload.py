@@ -109,6 +109,8 @@ class Payload:
 
     parts: Mapping[str, Vector]
     weight: float = 1.0
+    stated: tuple[float, float] | None = None
+    """(ε, δ) that a silo says it has spent with this reply: its own word."""
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,16 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Limits:
-    """What no honest reply exceeds: the size of a number, and a weight."""
+    """What no honest reply exceeds: the size of a number, a weight, and a stated ε."""
 
     magnitude: float = 1e6
     weight: float = 1e9
+    epsilon: float = 700.0
 
     def __post_init__(self) -> None:
         errors.positive("Limits", "magnitude", self.magnitude)
         errors.positive("Limits", "weight", self.weight)
+        errors.positive("Limits", "epsilon", self.epsilon)
 
 
 def norms(payload: Payload, declared: Sequence[Part]) -> dict[str, float]:
@@ -165,6 +169,8 @@ def decode(
     declared: Sequence[Part],
     layout: Layout,
     limits: Limits = Limits(),  # noqa: B008
+    *,
+    stated: object = None,
 ) -> Payload | Rejected:
     """Read a reply that anyone may have written: a payload as declared, or why it is none.
 
@@ -178,9 +184,14 @@ def decode(
         Of the model.
     limits : Limits
         Beyond these a reply is refused.
+    stated : object
+        What it says of its cost, None for nothing.
     """
-    if not _is_weight(weight, limits.weight):
+    if not _is_number(weight) or not 0 < weight <= limits.weight:  # type: ignore[operator]
         return Rejected(f"its weight is no number above 0 and up to {limits.weight:g}")
+    cost = read_statement(stated, limits)
+    if isinstance(cost, Rejected):
+        return cost
     wanted = {f"{part.name}/{name}" for part in declared for name, _ in layout.shapes}
     if not isinstance(record, Mapping) or set(record) != wanted:
         return Rejected("its arrays have other names than asked for")
@@ -195,7 +206,24 @@ def decode(
             what = f"beyond {limits.magnitude:g}" if np.isfinite(flat).all() else "not finite"
             return Rejected(f"{part.name} has numbers that are {what}")
         parts[part.name] = flat
-    return Payload(parts, float(weight))  # type: ignore[arg-type]
+    return Payload(parts, float(weight), cost)  # type: ignore[arg-type]
+
+
+def read_statement(
+    stated: object,
+    limits: Limits = Limits(),  # noqa: B008
+) -> tuple[float, float] | Rejected | None:
+    """What anyone says to have spent: ε and δ, None where nothing is said, or why it is neither."""
+    if stated is None:
+        return None
+    pair = list(stated) if isinstance(stated, tuple | list) else []
+    if len(pair) != 2 or not all(map(_is_number, pair)):
+        return Rejected("its stated cost is no epsilon and delta")
+    epsilon, delta = float(pair[0]), float(pair[1])
+    # Written so that NaN fails too.
+    if not (0 <= epsilon <= limits.epsilon and 0 <= delta < 1):
+        return Rejected(f"its stated cost is no epsilon up to {limits.epsilon:g} and delta below 1")
+    return epsilon, delta
 
 
 def nbytes(record: Mapping[str, npt.NDArray[Any]]) -> int:
@@ -203,9 +231,11 @@ def nbytes(record: Mapping[str, npt.NDArray[Any]]) -> int:
     return sum(array.nbytes for array in record.values())
 
 
-def _is_weight(weight: object, largest: float) -> bool:
-    number = isinstance(weight, int | float | np.integer | np.floating)
-    return number and not isinstance(weight, bool) and 0 < weight <= largest  # type: ignore[operator]
+def _is_number(value: object) -> bool:
+    """One that fits a float; NaN and infinity are left to comparisons."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return not isinstance(value, int) or abs(value) <= errors.LARGEST_INTEGER
 
 
 def _read(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +37,31 @@ class Reply(NamedTuple):
 
     record: Record
     weight: float
+    stated: tuple[float, float] | None = None
+    """(ε, δ) that a silo has spent with this reply."""
+
+
+class Party(Protocol):
+    """A client that keeps its rows to itself and answers as it sees fit: a silo."""
+
+    def __len__(self) -> int:
+        """Its weight, where clients count by their rows."""
+
+    def answer(
+        self,
+        exchange: int,
+        phase: Phase,
+        received: Global,
+        state: State,
+        rng: np.random.Generator,
+    ) -> tuple[Reply, State]:
+        """Its part of a phase; exchanges are numbered from 1 through all rounds.
+
+        Raises
+        ------
+        BudgetExceeded
+            Where it has nothing left to spend: it is silent then.
+        """
 
 
 Intercept = Callable[[int, int, Reply], Reply | None]
@@ -117,7 +142,8 @@ def accept(
     taken: dict[int, Payload] = {}
     refused: dict[int, str] = {}
     for client, reply in sorted(replies.items()):
-        read = payload.decode(*reply, phase.parts, layout, limits)
+        record, weight, stated = reply
+        read = payload.decode(record, weight, phase.parts, layout, limits, stated=stated)
         if isinstance(read, Rejected):
             refused[client] = read.reason
         else:
@@ -204,6 +230,10 @@ class Server:
         asked = set(self._there)
         heard = {client: reply for client, reply in replies.items() if client in asked}
         taken, refused = accept(phase, layout, heard, self.limits)
+        for client, reply in list(taken.items()):
+            if why := self.gathering.refuses(self._number, client, reply):
+                refused[client] = why
+                del taken[client]
         self._rejected += refused.items()
         self._there = list(taken)
         averaged = self.gathering.gather(self._number, phase, taken, layout)
@@ -229,7 +259,7 @@ class Server:
 def run(
     algorithm: Algorithm | str,
     model: Model,
-    clients: Sequence[Data],
+    clients: Sequence[Data | Party],
     rounds: int,
     *,
     config: Config | None = None,
@@ -249,8 +279,8 @@ def run(
         What runs.
     model : Model
         Serves one client after the other.
-    clients : sequence of Data
-        Each one's rows.
+    clients : sequence of Data or Party
+        Each one's rows, or one that keeps them to itself (`tacit.federated.silo.Silo`).
     rounds : int
         How many.
     config : Config, optional
@@ -276,7 +306,8 @@ def run(
     Without a gathering that brings a guarantee there is none. Replies that are missing or refused
     leave the mean to the others; where none is left the round is skipped, says so, and the model
     stays. A gathering that refuses a further round ends the run, which says why; the model of the
-    rounds before is there.
+    rounds before is there. A party that has nothing left to spend is silent; where that is so of
+    all that were asked, the run ends and says why.
 
     Raises
     ------
@@ -325,7 +356,11 @@ class _Loop:
     """Clients around a server, one after the other."""
 
     def __init__(
-        self, server: Server, clients: Sequence[Data], seed: int, intercept: Intercept | None
+        self,
+        server: Server,
+        clients: Sequence[Data | Party],
+        seed: int,
+        intercept: Intercept | None,
     ) -> None:
         self.server, self.clients, self.seed, self.intercept = server, clients, seed, intercept
         self.states: dict[int, State] = {}
@@ -347,15 +382,27 @@ class _Loop:
         self, number: int, index: int, sent: Global, clients: Sequence[int]
     ) -> tuple[dict[int, Reply], dict[int, State], int]:
         """Replies that arrive, the states that go with them, and the bytes that were sent."""
-        server, replies, size = self.server, dict[int, Reply](), 0
-        phase, states = server.algorithm.phases[index], dict[int, State]()
+        replies, states, size = dict[int, Reply](), dict[int, State](), 0
+        refusal: errors.BudgetExceeded | None = None
         for client in clients:
-            rng = client_rng(self.seed, number, index, client)
-            state, data = self.states.get(client, {}), self.clients[client]
-            found = answer(phase, server.config, server.model, sent, state, data, rng)
-            reply, states[client] = found
+            try:
+                reply, states[client] = self._answer(number, index, sent, client)
+            except errors.BudgetExceeded as refused:
+                refusal = refused
+                continue
             size += payload.nbytes(reply.record)
             arrived = reply if self.intercept is None else self.intercept(number, client, reply)
             if arrived is not None:
                 replies[client] = arrived
+        if refusal is not None and not states:
+            raise refusal
         return replies, states, size
+
+    def _answer(self, number: int, index: int, sent: Global, client: int) -> tuple[Reply, State]:
+        server, data = self.server, self.clients[client]
+        phases, state = server.algorithm.phases, self.states.get(client, {})
+        rng = client_rng(self.seed, number, index, client)
+        if isinstance(data, Data):
+            return answer(phases[index], server.config, server.model, sent, state, data, rng)
+        exchange = (number - 1) * len(phases) + index + 1
+        return data.answer(exchange, phases[index], sent, state, rng)

@@ -161,8 +161,9 @@ class Attackers:
 
     Notes
     -----
-    `rounds.run(…, attackers.poisoned(clients), intercept=attackers.intercept)` is a run under
-    attack. Clients are asked in increasing order, so the first of the clones is heard first.
+    `run(…, attackers.poisoned(clients), intercept=attackers.intercept)` is a run under attack, of
+    `tacit.federated.rounds` or of the Flower engines in `tacit.federated.app`. Clients are asked in
+    increasing order, so the first of the clones is heard first; on Ray clones are refused.
 
     Examples
     --------
@@ -235,4 +236,4 @@ def _changed(reply: Reply, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]
         name: change(array).astype(array.dtype) if array.dtype.kind == "f" else array
         for name, array in reply.record.items()
     }
-    return Reply(record, reply.weight)
+    return reply._replace(record=record)

@@ -93,33 +93,49 @@ class TorchModel:
         return self._start.copy()
 
     def gradient(self, parameters: Vector, rows: Any, labels: Any) -> Vector:
-        self._load(parameters)
+        self.load(parameters)
         self._slope.zero_()
-        loss = self._loss(self._module(self._tensor(rows)), self._tensor(labels))
+        loss = self._loss(self._module(self.tensor(rows)), self.tensor(labels))
         loss.backward()  # type: ignore[no-untyped-call]
         return np.asarray(self._slope.cpu().numpy())
 
+    @property
+    def module(self) -> nn.Module:
+        """The module, with the weights that were loaded last."""
+        return self._module
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The loss of each example alone, shape (n,)."""
+        if self._loss is F.cross_entropy and outputs.ndim == 2 and labels.ndim == 1:
+            return F.cross_entropy(outputs, labels, reduction="none")
+        each = torch.vmap(lambda one, label: self._loss(one[None], label[None]))
+        return torch.as_tensor(each(outputs, labels))
+
     def evaluate(self, parameters: Vector, rows: Any, labels: Any) -> Evaluation:
-        self._load(parameters)
+        self.load(parameters)
         total, right = 0.0, 0
         self._module.eval()
         with torch.no_grad():
             for at in range(0, len(rows), _BLOCK):
-                batch = self._tensor(rows[at : at + _BLOCK])
-                truth = self._tensor(labels[at : at + _BLOCK])
+                batch = self.tensor(rows[at : at + _BLOCK])
+                truth = self.tensor(labels[at : at + _BLOCK])
                 outputs = self._module(batch)
                 total += float(self._loss(outputs, truth)) * len(batch)
                 right += _right(outputs, truth)
         self._module.train()
         return Evaluation(total / len(rows), right / len(rows))
 
-    def _load(self, parameters: Vector) -> None:
+    def load(self, parameters: Vector) -> None:
+        """Give the module these weights."""
         np.copyto(self._numbers, parameters, casting="same_kind")
         if self._host is not self._flat:
             self._flat.copy_(self._host)
 
-    def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
-        """Reals as float32, whole numbers as int64; without a copy where nothing changes."""
+    def tensor(self, array: npt.NDArray[Any]) -> Tensor:
+        """Rows or labels as the module takes them: reals as float32, others as int64.
+
+        Without a copy where nothing changes.
+        """
         if array.dtype.kind not in "biuf":  # numpy's message would quote a value
             raise errors.InvalidData("TorchModel: data must be numbers. Encode them first.")
         kind = np.float32 if array.dtype.kind == "f" else np.int64

@@ -16,7 +16,9 @@ from tacit.plots import (
     composition,
     curves,
     dpsgd,
+    federated,
     posterior,
+    primia,
     records,
     search,
     threats,
@@ -41,6 +43,8 @@ _STUDIES = {
     "classifiers": classifiers.draw_classifiers,
     "composition": composition.draw_composition,
     "threats": threats.draw_threats,
+    "primia": primia.draw_primia,
+    "federated": federated.draw_federated,
 }
 
 

@@ -24,6 +24,8 @@ MEASURES = {
     "classifiers": "accuracy",
     "composition": "accuracy_loss",
     "threats": "accuracy",
+    "primia": "mcc",
+    "federated": "best_accuracy",
 }
 """What every result of a study has."""
 
@@ -37,8 +39,9 @@ _NAMES = {
     "adult": "Adult",
     "pendigits": "Pen digits",
     "diabetes": "Diabetes",
+    "pneumoniamnist": "PneumoniaMNIST",
 }
-_IMAGES = ("mnist", "digits", "pendigits")
+_IMAGES = ("mnist", "digits", "pendigits", "pneumoniamnist")
 _SIZES = {
     "training": "training",
     "validation": "validation",
@@ -57,7 +60,7 @@ _CELL = (
     *("training", "strength", "model", "estimator", "algorithm", "library"),
     *("partition", "attack", "defence"),
 )
-_EPSILON_OPTIONAL = ("anonymize", "classifiers", "threats")
+_EPSILON_OPTIONAL = ("anonymize", "classifiers", "threats", "federated", "primia")
 """Studies of what may be released without any."""
 
 _REMEDY = "Give records that `tacit study` wrote."

@@ -50,6 +50,7 @@ def standardize(
     lower: Any,
     upper: Any,
     *,
+    pooled: bool = False,
     noise_multiplier: float | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -70,6 +71,8 @@ def standardize(
         One record a row. A row with NaN or infinity is left out.
     lower, upper : float or array of shape (d,)
         Public bounds of the columns.
+    pooled : bool
+        One mean and one deviation of u for all columns together, as for the pixels of images.
 
     Notes
     -----
@@ -77,19 +80,22 @@ def standardize(
     :math:`\lVert u^2 - \tfrac12\rVert \le \sqrt d/2`, on a grid of 2^-20, and counts once. Shares
     minimise the summed variance of both means to first order, :math:`\sum_i w_i^2/s_i` with
     :math:`w = (d, d/2, \sqrt{5d/4})`, at :math:`s_i \propto w_i`.
+
+    Pooled, a row adds the mean of its u and of its :math:`u^2 - \tfrac12`: one number each, no
+    larger than 1 and ½, as with d = 1.
     """
     spending = Spending("standardize", noise_multiplier, epsilon, delta, unit, rng)
     array = matrix("standardize", rows)
     low, high = _bounds(lower, upper, array.shape[1])
-    first, second, found = _totals(array, low, high)
-    shares = _shares(array.shape[1])
-    reach = norm_above(array.shape[1])
-    noisy_first = spending.add(first, reach, shares[0]) * _STEP
-    noisy_second = spending.add(second, norm_above(array.shape[1], half=True), shares[1]) * _STEP
+    first, second, found = _totals(array, low, high, pooled=pooled)
+    width = len(first)
+    shares = _shares(width)
+    noisy_first = spending.add(first, norm_above(width), shares[0]) * _STEP
+    noisy_second = spending.add(second, norm_above(width, half=True), shares[1]) * _STEP
     count = max(int(spending.add(np.array([found]), 1, shares[2])[0]), 1)
     about = np.clip(noisy_first / count, -1, 1)
     # Both noises, to first order: below this a variance cannot be told from none.
-    doubt = _doubt(spending, shares, array.shape[1], about) / count
+    doubt = _doubt(spending, shares, width, about) / count
     variance = np.clip(noisy_second / count + 0.5 - about**2, np.minimum(doubt, 1.0), 1.0)
     half = (high - low) / 2
     value = Standardizer(low, high, low + half * (about + 1), half * np.sqrt(variance), count)
@@ -102,23 +108,32 @@ def norm_above(dimension: int, *, half: bool = False) -> int:
     return math.isqrt(dimension * largest**2 - 1) + 1
 
 
-def steps_of(block: npt.NDArray[Any], low: Reals, high: Reals) -> tuple[Integers, Integers, int]:
-    """What each row adds: u and u² − ½ in grid steps, and how many rows count."""
+def steps_of(
+    block: npt.NDArray[Any], low: Reals, high: Reals, *, pooled: bool = False
+) -> tuple[Integers, Integers, int]:
+    """What each row adds: u and u² − ½ (or their means) in grid steps; how many rows count."""
     with np.errstate(all="ignore"):
         real = block.astype(np.float64)
         scaled = np.clip((real - low) / (high - low), 0.0, 1.0) * 2 - 1
     finite = np.isfinite(real).all(axis=1)
     scaled = scaled[finite]
+    square = scaled**2
+    if pooled:
+        # Row after row in memory, so that a row becomes what it would become alone.
+        both = (np.array(one, order="C") for one in (scaled, square))
+        scaled, square = (np.mean(one, axis=1, keepdims=True) for one in both)
     first = np.rint(scaled / _STEP).astype(np.int64)
-    second = np.rint((scaled**2 - 0.5) / _STEP).astype(np.int64)
+    second = np.rint((square - 0.5) / _STEP).astype(np.int64)
     return first, second, int(finite.sum())
 
 
-def _totals(array: npt.NDArray[Any], low: Reals, high: Reals) -> tuple[Integers, Integers, int]:
-    first = np.zeros(array.shape[1], dtype=np.int64)
+def _totals(
+    array: npt.NDArray[Any], low: Reals, high: Reals, *, pooled: bool
+) -> tuple[Integers, Integers, int]:
+    first = np.zeros(1 if pooled else array.shape[1], dtype=np.int64)
     second, found = first.copy(), 0
     for block in blocks(array):
-        one, two, count = steps_of(block, low, high)
+        one, two, count = steps_of(block, low, high, pooled=pooled)
         first, second, found = first + one.sum(axis=0), second + two.sum(axis=0), found + count
     return first, second, found
 

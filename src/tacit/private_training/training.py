@@ -23,12 +23,10 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -37,17 +35,21 @@ from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.guarantees import Guarantee, Unit
 from tacit.private_training import probing
-from tacit.private_training.clipping import Clipper
+from tacit.private_training.gradients import (
+    NoisyGradients,
+    assumptions,
+    clip_norm_within,
+    limits,
+)
 from tacit.private_training.noise import Noise
 from tacit.private_training.recording import Loss
-from tacit.private_training.schedule import Schedule, schedule
+from tacit.private_training.schedule import schedule
 from tacit.randomness import Keystream, Randomness, Seeded, source
 
 Progress = Callable[[int, int], None]
 """Called after every step with the step (from 1) and their number."""
 
 OPTIMIZERS = ("adam", "sgd")
-_STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
 
 
 @dataclass(frozen=True)
@@ -176,61 +178,23 @@ def train(
     event = event if beside is None else events.Composed((beside, event))
     guarantee = guarantee_of(event, delta)  # before anything is looked at
     noise = Noise(float(plan.noise_multiplier * clip), stream)
-    room = float(clip) / (1 + plan.rounding(clipper.trained[0].dtype))
-    run = _Run(clipper, stepper, noise, plan, room, microbatch, averaged)
-    with probing.state_kept(module), _secret_draws(stream, rows[0].device), _whole_products():
-        dropped = run.all_steps(rows, learning_rate if decay else None, progress)
-    return _trained(run, event, guarantee, dropped)
+    room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)
+    gradients = NoisyGradients(clipper, rows, noise, plan, room, microbatch)
+    _Run(gradients, stepper, averaged).all_steps(learning_rate if decay else None, progress)
+    return _trained(gradients, event, guarantee)
 
 
-@contextmanager
-def _secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
-    """The module's own randomness (dropout, latent noise), from a state that nobody knows.
-
-    Draws go by the place in a batch. Known ones would tie every example's gradient to who else is
-    there; secret and independent ones are as good as one of each example's own.
-    """
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
-        # On the CPU a seed counts by its last 32 bits, which could all be tried: so the whole
-        # state of the generator, 624 words, comes from the stream.
-        state = torch.get_rng_state().numpy()
-        if state.size == _STATE_BYTES:
-            words = stream.words(_STATE_WORDS)
-            mixed = (words ^ (words >> np.uint64(32))) & np.uint64(2**32 - 1)
-            state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
-            torch.set_rng_state(torch.from_numpy(state))
-        yield
-
-
-@contextmanager
-def _whole_products() -> Iterator[None]:
-    """No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default.
-
-    It shortens both factors of a product to 11 digits or fewer: what is summed may then be longer
-    by 2^-10 than the norm that it was clipped by, ten times the room that `Schedule.rounding` has.
-    """
-    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(products)
-        torch.backends.cudnn.allow_tf32 = convolutions
-
-
-def _trained(run: _Run, event: events.Event, guarantee: Guarantee, dropped: int) -> Trained:
+def _trained(gradients: NoisyGradients, event: events.Event, guarantee: Guarantee) -> Trained:
     return Trained(
         event=event,
         guarantee=guarantee,
-        noise_multiplier=float(run.plan.noise_multiplier),
-        sampling_probability=run.plan.probability,
-        steps=run.plan.steps,
-        dropped=dropped,
-        seeded=not run.noise.stream.secure,
-        assumptions=_assumptions(run.noise),
-        not_protected=_limits(str(guarantee.unit)),
+        noise_multiplier=float(gradients.plan.noise_multiplier),
+        sampling_probability=gradients.plan.probability,
+        steps=gradients.plan.steps,
+        dropped=gradients.dropped,
+        seeded=not gradients.noise.stream.secure,
+        assumptions=assumptions(gradients.noise),
+        not_protected=limits(str(guarantee.unit)),
     )
 
 
@@ -269,43 +233,32 @@ def _averaged(part: float, parameters: list[nn.Parameter]) -> Average | None:
 class _Run:
     """The steps of one training."""
 
-    clipper: Clipper
+    gradients: NoisyGradients
     optimizer: torch.optim.Optimizer
-    noise: Noise
-    plan: Schedule
-    clip_norm: float
-    microbatch: int | None
     average: Average | None = None
 
-    def all_steps(
-        self, rows: tuple[Tensor, ...], falling_rate: float | None, progress: Progress | None
-    ) -> int:
-        """How many examples were dropped on the way."""
-        dropped, steps = 0, self.plan.steps
-        for step in range(steps):
-            if falling_rate is not None:
-                self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
-            chosen = self.plan.sample(self.noise.stream).to(rows[0].device)
-            dropped += self.step(tuple(part[chosen] for part in rows))
-            if self.average is not None and self.average.wanted(step, steps):
-                self.average.add()
-            if progress is not None:
-                progress(step + 1, steps)
-        if self.average is not None:
-            self.average.put()
-        return dropped
+    def all_steps(self, falling_rate: float | None, progress: Progress | None) -> None:
+        steps = self.gradients.plan.steps
+        with self.gradients.drawing():
+            for step in range(steps):
+                if falling_rate is not None:
+                    self.optimizer.param_groups[0]["lr"] = falling_rate * (1 - step / steps)
+                self.step(self.gradients.draw())
+                if self.average is not None and self.average.wanted(step, steps):
+                    self.average.add()
+                if progress is not None:
+                    progress(step + 1, steps)
+            if self.average is not None:
+                self.average.put()
 
-    def step(self, batch: tuple[Tensor, ...]) -> int:
-        """Clip, sum, add noise, and let the optimiser see the result alone."""
-        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch)
-        self.noise.add_to(sums, self.plan.expected_size)
-        gradients = self.clipper.views(sums.to(self.clipper.trained[0].dtype))
-        for parameter, gradient in zip(self.clipper.trained, gradients, strict=True):
-            parameter.grad = gradient
+    def step(self, gradient: Tensor) -> None:
+        """Let the optimiser see a noisy gradient, and nothing else."""
+        clipper = self.gradients.clipper
+        for parameter, part in zip(clipper.trained, clipper.views(gradient), strict=True):
+            parameter.grad = part
         self.optimizer.step()
-        for parameter in self.clipper.trained:
+        for parameter in clipper.trained:
             parameter.grad = None
-        return dropped
 
 
 def optimizer_of(
@@ -321,30 +274,3 @@ def optimizer_of(
     if momentum:
         errors.refuse("train", "momentum", "0 with adam", momentum, "Adam has its own.")
     return torch.optim.Adam(parameters, lr=rate, fused=fused)
-
-
-def _assumptions(noise: Noise) -> tuple[str, ...]:
-    stream = noise.stream
-    cipher = getattr(stream, "cipher", None)
-    if not stream.secure:
-        origin = "a seeded generator, for tests"
-    elif cipher:
-        origin = f"{cipher} keyed by the operating system's entropy"
-    else:
-        origin = "the operating system's generator"
-    return (
-        f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
-        f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
-        "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
-        "to stay within what clipping leaves free of the clip norm.",
-        "Weights and settings at the start of training did not depend on these data.",
-        "The loss of an example does not depend on the others: checked on made-up rows.",
-        "What the module draws at random comes from torch's generator, with a secret seed.",
-    )
-
-
-def _limits(unit: str) -> tuple[str, ...]:
-    return (
-        f"How many {unit}s there are: the sampling rate and the size of a step were set from it.",
-        "Training losses and the count of dropped examples: not released, nor may they be.",
-    )

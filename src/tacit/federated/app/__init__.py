@@ -1,7 +1,8 @@
 """The algorithms as Flower apps, and three engines that run them without a change.
 
 `client` and `strategy` are the shells: they read messages, call the pure functions, write messages.
-`engines` runs them in this process, `deployment` over the network, `simulation` on Ray.
+`engines` runs them in this process, `deployment` over the network, `simulation` on Ray; `joining`
+is what a silo's owner starts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.federated.app.grid import Faults as Faults
     from tacit.federated.app.grid import LocalGrid as LocalGrid
     from tacit.federated.app.mods import Mods as Mods
+    from tacit.federated.app.questions import Questions as Questions
     from tacit.federated.app.strategy import Federation as Federation
 
 _HOMES = {
@@ -22,6 +24,7 @@ _HOMES = {
     "engines": ["run"],
     "grid": ["Faults", "LocalGrid"],
     "mods": ["Mods"],
+    "questions": ["Questions"],
     "strategy": ["Federation"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

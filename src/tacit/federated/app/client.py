@@ -1,13 +1,16 @@
 """The client as a Flower app: one action for every phase of the algorithm.
 
 It reads a message, calls the phase's pure function on its own rows, and writes the answer. It
-evaluates only where its owner asked for that: a score on private rows is a release.
+evaluates only where its owner asked for that: a score on private rows is a release. A silo, whose
+records have a guarantee, answers through `tacit.federated.silo.Silo`, which pays first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -22,6 +25,9 @@ from tacit.federated.app.mods import Mods
 from tacit.federated.config import Config
 from tacit.federated.local import State
 from tacit.federated.model import Data, Model
+
+if TYPE_CHECKING:
+    from tacit.federated.silo import Silo
 
 ACTIONS = tuple(sorted({phase.name for one in ALGORITHMS.values() for phase in one.phases}))
 """Phases of all algorithms."""
@@ -39,6 +45,9 @@ class Client:
         Under which the server knows this client, whatever id its node has.
     data : Data
         Its rows.
+    silo : callable, optional
+        Gives what stands between them and the algorithm, for as long as a message is answered,
+        where records have a guarantee.
     """
 
     algorithm: Algorithm
@@ -46,6 +55,13 @@ class Client:
     model: Model
     name: str
     data: Data
+    silo: Callable[[], AbstractContextManager[Silo]] | None = None
+
+    def guarded(self) -> AbstractContextManager[Silo]:
+        """The silo; a client without one is not asked what only a silo may answer."""
+        if self.silo is None:
+            raise errors.InvalidData("client: only a job with a guarantee for records asks this.")
+        return self.silo()
 
 
 def client_app(
@@ -84,9 +100,16 @@ def client_app(
 
     @app.query("describe")
     def describe(message: Message, context: Context) -> Message:
-        client = client_of(context)
-        rows = len(client.data) if client.config.weighted else None
-        return Message(wire.description(client.name, rows), reply_to=message)
+        return _describe(message, client_of(context))
+
+    @app.query("statistics")
+    def statistics(message: Message, context: Context) -> Message:
+        with client_of(context).guarded() as silo:
+            return Message(wire.moments(silo.statistics(), _spent(silo)), reply_to=message)
+
+    @app.evaluate("confusion")
+    def confusion(message: Message, context: Context) -> Message:
+        return _confusion(message, client_of(context))
 
     if evaluates:
 
@@ -98,16 +121,33 @@ def client_app(
 
 
 def _discreet(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """Outermost of all: Flower sends the text of an error to the server, and it may echo rows.
+    """Outermost of all: Flower sends the text of an error to the server.
 
-    Only texts of this library's own errors leave, which never do.
+    It may echo a row, a path of this machine, a number of rows or what a ledger has left. Only
+    texts that were written for the server leave; they begin with "client: ". The node's own log
+    has the others, as far as they are this library's, which never echo a row.
     """
     try:
         return call_next(message, context)
-    except errors.TacitError:
-        raise
+    except errors.BudgetExceeded as error:
+        raise errors.BudgetExceeded(f"{wire.SPENT}.") from error
+    except errors.TacitError as error:
+        if str(error).startswith("client: "):
+            raise
+        raise errors.TacitError(f"client: {type(error).__name__} in its app.") from error
     except Exception as error:
         raise errors.TacitError(f"client: {type(error).__name__} in its app.") from None
+
+
+def _describe(message: Message, client: Client) -> Message:
+    """Its name, and its rows where they count; those that are trained on, at a silo."""
+    rows: int | None = None
+    if client.config.weighted and client.silo is not None:
+        with client.silo() as silo:
+            rows = len(silo)
+    elif client.config.weighted:
+        rows = len(client.data)
+    return Message(wire.description(client.name, rows), reply_to=message)
 
 
 def _train(message: Message, context: Context, client: Client, keeper: Keeper) -> Message:
@@ -122,15 +162,41 @@ def _train(message: Message, context: Context, client: Client, keeper: Keeper) -
         kept = kept.at(message.metadata.run_id, order.counted)
         state = kept.state
     rng = rounds.client_rng(order.seed, order.number, order.phase, order.client)
-    reply, after = rounds.answer(
-        phase, client.config, client.model, received, state, client.data, rng
-    )
+    if client.silo is None:
+        reply, after = rounds.answer(
+            phase, client.config, client.model, received, state, client.data, rng
+        )
+    else:
+        with client.silo() as silo:
+            _normalise(silo, message)
+            reply, after = silo.answer(order.exchange, phase, received, state, rng)
     if kept is not None:
         keeper.save(context, client.name, client.data, kept.then(order.exchange, after))
     return Message(wire.answered(reply), reply_to=message)
 
 
+def _confusion(message: Message, client: Client) -> Message:
+    received, _ = wire.received(message, client.model.layout)
+    with client.guarded() as silo:
+        _normalise(silo, message)
+        counts = silo.evaluate(received["model"])
+        return Message(wire.confusion(counts, _spent(silo)), reply_to=message)
+
+
+def _normalise(silo: Silo, message: Message) -> None:
+    """As the server says, with every message: a process that was just started knows nothing."""
+    told = wire.normalisation(message, silo.privacy.bounds)
+    if told is not None:
+        silo.normalise(told)
+
+
+def _spent(silo: Silo) -> tuple[float, float]:
+    return silo.spent, silo.privacy.delta
+
+
 def _evaluate(message: Message, client: Client) -> Message:
+    if client.silo is not None:
+        raise errors.InvalidData("client: a silo tells noisy counts alone.")
     received, _ = wire.received(message, client.model.layout)
     data = client.data
     loss, accuracy = client.model.evaluate(received["model"], data.rows, data.labels)

@@ -1,25 +1,30 @@
 """A real deployment: Flower's SuperLink and SuperNodes as processes of their own.
 
-`Link` starts a SuperLink and submits jobs to it; `node` gives the command of one SuperNode, which a
-silo runs on its own machine. On loopback both are started and stopped here.
+`Link` starts a SuperLink and submits jobs to it; `joining.node` gives the command of one SuperNode,
+which a silo runs on its own machine. On loopback both are started and stopped here.
 
 Notes
 -----
-Whoever may submit a run to a SuperLink has code executed on its nodes: that is how Flower works.
-Over a network use TLS (`Certificates`), and let known nodes alone connect.
+Whoever reaches a SuperLink's control interface may submit a run, and has code executed on its
+nodes: that is how Flower works. The interface shares the port that nodes use, under the path
+`/v1/control`, and node authentication does not cover it. Over a network use TLS (`Certificates`),
+and let only `/v1/fleet` through to nodes: with a proxy, or with known addresses alone.
+
+With `authenticated`, a name is tied to a key as follows. Flower gives each registered key a node
+id, and lets nobody act under that id without a signature by the key. The run is told which ids are
+which clients; every other node is a stranger whom the run never asks and whose answers never count,
+also one whose key somebody else registered later. A signature covers the time, not the content: on
+the way TLS alone protects what is sent.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import socket
+import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -28,10 +33,22 @@ from typing import Any
 from tacit import errors
 from tacit.federated import flower
 from tacit.federated.app.job import Job
-from tacit.federated.app.nodes import PROGRESS, RESULT, TEST, write_data
+from tacit.federated.app.joining import Terms, toml, write_own
+from tacit.federated.app.joining import node as node
+from tacit.federated.app.nodes import PROGRESS, RESULT, SERVER, TEST, write_data
+from tacit.federated.app.processes import (
+    LOOPBACK,
+    DeploymentError,
+    await_port,
+    environment,
+    free_port,
+    own_folder,
+    program,
+    running,
+)
 from tacit.federated.model import Data
 
-LOOPBACK = "127.0.0.1"
+_EVERYWHERE = ("0.0.0.0", "::")
 _APP = """[project]
 name = "tacit-federation"
 version = "1.0.0"
@@ -56,15 +73,12 @@ server = nodes.server
 '''
 
 
-class DeploymentError(errors.TacitError):
-    """A process of a deployment did not do what it should."""
-
-
 @dataclass(frozen=True)
 class Certificates:
     """Files for TLS, in PEM: the authority that nodes trust, the server's certificate and key.
 
-    The certificate must name the address that nodes connect to.
+    The certificate must name the address that nodes connect to, and 127.0.0.1 where the server
+    listens everywhere.
     """
 
     authority: Path
@@ -77,70 +91,23 @@ class Certificates:
                 errors.refuse("Certificates", "path", "an existing file", str(path))
 
 
-def node(
-    superlink: str,
-    *,
-    name: str,
-    data: Path,
-    work: Path,
-    state: Path | None = None,
-    authority: Path | None = None,
-    insecure: bool = False,
-    port: int | None = None,
-) -> list[str]:
-    """Command of a silo's own process.
-
-    Parameters
-    ----------
-    superlink : str
-        Address and port of the server.
-    name : str
-        Under which this client takes part; the same after a restart.
-    data : Path
-        Its rows and labels, an npz file.
-    work : Path
-        A folder for what the process itself needs.
-    state : Path, optional
-        Folder where states are kept, so that they survive a restart.
-    authority : Path, optional
-        Certificate of the authority that signed the server's.
-    insecure : bool
-        Without TLS: on loopback only.
-    port : int, optional
-        Of the process's own interface on loopback; a free one without it.
-    """
-    if insecure == (authority is not None):
-        remedy = "Without TLS everyone on the way reads and changes what is sent."
-        errors.refuse("node", "exactly one of authority, insecure", "given", insecure, remedy)
-    if insecure and superlink.rsplit(":", 1)[0] not in (LOOPBACK, "localhost"):
-        errors.refuse("node", "superlink", "on loopback without TLS", superlink, "Give authority.")
-    given = {"name": name, "data": str(data.resolve())}
-    if state is not None:
-        given["state"] = str(state.resolve())
-    work.mkdir(parents=True, exist_ok=True)
-    told = work / f"node-{free_port()}.toml"
-    told.write_text(_toml(given), encoding="utf-8")
-    secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
-    return [
-        *(_program("flower-supernode"), *secure),
-        *("--superlink", superlink, "--host", LOOPBACK, "--port", str(port or free_port())),
-        *("--node-config", str(told)),
-    ]
-
-
 class Link:
     """A SuperLink on this machine, and what is submitted to it.
 
     Parameters
     ----------
     work : Path
-        An empty folder for its state, logs and results.
+        An empty folder for its state, logs and results. Logs say who was asked and who answered:
+        the folder is for its owner's eyes.
     host : str
         Where it listens.
     port : int, optional
         A free one without it.
     certificates : Certificates, optional
         For TLS; loopback alone may do without.
+    authenticated : mapping of str to Path, optional
+        Public keys (ECDSA, OpenSSH format) by the names of the clients. Only nodes with these keys
+        take part, each under its name whatever it says itself. It needs TLS.
     """
 
     def __init__(
@@ -150,14 +117,24 @@ class Link:
         host: str = LOOPBACK,
         port: int | None = None,
         certificates: Certificates | None = None,
+        authenticated: Mapping[str, Path] | None = None,
     ) -> None:
         if certificates is None and host not in (LOOPBACK, "localhost"):
             remedy = "Give certificates."
             errors.refuse("Link", "host", "127.0.0.1 without TLS", host, remedy)
-        self.work, self.certificates = work, certificates
-        self.address = f"{host}:{port or free_port()}"
-        self._home = work / "flower"
-        self._home.mkdir(parents=True, exist_ok=True)
+        if certificates is None and authenticated is not None:
+            remedy = "Flower authenticates nodes over TLS alone."
+            errors.refuse("Link", "certificates", "given with authenticated", None, remedy)
+        for path in (authenticated or {}).values():
+            if not path.is_file():
+                errors.refuse("Link", "key of authenticated", "an existing file", str(path))
+        self.work, self.certificates, self.authenticated = work, certificates, authenticated
+        chosen = port or free_port()
+        self.address = f"{host}:{chosen}"
+        self._near = f"{LOOPBACK if host in _EVERYWHERE else host}:{chosen}"
+        self._known: dict[str, str] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._home = own_folder(own_folder(work) / "flower")
 
     @contextmanager
     def serving(self) -> Iterator[Link]:
@@ -166,11 +143,21 @@ class Link:
         tls = self.certificates
         secure = ["--insecure"] if tls is None else _tls_options(tls)
         command = [
-            *(_program("flower-superlink"), *secure, "--host", host, "--port", port),
+            *(program("flower-superlink"), *secure, "--host", host, "--port", port),
+            *(() if self.authenticated is None else ("--enable-supernode-auth",)),
             "--disable-runtime-dependency-installation",
         ]
-        with running(command, self.work / "superlink.log", self._home) as process:
-            _await_port(host, int(port), process)
+        write_own(self._home / "config.toml", self._connection())
+        log = self.work / "superlink.log"
+        with running(command, log, self._home, flower.HUSHED) as process:
+            self._process = process
+            await_port(self._near.rsplit(":", 1)[0], int(port), process)
+            for name, key in sorted((self.authenticated or {}).items()):
+                told = self._flwr("supernode", "register", str(key), "here", "--name", name)
+                found = re.search(r'"node-id": "?(\d+)', told)
+                if found is None:
+                    raise DeploymentError(f"federation: Flower must register the key of {name}.")
+                self._known[found[1]] = name
             yield self
 
     def submit(self, job: Job, patience: float, ledger: tuple[Path, str] | None = None) -> None:
@@ -179,22 +166,15 @@ class Link:
         (app / "tacit_federation").mkdir(parents=True)
         (app / "tacit_federation" / "__init__.py").touch()
         (app / "tacit_federation" / "apps.py").write_text(_MODULE, encoding="utf-8")
-        given: dict[str, Any] = {"work": str(self.work.resolve()), "patience": patience}
+        given: dict[str, Any] = {"patience": patience}
         if ledger is not None:
             given |= {"ledger": str(ledger[0].resolve()), "account": ledger[1]}
-        text = _APP + _toml({"job": job.to_json(), **given})
+        if self.authenticated is not None:
+            given |= {"nodes": self._known}
+        write_own(self.work / SERVER, json.dumps(given))  # every node is told the rest
+        text = _APP + toml({"job": job.to_json(), "work": str(self.work.resolve())})
         (app / "pyproject.toml").write_text(text, encoding="utf-8")
-        (self._home / "config.toml").write_text(self._connection(), encoding="utf-8")
-        found = subprocess.run(
-            [_program("flwr"), "run", str(app), "here", "--format", "json"],
-            env=environment(self._home),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if found.returncode != 0 or '"success": true' not in found.stdout:
-            reason = " ".join((found.stdout + found.stderr).split())[:300]
-            raise DeploymentError(f"federation: Flower must accept the run, got {reason}")
+        self._flwr("run", str(app), "here")
 
     def follow(
         self,
@@ -210,6 +190,8 @@ class Link:
             If there is none within so many seconds, or a process that is needed ended by itself.
         """
         heard, end = 0, time.monotonic() + limit
+        if self._process is not None:
+            needed = {"the SuperLink": self._process, **needed}
         while time.monotonic() < end:
             lines = _lines(self.work / PROGRESS)
             for line in lines[heard:]:
@@ -227,6 +209,20 @@ class Link:
             f"federation: a run must end within {limit:g} s. See {self.work / 'superlink.log'}."
         )
 
+    def _flwr(self, *arguments: str) -> str:
+        """What Flower's own command says; it must have succeeded."""
+        found = subprocess.run(
+            [program("flwr"), *arguments, "--format", "json"],
+            env=environment(self._home),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if found.returncode != 0 or '"success": true' not in found.stdout:
+            reason = " ".join((found.stdout + found.stderr).split())[:300]
+            raise DeploymentError(f"federation: Flower must accept {arguments[0]}, got {reason}")
+        return found.stdout
+
     def _connection(self) -> str:
         tls = self.certificates
         trust = (
@@ -234,7 +230,7 @@ class Link:
             if tls is None
             else {"root-certificates": str(tls.authority.resolve())}
         )
-        return "[superlink.here]\n" + _toml({"address": self.address, **trust})
+        return "[superlink.here]\n" + toml({"address": self._near, **trust})
 
 
 def deploy(
@@ -270,7 +266,8 @@ def deploy(
     limit : float
         Seconds for everything.
     ledger : tuple of Path and str, optional
-        A ledger file and its account, charged by the server.
+        A ledger file and its account, charged by the server. With a guarantee for records each
+        silo has a ledger of its own in its folder instead, with what the job may cost.
 
     Returns
     -------
@@ -282,16 +279,42 @@ def deploy(
         write_data(work / TEST, test)
     with link.serving(), ExitStack() as nodes:
         names = {f"client-{number:05d}": data for number, data in enumerate(clients)}
-        needed = {name: nodes.enter_context(silo(link, name, names[name])) for name in names}
+        needed = {
+            name: nodes.enter_context(
+                silo(link, name, names[name], terms=own_budget(job, work, name))
+            )
+            for name in names
+        }
         link.submit(job, patience, ledger)
         return link.follow(told, limit, needed)
 
 
+def own_budget(job: Job, work: Path, name: str) -> Terms:
+    """A ledger of a silo on this machine, opened with what the job may cost its records."""
+    budget = job.record_budget()
+    if budget is None:
+        return Terms()
+    from tacit.accounting.ledger import Ledger
+
+    path = own_folder(work / name) / "ledger.db"
+    if not path.exists():
+        path.touch(mode=0o600)
+        with Ledger(path) as ledger:
+            ledger.open(name, budget)
+    return Terms("record", path, name)
+
+
 @contextmanager
-def silo(link: Link, name: str, data: Data) -> Iterator[subprocess.Popen[bytes]]:
+def silo(
+    link: Link,
+    name: str,
+    data: Data,
+    *,
+    key: Path | None = None,
+    terms: Terms = Terms(),  # noqa: B008
+) -> Iterator[subprocess.Popen[bytes]]:
     """A node on this machine, inside this block; entered again it goes on from its states."""
-    folder = link.work / name
-    folder.mkdir(exist_ok=True)
+    folder = own_folder(link.work / name)
     if not (folder / "data.npz").exists():
         write_data(folder / "data.npz", data)
     tls = link.certificates
@@ -303,58 +326,11 @@ def silo(link: Link, name: str, data: Data) -> Iterator[subprocess.Popen[bytes]]
         state=folder / "state",
         authority=None if tls is None else tls.authority,
         insecure=tls is None,
+        key=key,
+        terms=terms,
     )
     with running(command, folder / "node.log", folder / "flower") as process:
         yield process
-
-
-@contextmanager
-def running(command: Sequence[str], log: Path, home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with all that it starts, ended with the block."""
-    home.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command,
-            env=environment(home),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        end(process)
-
-
-def end(process: subprocess.Popen[bytes], grace: float = 3.0) -> None:
-    """Ask a process and its children to end, and make them after a while."""
-    for sign, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, None)):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(wait)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        return int(one.getsockname()[1])
-
-
-def environment(home: Path) -> dict[str, str]:
-    """Nothing is fetched or told, and programs are those beside this Python."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    return {**os.environ, **threads, **flower.OFFLINE, "FLWR_HOME": str(home), "PATH": path}
-
-
-def _program(name: str) -> str:
-    path = Path(sys.executable).parent / name
-    if not path.is_file():
-        raise DeploymentError(f"federation: {name} must be there. pip install 'tacit[federated]'.")
-    return str(path)
 
 
 def _tls_options(tls: Certificates) -> list[str]:
@@ -363,20 +339,6 @@ def _tls_options(tls: Certificates) -> list[str]:
         *("--ssl-certfile", str(tls.certificate)),
         *("--ssl-keyfile", str(tls.key)),
     ]
-
-
-def _toml(values: Mapping[str, Any]) -> str:
-    """Plain values as TOML: its strings and numbers are written as in JSON."""
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
-
-
-def _await_port(host: str, port: int, process: subprocess.Popen[bytes], limit: float = 60) -> None:
-    end_at = time.monotonic() + limit
-    while time.monotonic() < end_at and process.poll() is None:
-        with suppress(OSError), socket.create_connection((host, port), timeout=1):
-            return
-        time.sleep(0.1)
-    raise DeploymentError(f"federation: the SuperLink must listen on {host}:{port}. See its log.")
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

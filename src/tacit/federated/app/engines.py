@@ -9,33 +9,42 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flwr.app import ArrayRecord, Context
+from flwr.app import ArrayRecord, Context, Message
+from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 
 from tacit import errors
 from tacit.federated import flower
 from tacit.federated.algorithms import Algorithm
 from tacit.federated.algorithms import algorithm as named
+from tacit.federated.app import wire
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.mods import Mods
+from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Ended, Federation
 from tacit.federated.config import Config
 from tacit.federated.gathering import Gathering, Plain
 from tacit.federated.local import State
 from tacit.federated.model import Data, Model
-from tacit.federated.payload import Limits
-from tacit.federated.rounds import Outcome, Round, Server
+from tacit.federated.payload import Layout, Limits
+from tacit.federated.rounds import Intercept, Outcome, Round, Server
+
+if TYPE_CHECKING:
+    from tacit.federated.silo import Silo
 
 
 def run(
     algorithm: Algorithm | str,
     model: Model,
-    clients: Sequence[Data],
+    clients: Sequence[Data | Silo],
     rounds: int,
     *,
     config: Config | None = None,
@@ -44,11 +53,13 @@ def run(
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
     gathering: Gathering | None = None,
+    intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
     faults: Faults = Faults(),  # noqa: B008
     mods: Mods = Mods(),  # noqa: B008
     state: Path | None = None,
     timeout: float = 3600.0,
+    questions: Questions | None = None,
 ) -> Outcome:
     """Run an algorithm over clients in this process, as Flower apps on a `LocalGrid`.
 
@@ -56,6 +67,8 @@ def run(
     ----------
     algorithm, model, clients, rounds, config, participation, seed, test, limits, gathering
         As in `tacit.federated.rounds.run`.
+    intercept : callable, optional
+        As there, as the attack among the mods (`Attackers.intercept`).
     callback : callable, optional
         Told every round. What is true ends the run.
     faults : Faults
@@ -66,6 +79,8 @@ def run(
         Folder where clients keep their states beside the context.
     timeout : float
         Simulated seconds that the server waits for answers.
+    questions : Questions, optional
+        What silos are asked besides training, and what came of it.
     """
     chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
     errors.whole("run", "rounds", rounds, least=1)
@@ -73,13 +88,13 @@ def run(
     if not clients:
         errors.refuse("run", "clients", "at least one", 0)
     settled = chosen.config() if config is None else config
-    held = [Client(chosen, settled, model, f"client-{k}", data) for k, data in enumerate(clients)]
+    held = [_client(chosen, settled, model, f"client-{k}", one) for k, one in enumerate(clients)]
     keeper = Keeper(state)
     app = client_app(
         lambda context: held[int(context.node_config["partition-id"])],
         actions=[phase.name for phase in chosen.phases],
         keeper_of=lambda context: keeper,
-        mods=mods,
+        mods=attacked(mods, intercept, model.layout),
         simulated=True,
     )
     gatherer = Plain(seed, participation) if gathering is None else gathering
@@ -87,7 +102,12 @@ def run(
     run_id = secrets.randbits(63)
     grid = LocalGrid(app, len(clients), run_id, faults)
     strategy = Federation(
-        server, Numbered(list(grid.contexts)), seed=seed, test=test, callback=callback
+        server,
+        Numbered(list(grid.contexts)),
+        seed=seed,
+        test=test,
+        callback=callback,
+        questions=questions,
     )
     with flower.identity(run_id), flower.quiet():
         stopped = drive(strategy, grid, rounds, timeout)
@@ -104,6 +124,7 @@ def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
         Where not even the first round can be paid.
     """
     try:
+        strategy.prepare(grid, timeout)
         strategy.start(grid, ArrayRecord(), rounds * strategy.exchanges, timeout)
     except Ended:
         pass
@@ -112,6 +133,34 @@ def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
             raise
         return str(refusal)
     return ""
+
+
+def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
+    """Mods with an attack that changes or loses answers; `Mods` refuses it outside a simulation."""
+    if intercept is None:
+        return mods
+    if mods.attack is not None:
+        errors.refuse("run", "intercept", "left out where mods have an attack", "both")
+
+    def attack(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        answer = call_next(message, context)
+        if not message.metadata.message_type.startswith("train."):
+            return answer
+        _, order = wire.received(message, layout)
+        arrived = intercept(order.number, order.client, wire.read_answer(answer))
+        if arrived is None:
+            raise errors.TacitError("client: its answer was lost on its way.")
+        return Message(wire.answered(arrived), reply_to=message)
+
+    return replace(mods, attack=attack)
+
+
+def _client(
+    algorithm: Algorithm, config: Config, model: Model, name: str, one: Data | Silo
+) -> Client:
+    if isinstance(one, Data):
+        return Client(algorithm, config, model, name, one)
+    return Client(algorithm, config, model, name, one.stand_in, lambda: nullcontext(one))
 
 
 def _states(strategy: Federation, grid: LocalGrid, held: Sequence[Client]) -> dict[int, State]:

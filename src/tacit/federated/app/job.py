@@ -14,12 +14,24 @@ from tacit import errors
 from tacit.federated.algorithms import Algorithm, algorithm
 from tacit.federated.config import Config, Pruning
 from tacit.federated.gathering import Gathering, Plain
+from tacit.guarantees import Adjacency, ApproxDP, Unit
 
 if TYPE_CHECKING:
     from tacit.accounting.ledger import Ledger
-    from tacit.federated.model import Model
+    from tacit.federated.app.questions import Questions
+    from tacit.federated.record_privacy import RecordPrivacy
+    from tacit.federated.torch_model import TorchModel
 
-_PRIVACY = ("cohort", "epsilon", "delta", "clip_norm", "noise_multiplier", "adaptive", "accountant")
+NETWORKS = ("dense", "cnn")
+_OF_RECORDS = ("statistics", "bounds", "pooled", "held_out", "evaluations")
+_PRIVACY = {
+    "client": (
+        *("unit", "epsilon", "delta", "clip_norm", "accountant"),
+        *("cohort", "noise_multiplier", "adaptive"),
+    ),
+    "record": ("unit", "epsilon", "delta", "clip_norm", "accountant", *_OF_RECORDS, "overlapping"),
+}
+"""Settings of a guarantee, by whom it is for."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +51,20 @@ class Job:
     settings : mapping
         Of the algorithm, where they differ from its own.
     participation : float
-        Share of the clients in a round, without a guarantee.
+        Share of the clients in a round, without a guarantee for clients.
     privacy : mapping, optional
-        A guarantee for clients: `epsilon`, `delta`, and what else
-        `tacit.federated.client_privacy.ClientPrivacy` takes.
+        A guarantee: `epsilon`, `delta`, and `unit`, for whom it is. With "client", which it is
+        without, what else `tacit.federated.client_privacy.ClientPrivacy` takes. With "record", what
+        else `tacit.federated.record_privacy.RecordPrivacy` takes, and `overlapping`: whether one
+        person may have records in two silos.
     seed : int
-        Of the start, of the order of rows and, without a guarantee, of who is asked.
+        Of the start, of the order of rows and, without a guarantee for clients, of who is asked.
+    network : {"dense", "cnn"}
+        What is trained: dense layers, or a small convolutional network on images.
+    image : tuple of int
+        Height and width of the images ("cnn").
+    classes : int, optional
+        How many there are, public ("cnn"; the last layer's size with "dense").
 
     Examples
     --------
@@ -56,35 +76,62 @@ class Job:
     algorithm: str
     clients: int
     rounds: int
-    layers: tuple[int, ...]
+    layers: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     participation: float = 1.0
     privacy: Mapping[str, Any] | None = None
     seed: int = 0
+    network: str = "dense"
+    image: tuple[int, ...] = (28, 28)
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         algorithm(self.algorithm)
         errors.whole("federation", "clients", self.clients, least=1)
         errors.whole("federation", "rounds", self.rounds, least=1)
         errors.whole("federation", "seed", self.seed, least=0)
-        object.__setattr__(self, "layers", tuple(self.layers))
-        if len(self.layers) < 2:
-            errors.refuse("federation", "layers", "at least two sizes", list(self.layers))
-        for size in self.layers:
-            errors.whole("federation", "layers", size, least=1)
+        self._check_network()
         if self.privacy is not None:
             self._check_privacy(self.privacy)
         self.config()
+        self.record_privacy()
+
+    def _check_network(self) -> None:
+        errors.choice("federation", "network", self.network, NETWORKS)
+        object.__setattr__(self, "layers", tuple(self.layers))
+        object.__setattr__(self, "image", tuple(self.image))
+        if self.network == "cnn":
+            if self.layers:
+                errors.refuse("federation", "layers", "left out with cnn", list(self.layers))
+            if len(self.image) != 2:
+                errors.refuse("federation", "image", "height and width", list(self.image))
+            errors.whole("federation", "classes", self.classes, least=2)
+        else:
+            if len(self.layers) < 2:
+                errors.refuse("federation", "layers", "at least two sizes", list(self.layers))
+            if self.classes is not None:
+                errors.refuse("federation", "classes", "left out with dense", self.classes)
+        for name, sizes in (("layers", self.layers), ("image", self.image)):
+            for size in sizes:
+                errors.whole("federation", name, size, least=1)
 
     def _check_privacy(self, given: Mapping[str, Any]) -> None:
+        unit = errors.choice("federation", "unit of privacy", self.unit, list(_PRIVACY))
         for name in given:
-            errors.choice("federation", "setting of privacy", name, _PRIVACY)
+            errors.choice("federation", "setting of privacy", name, _PRIVACY[unit])
         for name in ("epsilon", "delta"):
             if name not in given:
                 errors.refuse("federation", f"{name} of privacy", "given", None)
-        if self.participation != 1.0:
+        if unit == "client" and self.participation != 1.0:
             remedy = "Under a guarantee say how many are asked on average: cohort."
             errors.refuse("federation", "participation", "left out", self.participation, remedy)
+        if not isinstance(given.get("overlapping", False), bool):
+            errors.refuse("federation", "overlapping", "true or false", given["overlapping"])
+
+    @property
+    def unit(self) -> Any:
+        """For whom the guarantee is: "client" or "record"; None without one."""
+        return None if self.privacy is None else self.privacy.get("unit", "client")
 
     @property
     def chosen(self) -> Algorithm:
@@ -96,28 +143,82 @@ class Job:
         given = dict(self.settings)
         if "pruning" in given:
             given["pruning"] = _pruning(given["pruning"])
-        usual = {} if self.privacy is None else {"weighted": False}
+        usual = {"weighted": False} if self.unit == "client" else {}
         return self.chosen.config(**{**usual, **given})
 
-    def model(self) -> Model:
+    def model(self) -> TorchModel:
         """The network, with the start that the seed gives."""
         from tacit.federated.torch_model import TorchModel, mlp
 
-        return TorchModel(mlp(*self.layers), seed=self.seed)
+        if self.network == "dense":
+            return TorchModel(mlp(*self.layers), seed=self.seed)
+        from tacit.federated.networks import small_cnn
+
+        height, width = self.image
+        built = small_cnn(image=(height, width), classes=int(self.classes or 0))
+        return TorchModel(built, seed=self.seed)
 
     def gathering(self, ledger: Ledger | None = None, account: str | None = None) -> Gathering:
         """Who is asked, and what is made of answers."""
         if self.privacy is None:
             return Plain(self.seed, self.participation)
+        if self.unit == "record":
+            return self._silos(ledger)
         from tacit.federated.adaptive import Adaptive
         from tacit.federated.client_privacy import ClientPrivacy
 
         given = {"cohort": self.clients, **self.privacy}
+        given.pop("unit", None)
         if "adaptive" in given:
             given["adaptive"] = Adaptive(**_table("adaptive", given["adaptive"], Adaptive))
         return ClientPrivacy(
             self.clients, rounds=self.rounds, ledger=ledger, account=account, **given
         )
+
+    def _silos(self, ledger: Ledger | None) -> Gathering:
+        from tacit.federated.silos import Silos
+
+        if ledger is not None:
+            remedy = "Each silo charges its own: tacit federate node --ledger."
+            errors.refuse(
+                "federation", "ledger", "left out where records are protected", "", remedy
+            )
+        given = self.privacy or {}
+        return Silos(
+            given["delta"],
+            overlapping=given.get("overlapping", False),
+            epsilon=given["epsilon"],
+            participation=self.participation,
+            seed=self.seed,
+        )
+
+    def record_privacy(self) -> RecordPrivacy | None:
+        """What every silo promises its records; None without a guarantee for them."""
+        if self.unit != "record" or self.privacy is None:
+            return None
+        from tacit.federated.record_privacy import RecordPrivacy
+
+        left_out = ("unit", "overlapping")
+        given = {name: value for name, value in self.privacy.items() if name not in left_out}
+        if "bounds" in given:
+            given["bounds"] = tuple(given["bounds"])
+        privacy = RecordPrivacy(rounds=self.rounds, **given)
+        privacy.admit(self.chosen, self.config())
+        return privacy
+
+    def questions(self) -> Questions:
+        """What silos are asked besides training."""
+        from tacit.federated.app.questions import Questions
+
+        classes = self.layers[-1] if self.network == "dense" else int(self.classes or 0)
+        return Questions.of(self.record_privacy(), self.rounds, classes)
+
+    def record_budget(self) -> ApproxDP | None:
+        """What this job may cost the records of one silo."""
+        if self.unit != "record" or self.privacy is None:
+            return None
+        epsilon, delta = self.privacy["epsilon"], self.privacy["delta"]
+        return ApproxDP(epsilon, delta, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
 
     def to_json(self) -> str:
         """As it travels."""

@@ -9,9 +9,12 @@ any moment and started again it finds one of the two on its disk.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import os
+import secrets
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +27,8 @@ from tacit import errors
 from tacit.federated import flower
 from tacit.federated.local import State
 from tacit.federated.model import Data
+
+_KEY = ".key"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +66,10 @@ class Kept:
 
 
 def digest(data: Data) -> str:
-    """Which rows these are, for the name of a file: SHA-256 over types, shapes and numbers."""
+    """Which rows these are: SHA-256 over types, shapes and numbers.
+
+    As private as the rows: whoever can guess them can check the guess. It leaves only keyed.
+    """
     found = hashlib.sha256()
     for array in (data.rows, data.labels):
         found.update(f"{array.dtype.str}{array.shape}".encode())
@@ -75,7 +83,8 @@ class Keeper:
     Parameters
     ----------
     folder : Path, optional
-        One file for every client and data set. Without it a restart loses the states.
+        One file for every client and data set, under a name that only the key in the same folder
+        links to them. Without it a restart loses the states.
 
     Notes
     -----
@@ -102,8 +111,25 @@ class Keeper:
     def _path(self, name: str, data: Data) -> Path | None:
         if self._folder is None:
             return None
-        safe = hashlib.sha256(name.encode()).hexdigest()[:16]
-        return self._folder / f"client-{safe}-{digest(data)[:16]}.npz"
+        told = f"{name}\0{digest(data)}".encode()
+        found = hmac.new(_key(self._folder), told, hashlib.sha256)
+        return self._folder / f"client-{found.hexdigest()[:32]}.npz"
+
+
+def _key(folder: Path) -> bytes:
+    """Of the names of files: made once in a folder, whoever comes first."""
+    path = folder / _KEY
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, partial = tempfile.mkstemp(dir=folder, prefix=".key-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(32))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # whole or not at all, and never twice
+            os.link(partial, path)
+        os.unlink(partial)
+    return path.read_bytes()
 
 
 def _to_context(context: Context, kept: Kept) -> None:

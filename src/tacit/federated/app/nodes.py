@@ -1,19 +1,21 @@
 """The apps that a deployment runs: what Flower's processes import, on the server and on nodes.
 
 They are told by configuration what to do. The job comes with the run. A node's own configuration
-says which rows it has, where it keeps states, and under which name it takes part: `name`, `data`
-and `state`. The server's says where results go: `work`, a folder.
+says which rows it has, where it keeps states, and under which name it takes part (`name`, `data`,
+`state`), and on what terms (`joining.Terms`). The run's names the server's folder, `work`, where
+results go and what only the server is told lies.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,13 +29,19 @@ from tacit.federated.app import result
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.engines import drive
 from tacit.federated.app.job import Job
+from tacit.federated.app.joining import Terms
 from tacit.federated.app.keeping import Keeper
+from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.model import Data
-from tacit.federated.rounds import Outcome, Round, Server
+from tacit.federated.rounds import Outcome, Server
 
-PROGRESS, RESULT, TEST = "progress.jsonl", "result", "test.npz"
+if TYPE_CHECKING:
+    from tacit.federated.silo import Silo
+    from tacit.federated.torch_model import TorchModel
+
+PROGRESS, RESULT, TEST, SERVER = "progress.jsonl", "result", "test.npz", "server.json"
 
 
 def read_data(path: Path) -> Data:
@@ -61,15 +69,54 @@ def write_data(path: Path, data: Data) -> None:
 
 
 @lru_cache(maxsize=4)
-def _client(job: str, name: str, path: str) -> Client:
+def _read(job: str, path: str) -> tuple[Job, TorchModel, Data]:
     read = Job.from_json(job)
-    return Client(read.chosen, read.config(), read.model(), name, read_data(Path(path)))
+    return read, read.model(), read_data(Path(path))
 
 
 def client_of(context: Context) -> Client:
-    """The client of a node, by the node's configuration."""
-    given = context.node_config
-    return _client(str(context.run_config["job"]), str(given["name"]), str(given["data"]))
+    """The client of a node, by the node's configuration.
+
+    Raises
+    ------
+    InvalidData
+        For a job that is not on its owner's terms.
+    """
+    given, terms = context.node_config, Terms.of(context.node_config)
+    job, model, data = _read(str(context.run_config["job"]), str(given["data"]))
+    admit(job, terms)
+    guarded = None
+    if job.unit == "record":
+        run = str(context.run_id)
+        guarded = lambda: _silo(job, model, data, terms, run)  # noqa: E731
+    return Client(job.chosen, job.config(), model, str(given["name"]), data, guarded)
+
+
+def admit(job: Job, terms: Terms) -> None:
+    """Refuse a job that is not on the terms of a node's owner."""
+    if terms.require not in (None, job.unit):
+        raise errors.InvalidData(f"client: a job must have a guarantee for {terms.require}s here.")
+    if terms.ledger is not None and job.unit != "record":
+        raise errors.InvalidData(
+            "client: a job must be one that its ledger can charge, with a guarantee for records."
+        )
+    if terms.ledger is None and job.unit == "record":
+        raise errors.InvalidData(
+            "client: a job with a guarantee for records must find a ledger here. It does not."
+        )
+
+
+@contextmanager
+def _silo(job: Job, model: TorchModel, data: Data, terms: Terms, run: str) -> Iterator[Silo]:
+    """What stands between the rows and a job, for one message; the ledger remembers the rest."""
+    from tacit.federated.silo import Silo
+
+    privacy = job.record_privacy()
+    if privacy is None or terms.ledger is None:
+        raise errors.InvalidData("client: only a job with a guarantee for records asks this.")
+    with Ledger(terms.ledger) as ledger:
+        given: dict[str, Any] = {"ledger": ledger, "account": terms.account, "run": run}
+        yield Silo(model, data, privacy, job.chosen, job.config(), **given)
 
 
 def keeper_of(context: Context) -> Keeper:
@@ -85,11 +132,12 @@ server = ServerApp()
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Wait for the clients, run the job, save the model."""
-    given = context.run_config
-    work = Path(str(given["work"]))
+    work = Path(str(context.run_config["work"]))
     try:
+        job = Job.from_json(str(context.run_config["job"]))
+        given = json.loads((work / SERVER).read_text(encoding="utf-8"))
         with _opened(given) as ledger:
-            serve(grid, Job.from_json(str(given["job"])), work, float(given["patience"]), ledger)
+            serve(Polling(grid), job, work, float(given["patience"]), ledger, _known(given))
     except errors.TacitError as error:
         _tell(work, {"error": str(error), "kind": type(error).__name__})
     except Exception as error:  # whoever waits must hear of it
@@ -107,27 +155,44 @@ def _opened(given: Mapping[str, Any]) -> Iterator[tuple[Ledger, str] | None]:
         yield ledger, str(given["account"])
 
 
+def _known(given: Mapping[str, Any]) -> dict[int, str] | None:
+    """Names of nodes by their ids, where they are authenticated."""
+    if "nodes" not in given:
+        return None
+    return {int(node): str(name) for node, name in given["nodes"].items()}
+
+
 def serve(
-    grid: Grid, job: Job, work: Path, patience: float, ledger: tuple[Ledger, str] | None = None
+    grid: Grid,
+    job: Job,
+    work: Path,
+    patience: float,
+    ledger: tuple[Ledger, str] | None = None,
+    known: Mapping[int, str] | None = None,
 ) -> None:
     """Run a job over the nodes of a grid, and leave its result in a folder."""
     test = read_data(work / TEST) if (work / TEST).is_file() else None
-    gathering, model, roster = job.gathering(*(ledger or ())), job.model(), Named()
+    gathering, model, roster = job.gathering(*(ledger or ())), job.model(), Named(known)
     roster.meet(grid, job.clients, patience)
     core = Server(job.chosen, job.config(), model, roster.sizes, gathering)
-
-    def told(one: Round) -> None:
-        spent = getattr(gathering, "spent", None)
-        _tell(work, {**result.plain(one, private=False), "epsilon": spent})
-
-    strategy = Federation(core, roster, seed=job.seed, test=test, callback=told)
+    questions = job.questions()
+    strategy = Federation(
+        core,
+        roster,
+        seed=job.seed,
+        test=test,
+        callback=lambda one: _tell(work, result.line(one, job, gathering, questions)),
+        questions=questions,
+    )
     with flower.quiet():
         stopped = drive(strategy, grid, job.rounds, patience)
     outcome = Outcome(core.state, {}, tuple(strategy.history), stopped)
-    result.save(outcome, job, model.layout, gathering, work / RESULT)
+    result.save(outcome, job, model.layout, gathering, work / RESULT, questions)
 
 
 def _tell(work: Path, line: dict[str, Any]) -> None:
-    """One more line of progress, for whoever started the run."""
-    with (work / PROGRESS).open("a", encoding="utf-8") as file:
+    """One more line of progress, for whoever started the run and nobody else."""
+    path = work / PROGRESS
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")

@@ -1,7 +1,8 @@
 """A global model with its certificate, as a folder.
 
 `model.safetensors` has the arrays under the names of the parameters, `certificate.json` what is
-promised to whom, `history.json` the job and its rounds.
+promised to whom, `history.json` the job and its rounds. Where silos told how to normalise rows, the
+mean and the deviation are among the arrays, as `input.mean` and `input.deviation`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from tacit import errors, events
 from tacit.certificate import Certificate
 from tacit.federated.app.job import Job
+from tacit.federated.app.questions import Questions
 from tacit.federated.gathering import Gathering
 from tacit.federated.payload import Layout
 from tacit.federated.rounds import Outcome, Round
@@ -32,16 +34,24 @@ _NOTHING = (
 )
 
 
-def save(outcome: Outcome, job: Job, layout: Layout, gathering: Gathering, path: Path) -> Path:
+def save(
+    outcome: Outcome,
+    job: Job,
+    layout: Layout,
+    gathering: Gathering,
+    path: Path,
+    questions: Questions | None = None,
+) -> Path:
     """Write a folder, all or nothing; one that exists is refused."""
+    asked = Questions() if questions is None else questions
     if path.exists():
         errors.refuse("save", "path", "new", str(path), "Remove it or choose another.")
     partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
-        (partial / MODEL).write_bytes(_tensors(outcome, layout))
+        (partial / MODEL).write_bytes(_tensors(outcome, layout, asked))
         certificate = certify(gathering, partial / MODEL)
         (partial / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
-        told = history(outcome, job, private=job.privacy is not None)
+        told = history(outcome, job, asked)
         told["guarantee"] = str(certificate.guarantee)
         (partial / HISTORY).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         partial.chmod(0o755)
@@ -61,35 +71,49 @@ def certify(gathering: Gathering, artifact: Path) -> Certificate:
     return Certificate.issue(events.Declared(nothing), artifact=artifact, not_protected=_NOTHING)
 
 
-def history(outcome: Outcome, job: Job, *, private: bool) -> dict[str, Any]:
-    """The job and its rounds, to print and to save.
-
-    Under a guarantee, who was asked and who answered stays with the server: the sample is what
-    amplifies it.
-    """
-    return {
+def history(outcome: Outcome, job: Job, asked: Questions) -> dict[str, Any]:
+    """The job and its rounds, to print and to save."""
+    told: dict[str, Any] = {
         "job": json.loads(job.to_json()),
-        "rounds": [plain(one, private=private) for one in outcome.history],
+        "rounds": [plain(one, job, asked) for one in outcome.history],
         "stopped": outcome.stopped,
     }
+    if (found := asked.normalisation) is not None:
+        told["input"] = {"mean": found.mean.tolist(), "deviation": found.deviation.tolist()}
+    return told
 
 
-def plain(one: Round, *, private: bool) -> dict[str, Any]:
-    """A round as names and values; what is not a number is None."""
-    left_out = _SERVER_ONLY if private else ()
-    return {
+def plain(one: Round, job: Job, asked: Questions) -> dict[str, Any]:
+    """A round as names and values; what is not a number is None.
+
+    Under a guarantee for clients, who was asked and who answered stays with the server: the sample
+    is what amplifies it, so no file may have it. How right the model is on rows that silos held
+    out is told as `silos`.
+    """
+    left_out = _SERVER_ONLY if job.unit == "client" else ()
+    told = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in vars(one).items()
         if name not in left_out
     }
+    if one.number in asked.scores:
+        told["silos"] = asked.scores[one.number]._asdict()
+    return told
 
 
-def _tensors(outcome: Outcome, layout: Layout) -> bytes:
+def line(one: Round, job: Job, gathering: Gathering, asked: Questions) -> dict[str, Any]:
+    """A line of progress: a round, and what is spent by now."""
+    return {**plain(one, job, asked), "epsilon": getattr(gathering, "spent", None)}
+
+
+def _tensors(outcome: Outcome, layout: Layout, asked: Questions) -> bytes:
     try:
         from safetensors.numpy import save as tensors
     except ImportError:
         raise errors.TacitError(
             "federation: weights need the safetensors package. pip install 'tacit[collect]'."
         ) from None
-    named = layout.unflatten(np.ascontiguousarray(outcome.model))
+    named = dict(layout.unflatten(np.ascontiguousarray(outcome.model)))
+    if (found := asked.normalisation) is not None:
+        named |= {"input.mean": found.mean, "input.deviation": found.deviation}
     return bytes(tensors({name: np.ascontiguousarray(array) for name, array in named.items()}))

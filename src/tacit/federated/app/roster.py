@@ -42,13 +42,20 @@ class Named:
 
     A node that was restarted comes back under another id and the same name, and is the same client.
 
+    Parameters
+    ----------
+    known : mapping of int to str, optional
+        Names by node id, where Flower authenticates nodes: an id is then tied to a key. Other nodes
+        are not asked, and what a node calls itself is not heard.
+
     Notes
     -----
-    A name is a claim. Only where the server lets known nodes alone connect (Flower's node
-    authentication) is it more than that.
+    Without `known` a name is a claim.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[int, str] | None = None) -> None:
+        self._known = known
+        self._refusal = ""
         self._names: list[str] = []
         self._met: dict[int, str] = {}
         self.sizes: list[int] = []
@@ -70,8 +77,8 @@ class Named:
             time.sleep(pause)
         if len(rows) != expected:
             raise errors.TacitError(
-                f"federation: there must be {expected} clients, got {len(rows)} names. "
-                "Start a node for each, under names of their own."
+                f"federation: there must be {expected} clients, got {len(rows)} names"
+                f"{self._refusal}. Start a node for each, under names of their own."
             )
         self._names = sorted(rows)
         self.sizes = [rows[name] for name in self._names]
@@ -89,12 +96,16 @@ class Named:
 
     def _greet(self, grid: Grid, timeout: float) -> dict[str, int]:
         """Ask nodes that were never met for their names; their rows by name."""
-        new = [node for node in grid.get_node_ids() if node not in self._met]
+        known = self._known
+        here = [node for node in grid.get_node_ids() if known is None or node in known]
+        new = [node for node in here if node not in self._met]
         asked = [Message(RecordDict(), node, wire.DESCRIBE) for node in new]
         found: dict[str, int] = {}
         for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
-            told = wire.read_description(message)
-            if told is not None:
-                self._met[message.metadata.src_node_id] = told[0]
-                found[told[0]] = told[1]
+            node, told = message.metadata.src_node_id, wire.read_description(message)
+            if told is None:
+                self._refusal = wire.refusal(message)
+            elif known is None or node in known:
+                self._met[node] = told[0] if known is None else known[node]
+                found[self._met[node]] = told[1]
         return found

@@ -20,8 +20,9 @@ from tacit.federated import flower
 from tacit.federated.algorithms import ALGORITHMS, Algorithm
 from tacit.federated.algorithms import algorithm as named
 from tacit.federated.app.client import Client, client_app
-from tacit.federated.app.engines import drive
+from tacit.federated.app.engines import attacked, drive
 from tacit.federated.app.keeping import Keeper
+from tacit.federated.app.mods import Mods
 from tacit.federated.app.nodes import read_data, write_data
 from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
@@ -29,7 +30,8 @@ from tacit.federated.config import Config
 from tacit.federated.gathering import Gathering, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Limits
-from tacit.federated.rounds import Outcome, Round, Server
+from tacit.federated.rounds import Intercept, Outcome, Round, Server
+from tacit.federated.threats import Attackers
 
 
 def run(
@@ -44,6 +46,7 @@ def run(
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
     gathering: Gathering | None = None,
+    intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
     patience: float = 600.0,
 ) -> Outcome:
@@ -55,9 +58,15 @@ def run(
         As there.
     build : callable
         Gives the model, here and once in every worker.
+    intercept : callable, optional
+        As there, in the workers. They do not hear each other: clones are refused.
     patience : float
         Seconds to wait for workers, and for the answers of an exchange.
     """
+    attackers = getattr(intercept, "__self__", None)
+    if isinstance(attackers, Attackers) and attackers.attack.clones:
+        remedy = "Clones are one attacker, and workers do not hear each other: run them locally."
+        errors.refuse("simulation", "intercept", "without clones", attackers.attack.name, remedy)
     if find_spec("ray") is None:
         raise errors.TacitError(
             "simulation: Ray must be installed. pip install 'tacit[federated]'."
@@ -83,7 +92,8 @@ def run(
         for number, data in enumerate(clients):
             write_data(_file(folder, number), data)
         source = _Source(chosen, settled, build, folder)
-        nodes = client_app(source.client, keeper_of=source.keeper, simulated=True)
+        mods = attacked(Mods(), intercept, server.model.layout)
+        nodes = client_app(source.client, keeper_of=source.keeper, mods=mods, simulated=True)
         flower.simulate(app, nodes, len(clients))
     return Outcome(server.state, {}, tuple(strategy.history), stopped[0])
 

@@ -12,8 +12,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from tacit import errors
 from tacit.federated import flower, payload
 from tacit.federated.app import wire
+from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Roster
 from tacit.federated.model import Data
 from tacit.federated.rounds import Reply, Round, Server
@@ -38,6 +40,8 @@ class Federation(Strategy):
         The server's own rows, on which each round's model is judged.
     callback : callable, optional
         Told every round. What is true ends the run.
+    questions : Questions, optional
+        What silos are asked besides.
     """
 
     def __init__(
@@ -48,18 +52,27 @@ class Federation(Strategy):
         seed: int = 0,
         test: Data | None = None,
         callback: Callable[[Round], object] | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self.server, self.roster = server, roster
+        self.questions = Questions() if questions is None else questions
         self.history: list[Round] = []
         self.failures: list[tuple[int, int, str]] = []
         self.counted: dict[int, int] = {}
         self._seed, self._test, self._callback = seed, test, callback
         self._bytes_up, self._skipped = 0, False
+        self._asked, self._broke = 0, 0
 
     @property
     def exchanges(self) -> int:
         """Of one round."""
         return len(self.server.algorithm.phases)
+
+    def prepare(self, grid: Grid, timeout: float) -> None:
+        """Ask what must be known before the first round, and judge by it from then on."""
+        normalisation = self.questions.before(grid, self.roster, self.server, timeout)
+        if normalisation is not None and self._test is not None:
+            self._test = Data(normalisation.apply(self._test.rows), self._test.labels)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -78,8 +91,9 @@ class Federation(Strategy):
         for client, node in there.items():
             counted = self.counted.get(client, 0)
             order = wire.Order(number, index, client, self._seed, counted, server_round)
-            content = wire.sent(record, order)
+            content = wire.sent(record, order, self.questions.normalisation)
             messages.append(Message(content, node, action, group_id=str(server_round)))
+        self._asked, self._broke = len(messages), 0
         return messages
 
     def aggregate_train(
@@ -88,7 +102,12 @@ class Federation(Strategy):
         number, index = self._at(server_round)
         if self._skipped:
             return None, None
-        closed = self.server.close_phase(index, self._heard(number, replies))
+        heard = self._heard(number, replies)
+        if self._asked and self._broke == self._asked:
+            raise errors.BudgetExceeded(
+                "federation: a silo that was asked must have budget left, got none that has."
+            )
+        closed = self.server.close_phase(index, heard)
         self._skipped = closed.skipped
         if not closed.skipped:
             self.counted.update(dict.fromkeys(closed.counted, server_round))
@@ -99,12 +118,32 @@ class Federation(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Nobody: a score on a client's rows is a release that no guarantee here covers."""
-        return []
+        """Silos with a guarantee, when it is due; nobody else: a score on rows is a release."""
+        number, _ = self._at(server_round)
+        if not self._due(server_round):
+            return []
+        clients = self.roster.there(grid, range(self.server.clients))
+        model = flower.array_record({"model": self.server.state.model})
+        return [
+            Message(
+                wire.sent(
+                    model,
+                    wire.Order(number, 0, client, self._seed, 0, server_round),
+                    self.questions.normalisation,
+                ),
+                node,
+                wire.CONFUSION,
+            )
+            for client, node in clients.items()
+        ]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
+        if self._due(server_round):
+            number, _ = self._at(server_round)
+            self.questions.judged(number, self.roster, self.server, replies)
+            self._tell(self.history[-1])
         return None
 
     def summary(self) -> None:
@@ -113,6 +152,10 @@ class Federation(Strategy):
     def _at(self, server_round: int) -> tuple[int, int]:
         done, index = divmod(server_round - 1, self.exchanges)
         return done + 1, index
+
+    def _due(self, server_round: int) -> bool:
+        number, index = self._at(server_round)
+        return number in self.questions.due and index + 1 == self.exchanges
 
     def _heard(self, number: int, replies: Iterable[Message]) -> Mapping[int, Reply]:
         """One answer a client, the first; errors count as silence, and are remembered."""
@@ -123,6 +166,7 @@ class Federation(Strategy):
                 continue
             if message.has_error():
                 self.failures.append((number, client, str(message.error.reason)[:100]))
+                self._broke += wire.spent(message)
                 continue
             heard[client] = wire.read_answer(message)
             self._bytes_up += _size(heard[client])
@@ -131,10 +175,15 @@ class Federation(Strategy):
     def _closed(self) -> tuple[ArrayRecord, MetricRecord]:
         one = self.server.close(self._bytes_up, self.server.judge(self._test))
         self.history.append(one)
-        if self._callback is not None and self._callback(one):
-            raise Ended
+        if one.number not in self.questions.due:
+            self._tell(one)
         model = flower.array_record({"model": self.server.state.model})
         return model, MetricRecord({"counted": one.counted, "asked": one.asked})
+
+    def _tell(self, one: Round) -> None:
+        """Whoever listens, once all of a round is known."""
+        if self._callback is not None and self._callback(one):
+            raise Ended
 
 
 def _size(reply: Reply) -> int:

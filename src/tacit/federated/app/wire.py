@@ -7,20 +7,29 @@ is read without an error here: `tacit.federated.payload.decode` decides what cou
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from tacit import errors
 from tacit.federated import flower
 from tacit.federated.local import Global
+from tacit.federated.normalisation import EVERYTHING, Bounds, Moments, Normalisation
 from tacit.federated.payload import Layout
 from tacit.federated.rounds import Reply
 
 DESCRIBE = "query.describe"
 """Asks a node for its name and, where clients count by their rows, how many it has."""
 
-_ARRAYS, _ORDER, _WEIGHT = "arrays", "order", "weight"
+STATISTICS, CONFUSION = "query.statistics", "evaluate.confusion"
+"""Ask a silo for moments of its rows, and for answers of a model on rows that it held out."""
+SPENT = "client: its budget must allow this exchange. It does not"
+"""What a client says that has nothing left to pay with."""
+
+_ARRAYS, _ORDER, _WEIGHT, _INPUT, _STATED = "arrays", "order", "weight", "input", "stated"
+_LARGEST = 2**53
 
 
 class Order(NamedTuple):
@@ -49,9 +58,32 @@ class Order(NamedTuple):
     exchange: int
 
 
-def sent(arrays: ArrayRecord, order: Order) -> RecordDict:
-    """The content of a message to a client."""
-    return flower.content({_ARRAYS: arrays, _ORDER: ConfigRecord({_ORDER: list(order)})})
+def sent(
+    arrays: ArrayRecord, order: Order, normalisation: Normalisation | None = None
+) -> RecordDict:
+    """The content of a message to a client; the normalisation of rows goes with each."""
+    given: dict[str, Any] = {_ARRAYS: arrays, _ORDER: ConfigRecord({_ORDER: list(order)})}
+    if normalisation is not None:
+        parts = {"mean": normalisation.mean, "deviation": normalisation.deviation}
+        given[_INPUT] = flower.array_record(parts)
+    return flower.content(given)
+
+
+def normalisation(message: Message, bounds: Bounds = EVERYTHING) -> Normalisation | None:
+    """How a client is to normalise its rows, held to bounds that it knows itself.
+
+    Raises
+    ------
+    InvalidData
+        If the server sent something else.
+    """
+    given = message.content.get(_INPUT)
+    if given is None:
+        return None
+    found = flower.read_arrays(given) if isinstance(given, ArrayRecord) else {}
+    if set(found) != {"mean", "deviation"}:
+        raise errors.InvalidData("client: a normalisation must have a mean and a deviation.")
+    return Normalisation(found["mean"], found["deviation"], bounds)  # type: ignore[arg-type]
 
 
 def received(message: Message, layout: Layout) -> tuple[Global, Order]:
@@ -70,7 +102,10 @@ def received(message: Message, layout: Layout) -> tuple[Global, Order]:
 def answered(reply: Reply) -> RecordDict:
     """The content of an answer."""
     arrays = flower.array_record(reply.record)
-    return flower.content({_ARRAYS: arrays, _WEIGHT: MetricRecord({_WEIGHT: reply.weight})})
+    told: dict[str, Any] = {_WEIGHT: reply.weight}
+    if reply.stated is not None:
+        told[_STATED] = [float(number) for number in reply.stated]
+    return flower.content({_ARRAYS: arrays, _WEIGHT: MetricRecord(told)})
 
 
 def read_answer(message: Message) -> Reply:
@@ -78,7 +113,71 @@ def read_answer(message: Message) -> Reply:
     arrays, weight = message.content.get(_ARRAYS), message.content.get(_WEIGHT)
     record = flower.read_arrays(arrays) if isinstance(arrays, ArrayRecord) else None
     number = weight.get(_WEIGHT) if isinstance(weight, MetricRecord) else None
-    return Reply(record, number)  # type: ignore[arg-type]
+    return Reply(record, number, stated(message))  # type: ignore[arg-type]
+
+
+def stated(message: Message) -> Any:
+    """What a silo says that it has spent; whether that makes sense is looked at later."""
+    told = message.content.get(_WEIGHT) if message.has_content() else None
+    found = told.get(_STATED) if isinstance(told, MetricRecord) else None
+    return tuple(found) if isinstance(found, list) else found
+
+
+def moments(found: Moments, spent: tuple[float, float]) -> RecordDict:
+    """What a silo answers that was asked for its moments."""
+    arrays = flower.array_record({"mean": found.mean, "second": found.second})
+    told = MetricRecord({"count": found.count, _STATED: list(spent)})
+    return flower.content({_ARRAYS: arrays, _WEIGHT: told})
+
+
+def read_moments(message: Message) -> Moments | None:
+    """Moments from anyone; None where they are none."""
+    arrays, told = _answer(message)
+    count = told.get("count")
+    if set(arrays) != {"mean", "second"} or not isinstance(count, int):
+        return None
+    try:
+        return Moments(arrays["mean"], arrays["second"], count)
+    except errors.TacitError:
+        return None
+
+
+def confusion(counts: npt.NDArray[np.int64], spent: tuple[float, float]) -> RecordDict:
+    """What a silo answers that was asked for its answers on rows that it held out."""
+    arrays = flower.array_record({"confusion": counts})
+    return flower.content({_ARRAYS: arrays, _WEIGHT: MetricRecord({_STATED: list(spent)})})
+
+
+def read_confusion(message: Message, classes: int) -> npt.NDArray[np.int64] | None:
+    """Noisy counts from anyone, truth by prediction; None where they are none."""
+    arrays, _ = _answer(message)
+    counts = arrays.get("confusion")
+    if counts is None or counts.shape != (classes, classes) or counts.dtype != np.int64:
+        return None
+    sound = bool(np.all((counts > -_LARGEST) & (counts < _LARGEST)))
+    return counts if sound else None
+
+
+def _answer(message: Message) -> tuple[dict[str, Any], Any]:
+    """Arrays and numbers of an answer, as far as there are any."""
+    if not message.has_content():
+        return {}, {}
+    arrays, told = message.content.get(_ARRAYS), message.content.get(_WEIGHT)
+    read = flower.read_arrays(arrays) if isinstance(arrays, ArrayRecord) else {}
+    return read, told if isinstance(told, MetricRecord) else {}
+
+
+def refusal(message: Message) -> str:
+    """Why a client did not answer, as far as it says so, to append to an error."""
+    reason = str(message.error.reason) if message.has_error() else ""
+    _, found, text = reason.partition("client: ")
+    kept = "".join(letter for letter in text[:120] if letter.isprintable())
+    return f" and a refusal ({kept.split(chr(39) + '>')[0]})" if found else ""
+
+
+def spent(message: Message) -> bool:
+    """Whether a client says that it cannot pay."""
+    return message.has_error() and SPENT in str(message.error.reason)
 
 
 def description(name: str, rows: int | None) -> RecordDict:

@@ -1,0 +1,154 @@
+"""How a silo takes part: the command of the process that its owner starts beside the rows.
+
+Notes
+-----
+What the owner lays down here (a ledger, which guarantee a job must have) is checked by this
+library's client app. Flower lets whoever may submit a run bring an app of their own, which checks
+nothing: connect to servers that you trust with that, over TLS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit import errors
+from tacit.federated.app.processes import LOOPBACK, free_port, own_folder, program
+
+UNITS = ("client", "record")
+"""Whom a guarantee of a job may be for."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what an owner takes part.
+
+    Parameters
+    ----------
+    require : {"client", "record"}, optional
+        Jobs without a guarantee for this unit are refused.
+    ledger, account : Path, str, optional
+        The owner's budget. With them every job is refused that cannot be charged there: all but
+        those with a guarantee for records.
+    """
+
+    require: str | None = None
+    ledger: Path | None = None
+    account: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.require is not None:
+            errors.choice("node", "require", self.require, UNITS)
+        if (self.ledger is None) != (self.account is None):
+            given = "account" if self.ledger is None else "ledger"
+            errors.refuse("node", "ledger and account", "given together", given)
+        if self.require == "client" and self.ledger is not None:
+            remedy = "A guarantee for clients is charged by the server."
+            errors.refuse("node", "ledger", "left out where clients are protected", None, remedy)
+
+    def plain(self) -> dict[str, str]:
+        """As a node's configuration says it."""
+        given = {"require": self.require, "account": self.account}
+        found = {name: value for name, value in given.items() if value is not None}
+        return found | ({} if self.ledger is None else {"ledger": str(self.ledger.resolve())})
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Terms:
+        """From a node's configuration."""
+        texts = {name: config.get(name) for name in ("require", "ledger", "account")}
+        require, ledger, account = (None if v is None else str(v) for v in texts.values())
+        return cls(require, None if ledger is None else Path(ledger), account)
+
+
+def node(
+    superlink: str,
+    *,
+    name: str,
+    data: Path,
+    work: Path,
+    state: Path | None = None,
+    authority: Path | None = None,
+    insecure: bool = False,
+    key: Path | None = None,
+    terms: Terms = Terms(),  # noqa: B008
+    port: int | None = None,
+) -> list[str]:
+    """Command of a silo's own process.
+
+    Parameters
+    ----------
+    superlink : str
+        Address and port of the server.
+    name : str
+        Under which this client takes part; the same after a restart.
+    data : Path
+        Its rows and labels, an npz file.
+    work : Path
+        A folder for what the process itself needs.
+    state : Path, optional
+        Folder where states are kept, so that they survive a restart.
+    authority : Path, optional
+        Certificate of the authority that signed the server's.
+    insecure : bool
+        Without TLS: on loopback only.
+    key : Path, optional
+        Private key (ECDSA on a NIST curve, OpenSSH format, no passphrase), where the server lets
+        known nodes alone take part.
+    terms : Terms
+        What its owner lays down.
+    port : int, optional
+        Of the process's own interface on loopback; a free one without it.
+    """
+    if insecure == (authority is not None):
+        remedy = "Without TLS everyone on the way reads and changes what is sent."
+        errors.refuse("node", "exactly one of authority, insecure", "given", insecure, remedy)
+    if insecure and superlink.rsplit(":", 1)[0] not in (LOOPBACK, "localhost"):
+        errors.refuse("node", "superlink", "on loopback without TLS", superlink, "Give authority.")
+    if insecure and key is not None:
+        errors.refuse("node", "key", "left out without TLS", str(key), "Give authority.")
+    if key is not None:
+        check_key(key)
+    given = {"name": name, "data": str(data.resolve()), **terms.plain()}
+    if state is not None:
+        given["state"] = str(state.resolve())
+    told = own_folder(work) / f"node-{free_port()}.toml"
+    write_own(told, toml(given))
+    secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
+    return [
+        *(program("flower-supernode"), *secure),
+        *(() if key is None else ("--auth-supernode-private-key", str(key))),
+        *("--superlink", superlink, "--host", LOOPBACK, "--port", str(port or free_port())),
+        *("--node-config", str(told)),
+    ]
+
+
+def check_key(path: Path) -> None:
+    """Refuse what Flower would refuse in the log of another process."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    try:
+        fits = isinstance(load_ssh_private_key(path.read_bytes(), None), EllipticCurvePrivateKey)
+    except (ValueError, TypeError, OSError, UnsupportedAlgorithm):
+        fits = False
+    if not fits:
+        raise errors.InvalidData(
+            f"{path}: it must be an ECDSA key in OpenSSH format, without a passphrase. "
+            "ssh-keygen -t ecdsa -b 384 makes one."
+        )
+
+
+def write_own(path: Path, text: str) -> None:
+    """A file that its owner alone can read, from its first byte on."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+
+
+def toml(values: Mapping[str, Any]) -> str:
+    """Plain values as TOML: its strings and numbers are written as in JSON."""
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())

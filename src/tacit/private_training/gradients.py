@@ -1,0 +1,165 @@
+r"""One private step: a Poisson sample, its clipped gradients, their sum with noise.
+
+.. math:: \tilde g = \frac{1}{qn}\Big(\sum_{i \in B} g_i \min(1, C/\|g_i\|) + \mathcal{N}(0,
+          \sigma^2 C^2 I)\Big)
+
+This is all of the data that an optimiser sees, whichever it is: torch's in `training.train`, or the
+local steps of a federated algorithm in a silo.
+
+References
+----------
+.. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit import errors
+from tacit.private_training import probing
+from tacit.private_training.clipping import Clipper
+from tacit.private_training.noise import Noise
+from tacit.private_training.schedule import Schedule
+from tacit.randomness import Randomness
+
+_STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
+
+
+@dataclass
+class NoisyGradients:
+    """Noised mean gradients of a module at its weights as they are, each on a sample of its own.
+
+    Parameters
+    ----------
+    clipper : Clipper
+        Of the module and its loss, checked by `probing.clipper`.
+    rows : tuple of Tensor
+        All records, on the first axis.
+    noise : Noise
+        Of deviation σC.
+    plan : Schedule
+        Says who is sampled and what a sum is divided by; it does not count draws.
+    clip_norm : float
+        C less what rounding may add: `clip_norm_within`.
+    microbatch : int, optional
+        At most so many examples at a time.
+
+    Notes
+    -----
+    One record more or less moves the sum by at most C, whatever the weights are. So T draws, each
+    at weights that depend on the draws before and on nothing else of the data, are T Gaussians of
+    multiplier σ on Poisson samples [ACG16]_.
+    """
+
+    clipper: Clipper
+    rows: tuple[Tensor, ...]
+    noise: Noise
+    plan: Schedule
+    clip_norm: float
+    microbatch: int | None = None
+    dropped: int = 0
+    """Examples that were not finite, counted as often as they were met. In-house only."""
+    _open: bool = field(default=False, init=False, repr=False)
+
+    def draw(self) -> Tensor:
+        """A flat gradient in the order of the trained parameters; within `drawing` alone."""
+        if not self._open:
+            raise errors.TacitError(f"{self.clipper.where}: draws must be within `drawing`.")
+        chosen = self.plan.sample(self.noise.stream).to(self.rows[0].device)
+        return self.of(tuple(part[chosen] for part in self.rows))
+
+    def of(self, batch: tuple[Tensor, ...]) -> Tensor:
+        """The same on a batch that somebody else has sampled."""
+        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch)
+        self.dropped += dropped
+        self.noise.add_to(sums, self.plan.expected_size)
+        return sums.to(self.clipper.trained[0].dtype)
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """What must surround draws: secret dropout, whole products, buffers put back."""
+        stream, device = self.noise.stream, self.rows[0].device
+        kept = probing.state_kept(self.clipper.module)
+        with kept, secret_draws(stream, device), whole_products():
+            self._open = True
+            try:
+                yield
+            finally:
+                self._open = False
+
+
+def clip_norm_within(clip_norm: float, plan: Schedule, dtype: torch.dtype) -> float:
+    """What to clip to, so that a rounded sum moves by at most `clip_norm`."""
+    return clip_norm / (1 + plan.rounding(dtype))
+
+
+@contextmanager
+def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
+    """The module's own randomness (dropout, latent noise), from a state that nobody knows.
+
+    Draws go by the place in a batch. Known ones would tie every example's gradient to who else is
+    there; secret and independent ones are as good as one of each example's own.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
+        # On the CPU a seed counts by its last 32 bits, which could all be tried: so the whole
+        # state of the generator, 624 words, comes from the stream.
+        state = torch.get_rng_state().numpy()
+        if state.size == _STATE_BYTES:
+            words = stream.words(_STATE_WORDS)
+            mixed = (words ^ (words >> np.uint64(32))) & np.uint64(2**32 - 1)
+            state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
+            torch.set_rng_state(torch.from_numpy(state))
+        yield
+
+
+@contextmanager
+def whole_products() -> Iterator[None]:
+    """No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default.
+
+    It shortens both factors of a product to 11 digits or fewer: what is summed may then be longer
+    by 2^-10 than the norm that it was clipped by, ten times the room that `Schedule.rounding` has.
+    """
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
+
+
+def assumptions(noise: Noise) -> tuple[str, ...]:
+    """What a certificate of trained weights has to say besides its event."""
+    stream = noise.stream
+    cipher = getattr(stream, "cipher", None)
+    if not stream.secure:
+        origin = "a seeded generator, for tests"
+    elif cipher:
+        origin = f"{cipher} keyed by the operating system's entropy"
+    else:
+        origin = "the operating system's generator"
+    return (
+        f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
+        f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
+        "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
+        "to stay within what clipping leaves free of the clip norm.",
+        "Weights and settings at the start of training did not depend on these data.",
+        "The loss of an example does not depend on the others: checked on made-up rows.",
+        "What the module draws at random comes from torch's generator, with a secret seed.",
+    )
+
+
+def limits(unit: str) -> tuple[str, ...]:
+    """What trained weights do not protect."""
+    return (
+        f"How many {unit}s there are: the sampling rate and the size of a step were set from it.",
+        "Training losses and the count of dropped examples: not released, nor may they be.",
+    )
