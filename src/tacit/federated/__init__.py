@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tacit.federated.algorithms import ALGORITHMS as ALGORITHMS
     from tacit.federated.algorithms import Algorithm as Algorithm
     from tacit.federated.algorithms import algorithm as algorithm
+    from tacit.federated.auditing import ClientAudit as ClientAudit
+    from tacit.federated.auditing import audit_clients as audit_clients
     from tacit.federated.client_privacy import ClientPrivacy as ClientPrivacy
     from tacit.federated.config import Config as Config
     from tacit.federated.config import Pruning as Pruning
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "adaptive": ["Adaptive"],
     "algorithms": ["ALGORITHMS", "Algorithm", "algorithm"],
+    "auditing": ["ClientAudit", "audit_clients"],
     "client_privacy": ["ClientPrivacy"],
     "config": ["Config", "Pruning"],
     "model": ["Data"],
