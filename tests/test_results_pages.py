@@ -100,6 +100,7 @@ def test_without_records_every_section_says_how_to_make_one(
         "classifiers.md",
         "composition.md",
         "federated.md",
+        "primia.md",
         "threats.md",
         "index.md",
     }
@@ -347,6 +348,65 @@ def test_agnostic(site: ModuleType, tmp_path: Path) -> None:
     assert "codebook but for parity at ε = 2." in page
     assert "codebook −0.400 (parity, ε = 2) to −0.020 (digit, ε = 2)." in page
     assert "| codebook, task: digit | 0.880 ± 0.010 |" in page
+
+
+def hospitals(lead: float, epsilons: tuple[float | None, ...] = (1.0, None)) -> dict[str, Any]:
+    """Three hospitals ahead of one by so much at every ε; pretraining adds nothing."""
+    paid = {"noise_multiplier": 4.0, "sampling_probability": 0.25, "rounds": 6, "steps": 24}
+    paid["spent_epsilon"] = 0.9
+    results = [
+        {
+            "mechanism": None,
+            "model": model,
+            "task": task,
+            "epsilon": epsilon,
+            **{name: around(0.5 + (lead if task[0] == "t" else 0)) for name in ("mcc", "accuracy")},
+            **{f"{name}_validation": around(0.8) for name in ("mcc", "accuracy")},
+            **paid,
+        }
+        for model in ("scratch", "pretrained")
+        for task in ("three hospitals", "one hospital alone")
+        for epsilon in epsilons
+    ]
+    asked = {"epsilons": list(epsilons), "delta": 1.9e-4, "settings": {}, "public_data": "mnist"}
+    asked |= {"mechanisms": [], "central": ["inf"]}
+    found = record("primia", "pneumoniamnist", results, parameters=asked)
+    shares = {"training": 0.75, "validation": 0.74, "test": 0.625}
+    found["data"] |= {
+        "rows": 30,
+        "training": 19,
+        "validation": 5,
+        "hospitals": [10, 9],
+        "ill": shares,
+    }
+    found["data"]["published"] = {"epsilon": 1.0, "mcc": 0.78}
+    return found
+
+
+def test_hospitals(site: ModuleType, tmp_path: Path) -> None:
+    def page(lead: float) -> str:
+        return made(site, tmp_path, a=hospitals(lead))["primia.md"]
+
+    assert "| from scratch, three hospitals | 0.600 ± 0.010 | 0.600 ± 0.010 |" in page(0.1)
+    assert "- from scratch, test images: ahead at ε = 1, and without privacy." in page(0.1)
+    assert "ahead of one by more than two standard errors in 2, behind in 0, and in 2" in page(0.1)
+    assert "- pretrained, test images: **behind** at ε = 1, and without privacy." in page(-0.1)
+    assert "- pretrained, test images: no difference that trials can tell at ε = 1" in page(0.01)
+    assert "falls by 0.200 to 0.300" in page(0.1)
+    assert "changes by −0.300 to +0.100" in page(0.4)
+    assert "hospitals of 10 and 9." in page(0.1)
+    assert "from scratch 0.600 ± 0.010 on test images and 0.800 ± 0.010 on" in page(0.1)
+    assert "| from scratch | 1 | 4.00 | 0.250 | 6 | 24 | 0.9000 |" in page(0.1)
+    assert "tacit study primia --epsilons 1,inf --trials 3 --seed 0 --delta 0.00019" in page(0.1)
+
+
+def test_one_trial_of_hospitals_tells_nothing(site: ModuleType, tmp_path: Path) -> None:
+    found = hospitals(0.1)
+    for one in found["results"]:
+        one["mcc"] = measure(one["mcc"]["mean"])
+    page = made(site, tmp_path, a=found)["primia.md"]
+    assert "test images: ahead" not in page
+    assert "| from scratch, test images | +0.100 | +0.100 |" in page
 
 
 def test_targets(site: ModuleType, tmp_path: Path) -> None:

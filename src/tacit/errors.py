@@ -73,6 +73,14 @@ def positive(where: str, name: str, value: Any) -> Fraction:
     return number
 
 
+def clip_norm_in_range(where: str, value: Any) -> Fraction:
+    """A bound on gradients with which no sum of float32 overflows and no noise is lost in it."""
+    number = positive(where, "clip_norm", value)
+    if not Fraction(1, 10**12) <= number <= 10**12:
+        refuse(where, "clip_norm", "from 1e-12 to 1e12", value, "Scale the loss.")
+    return number
+
+
 def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10**9)) -> Fraction:
     """A privacy parameter. Below 1e-9 weights have no digits left, beyond 700 e^ε is no float."""
     number = positive(where, "epsilon", value)

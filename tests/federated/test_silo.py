@@ -198,10 +198,16 @@ def test_impossible_settings_are_refused(given: dict[str, Any], message: str) ->
         silo(given=given)
 
 
-def test_labels_that_are_no_class_are_refused_without_quoting_one() -> None:
-    rows = np.zeros((3, 4), dtype=np.float32)
-    with pytest.raises(errors.InvalidData, match=r"labels must be from 0 to 2\.$"):
-        silo(Data(rows, np.array([0, 1, 77])))
+@pytest.mark.usefixtures("quiet")
+def test_rows_whose_label_is_no_class_count_nowhere() -> None:
+    """As if they were blank: an error would tell the server a label."""
+    rows = np.random.default_rng(0).random((6, 4), dtype=np.float32)
+    odd, blank = np.array([0, 1, 77, 1, -1, 0]), rows.copy()
+    blank[[2, 4]] = np.nan
+    one, other = silo(Data(rows, odd)), silo(Data(blank, np.where((odd > 1) | (odd < 0), 0, odd)))
+    assert (one.unlabelled, other.unlabelled) == (2, 0)
+    first, second = asked(one).record, asked(other).record
+    assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def exact_epsilon(mu: float, delta: float) -> float:

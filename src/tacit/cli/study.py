@@ -35,7 +35,9 @@ study_federated.register(app)
 
 Data = Annotated[
     str | None,
-    typer.Option(help="digits, mnist, lending_club, adult, or a CSV or Parquet file of yours."),
+    typer.Option(
+        help="digits, mnist, pneumoniamnist, lending_club, adult, or your CSV or Parquet file."
+    ),
 ]
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="Columns, bounds, categories and label of --data.")

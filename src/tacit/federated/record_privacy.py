@@ -105,7 +105,7 @@ class RecordPrivacy:
         errors.epsilon_in_range(_WHERE, self.epsilon)
         errors.probability(_WHERE, "delta", self.delta, zero=False)
         errors.whole(_WHERE, "rounds", self.rounds, least=1, most=10**6)
-        errors.positive(_WHERE, "clip_norm", self.clip_norm)
+        errors.clip_norm_in_range(_WHERE, self.clip_norm)
         errors.probability(_WHERE, "statistics", self.statistics)
         errors.whole(_WHERE, "held_out", self.held_out, least=0)
         errors.whole(_WHERE, "evaluations", self.evaluations, least=0, most=10**6)

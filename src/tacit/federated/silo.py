@@ -13,6 +13,7 @@ nothing is computed twice.
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from tacit.federated.local import Global, State
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.normalisation import Moments, Normalisation
 from tacit.federated.payload import Layout, Vector
-from tacit.federated.record_privacy import RecordPrivacy
+from tacit.federated.record_privacy import Plan, RecordPrivacy
 from tacit.federated.rounds import Reply
 from tacit.federated.till import Till
 from tacit.federated.torch_model import TorchModel
@@ -95,11 +96,13 @@ class Silo:
         self._data = data
         self._rows: npt.NDArray[Any] = data.rows
         self.classes = _classes(model, data)
+        self._there = _labelled(data.labels, self.classes)
         trained = self._tensors()
         clipper = probing.clipper(_WHERE, model.module, _Loss(model), trained)
         self.plan = privacy.plan(len(data), self.algorithm, config)
         plan = self.plan
-        self._till = Till(_WHERE, plan.whole, float(privacy.delta), ledger, account, run)
+        name = None if run is None else f"{run} {_short(plan)}"
+        self._till = Till(_WHERE, plan.whole, float(privacy.delta), ledger, account, name)
         self._stream = Keystream() if rng is None else source(rng)
         self._rng = source(rng)
         clip = errors.positive(_WHERE, "clip_norm", privacy.clip_norm)
@@ -110,6 +113,15 @@ class Silo:
         nothing = np.zeros(plan.trained, dtype=np.int64)
         self.stand_in = Data(np.zeros((plan.trained, 0), dtype=np.float32), nothing)
         """As many rows as are trained on, without anything in them: what an algorithm gets."""
+
+    @property
+    def unlabelled(self) -> int:
+        """Rows whose label is no class of the job: they count nowhere. In-house only.
+
+        They are no error: the server chooses how many classes there are, and an error would tell
+        it a label.
+        """
+        return int((~self._there).sum())
 
     def __len__(self) -> int:
         """Rows that are trained on."""
@@ -208,7 +220,8 @@ class Silo:
         self._next_evaluation()
         counts = np.zeros((self.classes, self.classes), dtype=np.int64)
         truth = self._data.labels[self._held].astype(np.int64)
-        there = _finite(self._data.rows[self._held])  # a row that is blank counts nowhere
+        # A row that is blank, or whose label is no class, counts nowhere.
+        there = _finite(self._data.rows[self._held]) & self._there[self._held]
         np.add.at(counts, (truth[there], self._predictions(weights)[there]), 1)
         noise = rounded_gaussian(self.privacy.evaluation_multiplier, counts.size, self._rng)
         return np.asarray(counts + noise.reshape(counts.shape))
@@ -245,10 +258,15 @@ class Silo:
         assert event is not None
         self._till.begin(kind, number, event)
 
-    def _tensors(self) -> tuple[Tensor, Tensor]:
-        """Rows that are trained on, and their labels, as the module takes them."""
-        rows, labels = self._rows[~self._held], self._data.labels[~self._held]
-        return self._model.tensor(rows), self._model.tensor(labels)
+    def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows that are trained on, as the module takes them; their labels; whether they count."""
+        used = ~self._held
+        there = self._there[used]
+        labels = self._data.labels[used]
+        labels = labels if self._there.all() else np.where(there, labels, 0)
+        parts = (self._rows[used], labels, there.astype(np.float32))
+        rows, truth, counts = (self._model.tensor(part) for part in parts)
+        return rows, truth, counts
 
     @property
     def event(self) -> events.Event | None:
@@ -342,8 +360,16 @@ class _Loss:
     def __init__(self, model: TorchModel) -> None:
         self._model = model
 
-    def __call__(self, module: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
-        return self._model.losses(module(rows), labels)
+    def __call__(self, module: nn.Module, rows: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return self._model.losses(module(rows), labels) * counts
+
+
+def _short(plan: Plan) -> str:
+    """Names a plan: with another one, the same run is another run, and pays for itself.
+
+    Else rows could change sides between two jobs that cost the same, on one charge.
+    """
+    return hashlib.sha256(repr(plan).encode()).hexdigest()[:16]
 
 
 def _places(count: int, every: int) -> npt.NDArray[np.bool_]:
@@ -360,15 +386,19 @@ def _finite(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _classes(model: TorchModel, data: Data) -> int | None:
-    """How many classes the module tells apart; None where labels are none. Labels must fit."""
+    """How many classes the module tells apart; None where labels are none."""
     with torch.no_grad():
         outputs = model.module(model.tensor(np.zeros_like(data.rows[:1])))
     if outputs.ndim != 2 or data.labels.ndim != 1 or data.labels.dtype.kind not in "biu":
         return None
-    classes = int(outputs.shape[1])
-    if int(data.labels.min()) < 0 or int(data.labels.max()) >= classes:
-        raise errors.InvalidData(f"{_WHERE}: labels must be from 0 to {classes - 1}.")
-    return classes
+    return int(outputs.shape[1])
+
+
+def _labelled(labels: npt.NDArray[Any], classes: int | None) -> npt.NDArray[np.bool_]:
+    """Rows whose label is one of the classes; all where there are none."""
+    if classes is None:
+        return np.ones(len(labels), dtype=np.bool_)
+    return np.asarray((labels >= 0) & (labels < classes))
 
 
 def _assumptions(unit: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ release, on fresh samples and noise, of what was paid once.
 
 from __future__ import annotations
 
+import os
 import uuid
 
 from tacit import errors, events
@@ -61,6 +62,7 @@ class Till:
         own = uuid.uuid4().hex if run is None else line_of_text(where, "run", run)
         self._key = f"federated {own}"
         self._begun: set[str] = set()
+        self._process = os.getpid()
         self._by_exchange, self._paid = False, False
         self._at: float | None = None
         if ledger is not None and account is not None:
@@ -97,6 +99,12 @@ class Till:
             Where it was begun before, or the account has too little left.
         """
         what = f"{kind} {number}"
+        on_disk = self._named and self._ledger is not None
+        if not on_disk and os.getpid() != self._process:
+            raise errors.TacitError(
+                f"{self._where}: a copy of a process must not spend what was paid once. "
+                "Give the run a ledger and a name."
+            )
         if what in self._begun or not self._charged(what, event):
             self._begun.add(what)
             raise errors.BudgetExceeded(
@@ -104,6 +112,8 @@ class Till:
                 "It is paid and, where it was interrupted, lost."
             )
         self._begun.add(what)
+        if on_disk and self._ledger is not None and self._account is not None:
+            self._look(self._ledger, self._account)  # with what others began meanwhile
 
     def _charged(self, what: str, event: events.Event) -> bool:
         """Whether this is the first time."""

@@ -29,8 +29,11 @@ _LOOKS = {
     ),
 }
 _SHORT = {"pretrained": "pretrained,\nno privacy", "scratch": "from scratch,\nno privacy"}
-_PAPER = Look("Kaissis et al., on their\nown, larger X-rays", canvas.INK, "X", "none", size=7.0)
+_PAPER = Look("Kaissis et al., on many\nmore, other X-rays", canvas.INK, "X", "none", size=7.0)
 _PANELS = {"mcc": "Test images", "mcc_validation": "Validation images"}
+_ROOM = 1.2
+"""Before the smallest ε and after the largest, as a factor."""
+
 _NOTE = (
     "Every hospital protects each of its images at (ε, δ = {delta:g}); mean and deviation of "
     "pixels are included. Test images are another collection, with fewer ill. Kaissis et al. used "
@@ -59,7 +62,7 @@ def _drawn(merged: Merged) -> Figure:
         for place, key in enumerate(keys):
             across, values = zip(*_points(merged, key, name), strict=True)
             panels.points(panel, across, values, _LOOKS[key], 1.5 * place - 0.75 * len(keys))
-        if published:
+        if published and name == "mcc":  # beside ours on validation images it would say too much
             point: Any = [published["epsilon"]], [published["mcc"]]
             panel.plot(*point, zorder=4, **_PAPER.options())
     _scale(every, merged, published)
@@ -107,4 +110,12 @@ def _scale(every: Sequence[Axes], merged: Merged, published: Any) -> None:
     epsilons = {float(r["epsilon"]) for r in merged.results if r["epsilon"] is not None}
     for panel in every:
         panel.set_ylim(low - pad, min(high + pad, 1.0))
-        panels.epsilon_axis(panel, epsilons or {math.e})
+        _epsilons(panel, sorted(epsilons) or [math.e])
+
+
+def _epsilons(panel: Axes, values: list[float]) -> None:
+    """By powers: most happens at small ε."""
+    panel.set_xscale("log")
+    panel.set_xlim(values[0] / _ROOM, values[-1] * _ROOM)
+    panel.set_xticks(values, [f"{value:g}" for value in values])
+    panel.set_xticks([], minor=True)

@@ -31,6 +31,7 @@ from tacit.private_training.layers import Pairs, Rule, scaled, squares
 from tacit.private_training.recording import Loss, Site, Unfit, recorded, sites_of
 
 _MARGIN = 1 + 1e-6
+_LEAST = 2.0**-100
 
 
 class Clipper:
@@ -193,6 +194,8 @@ def factors(losses: Tensor, squared: Tensor, clip_norm: float) -> tuple[Tensor, 
     fine = torch.isfinite(losses.detach()) & torch.isfinite(squared)
     # A norm of zero gives an infinite quotient, which the clamp makes one.
     weights = (clip_norm / (squared.sqrt() * _MARGIN)).clamp_(max=1)
+    # Factors are applied in float32, which below 2^-126 may double them: nothing is left of those.
+    weights.masked_fill_(weights < _LEAST, 0)
     return weights.masked_fill_(~fine, 0), fine
 
 

@@ -35,6 +35,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tacit import errors
 from tacit.randomness import Randomness
 
 _BLOCK = 1 << 17
@@ -50,6 +51,11 @@ class Noise:
 
     sigma: float
     stream: Randomness
+
+    def __post_init__(self) -> None:
+        # Elsewhere a float32 has no multiples of the grid, and the noise would be lost.
+        if not 2.0**-100 <= self.sigma <= 2.0**100:
+            errors.refuse("Noise", "sigma", "from 2^-100 to 2^100", self.sigma)
 
     @property
     def grid(self) -> float:

@@ -156,7 +156,7 @@ def train(
     """
     where = "train"
     rows = probing.checked_data(where, data, module)
-    clip = errors.positive(where, "clip_norm", clip_norm)
+    clip = errors.clip_norm_in_range(where, clip_norm)
     if microbatch is not None:
         microbatch = errors.whole(where, "microbatch", microbatch, least=1)
     stream = Keystream() if rng is None else source(rng)
