@@ -280,7 +280,8 @@ def test_who_is_protected_from_whom(unit: Unit) -> None:
     assert f"Each {unit} " in local
     assert "report" in local
     for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE):
-        assert "not from whoever holds the raw data" in said_of[adjacency]
+        holder = "the server that gathers" if unit == "client" else "whoever holds the raw data"
+        assert f"not from {holder}" in said_of[adjacency]
         assert f"Each {unit} in the data" in said_of[adjacency]
     assert "held anything else" in said_of[Adjacency.REPLACE_ONE]
     assert "not being in it" in said_of[Adjacency.ADD_REMOVE]

@@ -11,6 +11,7 @@ from tacit.guarantees import (
     Guarantee,
     NotPrivate,
     PureDP,
+    Unit,
     Unproven,
 )
 
@@ -249,6 +250,8 @@ def _who(guarantee: Guarantee) -> list[str]:
     }[guarantee.adjacency]
     local = guarantee.adjacency is Adjacency.ANY_TWO_INPUTS
     whom = "including whoever collects it" if local else "but not from whoever holds the raw data"
+    if unit is Unit.CLIENT and not local:
+        whom = "but not from the server that gathers what clients send"
     return [
         protected,
         f"From anyone who sees what was released, whatever else they know, {whom}.",

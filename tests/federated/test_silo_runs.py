@@ -308,3 +308,9 @@ def test_lost_replies_are_paid_and_do_not_stop_a_run() -> None:
     assert [one.spent for one in silos] == pytest.approx([4, 4])
     assert server.stated[0][0] == pytest.approx(4)
     assert server.stated[1][0] < 4  # its last reply did not arrive: no model depends on it
+
+
+def test_settings_that_are_not_the_silos_are_refused() -> None:
+    chosen = algorithm("fedavg")
+    with pytest.raises(errors.InvalidParameter, match="config must be that of the silos"):
+        rounds.run("fedavg", MODEL, [silo()], 1, config=chosen.config(learning_rate=7.0))

@@ -306,6 +306,7 @@ _ASSUMPTIONS = (
 )
 _SETTLED = "That training ended after this round was not decided by looking at what was released."
 _LIMITS = (
+    "Clients from the server, which is trusted: it sees every reply as it was sent.",
     "How many clients there are: the sampling rate and the size of a step were set from it.",
     "Who was asked in a round, who answered and whose reply was refused: known to the server, not "
     "released, nor may it be. Whoever watches the network learns it, and for them sampling gains "

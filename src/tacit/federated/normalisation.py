@@ -131,7 +131,7 @@ def bounds_of(where: str, bounds: Any) -> Bounds:
     try:
         low, high = (float(one) for one in bounds)
     except (TypeError, ValueError):
-        errors.refuse(where, "bounds", "two numbers", bounds)
+        errors.refuse(where, "bounds", "two numbers", bounds, "Scale columns to common ones.")
     if not low < high:
         errors.refuse(where, "bounds", "a lower and an upper one", bounds)
     return low, high

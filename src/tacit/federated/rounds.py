@@ -320,6 +320,9 @@ def run(
     if not clients:
         errors.refuse("run", "clients", "at least one", 0)
     settled = chosen.config() if config is None else config
+    if any(getattr(one, "config", settled) != settled for one in clients):
+        remedy = "A silo trains with its own settings, which its noise is calibrated to."
+        errors.refuse("run", "config", "that of the silos", "another", remedy)
     gatherer = Plain(seed, participation) if gathering is None else gathering
     server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
     loop = _Loop(server, clients, seed, intercept)

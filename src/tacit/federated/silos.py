@@ -168,6 +168,8 @@ _DISJOINT = "No person has records in two silos: the largest epsilon of a silo i
 _SUMMED = "A person may have records in several silos: the epsilons of all silos are summed."
 _SETTLED = "That training ended after this round was not decided by looking at what was released."
 _LIMITS = (
+    "Rows from their own silo. Everyone else, the server and other silos too, meets noisy answers "
+    "alone.",
     "How many records each silo has: its weight in the mean, its sampling rate and its number of "
     "steps were set from it.",
     "Which silos took part in which round.",
