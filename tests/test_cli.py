@@ -481,11 +481,31 @@ def test_ledger_flow(run: Run, tmp_path: Path) -> None:
                 "account": "patients",
                 "budget": "1-DP (central, replace-one, unit: record)",
                 "spent": "0.6-DP (central, replace-one, unit: record)",
+                "left": "0.4-DP (central, replace-one, unit: record)",
                 "charges": 1,
+                "marks": 0,
             }
         ]
     }
     assert "patients" in run("ledger", "show", path).out
+
+
+def test_a_ledger_lists_its_entries_and_tells_marks_from_charges(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    run("ledger", "open", path, "patients", *OPEN)
+    with Ledger(path) as ledger:
+        for key, epsilon in (("run", 0.25), ("run, round 1", 0.0)):
+            ledger.charge("patients", events.Declared(PureDP(epsilon=epsilon, **SCOPE)), key=key)
+    (shown,) = run("ledger", "show", path, "--entries", "--json").json["accounts"]
+    assert (shown["charges"], shown["marks"]) == (1, 1)
+    opened, priced, mark = shown["entries"]
+    assert opened["reason"] == "opened"
+    assert (priced["key"], priced["amount"]) == ("run", {"epsilon": "1/4", "delta": "0"})
+    assert set(mark["amount"].values()) == {"0"}
+    told = run("ledger", "show", path, "--entries").out
+    assert "epsilon 0.25" in told
+    assert "nothing (a mark)" in told
+    assert "nothing" not in run("ledger", "show", path).out
 
 
 def test_an_overdraft_is_refused_and_changes_nothing(run: Run, tmp_path: Path) -> None:

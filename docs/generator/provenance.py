@@ -20,8 +20,8 @@ VARIANTS = {"join": "join", "novel-class": "new"}
 OPTIONS = {"join": "columns"}
 """Parameters whose option has another name."""
 
-WITHOUT_DATA = {"posterior": ("data", "trials")}
-"""Studies that read no data set, and the parameters that are no options of theirs."""
+WITHOUT_DATA = {"posterior": ("data", "trials"), "primia": ("data", "public_data", "tasks")}
+"""Studies that are not asked for a data set, and the parameters that are no options of theirs."""
 
 UNASKED = {**WITHOUT_DATA, "anonymize": ("epsilon_strength",)}
 """Parameters that are no options."""
@@ -83,9 +83,18 @@ def command(record: Record) -> str:
             words.append(option)
         elif given is not None and given is not False and given != []:
             items = given if isinstance(given, list) else [given]
-            text = ",".join(f"{i:g}" if isinstance(i, float) else str(i) for i in items)
+            text = ",".join(_word(item) for item in items)
             words += [option, Path(text).name if name in ("data", "schema") else text]
+    if record["parameters"].get("tasks") == ["three hospitals"]:
+        words.append("--no-alone")
     return wrapped(shlex.join([*words, "--json", f"results/{record['file']}"]))
+
+
+def _word(item: Any) -> str:
+    """As an option has it; no ε is that of no privacy."""
+    if item is None:
+        return "inf"
+    return f"{item:g}" if isinstance(item, float) else str(item)
 
 
 def wrapped(line: str) -> str:

@@ -83,6 +83,23 @@ def test_a_guarantee_hides_the_cohorts_and_says_what_it_costs(table: Data, tmp_p
     assert all(set(one) == {"number", "skipped", "loss", "accuracy"} for one in rounds_told)
 
 
+def test_every_client_may_have_a_file_of_its_own(table: Data, tmp_path: Path) -> None:
+    from tacit.cli.federate_data import read_run
+
+    few = Data(table.rows[:7], table.labels[:7])
+    write_data(tmp_path / "few.npz", few)
+    rows = {"rows": ["few.npz", "rows.npz"], "test": "few.npz"}
+    config = write(tmp_path / "fed.json", job=JOB, data=rows)
+    read = read_run(config)
+    assert read.job.clients == 2
+    for one, own in zip(read.clients, (few, table), strict=True):
+        np.testing.assert_array_equal(one.rows, own.rows)
+    out = tmp_path / "out"
+    found = RUNNER.invoke(federate.app, ["run", str(config), "--out", str(out)])
+    assert found.exit_code == 0, found.output
+    assert "2 of 2 in the last round" in found.stdout
+
+
 def test_toml_and_named_data(tmp_path: Path) -> None:
     from tacit.cli.federate_data import read_run
 
@@ -112,6 +129,11 @@ def test_toml_and_named_data(tmp_path: Path) -> None:
         ({"job": {**JOB, "algorithm": "x"}, "data": DATA}, "name must be one of fedsgd"),
         ({"job": JOB, "data": DATA, "faults": {"x": 1}}, "setting of faults must be one of"),
         ({"job": JOB, "data": {**DATA, "rows": "fed.json"}}, "must be an npz file"),
+        ({"job": JOB, "data": {**DATA, "rows": ["rows.npz"]}}, "clients must be left out where"),
+        ({"job": JOB, "data": {"rows": ["rows.npz", "b.npz"]}}, "an existing file, got 'b.npz'"),
+        ({"job": JOB, "data": {"rows": ["rows.npz"], "test": 3}}, "test of data must be a file"),
+        ({"job": JOB, "data": {"rows": []}}, "rows of data must be at least one file"),
+        ({"job": {**JOB, "layers": [5, 3]}, "data": DATA}, "layers must begin with 4, the number"),
     ],
 )
 def test_bad_configurations_are_refused_in_one_line(
@@ -151,6 +173,16 @@ def test_bad_options_are_refused(
         ({"job": {**JOB, "clients": 2}}, ["--key", "rows.npz"], "must be given together"),
         ({"job": {**JOB, "clients": 2}}, ["--nodes", "."], "--nodes must be 2 public keys, got 0"),
         ({"job": {**JOB, "clients": 2}}, ["--host", "0.0.0.0"], "host must be 127.0.0.1 without"),
+        (
+            {"job": {**JOB, "clients": 2}},
+            ["--insecure", *("--ca", "rows.npz", "--cert", "rows.npz", "--key", "rows.npz")],
+            "--insecure must be left out with --ca",
+        ),
+        (
+            {"job": {**JOB, "clients": 2}},
+            ["--insecure", "--host", "0.0.0.0"],
+            "host must be 127.0.0.1 without TLS",
+        ),
     ],
 )
 def test_a_server_checks_what_it_is_told_before_it_listens(

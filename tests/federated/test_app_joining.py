@@ -31,7 +31,7 @@ from safetensors.numpy import load_file
 from tacit import errors
 from tacit.federated import Data, flower, rounds
 from tacit.federated.algorithms import algorithm
-from tacit.federated.app import deployment, nodes, processes
+from tacit.federated.app import deployment, nodes, processes, wire
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.job import Job
@@ -243,6 +243,41 @@ def test_a_roster_says_why_a_node_refused(quadratic: Any) -> None:
             Named().meet(grid, 1, patience=0.0)
 
 
+def test_a_refusal_is_an_answer_and_no_answer_is_lost_for_a_line_to_the_owner(
+    quadratic: Any,
+) -> None:
+    """What is raised Flower prints with a traceback, and the server gets the same words."""
+
+    def refuses(context: Any) -> Client:
+        raise errors.BudgetExceeded("Ledger.charge: epsilon must be less, left 0.25.")
+
+    def broken(message: Message, context: Any, refusal: errors.TacitError | None) -> None:
+        heard.append(str(refusal))
+        raise OSError("no standard error")
+
+    heard: list[str] = []
+    chosen = algorithm("fedavg")
+    one = Client(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
+    with flower.identity(1):
+        message = flower.delivered(Message(RecordDict(), 1, "query.describe"), "1")
+        context: Any = SimpleNamespace()
+        refused = client_app(refuses, told=broken)(message, context)
+        answered = client_app(lambda _: one, told=broken)(message, context)
+    assert wire.spent(refused)
+    assert "left" not in str(refused.error.reason)
+    assert not answered.has_error()
+    assert heard == ["Ledger.charge: epsilon must be less, left 0.25.", "None"]
+
+
+def test_whoever_waits_hears_how_many_clients_are_here(tmp_path: Path) -> None:
+    link, here, told = deployment.Link(tmp_path / "work"), [], []
+    for line in ({"here": 1}, {"here": 2}, {"number": 1}):
+        nodes._tell(link.work, line)
+    (link.work / nodes.RESULT).mkdir()
+    link.follow(told.append, 1.0, arrived=here.append)
+    assert (here, told) == ([1, 2], [{"number": 1}])
+
+
 def test_files_of_a_server_are_its_owners_alone(tmp_path: Path) -> None:
     """And progress of a run with a guarantee for clients does not say who answered."""
     link = deployment.Link(tmp_path / "work")
@@ -272,7 +307,9 @@ def test_progress_holds_no_counts_under_a_guarantee_for_clients(
     app = client_app(lambda context: clients[int(context.node_config["partition-id"])])
     with flower.identity(5):
         nodes.serve(Polling(LocalGrid(app, 2, 5)), job, tmp_path, patience=5.0)
-    (line,) = (json.loads(text) for text in (tmp_path / nodes.PROGRESS).read_text().splitlines())
+    told = (tmp_path / nodes.PROGRESS).read_text().splitlines()
+    here, line = (json.loads(text) for text in told)
+    assert here == {"here": 2}
     assert ("asked" in line) is ("counted" in line) is ("rejected" in line) is (not private)
     assert (line["epsilon"] is None) is (not private)
 

@@ -29,7 +29,7 @@ from tacit.certificate import Certificate
 from tacit.cli import federate
 from tacit.federated import Data, TorchModel, flower, rounds
 from tacit.federated.algorithms import algorithm
-from tacit.federated.app import deployment, engines, nodes, wire
+from tacit.federated.app import deployment, engines, nodes, owner, result, wire
 from tacit.federated.app.client import client_app
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.job import Job
@@ -126,6 +126,40 @@ def test_a_run_ends_where_no_silo_can_pay_and_goes_on_where_one_can() -> None:
         engines.run("fedavg", TorchModel(mlp(3, 2)), some, 1, **{**given, "gathering": Silos(1e-3)})
 
 
+def test_where_every_budget_is_spent_the_run_says_so_before_it_trains() -> None:
+    privacy = RecordPrivacy(4, 1e-3, 2, statistics=0.1)
+    some, config = silos("fedavg", privacy, epochs=1)
+    for silo in some:
+        silo.statistics()
+    given: dict[str, Any] = {"config": config, "gathering": Silos(1e-3)}
+    given["questions"] = Questions.of(privacy, 2, 2)
+    with pytest.raises(errors.BudgetExceeded, match=r"got 3 of 3 that refused.*Nothing was train"):
+        engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
+    given |= {"questions": Questions.of(privacy, 2, 2), "faults": Faults(dropout=1 - 1e-12)}
+    with pytest.raises(errors.InvalidData, match="got 0 answers from 3 silos"):
+        engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
+
+
+def test_a_silo_that_ended_its_budget_is_counted_in_the_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job("fedavg", 3, 2, (3, 2), settings={"batch_size": None, "epochs": 1}, privacy=RECORD)
+    privacy = job.record_privacy()
+    assert privacy is not None
+    some, config = silos("fedavg", privacy, epochs=1)
+    engines.run("fedavg", TorchModel(mlp(3, 2)), some[:1], 2, config=config, gathering=Silos(1e-3))
+    asked, gathering = Questions(), Silos(1e-3)
+    given: dict[str, Any] = {"config": config, "gathering": gathering, "questions": asked}
+    found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
+    result.save(found, job, job.model().layout, gathering, tmp_path / "out", asked)
+    history = json.loads((tmp_path / "out" / "history.json").read_text())
+    assert history["ended_budgets"] == 1
+    federate._print_result(tmp_path / "out", as_json=False)
+    told = capsys.readouterr().out
+    assert "2 of 3 in the last round" in told
+    assert "silos with ended budgets" in told
+
+
 def test_the_command_writes_what_silos_told(tmp_path: Path) -> None:
     privacy = {**RECORD, "statistics": 0.1, "held_out": 4, "evaluations": 2}
     everything = parts(1, rows=120)[0]
@@ -146,7 +180,10 @@ def test_the_command_writes_what_silos_told(tmp_path: Path) -> None:
     assert any("No person has records in two silos" in one for one in certificate.assumptions)
     history = json.loads((out / "history.json").read_text())
     assert [bool(one.get("silos")) for one in history["rounds"]] == [False, True, True]
-    assert set(history["rounds"][-1]["silos"]) == {"accuracy", "mcc", "silos"}
+    assert set(history["rounds"][-1]["silos"]) == {"accuracy", "mcc", "silos", "rows"}
+    told = json.loads(found.stdout)
+    assert (told["counted"], told["asked"], told["ended_budgets"]) == (2, 2, 0)
+    assert abs(told["rows_held_out_about"] - 30) < 30  # the noise of each count is about 1
     arrays = load_file(out / "model.safetensors")
     assert arrays["input.mean"].tolist() == history["input"]["mean"]
     assert arrays["input.deviation"].shape == (1,)
@@ -201,8 +238,8 @@ def test_scores_are_those_of_counts_and_noise_below_zero_is_nothing() -> None:
     found = scores(counts, 2)
     assert found.accuracy == np.mean(truth == taken)
     np.testing.assert_allclose(found.mcc, matthews_corrcoef(truth, taken))
-    assert scores(np.array([[5, -3], [0, 5]]), 1) == (1.0, 1.0, 1)
-    assert scores(np.full((2, 2), -1), 1) == (None, None, 1)
+    assert scores(np.array([[5, -3], [0, 5]]), 1) == (1.0, 1.0, 1, 7)
+    assert scores(np.full((2, 2), -1), 1) == (None, None, 1, 0)
     assert scores(np.array([[5, 0], [2, 0]]), 1).mcc is None
 
 
@@ -258,7 +295,11 @@ def node(job: Job, tmp_path: Path, run_id: int = 3) -> Callable[[Message], Messa
     context: Any = SimpleNamespace(
         node_config=config, run_config={"job": job.to_json()}, run_id=run_id
     )
-    grid = LocalGrid(client_app(lambda _: nodes.client_of(context)), 1, run_id)
+    app = client_app(
+        lambda _: nodes.client_of(context),
+        told=lambda message, _, refusal: owner.tell(message, context, refusal),
+    )
+    grid = LocalGrid(app, 1, run_id)
 
     def ask(message: Message) -> Message:
         (reply,) = grid.send_and_receive([message])
@@ -267,7 +308,9 @@ def node(job: Job, tmp_path: Path, run_id: int = 3) -> Callable[[Message], Messa
     return ask
 
 
-def test_a_node_pays_from_its_own_ledger_and_no_exchange_is_computed_twice(tmp_path: Path) -> None:
+def test_a_node_pays_from_its_own_ledger_and_no_exchange_is_computed_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     privacy = {**RECORD, "statistics": 0.1, "held_out": 4, "evaluations": 1}
     job = Job("fedavg", 1, 2, (3, 2), settings=ALL, privacy=privacy)
     nodes.write_data(tmp_path / "rows.npz", parts(1)[0])
@@ -307,6 +350,37 @@ def test_a_node_pays_from_its_own_ledger_and_no_exchange_is_computed_twice(tmp_p
         assert "records" not in reason
         assert "left" not in reason
     assert len(keys()) == 5
+    lines = capsys.readouterr().err.splitlines()  # for the owner, and nothing but lines
+    assert lines[0].startswith("tacit: statistics answered. The whole job may cost (4, 0.001)-DP, ")
+    assert "account records has (" in lines[0]
+    assert lines[0].endswith(", 0)-DP left.")
+    assert lines[1].startswith("tacit: statistics refused. Silo: statistics 1 of this run must be")
+    whats = [one.split(".")[0] for one in lines[2:6]]
+    assert whats == [
+        "tacit: round 1 answered",
+        "tacit: round 1 refused",
+        "tacit: round 2 answered",
+        "tacit: evaluation after round 2 answered",
+    ]
+    assert all(one.startswith("tacit: round 1 refused. Ledger.charge: ") for one in lines[-2:])
+
+
+def test_rows_that_do_not_fit_the_network_are_refused_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job("fedavg", 1, 2, (2, 2), settings=ALL, privacy=RECORD)
+    nodes.write_data(tmp_path / "rows.npz", parts(1)[0])
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        ledger.open("records", job.record_budget())  # type: ignore[arg-type]
+    with flower.identity(3), flower.quiet():
+        reply = node(job, tmp_path)(Message(RecordDict(), 1, wire.DESCRIBE))
+    assert "client: InvalidData in its app." in str(reply.error.reason)
+    assert "3" not in str(reply.error.reason)
+    assert "layers must begin with 3, the number of columns, got 2." in capsys.readouterr().err
+    privacy = job.record_privacy()
+    assert privacy is not None
+    with pytest.raises(errors.InvalidData, match=r"must take rows of shape \(3,\)"):
+        Silo(TorchModel(mlp(2, 2)), parts(1)[0], privacy, job.chosen, job.config())
 
 
 def test_lost_moments_leave_the_others() -> None:

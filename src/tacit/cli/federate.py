@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -97,6 +98,9 @@ def serve(
     authority: Authority = None,
     certificate: Certificate = None,
     key: Key = None,
+    insecure: Annotated[
+        bool, typer.Option(help="Without TLS, as it is anyway without --ca; loopback only.")
+    ] = False,
     nodes: Annotated[
         Path | None,
         typer.Option(help="Folder of public keys, NAME.pub each: only these take part."),
@@ -117,6 +121,8 @@ def serve(
     tls = (authority, certificate, key)
     if any(tls) != all(tls):
         errors.refuse("command line", "--ca, --cert and --key", "given together", tls)
+    if insecure and any(tls):
+        errors.refuse("command line", "--insecure", "left out with --ca", insecure)
     must_exist(*tls)
     told = read_served(config)
     known = None if nodes is None else _public_keys(nodes, told.job.clients)
@@ -277,9 +283,17 @@ def _serve(
         link = deployment.Link(work, host=host, port=port, **given)  # type: ignore[arg-type]
         if told.test is not None:
             write_data(work / TEST, told.test)
+        wanted = told.job.clients
         with link.serving():
             link.submit(told.job, patience, ledger)
-            shutil.move(link.follow(show, math.inf), out)
+            _say(f"listening on {link.address}, waiting for {wanted} clients")
+            arrived = lambda here: _say(f"{here} of {wanted} clients are here")  # noqa: E731
+            shutil.move(link.follow(show, math.inf, arrived=arrived), out)
+
+
+def _say(text: str) -> None:
+    """On standard error, a terminal or not: whoever waits should know for what."""
+    print(f"tacit: {text}", file=sys.stderr, flush=True)
 
 
 def _secure(tls: Tls) -> Certificates | None:
@@ -330,12 +344,6 @@ def _progress(told: Run, as_json: bool) -> Iterator[Told]:
         yield show
 
 
-def _on_silos(last: dict[str, Any]) -> dict[str, Any]:
-    """How right the last model is on rows that silos held out, where they told."""
-    silos = last.get("silos")
-    return {} if silos is None else {"accuracy_silos": silos["accuracy"], "mcc": silos["mcc"]}
-
-
 def _print_result(out: Path, as_json: bool) -> None:
     import json
 
@@ -345,10 +353,33 @@ def _print_result(out: Path, as_json: bool) -> None:
     last = told["rounds"][-1]
     values = {
         "rounds": len(told["rounds"]),
-        "accuracy": last["accuracy"],
-        **_on_silos(last),
+        **_took_part(told, last, as_json),
+        **_judged(last, as_json),
         "guarantee": told["guarantee"],
         "stopped": told["stopped"] or None,
         "written": str(out),
     }
     print_values(values, as_json, "Federated")
+
+
+def _took_part(told: dict[str, Any], last: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """How many made the last model; a history under a guarantee for clients does not have it."""
+    if "asked" not in last:
+        return {}
+    ended = told.get("ended_budgets", 0)
+    if as_json:
+        counts = {"asked": last["asked"], "counted": last["counted"]}
+        return {**counts, **({"ended_budgets": ended} if "ended_budgets" in told else {})}
+    row = {"clients_that_counted": f"{last['counted']} of {last['asked']} in the last round"}
+    return {**row, **({"silos_with_ended_budgets": ended} if ended else {})}
+
+
+def _judged(last: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """How right the last model is: on test rows, and on rows that silos held out if they told."""
+    silos = last.get("silos")
+    own = {"accuracy": last["accuracy"]}
+    if silos is None:
+        return own
+    told = {"accuracy_silos": silos["accuracy"], "mcc": silos["mcc"]}
+    told["rows_held_out_about"] = silos["rows"]
+    return {**({} if last["accuracy"] is None and not as_json else own), **told}

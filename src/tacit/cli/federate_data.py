@@ -54,7 +54,12 @@ def read_run(path: Path) -> Run:
         errors.refuse(str(path), "clients of job", str(len(clients)), job["clients"])
     faults = told.get("faults", {})
     _known(path, "setting of faults", faults, ("dropout", "latency", "seed"))
-    return Run(Job.from_plain(job), clients, test, Faults(**faults))
+    made = Job.from_plain(job)
+    for number, one in enumerate(clients, start=1):
+        made.check_rows(f"{path}, client {number}", one.rows)
+    if test is not None:
+        made.check_rows(f"{path}, test", test.rows)
+    return Run(made, clients, test, Faults(**faults))
 
 
 def read_served(path: Path) -> Run:
@@ -64,7 +69,6 @@ def read_served(path: Path) -> Run:
     """
     from tacit.federated.app.grid import Faults
     from tacit.federated.app.job import Job
-    from tacit.federated.app.nodes import read_data
 
     told = _read(path)
     _known(path, "table", told, ("job", "data"))
@@ -73,8 +77,11 @@ def read_served(path: Path) -> Run:
     job = _table(path, told, "job")
     if "clients" not in job:
         errors.refuse(str(path), "clients of job", "given", None)
-    test = read_data(path.parent / str(given["test"])) if "test" in given else None
-    return Run(Job.from_plain(job), [], test, Faults())
+    made, test = Job.from_plain(job), None
+    if "test" in given:
+        test = _file(path, "test", given["test"])
+        made.check_rows(f"{path}, test", test.rows)
+    return Run(made, [], test, Faults())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -105,6 +112,8 @@ def _held(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None
     """Clients' rows and test rows."""
     from tacit.federated.model import Data
 
+    if isinstance(given.get("rows"), list):
+        return _own_files(path, given)
     everything, test = _rows(path, given)
     rows, labels = everything.rows, everything.labels
     count = errors.whole(str(path), "clients of data", given.get("clients"), least=1)
@@ -112,11 +121,36 @@ def _held(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None
     return [Data(rows[part], labels[part]) for part in parts], test
 
 
+def _own_files(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None]:
+    """A file for each client: its own rows, as they are."""
+    for name in ("name", "clients", "seed", "partition", *_OF_PARTITIONS):
+        if name in given:
+            remedy = "Each file is a client's own: nothing is shared out."
+            errors.refuse(str(path), name, "left out where rows is a list", given[name], remedy)
+    if not given["rows"]:
+        errors.refuse(str(path), "rows of data", "at least one file", given["rows"])
+    test = given.get("test", 0)
+    if test != 0 and not isinstance(test, str):
+        errors.refuse(str(path), "test of data", "a file where rows is a list", test)
+    clients = [_file(path, "rows", name) for name in given["rows"]]
+    return clients, _file(path, "test", test) if isinstance(test, str) else None
+
+
+def _file(path: Path, what: str, name: Any) -> Data:
+    """Rows of a file that the configuration names, beside it or by a whole path."""
+    from tacit.federated.app.nodes import read_data
+
+    found = path.parent / str(name)
+    if not found.is_file():
+        remedy = "Paths begin at the configuration's folder."
+        errors.refuse(str(path), f"{what} of data", "an existing file", str(name), remedy)
+    return read_data(found)
+
+
 def _rows(path: Path, given: Mapping[str, Any]) -> tuple[Data, Data | None]:
     """Rows to share out, and those for the test: a file, or so many that are held back."""
     import numpy as np
 
-    from tacit.federated.app.nodes import read_data
     from tacit.federated.model import Data
 
     if ("name" in given) == ("rows" in given):
@@ -124,10 +158,10 @@ def _rows(path: Path, given: Mapping[str, Any]) -> tuple[Data, Data | None]:
     if "name" in given:
         everything = _named(path, str(given["name"]))
     else:
-        everything = read_data(path.parent / str(given["rows"]))
+        everything = _file(path, "rows", given["rows"])
     test = given.get("test", 0)
     if isinstance(test, str):
-        return everything, read_data(path.parent / test)
+        return everything, _file(path, "test", test)
     held_back = errors.whole(str(path), "test of data", test, least=0, most=len(everything) - 1)
     if held_back == 0:
         return everything, None

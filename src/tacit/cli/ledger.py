@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit import errors
 from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
+
+if TYPE_CHECKING:
+    from tacit.accounting.ledger import Account, BudgetChange, Receipt
 
 app = typer.Typer(
     help="A budget that refuses: accounts, charges, refusals.",
@@ -116,30 +119,73 @@ def ledger_raise(
 def ledger_show(
     path: LedgerPath,
     name: Annotated[str | None, typer.Argument(help="The account; all if left out.")] = None,
+    entries: Annotated[
+        bool, typer.Option("--entries", help="List every charge and every budget that was set.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what was charged and what is left.
 
-    Example: tacit ledger show budget.sqlite patients
+    Marks are charges of nothing: a federation leaves one for each exchange of a run that is paid.
+
+    Example: tacit ledger show budget.sqlite patients --entries
     """
     from tacit.accounting.ledger import Ledger
 
     must_exist(path)
     with Ledger(path) as ledger:
         accounts = [ledger.show(one) for one in ([name] if name else ledger.accounts())]
-    summary = [
-        {
-            "account": one.name,
-            "budget": str(one.budget),
-            "spent": str(one.spent),
-            "charges": len(one.charges),
-        }
-        for one in accounts
-    ]
+    summary = [_summary(one) for one in accounts]
     if as_json:
-        return print_json({"accounts": summary})
-    rows = [tuple(str(value) for value in row.values()) for row in summary]
-    print_table("Ledger", ("account", "budget", "spent", "charges"), rows)
+        listed = [
+            {"entries": [_entry(e) for e in one.entries]} if entries else {} for one in accounts
+        ]
+        return print_json({"accounts": [a | b for a, b in zip(summary, listed, strict=True)]})
+    rows = [tuple(_cell(*item) for item in row.items()) for row in summary]
+    print_table("Ledger", tuple(_COLUMNS), rows)
+    for one in accounts if entries else ():
+        _print_entries(one)
+
+
+_COLUMNS = ("account", "budget", "spent", "left", "charges", "marks")
+
+
+def _summary(account: Account) -> dict[str, Any]:
+    from tacit.accounting.filters import spent_as
+
+    priced = sum(any(one.amount.values()) for one in account.charges)
+    left = spent_as(account.budget, account.remaining)
+    marks = len(account.charges) - priced
+    values = (account.name, str(account.budget), str(account.spent), str(left), priced, marks)
+    return dict(zip(_COLUMNS, values, strict=True))
+
+
+def _cell(column: str, value: Any) -> str:
+    """As text; whom it is about stands beside the budget already."""
+    return str(value).partition(" (")[0] if column in ("spent", "left") else str(value)
+
+
+def _entry(entry: Receipt | BudgetChange) -> dict[str, Any]:
+    """A charge, exactly, or a budget and why it was set."""
+    from tacit.accounting.ledger import BudgetChange
+
+    if isinstance(entry, BudgetChange):
+        return {"time": entry.time, "budget": str(entry.budget), "reason": entry.reason}
+    amount = {name: str(value) for name, value in entry.amount.items()}
+    return {"time": entry.time, "key": entry.key, "amount": amount}
+
+
+def _print_entries(account: Account) -> None:
+    from tacit.accounting.ledger import BudgetChange
+
+    rows = []
+    for entry in account.entries:
+        if isinstance(entry, BudgetChange):
+            rows.append((entry.time[:19], f"budget: {entry.reason}", str(entry.budget)))
+            continue
+        costs = [f"{name} {float(value):.6g}" for name, value in entry.amount.items() if value]
+        rows.append((entry.time[:19], entry.key, ", ".join(costs) or "nothing (a mark)"))
+    print_table(f"Entries of {account.name}", ("time (UTC)", "key", "amount"), rows)
 
 
 def _budget(

@@ -1,4 +1,4 @@
-"""PneumoniaMNIST: chest X-rays of 5,856 children, 28 by 28 pixels, normal or with pneumonia.
+"""PneumoniaMNIST: 5,856 chest X-rays of children, 28 by 28 pixels, normal or with pneumonia.
 
 Of MedMNIST v2 (Yang et al. 2023, CC BY 4.0): 4,708 images for training, 524 for choosing settings
 and 624 for testing. The test images are another collection than the others: 62.5 % of them have

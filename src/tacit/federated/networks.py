@@ -64,7 +64,7 @@ def small_cnn(
     --------
     >>> from tacit.federated.torch_model import TorchModel
     >>> TorchModel(small_cnn()).layout.size
-    16482
+    25282
     """
     where = "small_cnn"
     height, width = (errors.whole(where, "image", side, least=1, most=4096) for side in image)

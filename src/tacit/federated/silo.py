@@ -387,8 +387,15 @@ def _finite(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def _classes(model: TorchModel, data: Data) -> int | None:
     """How many classes the module tells apart; None where labels are none."""
-    with torch.no_grad():
-        outputs = model.module(model.tensor(np.zeros_like(data.rows[:1])))
+    blank = model.tensor(np.zeros_like(data.rows[:1]))
+    try:
+        with torch.no_grad():
+            outputs = model.module(blank)
+    except (RuntimeError, ValueError, IndexError):
+        raise errors.InvalidData(
+            f"{_WHERE}: the model must take rows of shape {tuple(data.rows.shape[1:])}, as these "
+            "have. Its first layer does not."
+        ) from None
     if outputs.ndim != 2 or data.labels.ndim != 1 or data.labels.dtype.kind not in "biu":
         return None
     return int(outputs.shape[1])

@@ -137,7 +137,9 @@ class TorchModel:
         Without a copy where nothing changes.
         """
         if array.dtype.kind not in "biuf":  # numpy's message would quote a value
-            raise errors.InvalidData("TorchModel: rows and labels must be numbers. Encode them first.")
+            raise errors.InvalidData(
+                "TorchModel: rows and labels must be numbers. Encode them first."
+            )
         kind = np.float32 if array.dtype.kind == "f" else np.int64
         array = array.astype(kind, copy=not array.flags.writeable)
         return torch.from_numpy(array).to(self._device)

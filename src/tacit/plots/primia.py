@@ -29,7 +29,7 @@ _LOOKS = {
     ),
 }
 _SHORT = {"pretrained": "pretrained,\nno privacy", "scratch": "from scratch,\nno privacy"}
-_PAPER = Look("Kaissis et al., on many\nmore, other X-rays", canvas.INK, "X", "none", size=7.0)
+_PAPER = Look("Kaissis et al.,\nnot to be compared", canvas.INK, "X", "none", size=7.0)
 _PANELS = {"mcc": "Test images", "mcc_validation": "Validation images"}
 _ROOM = 1.2
 """Before the smallest ε and after the largest, as a factor."""
@@ -37,7 +37,7 @@ _ROOM = 1.2
 _NOTE = (
     "Every hospital protects each of its images at (ε, δ = {delta:g}); mean and deviation of "
     "pixels are included. Test images are another collection, with fewer ill. Kaissis et al. used "
-    "other data, a larger network and chest X-rays to pretrain it: not to be compared."
+    "larger images, a larger network and chest X-rays to pretrain it."
 )
 
 

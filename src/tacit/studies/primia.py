@@ -39,7 +39,7 @@ DELTA = 1.9e-4
 """The paper's."""
 
 PUBLISHED = {"epsilon": 6.0, "mcc": 0.78}
-"""Kaissis et al., supplement: ResNet-18 pretrained on chest X-rays, about 100,000 other images."""
+"""Kaissis et al., supplement: ResNet-18 pretrained on chest X-rays, on larger images."""
 
 _QUICK_ROWS, _QUICK_PUBLIC = 240, 512
 

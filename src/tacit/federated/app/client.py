@@ -8,16 +8,16 @@ records have a guarantee, answers through `tacit.federated.silo.Silo`, which pay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
+from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from tacit import errors
-from tacit.federated import rounds
+from tacit.federated import flower, rounds
 from tacit.federated.algorithms import ALGORITHMS, Algorithm
 from tacit.federated.app import wire
 from tacit.federated.app.keeping import Keeper, Kept
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 ACTIONS = tuple(sorted({phase.name for one in ALGORITHMS.values() for phase in one.phases}))
 """Phases of all algorithms."""
+
+Told = Callable[[Message, Context, errors.TacitError | None], None]
+"""Hears, on the client's side, of each message that was answered or refused."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ def client_app(
     mods: Mods = Mods(),  # noqa: B008
     simulated: bool = False,
     evaluates: bool = False,
+    told: Told = lambda message, context, refusal: None,
 ) -> ClientApp:
     """Build the app that a node runs.
 
@@ -89,8 +93,10 @@ def client_app(
         Whether all nodes are simulated. Attack mods are refused otherwise.
     evaluates : bool
         Answer `evaluate` with loss and accuracy on the client's rows, without noise.
+    told : callable
+        Hears of every message and why it was refused, if it was: for the client's owner.
     """
-    app = ClientApp(mods=[_discreet, *mods.ordered(simulated=simulated)])
+    app = ClientApp(mods=[_discreet(told), *mods.ordered(simulated=simulated)])
 
     def train(message: Message, context: Context) -> Message:
         return _train(message, context, client_of(context), keeper_of(context))
@@ -120,23 +126,37 @@ def client_app(
     return app
 
 
-def _discreet(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+def _discreet(told: Told) -> Mod:
     """Outermost of all: Flower sends the text of an error to the server.
 
     It may echo a row, a path of this machine, a number of rows or what a ledger has left. Only
-    texts that were written for the server leave; they begin with "client: ". The node's own log
-    has the others, as far as they are this library's, which never echo a row.
+    texts that were written for the server leave; they begin with "client: ". The client's owner
+    hears the others, as far as they are this library's, which never echo a row. What is refused is
+    answered with what Flower makes of an error, not raised: Flower would print where in the code.
     """
-    try:
-        return call_next(message, context)
-    except errors.BudgetExceeded as error:
-        raise errors.BudgetExceeded(f"{wire.SPENT}.") from error
-    except errors.TacitError as error:
-        if str(error).startswith("client: "):
-            raise
-        raise errors.TacitError(f"client: {type(error).__name__} in its app.") from error
-    except Exception as error:
-        raise errors.TacitError(f"client: {type(error).__name__} in its app.") from None
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        refusal: errors.TacitError | None = None
+        try:
+            reply = call_next(message, context)
+        except errors.TacitError as error:
+            refusal, reply = error, flower.failure(message, _for_server(error))
+        except Exception as error:
+            raise errors.TacitError(f"client: {type(error).__name__} in its app.") from None
+        with suppress(Exception):  # an answer that is paid is not lost for a line to its owner
+            told(message, context, refusal)
+        return reply
+
+    return mod
+
+
+def _for_server(error: errors.TacitError) -> errors.TacitError:
+    """What the server may read of an error."""
+    if isinstance(error, errors.BudgetExceeded):
+        return errors.BudgetExceeded(f"{wire.SPENT}.")
+    if str(error).startswith("client: "):
+        return error
+    return errors.TacitError(f"client: {type(error).__name__} in its app.")
 
 
 def _describe(message: Message, client: Client) -> Message:

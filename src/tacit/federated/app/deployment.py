@@ -181,8 +181,9 @@ class Link:
         told: Callable[[dict[str, Any]], object],
         limit: float,
         needed: Mapping[str, subprocess.Popen[bytes]] = MappingProxyType({}),
+        arrived: Callable[[int], object] = lambda here: None,
     ) -> Path:
-        """Hear every round until the run ends; the folder of its result.
+        """Hear every round until the run ends, and how many clients came; the result's folder.
 
         Raises
         ------
@@ -198,7 +199,10 @@ class Link:
                 if "error" in line:
                     kind = getattr(errors, line["kind"], DeploymentError)
                     raise kind(line["error"])
-                told(line)
+                if "here" in line:
+                    arrived(line["here"])
+                else:
+                    told(line)
             heard = len(lines)
             if (self.work / RESULT).is_dir():
                 return self.work / RESULT

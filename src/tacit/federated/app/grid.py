@@ -150,6 +150,8 @@ class LocalGrid(Grid):
             reply = self._app(message, context)
         except Exception as error:  # whatever a client's code raises must not stop the others
             return flower.failure(message, error)
+        if reply.has_error():
+            return reply
         if self._lost is not None and self._lost(message, reply):
             return flower.failure(message, ConnectionError())
         return flower.delivered(reply, f"{message.metadata.message_id}-reply")

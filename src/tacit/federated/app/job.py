@@ -6,6 +6,7 @@ It names no data and no file. Where rows lie is each party's own affair.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from tacit.federated.gathering import Gathering, Plain
 from tacit.guarantees import Adjacency, ApproxDP, Unit
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tacit.accounting.ledger import Ledger
     from tacit.federated.app.questions import Questions
     from tacit.federated.record_privacy import RecordPrivacy
@@ -205,6 +208,31 @@ class Job:
         privacy = RecordPrivacy(rounds=self.rounds, **given)
         privacy.admit(self.chosen, self.config())
         return privacy
+
+    def check_rows(self, where: str, rows: npt.NDArray[Any]) -> None:
+        """Refuse rows that the network cannot take.
+
+        Raises
+        ------
+        InvalidData
+            Where they have another number of columns.
+        """
+        columns = math.prod(rows.shape[1:])
+        if self.network == "cnn":
+            if columns != math.prod(self.image):
+                raise errors.InvalidData(
+                    f"{where}: image must have {columns} pixels, the number of columns, "
+                    f"got {math.prod(self.image)}."
+                )
+        elif rows.ndim != 2:
+            raise errors.InvalidData(
+                f"{where}: rows must be a table, got {rows.ndim} dimensions. Flatten each row."
+            )
+        elif columns != self.layers[0]:
+            raise errors.InvalidData(
+                f"{where}: layers must begin with {columns}, the number of columns, "
+                f"got {self.layers[0]}."
+            )
 
     def questions(self) -> Questions:
         """What silos are asked besides training."""

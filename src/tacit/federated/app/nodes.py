@@ -25,7 +25,7 @@ from flwr.serverapp import Grid, ServerApp
 from tacit import errors
 from tacit.accounting.ledger import Ledger
 from tacit.federated import flower
-from tacit.federated.app import result
+from tacit.federated.app import owner, result
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.engines import drive
 from tacit.federated.app.job import Job
@@ -80,11 +80,12 @@ def client_of(context: Context) -> Client:
     Raises
     ------
     InvalidData
-        For a job that is not on its owner's terms.
+        For a job that is not on its owner's terms, or not for rows like these.
     """
     given, terms = context.node_config, Terms.of(context.node_config)
     job, model, data = _read(str(context.run_config["job"]), str(given["data"]))
     admit(job, terms)
+    job.check_rows("data", data.rows)
     guarded = None
     if job.unit == "record":
         run = str(context.run_id)
@@ -125,7 +126,7 @@ def keeper_of(context: Context) -> Keeper:
     return Keeper(None if folder is None else Path(str(folder)))
 
 
-client = client_app(client_of, keeper_of=keeper_of)
+client = client_app(client_of, keeper_of=keeper_of, told=owner.tell)
 server = ServerApp()
 
 
@@ -173,7 +174,7 @@ def serve(
     """Run a job over the nodes of a grid, and leave its result in a folder."""
     test = read_data(work / TEST) if (work / TEST).is_file() else None
     gathering, model, roster = job.gathering(*(ledger or ())), job.model(), Named(known)
-    roster.meet(grid, job.clients, patience)
+    roster.meet(grid, job.clients, patience, arrived=lambda here: _tell(work, {"here": here}))
     core = Server(job.chosen, job.config(), model, roster.sizes, gathering)
     questions = job.questions()
     strategy = Federation(

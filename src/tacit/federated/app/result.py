@@ -72,12 +72,14 @@ def certify(gathering: Gathering, artifact: Path) -> Certificate:
 
 
 def history(outcome: Outcome, job: Job, asked: Questions) -> dict[str, Any]:
-    """The job and its rounds, to print and to save."""
+    """The job and its rounds, to print and to save; how many silos had ended their budgets."""
     told: dict[str, Any] = {
         "job": json.loads(job.to_json()),
         "rounds": [plain(one, job, asked) for one in outcome.history],
         "stopped": outcome.stopped,
     }
+    if job.unit == "record":
+        told["ended_budgets"] = len(asked.ended)
     if (found := asked.normalisation) is not None:
         told["input"] = {"mean": found.mean.tolist(), "deviation": found.deviation.tolist()}
     return told

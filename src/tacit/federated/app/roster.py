@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from flwr.app import Message, RecordDict
@@ -60,8 +60,17 @@ class Named:
         self._met: dict[int, str] = {}
         self.sizes: list[int] = []
 
-    def meet(self, grid: Grid, expected: int, patience: float, pause: float = 1.0) -> None:
+    def meet(
+        self,
+        grid: Grid,
+        expected: int,
+        patience: float,
+        pause: float = 1.0,
+        arrived: Callable[[int], object] = lambda here: None,
+    ) -> None:
         """Wait until so many clients are there; from then on they are the clients.
+
+        How many there are by now is told whenever there are more.
 
         Raises
         ------
@@ -71,7 +80,10 @@ class Named:
         rows: dict[str, int] = {}
         end = time.monotonic() + patience
         while True:
+            before = len(rows)
             rows |= self._greet(grid, max(end - time.monotonic(), 1.0))
+            if len(rows) > before:
+                arrived(len(rows))
             if len(rows) >= expected or time.monotonic() > end:
                 break
             time.sleep(pause)

@@ -164,6 +164,7 @@ class Federation(Strategy):
             client = self.roster.client(message.metadata.src_node_id)
             if client is None or client in heard:
                 continue
+            self.questions.heard(client, message)
             if message.has_error():
                 self.failures.append((number, client, str(message.error.reason)[:100]))
                 self._broke += wire.spent(message)

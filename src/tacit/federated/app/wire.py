@@ -99,6 +99,14 @@ def received(message: Message, layout: Layout) -> tuple[Global, Order]:
     return found, Order(*order[_ORDER])  # type: ignore[misc]
 
 
+def number(message: Message) -> int | None:
+    """The round that a message belongs to, as the server says; None where it does not."""
+    order = message.content.get(_ORDER) if message.has_content() else None
+    told = order.get(_ORDER) if isinstance(order, ConfigRecord) else None
+    first = told[0] if isinstance(told, list) and told else None
+    return first if isinstance(first, int) else None
+
+
 def answered(reply: Reply) -> RecordDict:
     """The content of an answer."""
     arrays = flower.array_record(reply.record)

@@ -1,0 +1,48 @@
+"""What a node's owner is told of his budget, on standard error of his own machine.
+
+One line for each exchange that was answered or refused. Flower keeps what a client app prints on
+the node; the server hears nothing of it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from flwr.app import Context, Message
+
+from tacit import errors
+from tacit.accounting import filters
+from tacit.accounting.ledger import Ledger
+from tacit.federated.app import wire
+from tacit.federated.app.job import Job
+from tacit.federated.app.joining import Terms
+
+
+def tell(message: Message, context: Context, refusal: errors.TacitError | None) -> None:
+    """Print what became of a message; nothing where it cost nothing."""
+    what = _asked(message)
+    if refusal is not None:
+        return _say(f"{what or 'the job'} refused. {refusal}")
+    job, terms = Job.from_json(str(context.run_config["job"])), Terms.of(context.node_config)
+    if not what or job.unit != "record" or terms.ledger is None or terms.account is None:
+        return
+    with Ledger(terms.ledger) as ledger:
+        account = ledger.show(terms.account)
+    asked, left = job.record_budget(), filters.spent_as(account.budget, account.remaining)
+    cost, rest = (str(one).partition(" (")[0] for one in (asked, left))  # without whom it is about
+    _say(f"{what} answered. The whole job may cost {cost}, account {account.name} has {rest} left.")
+
+
+def _asked(message: Message) -> str:
+    """Which exchange; empty for what costs nothing. Numbers alone: a server may write anything."""
+    kind = message.metadata.message_type
+    if kind == wire.STATISTICS:
+        return "statistics"
+    number = wire.number(message)
+    if number is None:
+        return ""
+    return f"evaluation after round {number}" if kind == wire.CONFUSION else f"round {number}"
+
+
+def _say(text: str) -> None:
+    print(f"tacit: {text}", file=sys.stderr, flush=True)
