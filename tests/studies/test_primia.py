@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.metrics import matthews_corrcoef
 
 from tacit import datasets, errors, plots
 from tacit.federated.model import Data
@@ -104,13 +103,6 @@ def test_every_epsilon_has_settings(epsilon: float | None) -> None:
     for model in MODELS:
         chosen = settings.of(model, epsilon)
         assert chosen.frozen == (model == "pretrained" and epsilon is not None)
-
-
-def test_matthews_coefficient_is_scikit_learns() -> None:
-    rng = np.random.default_rng(0)
-    truth, answers = rng.integers(0, 2, (2, 50))
-    assert training.matthews(truth, answers) == pytest.approx(matthews_corrcoef(truth, answers))
-    assert training.matthews(truth, np.ones(50, dtype=int)) == 0
 
 
 def test_a_normal_image_counts_more() -> None:

@@ -10,14 +10,13 @@ weight is a setting like any other, chosen beforehand, and none is read off the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from sklearn.metrics import matthews_corrcoef
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -62,31 +61,8 @@ class Trained:
         self.model.load(self.weights)
         with torch.no_grad():
             answers = self.model.module(self.model.tensor(rows)).argmax(dim=1).cpu().numpy()
-        return Quality(matthews(data.labels, answers), float((answers == data.labels).mean()))
-
-
-def matthews(truth: npt.NDArray[Any], answers: npt.NDArray[Any]) -> float:
-    r"""Matthews' correlation coefficient of two classes; 0 where one is never, or always, there.
-
-    .. math:: \frac{TP \cdot TN - FP \cdot FN}
-              {\sqrt{(TP + FP)(TP + FN)(TN + FP)(TN + FN)}}
-
-    Examples
-    --------
-    >>> matthews(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])).__round__(3)
-    0.577
-    """
-    counts = np.bincount(2 * truth + answers, minlength=4).astype(float)
-    right_no, wrong_yes, wrong_no, right_yes = counts
-    spread = (
-        (right_yes + wrong_yes)
-        * (right_yes + wrong_no)
-        * (right_no + wrong_yes)
-        * (right_no + wrong_no)
-    )
-    return (
-        float((right_yes * right_no - wrong_yes * wrong_no) / math.sqrt(spread)) if spread else 0.0
-    )
+        mcc = float(matthews_corrcoef(data.labels, answers))
+        return Quality(mcc, float((answers == data.labels).mean()))
 
 
 def pretrain(public: Dataset, *, epochs: float, seed: int, device: str = "cpu") -> Weights:
