@@ -108,11 +108,11 @@ def bound(*, sampled: bool = False, runs: int = 2500) -> float:
     silo, received = made(sampled=sampled)
     silo._stream = Seeded(7)
     silo._gradients.noise = Noise(silo._gradients.noise.sigma, silo._stream)
-    rng, labels = np.random.default_rng(0), silo._gradients.rows[1]
+    rng, (_, *others) = np.random.default_rng(0), silo._gradients.rows
 
     def fit(rows: Any) -> Any:
         silo._till._begun.clear()
-        silo._gradients.rows = (torch.from_numpy(rows.astype(np.float32)), labels)
+        silo._gradients.rows = (torch.from_numpy(rows.astype(np.float32)), *others)
         reply, _ = silo.answer(1, silo.algorithm.phases[0], received, {}, rng)
         return reply.record["update/weight"].ravel()
 
