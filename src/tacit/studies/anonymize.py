@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from tacit.anonymize.encoder import TRAININGS, AnonymizingEncoder
 from tacit.datasets.twice import TwiceLabelled, TwiceSplit
 from tacit.studies.anonymize_judging import Judge, Shown
 from tacit.studies.record import Cell, Record, versions
-from tacit.studies.running import Measured, generator
+from tacit.studies.running import Measured, generator, need
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5)
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -52,8 +51,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         where = "study"
-        if find_spec("torch") is None:
-            raise errors.TacitError(f"{where}: it needs torch. pip install 'tacit[learn]'.")
+        need("torch", "learn")
         for strength in self.strengths:
             if not 0 <= strength < math.inf:
                 errors.refuse(where, "strengths", "finite numbers, 0 or more", strength)

@@ -34,7 +34,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from tacit import devices, errors, events
 from tacit.accounting import accountants, privacy_loss
 from tacit.datasets.base import Dataset
 from tacit.studies.record import Cell, Record, versions
-from tacit.studies.running import Measured, generator
+from tacit.studies.running import Measured, generator, need
 
 DATA = ("mnist", "adult", "digits")
 MODELS = ("logistic", "network")
@@ -69,8 +68,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         where = "study"
-        if find_spec("torch") is None:
-            raise errors.TacitError(f"{where}: it needs torch. pip install 'tacit[learn]'.")
+        need("torch", "learn")
         for model in self.models:
             errors.choice(where, "models", model, MODELS)
         for name in self.accountants:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from tacit.datasets.base import Dataset, Integers, Pools
 from tacit.schema import ArraySchema
 from tacit.studies import dpsgd_settings as settings
 from tacit.studies.record import Cell, Record, versions
-from tacit.studies.running import Measured, generator
+from tacit.studies.running import Measured, generator, need
 from tacit.studies.tables import Table
 
 EPSILONS = (0.5, 2.0, 8.0)
@@ -56,8 +55,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         where = "study"
-        if find_spec("torch") is None:
-            raise errors.TacitError(f"{where}: it needs torch. pip install 'tacit[learn]'.")
+        need("torch", "learn")
         for model in self.models:
             errors.choice(where, "models", model, settings.MODELS)
         for epsilon in self.epsilons:

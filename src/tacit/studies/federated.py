@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -35,7 +34,7 @@ from tacit.schema import ArraySchema
 from tacit.studies.federated_clients import PARTITIONS, Federation, federation
 from tacit.studies.federated_clients import SETTINGS as DIFFERENCES
 from tacit.studies.record import Cell, Record, versions
-from tacit.studies.running import Measured
+from tacit.studies.running import Measured, need
 from tacit.studies.tables import Table
 
 ALGORITHMS = tuple(KNOWN)
@@ -76,8 +75,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         where = "study"
-        if find_spec("torch") is None:
-            raise errors.TacitError(f"{where}: it needs torch. pip install 'tacit[learn]'.")
+        need("torch", "learn")
         for name, allowed in (("algorithms", ALGORITHMS), ("partitions", PARTITIONS)):
             for one in getattr(self, name):
                 errors.choice(where, name, one, allowed)

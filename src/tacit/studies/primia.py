@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from tacit.schema import ArraySchema
 from tacit.studies import primia_settings as settings
 from tacit.studies.primia_settings import MODELS, PRETRAINED
 from tacit.studies.record import Cell, Record, versions
-from tacit.studies.running import Measured, generator
+from tacit.studies.running import Measured, generator, need
 from tacit.studies.tables import Table
 
 HOSPITALS = 3
@@ -59,8 +58,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         where = "study"
-        if find_spec("torch") is None:
-            raise errors.TacitError(f"{where}: it needs torch. pip install 'tacit[learn]'.")
+        need("torch", "learn")
         for name, allowed in (("models", MODELS), ("tasks", TASKS)):
             for one in getattr(self, name):
                 errors.choice(where, name, one, allowed)

@@ -7,11 +7,13 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from tacit import errors
 from tacit.randomness import Seeded
 from tacit.studies.record import Cell, Record
 
@@ -63,6 +65,12 @@ def run(study: Study, path: Path | None = None, progress: Progress | None = None
         if progress is not None:
             progress(words(cell), done + 1, len(cells), found.values)
     return record
+
+
+def need(module: str, extra: str) -> None:
+    """Refuse, before anything runs, what cannot run without a package that is not there."""
+    if find_spec(module) is None:
+        raise errors.TacitError(f"study: it needs {module}. pip install 'tacit[{extra}]'.")
 
 
 def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:

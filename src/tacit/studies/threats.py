@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from tacit.federated.model import Data
 from tacit.federated.rounds import run
 from tacit.schema import ArraySchema
 from tacit.studies.record import Cell, Record, versions
-from tacit.studies.running import Measured
+from tacit.studies.running import Measured, need
 from tacit.studies.tables import Table
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
@@ -74,10 +73,8 @@ class Asked:
 
     def __post_init__(self) -> None:
         where = "study"
-        for module, extra in (("torch", "learn"), ("flwr", "federated")):
-            if find_spec(module) is None:
-                wanted = f"pip install 'tacit[{extra}]'"
-                raise errors.TacitError(f"{where}: it needs {module}. {wanted}.")
+        need("torch", "learn")
+        need("flwr", "federated")
         known = {"attacks": ATTACKS, "defences": DEFENCES, "partitions": PARTITIONS}
         for name, allowed in known.items():
             for one in getattr(self, name):
