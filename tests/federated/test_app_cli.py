@@ -15,7 +15,7 @@ pytest.importorskip("safetensors")
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from tacit import errors
+from tacit import cli, errors
 from tacit.certificate import Certificate
 from tacit.cli import federate
 from tacit.federated import Data, rounds
@@ -52,6 +52,14 @@ def test_a_run_writes_model_certificate_and_history(table: Data, tmp_path: Path)
     assert told["guarantee"] == "not private (central, add-remove, unit: client)"
     certificate = Certificate.load(out / "certificate.json")
     certificate.verify(out / "model.safetensors")
+    for command in ("verify", "explain"):
+        assert RUNNER.invoke(cli.app, [command, str(out)]).exit_code == 0
+    checked = RUNNER.invoke(cli.app, ["verify", str(out), "--json"]).stdout
+    assert json.loads(checked)["declared"] == 1
+    with (out / "model.safetensors").open("ab") as file:
+        file.write(b" ")
+    assert RUNNER.invoke(cli.app, ["verify", str(out)]).exit_code != 0
+    (out / "model.safetensors").write_bytes((out / "model.safetensors").read_bytes()[:-1])
     history = json.loads((out / "history.json").read_text())
     assert [one["counted"] for one in history["rounds"]] == [4, 4]
 

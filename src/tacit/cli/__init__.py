@@ -224,9 +224,11 @@ def verify(
     Of a mechanism or a model every byte is compared with what its directory says. Example:
     tacit verify demo-output/certificate.json
     """
+    from tacit import events
     from tacit.certificate import Certificate, public_key_of
 
     must_exist(artifact, public_key)
+    certificate = _of_folder(certificate)
     if certificate.is_dir():
         loaded = _stored(certificate, artifact)
     else:
@@ -247,7 +249,16 @@ def verify(
         "signed_by": loaded.signature and loaded.signature[0],
         "seeded": loaded.seeded,
     }
+    declared = sum(isinstance(leaf, events.Declared) for leaf in events.leaves(loaded.event))
+    if declared:  # nothing there can be derived again
+        result["declared"] = declared
     print_values(result, as_json, f"{certificate.name}: verified")
+
+
+def _of_folder(path: Path) -> Path:
+    """The certificate in a federation's folder; any other path as it is."""
+    inside = path / "certificate.json"
+    return inside if inside.is_file() and not any(path.glob("m*.json")) else path
 
 
 def _stored(directory: Path, artifact: Path | None) -> Any:
@@ -281,7 +292,7 @@ def explain(
     from tacit.certificate import Certificate
     from tacit.reports import Reports
 
-    inhouse = None
+    inhouse, certificate = None, _of_folder(certificate)
     if certificate.is_dir():
         thing = artifact.load(certificate)
         # An estimator has no rows beside those that its certificate is about.
