@@ -74,7 +74,8 @@ class Silo:
     Notes
     -----
     A Rényi account is charged exchange by exchange, and adds up what is released of trained and of
-    held-out rows. Other accounts are charged for the whole plan before the first exchange.
+    held-out rows. Other accounts are charged for the whole plan before the first exchange. A silo
+    belongs to one thread.
     """
 
     def __init__(
