@@ -19,7 +19,7 @@ from flwr.app import Message, RecordDict
 
 from tacit import errors
 from tacit.accounting.ledger import Ledger
-from tacit.federated import Data, TorchModel, flower
+from tacit.federated import ClientPrivacy, Data, TorchModel, flower
 from tacit.federated.algorithms import algorithm
 from tacit.federated.app import nodes, wire
 from tacit.federated.app.client import client_app
@@ -244,6 +244,22 @@ def test_a_forked_process_does_not_spend_what_was_paid_once() -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_nor_does_a_forked_server() -> None:
+    privacy = ClientPrivacy(3, cohort=3, epsilon=4, delta=1e-3, rounds=1)
+    privacy.admit(FEDSGD, FEDSGD.config(weighted=False), 3)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            privacy.choose(1, 3)
+        except errors.TacitError:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert privacy.choose(1, 3) == [0, 1, 2]
 
 
 # What an audit may say

@@ -311,6 +311,7 @@ def test_lost_replies_are_paid_and_do_not_stop_a_run() -> None:
 
 
 def test_settings_that_are_not_the_silos_are_refused() -> None:
-    chosen = algorithm("fedavg")
-    with pytest.raises(errors.InvalidParameter, match="config must be that of the silos"):
-        rounds.run("fedavg", MODEL, [silo()], 1, config=chosen.config(learning_rate=7.0))
+    app, chosen = pytest.importorskip("tacit.federated.app"), algorithm("fedavg")
+    for run in (rounds.run, app.run):
+        with pytest.raises(errors.InvalidParameter, match="config must be that of the silos"):
+            run("fedavg", MODEL, [silo()], 1, config=chosen.config(learning_rate=7.0))

@@ -219,6 +219,7 @@ class ClientPrivacy(Gathering):
                 f"ClientPrivacy: rounds must be at most {self.plan.rounds}, the plan at this "
                 f"epsilon, got {self.run + 1}. Plan for more, with more noise."
             )
+        self._till.stay()
         if self._till.charges:  # else `run` is the count
             self._till.begin("round", self.run + 1, self.plan.event())
         self.run += 1

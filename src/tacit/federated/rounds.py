@@ -320,9 +320,7 @@ def run(
     if not clients:
         errors.refuse("run", "clients", "at least one", 0)
     settled = chosen.config() if config is None else config
-    if any(getattr(one, "config", settled) != settled for one in clients):
-        remedy = "A silo trains with its own settings, which its noise is calibrated to."
-        errors.refuse("run", "config", "that of the silos", "another", remedy)
+    must_agree(clients, settled)
     gatherer = Plain(seed, participation) if gathering is None else gathering
     server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
     loop = _Loop(server, clients, seed, intercept)
@@ -337,6 +335,13 @@ def run(
         if callback is not None and callback(history[-1]):
             break
     return Outcome(server.state, loop.states, tuple(history))
+
+
+def must_agree(clients: Sequence[object], config: Config) -> None:
+    """Refuse settings that a silo was not made with: it would silently keep to its own."""
+    if any(getattr(one, "config", config) != config for one in clients):
+        remedy = "A silo's noise is calibrated to its own settings."
+        errors.refuse("run", "config", "that of the silos", "another", remedy)
 
 
 def personal_accuracy(

@@ -173,4 +173,5 @@ _LIMITS = (
     "How many records each silo has: its weight in the mean, its sampling rate and its number of "
     "steps were set from it.",
     "Which silos took part in which round.",
+    "Rows of the server's own that the model was judged on: those scores have no noise.",
 )

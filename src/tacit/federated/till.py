@@ -100,11 +100,8 @@ class Till:
         """
         what = f"{kind} {number}"
         on_disk = self._named and self._ledger is not None
-        if not on_disk and os.getpid() != self._process:
-            raise errors.TacitError(
-                f"{self._where}: a copy of a process must not spend what was paid once. "
-                "Give the run a ledger and a name."
-            )
+        if not on_disk:
+            self.stay()
         if what in self._begun or not self._charged(what, event):
             self._begun.add(what)
             raise errors.BudgetExceeded(
@@ -114,6 +111,14 @@ class Till:
         self._begun.add(what)
         if on_disk and self._ledger is not None and self._account is not None:
             self._look(self._ledger, self._account)  # with what others began meanwhile
+
+    def stay(self) -> None:
+        """Refuse a copy of the process that this was made in: it would spend twice."""
+        if os.getpid() != self._process:
+            raise errors.TacitError(
+                f"{self._where}: a copy of a process must not spend what was paid once. "
+                "Give the run a ledger and a name, or make another one."
+            )
 
     def _charged(self, what: str, event: events.Event) -> bool:
         """Whether this is the first time."""
