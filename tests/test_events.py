@@ -385,7 +385,7 @@ def test_sampling_is_for_add_remove_neighbours_only(adjacency):
     leaf = dataclasses.replace(LAPLACE, adjacency=adjacency)
     declared = events.Declared(PureDP(1.0, adjacency=adjacency, unit="record"))
     for inner in (leaf, declared, events.Repeated(leaf, 2), events.Composed((leaf, leaf))):
-        with pytest.raises(InvalidParameter, match=f"add-remove, got '{adjacency}'"):
+        with pytest.raises(InvalidParameter, match=f"zero-out, got '{adjacency}'"):
             events.PoissonSampled(0.1, inner)
 
 

@@ -439,19 +439,32 @@ def test_examples_cover_every_kind():
 
 
 @by_kind
-def test_replacing_one_is_a_group_of_two_about_other_neighbours(one):
-    restated = one.replacing_one()
+@pytest.mark.parametrize("kind", ["add-remove", "zero-out"])
+def test_a_replacement_is_two_steps_between_other_neighbours(one, kind):
+    restated = dataclasses.replace(one, adjacency=kind).towards("replace-one")
     assert restated.adjacency is Adjacency.REPLACE_ONE
     assert restated.unit is Unit.RECORD
     assert dataclasses.replace(restated, adjacency=Adjacency.ADD_REMOVE) == one.group(2)
-    with pytest.raises(InvalidParameter, match=r"adjacency must be add-remove, got 'replace-one'"):
-        restated.replacing_one()
+    assert restated.towards("replace-one") == restated
 
 
-def test_replacing_one_refuses_the_local_model():
+@by_kind
+@pytest.mark.parametrize("kind", ["add-remove", "replace-one"])
+def test_a_blank_record_costs_nothing_more(one, kind):
+    stated = dataclasses.replace(one, adjacency=kind)
+    assert stated.towards("zero-out") == dataclasses.replace(one, adjacency="zero-out")
+
+
+@pytest.mark.parametrize("kind", ["zero-out", "replace-one"])
+def test_nothing_else_hides_how_many_there_are(kind):
+    with pytest.raises(IncompatibleGuarantees, match="follows from"):
+        PureDP(1.0, adjacency=kind, unit="record").towards("add-remove")
+
+
+def test_the_local_model_is_not_restated():
     local = PureDP(1.0, adjacency="any-two-inputs", unit="person")
-    with pytest.raises(InvalidParameter, match="any-two-inputs"):
-        local.replacing_one()
+    with pytest.raises(IncompatibleGuarantees, match="any-two-inputs"):
+        local.towards("replace-one")
 
 
 @by_kind

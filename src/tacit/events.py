@@ -18,6 +18,9 @@ from tacit.randomness.reals import exp_floor
 WEIGHT_BITS = 64
 """Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
 
+ONE_OR_NONE = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
+"""Neighbours in one of which a unit counts, and in the other does not: proofs are the same."""
+
 LAWS = ("gaussian", "laplace")
 """Of the linear term in `ObjectivePerturbation`."""
 
@@ -261,9 +264,9 @@ class ObjectivePerturbation(Leaf):
         self._positive("sensitivity", "scale", "smoothness", "convexity")
         self._positive("output_sensitivity", "output_scale")
         self._whole("problems", least=1, most=256)
-        if self.adjacency is not Adjacency.ADD_REMOVE:
-            remedy = "The proof follows one record more or less."
-            errors.refuse(name, "adjacency", "add-remove", str(self.adjacency), remedy)
+        if self.adjacency not in ONE_OR_NONE:
+            remedy = "The proof follows one record that counts, or does not."
+            errors.refuse(name, "adjacency", "add-remove or zero-out", str(self.adjacency), remedy)
         for scale, sensitivity in (
             (self.scale, self.sensitivity),
             (self.output_scale, self.output_sensitivity),
@@ -304,13 +307,13 @@ class PoissonSampled(Event):
         object.__setattr__(self, "probability", probability)
         _must_be_event("PoissonSampled", self.event)
         for leaf in leaves(self.event):
-            if scope_of(leaf)["adjacency"] is not Adjacency.ADD_REMOVE:
+            if scope_of(leaf)["adjacency"] not in ONE_OR_NONE:
                 errors.refuse(
                     "PoissonSampled",
                     "adjacency",
-                    "add-remove",
+                    "add-remove or zero-out",
                     str(scope_of(leaf)["adjacency"]),
-                    "Amplification by Poisson sampling is proved for add-remove neighbours.",
+                    "Amplification by Poisson sampling is proved for these neighbours.",
                 )
 
 

@@ -37,7 +37,9 @@ class Adjacency(StrEnum):
     REPLACE_ONE = "replace-one"
     """Central model: one unit's data replaced by other data; the number of units is public."""
     ADD_REMOVE = "add-remove"
-    """Central model: one unit's data added or removed."""
+    """Central model: one unit's data added or removed; the number of units is hidden too."""
+    ZERO_OUT = "zero-out"
+    """Central model: one unit's data blanked, its place kept; the number of units is public."""
 
     @property
     def model(self) -> str:
@@ -85,11 +87,25 @@ class Guarantee(ABC):
     def group(self, size: int) -> Guarantee:
         """What holds for `size` units at once."""
 
-    def replacing_one(self) -> Guarantee:
-        """Restate add-remove as replace-one: a replacement is one removal and one addition."""
-        if self.adjacency is not Adjacency.ADD_REMOVE:
-            errors.refuse("replacing_one", "adjacency", "add-remove", str(self.adjacency))
-        return replace(self.group(2), adjacency=Adjacency.REPLACE_ONE)
+    def towards(self, adjacency: Adjacency | str) -> Guarantee:
+        """Restate the guarantee for other neighbours, where a theorem does, at its price.
+
+        A blank unit is one that counts for nothing. To mechanisms that state add-remove it is the
+        same as an absent one, and to those that state replace-one it is one more value:
+
+        - zero-out follows from add-remove, and from replace-one, unchanged;
+        - replace-one follows from add-remove (one removal, one addition) and from zero-out (one
+          unit blanked, another put in its place), as for a group of two;
+        - add-remove follows from nothing else: others do not hide the number of units.
+        """
+        wanted = Adjacency(errors.choice("towards", "adjacency", adjacency, list(Adjacency)))
+        steps = 1 if wanted is self.adjacency else _STEPS.get((self.adjacency, wanted))
+        if steps is None:
+            raise errors.IncompatibleGuarantees(
+                f"towards: adjacency must be one that follows from {self.adjacency}, got {wanted}. "
+                "State the guarantee for the neighbours that it was proved for."
+            )
+        return replace(self if steps == 1 else self.group(steps), adjacency=wanted)
 
 
 @dataclass(frozen=True)
@@ -348,6 +364,14 @@ class Unproven(Guarantee):
         return f"unproven: {self.reason} ({self.whom})"
 
 
+_STEPS: dict[tuple[Adjacency, Adjacency], int] = {
+    (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT): 1,
+    (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT): 1,
+    (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE): 2,
+    (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE): 2,
+}
+"""How many steps between neighbours of the first kind make one of the second."""
+
 KINDS: dict[str, type[Guarantee]] = {
     kind.__name__: kind
     for kind in (PureDP, ApproxDP, ConcentratedDP, ZCDP, RenyiDP, NotPrivate, Unproven)
@@ -363,7 +387,7 @@ def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
         listed = " and ".join(sorted(f"{adjacency}/{unit}" for adjacency, unit in scopes))
         raise errors.IncompatibleGuarantees(
             f"{where}: guarantees must share adjacency and unit, got {listed}. "
-            "Restate one of them (for example with replacing_one())."
+            "Restate one of them (for example with towards('zero-out'))."
         )
     return guarantees[0].scope
 

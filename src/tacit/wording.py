@@ -95,7 +95,7 @@ def how_well(guarantee: Guarantee) -> list[str]:
         f"{_ceiling(100 * posterior(prior, epsilon), 3):.3g}% sure."
         for prior in _PRIORS
     ]
-    if guarantee.adjacency is Adjacency.ADD_REMOVE:
+    if guarantee.adjacency in events.ONE_OR_NONE:
         lines.append("For what it holds, if its presence is known, count epsilon twice.")
     return lines
 
@@ -103,12 +103,16 @@ def how_well(guarantee: Guarantee) -> list[str]:
 def _otherwise(guarantee: Guarantee) -> str:
     if guarantee.adjacency is Adjacency.ADD_REMOVE:
         return f"if one {guarantee.unit} were not in the data"
+    if guarantee.adjacency is Adjacency.ZERO_OUT:
+        return f"if one {guarantee.unit} were blank"
     return f"if one {guarantee.unit} held anything else"
 
 
 def _fact(guarantee: Guarantee) -> str:
     if guarantee.adjacency is Adjacency.ADD_REMOVE:
         return f"that one {guarantee.unit} is in the data"
+    if guarantee.adjacency is Adjacency.ZERO_OUT:
+        return f"that one {guarantee.unit} counts, and is not blank"
     return f"of something about one {guarantee.unit}"
 
 
@@ -232,7 +236,7 @@ def standard_limits(event: events.Event) -> tuple[str, ...]:
     lines = ["What is true of the group as a whole: learning that is the purpose."]
     if adjacency is Adjacency.ANY_TWO_INPUTS:
         lines.append("That someone took part at all.")
-    if adjacency is Adjacency.REPLACE_ONE:
+    if adjacency in (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT):
         lines.append(f"How many {unit}s there are.")
     if unit != "person":
         lines.append(f"A person behind several {unit}s: the protection weakens with each.")
@@ -247,6 +251,7 @@ def _who(guarantee: Guarantee) -> list[str]:
         Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever was reported.",
         Adjacency.REPLACE_ONE: f"Each {unit} in the data, against having held anything else.",
         Adjacency.ADD_REMOVE: f"Each {unit} in the data, against not being in it at all.",
+        Adjacency.ZERO_OUT: f"Each {unit} in the data, against a blank one in its place.",
     }[guarantee.adjacency]
     local = guarantee.adjacency is Adjacency.ANY_TWO_INPUTS
     whom = "including whoever collects it" if local else "but not from whoever holds the raw data"

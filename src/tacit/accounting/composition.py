@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from tacit import errors
+from tacit import errors, events
 from tacit.accounting.theorems import float_above
 from tacit.guarantees import (
     ZCDP,
@@ -208,8 +208,9 @@ def amplified(guarantee: PureDP | ApproxDP, probability: float) -> PureDP | Appr
         inside = False
     if not inside:
         errors.refuse("amplified", "probability", "in (0, 1]", probability)
-    if guarantee.adjacency is not Adjacency.ADD_REMOVE:
-        errors.refuse("amplified", "adjacency", "add-remove", str(guarantee.adjacency))
+    if guarantee.adjacency not in events.ONE_OR_NONE:
+        named = str(guarantee.adjacency)
+        errors.refuse("amplified", "adjacency", "add-remove or zero-out", named)
     if probability == 1:
         return guarantee
     if guarantee.epsilon < 1:

@@ -157,8 +157,8 @@ def restated(
         promise = claim.at_delta(_USUAL_DELTA if delta is None else delta)
     if adjacency is Adjacency.ADD_REMOVE and promise.adjacency is not adjacency:
         return None
-    if promise.adjacency is Adjacency.ADD_REMOVE and adjacency is Adjacency.REPLACE_ONE:
-        promise = promise.replacing_one()
+    if adjacency is Adjacency.REPLACE_ONE and promise.adjacency is not Adjacency.ANY_TWO_INPUTS:
+        promise = promise.towards(adjacency)
     return promise if isinstance(promise, PureDP | ApproxDP) else None
 
 
