@@ -26,7 +26,6 @@ from tacit import errors, events
 from tacit.accounting.theorems import float_above
 from tacit.guarantees import (
     ZCDP,
-    Adjacency,
     ApproxDP,
     ConcentratedDP,
     Guarantee,
