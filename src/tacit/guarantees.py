@@ -194,6 +194,7 @@ class ApproxDP(Guarantee):
             delta = math.inf if self.delta else 0.0
         else:
             delta = self.delta * (math.expm1(size * self.epsilon) / math.expm1(self.epsilon))
+            delta *= 1 + 4e-15  # above what three roundings may have lost
         if delta >= 1:
             return NotPrivate(**self.scope)
         return replace(self, epsilon=size * self.epsilon, delta=delta)
