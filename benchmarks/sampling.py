@@ -77,14 +77,19 @@ def cases(opendp: Peer, pure_ldp: Peer) -> dict[str, tuple[Task, dict[str, Rival
 
     return {
         "discrete_laplace": (
-            ours(tacit.DiscreteLaplace(epsilon=0.1, sensitivity=1), data(100)),  # scale 10
+            ours(
+                tacit.DiscreteLaplace(epsilon=0.1, sensitivity=1, adjacency="replace-one"),
+                data(100),
+            ),  # scale 10
             {
                 "opendp": lambda: opendp.rate("discrete_laplace"),
                 "numpy": numpy_noise(generator.laplace),
             },
         ),
         "discrete_gaussian": (
-            ours(tacit.DiscreteGaussian(sigma=10, sensitivity=1), data(100)),
+            ours(
+                tacit.DiscreteGaussian(sigma=10, sensitivity=1, adjacency="replace-one"), data(100)
+            ),
             {
                 "opendp": lambda: opendp.rate("discrete_gaussian"),
                 "numpy": numpy_noise(generator.normal),

@@ -38,7 +38,7 @@ def test_odds_are_compared_both_ways():
 
 def test_neighbouring_profiles_do_not_differ_in_being_refused():
     """A bound that underflows to zero on one data set and not on its neighbour gives it away."""
-    median = tacit.SmoothLaplace(epsilon=1.0, delta=1e-6)
+    median = tacit.SmoothLaplace(epsilon=1.0, delta=1e-6, adjacency="replace-one")
     bounds = [smooth_bound(np.r_[np.zeros(n), 120.0], median.beta) for n in (21_992, 21_993)]
     assert bounds[0] == bounds[1] > 0
     for bound in bounds:
@@ -48,18 +48,23 @@ def test_neighbouring_profiles_do_not_differ_in_being_refused():
 def test_numbers_wider_than_float64_are_refused():
     wide = np.longdouble(0.5) - np.longdouble(2) ** -54
     for mechanism, raw in (
-        (tacit.Laplace(epsilon=1, sensitivity=1, grid=1), wide),
-        (tacit.Exponential(epsilon=1, sensitivity=1), np.array([wide, wide + 1])),
+        (tacit.Laplace(epsilon=1, sensitivity=1, grid=1, adjacency="replace-one"), wide),
+        (
+            tacit.Exponential(epsilon=1, sensitivity=1, adjacency="replace-one"),
+            np.array([wide, wide + 1]),
+        ),
     ):
         with pytest.raises(errors.InvalidData):
             mechanism.release(raw)
     with pytest.raises(errors.InvalidData):
-        tacit.Exponential(epsilon=1, sensitivity=1).release([2**60 + 1, 2**60])
+        tacit.Exponential(epsilon=1, sensitivity=1, adjacency="replace-one").release(
+            [2**60 + 1, 2**60]
+        )
 
 
 def test_half_steps_do_not_part():
     """Rounding halves to even sent neighbours at distance 1 to integers at distance 2."""
-    laplace = tacit.Laplace(epsilon=1.0, sensitivity=1.0, grid=1.0)
+    laplace = tacit.Laplace(epsilon=1.0, sensitivity=1.0, grid=1.0, adjacency="replace-one")
     released = np.arange(-20, 20)
     for x in (0.5, 1.5, -0.5, -1.5):
         ratio = [
@@ -94,7 +99,9 @@ def test_the_far_tail_of_small_noise_is_drawn():
 
 
 def test_an_understated_certificate_does_not_verify():
-    issued = tacit.Certificate.issue(tacit.DiscreteLaplace(epsilon=1.0, sensitivity=1).event)
+    issued = tacit.Certificate.issue(
+        tacit.DiscreteLaplace(epsilon=1.0, sensitivity=1, adjacency="replace-one").event
+    )
     data = json.loads(issued.to_json())
     data["guarantee"]["epsilon"] = 1 - 0.99e-8
     forged = tacit.Certificate(
@@ -130,7 +137,7 @@ def test_a_rare_output_that_gives_the_input_away_is_not_overlooked():
 
 def test_epsilon_does_not_change_after_construction():
     epsilon = np.array(1.0)
-    mechanism = tacit.Gaussian(sensitivity=1, epsilon=epsilon, delta=1e-5)
+    mechanism = tacit.Gaussian(sensitivity=1, epsilon=epsilon, delta=1e-5, adjacency="replace-one")
     epsilon[...] = 0.001
     assert mechanism.guarantee.epsilon == 1.0
 
@@ -143,14 +150,18 @@ def test_amplification_is_for_add_remove_neighbours_only():
 
 def test_noise_that_would_wrap_around_is_refused():
     with pytest.raises(errors.InvalidParameter):
-        tacit.SparseVector(epsilon=0.126, threshold=0, sensitivity=2**40, positives=2**20)
+        tacit.SparseVector(
+            epsilon=0.126, threshold=0, sensitivity=2**40, positives=2**20, adjacency="replace-one"
+        )
 
 
 def test_hostile_sizes_are_answered_quickly():
     tacit.guarantee_of(events.Repeated(events.Laplace(1, 10**7, **CENTRAL), 10**14), 1e-6)
     step = events.PoissonSampled(1e-9, events.Gaussian(1, 1000, **ADDED))
     tacit.guarantee_of(events.Repeated(step, 2), 0.1)
-    tacit.DiscreteLaplace(epsilon=30, sensitivity=1).release(np.zeros(10, dtype=int))
+    tacit.DiscreteLaplace(epsilon=30, sensitivity=1, adjacency="replace-one").release(
+        np.zeros(10, dtype=int)
+    )
     with pytest.raises(errors.InvalidParameter):
         events.Laplace("1e99999999", 1, **CENTRAL)
 

@@ -37,7 +37,13 @@ def test_tiny_probabilities_do_not_hide_delta():
     y = np.full(size + 1, -1074.999 * two)
     x[0] = y[0] = 0
     with pytest.raises(errors.InvalidParameter, match="further apart"):
-        IntegerTable(ScaledRows(np.array([x, y])), [(0, 1)], epsilon=700, delta=2.0**-46.9)
+        IntegerTable(
+            ScaledRows(np.array([x, y])),
+            [(0, 1)],
+            epsilon=700,
+            delta=2.0**-46.9,
+            adjacency="replace-one",
+        )
 
 
 def test_the_error_of_laplace_noise_is_exact_where_noise_is_large():
@@ -78,6 +84,7 @@ def test_a_delta_of_numpy_is_a_number():
 def test_the_hash_of_a_table_tells_which_rows_were_compared():
     rows = [[2, 1], [1, 2], [4, 1]]
     some, every = (
-        IntegerTable(rows, pairs, epsilon=2) for pairs in ([(0, 1)], [(0, 1), (1, 2), (0, 2)])
+        IntegerTable(rows, pairs, epsilon=2, adjacency="replace-one")
+        for pairs in ([(0, 1)], [(0, 1), (1, 2), (0, 2)])
     )
     assert some.event.sha256 != every.event.sha256

@@ -47,22 +47,22 @@ GAUSSIAN = events.Gaussian(Fraction(1), Fraction(4), **SCOPE)
 SAMPLED = events.PoissonSampled(0.01, events.Gaussian(Fraction(1), Fraction(1), **ADD))
 
 MECHANISMS: list[Any] = [
-    DiscreteLaplace(epsilon=0.1, sensitivity=3),
-    Geometric(epsilon=1 / 3, lower=0, upper=10),
-    Laplace(epsilon=0.7, sensitivity=0.3),
+    DiscreteLaplace(epsilon=0.1, sensitivity=3, adjacency="replace-one"),
+    Geometric(epsilon=1 / 3, lower=0, upper=10, adjacency="replace-one"),
+    Laplace(epsilon=0.7, sensitivity=0.3, adjacency="replace-one"),
     LocalLaplace(epsilon=4.0, radius=1.5),
-    DiscreteGaussian(epsilon=1.0, delta=1e-5, sensitivity=1, dimension=1),
-    DiscreteGaussian(epsilon=0.3, delta=1e-9, sensitivity=2),
-    DiscreteGaussian(sigma=3.3, sensitivity=2),
-    Gaussian(epsilon=1.0, delta=1e-5, sensitivity=0.5),
-    Gaussian(sigma=2.5, sensitivity=1),
+    DiscreteGaussian(epsilon=1.0, delta=1e-5, sensitivity=1, dimension=1, adjacency="replace-one"),
+    DiscreteGaussian(epsilon=0.3, delta=1e-9, sensitivity=2, adjacency="replace-one"),
+    DiscreteGaussian(sigma=3.3, sensitivity=2, adjacency="replace-one"),
+    Gaussian(epsilon=1.0, delta=1e-5, sensitivity=0.5, adjacency="replace-one"),
+    Gaussian(sigma=2.5, sensitivity=1, adjacency="replace-one"),
     LocalGaussian(epsilon=2.0, delta=1e-6, radius=1.0),
     RandomizedResponse(categories=7, epsilon=1.0),
     SubsetSelection(categories=20, epsilon=2.0),
-    Exponential(epsilon=0.9, sensitivity=0.25),
-    PermuteAndFlip(epsilon=0.9, sensitivity=0.25),
-    SparseVector(epsilon=1.0, threshold=5, positives=3, numeric=True),
-    SmoothLaplace(epsilon=1.0, delta=1e-6),
+    Exponential(epsilon=0.9, sensitivity=0.25, adjacency="replace-one"),
+    PermuteAndFlip(epsilon=0.9, sensitivity=0.25, adjacency="replace-one"),
+    SparseVector(epsilon=1.0, threshold=5, positives=3, numeric=True, adjacency="replace-one"),
+    SmoothLaplace(epsilon=1.0, delta=1e-6, adjacency="replace-one"),
 ]
 
 DECLARED: list[Guarantee] = [

@@ -100,7 +100,7 @@ def certified(folder: Path, name: str = "counts.json", **options: Any) -> Path:
     """A certificate beside its artifact."""
     artifact = folder / name
     artifact.write_text("[1, 2, 3]\n")
-    event = DiscreteLaplace(epsilon=1.0, sensitivity=1).event
+    event = DiscreteLaplace(epsilon=1.0, sensitivity=1, adjacency="replace-one").event
     certificate = Certificate.issue(event, artifact=artifact, **options)
     return certificate.save(folder / "c.json")
 

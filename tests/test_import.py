@@ -107,7 +107,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
 def test_using_a_mechanism_loads_nothing_heavy() -> None:
     statement = (
         "from tacit import Certificate, DiscreteLaplace\n"
-        "noise = DiscreteLaplace(epsilon=1, sensitivity=1)\n"
+        "noise = DiscreteLaplace(epsilon=1, sensitivity=1, adjacency='zero-out')\n"
         "noise.release(5)\n"
         "Certificate.issue(noise.event).verify()"
     )

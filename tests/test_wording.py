@@ -46,7 +46,7 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     ),
     "Exponential": (events.Exponential(Fraction(1, 4), **SCOPE), ["candidate", "0.25"]),
     "SparseVector": (
-        SparseVector(epsilon=1.0, threshold=0, positives=7).event,
+        SparseVector(epsilon=1.0, threshold=0, positives=7, adjacency="replace-one").event,
         ["threshold", "7"],
     ),
     "SmoothLaplace": (

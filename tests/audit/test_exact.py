@@ -52,7 +52,7 @@ def test_randomized_response_has_its_textbook_profile(epsilon: float, categories
 @pytest.mark.parametrize("upper", [1, 2, 20])
 def test_geometric_has_the_profile_of_two_answers(epsilon: float, upper: int) -> None:
     # The event y ≤ x is worst, clamped or not: P = 1/(1 + r) against r/(1 + r).
-    table = tabulate(Geometric(epsilon=epsilon, lower=0, upper=upper))
+    table = tabulate(Geometric(epsilon=epsilon, lower=0, upper=upper, adjacency="replace-one"))
     for share in (0.0, 0.5, 1.0):
         known = (math.exp(epsilon) - math.exp(share * epsilon)) / (1 + math.exp(epsilon))
         assert profile(table, share * epsilon) == pytest.approx(known, abs=1e-13)
@@ -60,7 +60,9 @@ def test_geometric_has_the_profile_of_two_answers(epsilon: float, upper: int) ->
 
 
 def test_geometric_with_sensitivity_two_is_worst_at_distance_two() -> None:
-    table = tabulate(Geometric(epsilon=1.0, lower=0, upper=9, sensitivity=2))
+    table = tabulate(
+        Geometric(epsilon=1.0, lower=0, upper=9, sensitivity=2, adjacency="replace-one")
+    )
     assert smallest_epsilon(table) == pytest.approx(1.0, abs=1e-12)
     near = Table(table.log_prob, tuple((i, j) for i, j in table.pairs if abs(i - j) == 1))
     assert len(near.pairs) < len(table.pairs)
@@ -82,7 +84,7 @@ def test_subset_selection_has_its_closed_form(size: int) -> None:
 
 
 def test_exponential_on_two_scores_is_a_logistic() -> None:
-    channel = Exponential(epsilon=2.0, sensitivity=1)
+    channel = Exponential(epsilon=2.0, sensitivity=1, adjacency="replace-one")
     table = tabulate_over(channel, [[0.0, 0.0], [1.0, -1.0]], range(2), lambda a, b: True)
     # Odds 1 : 1 become e : 1/e.
     first, second = math.log(0.5), -math.log1p(math.exp(2.0))
@@ -96,7 +98,10 @@ def test_selection_stays_within_epsilon_on_random_scores(kind: type) -> None:
         scores = rng.normal(scale=4, size=5)
         other = scores + rng.choice([-1.0, 1.0], size=5)
         table = tabulate_over(
-            kind(epsilon=1.0, sensitivity=1), [scores, other], range(5), lambda a, b: True
+            kind(epsilon=1.0, sensitivity=1, adjacency="replace-one"),
+            [scores, other],
+            range(5),
+            lambda a, b: True,
         )
         assert 0.1 < smallest_epsilon(table) <= 1 + 1e-9
 
@@ -110,7 +115,9 @@ def test_selection_stays_within_epsilon_on_random_scores(kind: type) -> None:
     ],
 )
 def test_sparse_vector_keeps_its_promise(positives: int, monotonic: bool, pair: tuple) -> None:
-    channel = SparseVector(epsilon=1.0, threshold=0, positives=positives, monotonic=monotonic)
+    channel = SparseVector(
+        epsilon=1.0, threshold=0, positives=positives, monotonic=monotonic, adjacency="replace-one"
+    )
     table = tabulate_over(channel, list(pair), runs(len(pair[0]), positives), lambda a, b: True)
     assert 0.3 < smallest_epsilon(table) <= 1 + 1e-9
 
@@ -272,7 +279,7 @@ def test_a_bad_delta_is_refused(delta: object) -> None:
 
 
 def test_tabulate_takes_the_adjacency_of_the_channel() -> None:
-    table = tabulate(Geometric(epsilon=1.0, lower=0, upper=3))
+    table = tabulate(Geometric(epsilon=1.0, lower=0, upper=3, adjacency="replace-one"))
     assert set(table.pairs) == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
     assert table.log_prob.shape == (4, 4)
     every = tabulate(RandomizedResponse(categories=3, epsilon=1.0))

@@ -76,7 +76,7 @@ class GridLaplace(Claims):
 
     def release(self, raw: Any, rng: Randomness | None = None) -> np.ndarray:
         steps = bounding.quantize(raw, 2.0**-10)
-        noise = DiscreteLaplace(epsilon=1.0, sensitivity=2**10)
+        noise = DiscreteLaplace(epsilon=1.0, sensitivity=2**10, adjacency="replace-one")
         return noise.release(steps, rng) * 2.0**-10
 
 
@@ -112,7 +112,7 @@ class VectorLaplace(Claims):
     def __init__(self, *, order: int, sensitivity_per_radius: int) -> None:
         self._ball = bounding.GridBall("mutant", 1.0, None, order=order)
         sensitivity = sensitivity_per_radius * self._ball.radius_steps
-        self._noise = DiscreteLaplace(epsilon=1.0, sensitivity=sensitivity)
+        self._noise = DiscreteLaplace(epsilon=1.0, sensitivity=sensitivity, adjacency="replace-one")
 
     def release(self, raw: Any, rng: Randomness | None = None) -> np.ndarray:
         return self._noise.release(self._ball.clip(raw), rng) * self._ball.step
@@ -299,7 +299,7 @@ HALF = ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4)
 ALGORITHM_4 = PublishedSparseVector(Fraction(4), Fraction(4, 3), positives=4)
 ALGORITHM_5 = PublishedSparseVector(Fraction(2), None, positives=None)
 ALGORITHM_6 = PublishedSparseVector(Fraction(2), Fraction(2), positives=None)
-RIGHT = SparseVector(epsilon=1.0, threshold=0, positives=4)
+RIGHT = SparseVector(epsilon=1.0, threshold=0, positives=4, adjacency="replace-one")
 
 
 def test_algorithm_5_rules_an_input_out() -> None:
@@ -329,7 +329,7 @@ def test_the_right_sparse_vector_is_not_refuted_there() -> None:
     assert exact_of(RIGHT, HALF, 4) <= 1 + 1e-9
     assert not refuted(RIGHT, HALF)
     assert not refuted(BlackBox(RIGHT), HALF)
-    single = SparseVector(epsilon=1.0, threshold=0, positives=1)
+    single = SparseVector(epsilon=1.0, threshold=0, positives=1, adjacency="replace-one")
     assert exact_of(single, HALF, 1) <= 1 + 1e-9
     assert 0.4 < audited(single, HALF[::-1]).epsilon <= 1
 
@@ -442,7 +442,10 @@ class RenormalisedGeometric(Claims):
 
 
 def test_renormalising_is_refuted_and_clamping_is_not() -> None:
-    mutant, right = RenormalisedGeometric(20), Geometric(epsilon=1.0, lower=0, upper=20)
+    mutant, right = (
+        RenormalisedGeometric(20),
+        Geometric(epsilon=1.0, lower=0, upper=20, adjacency="replace-one"),
+    )
     # At the end of the range the normalisers are Σ e^-k and Σ e^-k + e^-1 (but for the far end).
     r = math.exp(-1)
     known = 1 + math.log((1 / (1 - r) + r) / (1 / (1 - r)))

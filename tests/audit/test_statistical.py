@@ -125,7 +125,7 @@ def test_the_event_may_speak_for_either_input() -> None:
 def test_a_black_box_is_audited_in_either_order(pair: tuple[int, int]) -> None:
     # Outputs hardly repeat, so their value must tell: it speaks for the input that is larger,
     # whichever of the two that is.
-    mechanism = BlackBox(DiscreteLaplace(epsilon=1.0, sensitivity=1000))
+    mechanism = BlackBox(DiscreteLaplace(epsilon=1.0, sensitivity=1000, adjacency="replace-one"))
     assert lower_bound(mechanism, *pair, samples=20_000, rng=Seeded(37)).epsilon > 0.8
 
 
@@ -184,7 +184,7 @@ def test_coverage_on_randomized_response(confidence: float, samples: int, catego
 
 def test_coverage_of_the_black_box() -> None:
     # A scale of 1000: nearly every output is seen once, the worst case for a table of frequencies.
-    mechanism = BlackBox(DiscreteLaplace(epsilon=1.0, sensitivity=1000))
+    mechanism = BlackBox(DiscreteLaplace(epsilon=1.0, sensitivity=1000, adjacency="replace-one"))
     rng = Seeded(21)
     bounds = [
         lower_bound(mechanism, 1000, 0, samples=400, confidence=0.99, rng=rng).epsilon
@@ -201,7 +201,7 @@ def test_choosing_and_counting_on_the_same_half_is_caught() -> None:
     that is certain to be chosen may be counted on the same draws. With outputs that rarely repeat
     the table of frequencies learns its draws by heart.
     """
-    mechanism = DiscreteLaplace(epsilon=1.0, sensitivity=1000)
+    mechanism = DiscreteLaplace(epsilon=1.0, sensitivity=1000, adjacency="replace-one")
     rng = Seeded(22)
     broken, honest = 0, 0
     for _ in range(50):
@@ -236,7 +236,9 @@ def test_coverage_with_delta(delta: float) -> None:
 
 
 def test_coverage_of_the_discrete_gaussian_at_its_delta() -> None:
-    mechanism = DiscreteGaussian(epsilon=1.0, delta=0.05, sensitivity=1, dimension=1)
+    mechanism = DiscreteGaussian(
+        epsilon=1.0, delta=0.05, sensitivity=1, dimension=1, adjacency="replace-one"
+    )
     rng = Seeded(25)
     bounds = [
         lower_bound(mechanism, [0], [1], samples=1000, delta=0.05, rng=rng).epsilon
@@ -249,14 +251,30 @@ def test_coverage_of_the_discrete_gaussian_at_its_delta() -> None:
 # --- power --------------------------------------------------------------------------------------
 
 TIGHT: dict[str, tuple[Any, Any, Any]] = {
-    "discrete-laplace": (DiscreteLaplace(epsilon=1.0, sensitivity=1), 0, 1),
+    "discrete-laplace": (
+        DiscreteLaplace(epsilon=1.0, sensitivity=1, adjacency="replace-one"),
+        0,
+        1,
+    ),
     "randomized-response-2": (RandomizedResponse(categories=2, epsilon=1.0), 0, 1),
     "randomized-response-10": (RandomizedResponse(categories=10, epsilon=1.0), 0, 1),
     "subset-selection": (SubsetSelection(categories=10, epsilon=1.0), 0, 1),
-    "geometric": (Geometric(epsilon=1.0, lower=0, upper=20), 10, 11),
-    "geometric-at-the-end": (Geometric(epsilon=1.0, lower=0, upper=20), 0, 1),
-    "exponential": (Exponential(epsilon=1.0, sensitivity=1), [-8.0, 0.0], [-7.0, -1.0]),
-    "sparse-vector": (SparseVector(epsilon=1.0, threshold=0), [1] * 5 + [0], [0] * 5 + [1]),
+    "geometric": (Geometric(epsilon=1.0, lower=0, upper=20, adjacency="replace-one"), 10, 11),
+    "geometric-at-the-end": (
+        Geometric(epsilon=1.0, lower=0, upper=20, adjacency="replace-one"),
+        0,
+        1,
+    ),
+    "exponential": (
+        Exponential(epsilon=1.0, sensitivity=1, adjacency="replace-one"),
+        [-8.0, 0.0],
+        [-7.0, -1.0],
+    ),
+    "sparse-vector": (
+        SparseVector(epsilon=1.0, threshold=0, adjacency="replace-one"),
+        [1] * 5 + [0],
+        [0] * 5 + [1],
+    ),
     "local-laplace": (LocalLaplace(epsilon=1.0, radius=1.0), [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]),
 }
 

@@ -87,6 +87,12 @@ class Contract:
     release: dict[str, Any] = field(default_factory=dict)
     """Further arguments of `release`."""
 
+    def __post_init__(self) -> None:
+        if (
+            "adjacency" in self.kind.__dataclass_fields__
+        ):  # a sensitivity is that of some neighbours
+            self.good.setdefault("adjacency", "replace-one")
+
 
 def reach(scale: float, weight: float = 26.0) -> int:
     return math.ceil(weight * scale) + 2
@@ -219,7 +225,9 @@ def table_of_counts(epsilon: float) -> Any:
     """Seven inputs, seven outputs, geometric weights that are normalised: each side pays half."""
     x = np.arange(7)
     logs = -(epsilon / 2) * np.abs(x[:, None] - x)
-    return from_log_weights(logs, [(i, i + 1) for i in range(6)], epsilon=epsilon)
+    return from_log_weights(
+        logs, [(i, i + 1) for i in range(6)], epsilon=epsilon, adjacency="replace-one"
+    )
 
 
 def lattice(weight: float) -> Callable[[Any], Any]:
@@ -254,7 +262,7 @@ def sparse(name: str, *, epsilons: tuple[float, ...], positives: int, **options:
         name=name,
         kind=mechanisms.SparseVector,
         make=lambda epsilon: mechanisms.SparseVector(
-            epsilon=epsilon, threshold=1, positives=positives, **options
+            epsilon=epsilon, threshold=1, positives=positives, adjacency="replace-one", **options
         ),
         pairs=[(a[:questions], b[:questions]) for a, b in pairs[-2:]],
         outputs=runs(questions, positives, values),
@@ -268,7 +276,9 @@ CASES = [
     Case(
         name="DiscreteLaplace",
         kind=mechanisms.DiscreteLaplace,
-        make=lambda epsilon: mechanisms.DiscreteLaplace(epsilon=epsilon, sensitivity=3),
+        make=lambda epsilon: mechanisms.DiscreteLaplace(
+            epsilon=epsilon, sensitivity=3, adjacency="replace-one"
+        ),
         pairs=[(0, 3), (5, 2), (0, 1), (7, 9)],
         outputs=around(0, 9, laplace_scale),
         raw=5,
@@ -278,7 +288,7 @@ CASES = [
         name="Geometric",
         kind=mechanisms.Geometric,
         make=lambda epsilon: mechanisms.Geometric(
-            epsilon=epsilon, lower=-2, upper=12, sensitivity=2
+            epsilon=epsilon, lower=-2, upper=12, sensitivity=2, adjacency="replace-one"
         ),
         pairs=[(x, y) for x in range(-2, 13) for y in range(-2, 13) if 0 < abs(x - y) <= 2],
         outputs=lambda mechanism: np.arange(-2, 13),
@@ -288,14 +298,16 @@ CASES = [
     Case(
         name="Laplace",
         kind=mechanisms.Laplace,
-        make=lambda epsilon: mechanisms.Laplace(epsilon=epsilon, sensitivity=2.5, grid=0.25),
+        make=lambda epsilon: mechanisms.Laplace(
+            epsilon=epsilon, sensitivity=2.5, grid=0.25, adjacency="replace-one"
+        ),
         # Ten steps apart, and as far as rounding can drive them: 10.5 steps become 11 or 10.
         pairs=[([0.0], [2.5]), ([0.125], [2.6]), ([0.37], [-2.13]), ([0.1], [2.59])],
         outputs=column(around(-20, 20, laplace_scale), 0.25),
         law=answer_law,
         # All draws of one call are entries of one answer.
         sampled=lambda epsilon: mechanisms.Laplace(
-            epsilon=epsilon, sensitivity=1.0, grid=1.0, dimension=DRAWS
+            epsilon=epsilon, sensitivity=1.0, grid=1.0, dimension=DRAWS, adjacency="replace-one"
         ),
         draws=answer_draws,
         seen=column(around(0, 0, laplace_scale, 14.0)),
@@ -330,7 +342,7 @@ CASES = [
         name="DiscreteGaussian of one entry",
         kind=mechanisms.DiscreteGaussian,
         make=lambda epsilon: mechanisms.DiscreteGaussian(
-            epsilon=epsilon, delta=DELTA, sensitivity=2, dimension=1
+            epsilon=epsilon, delta=DELTA, sensitivity=2, dimension=1, adjacency="replace-one"
         ),
         pairs=[([0], [2]), ([5], [3]), ([0], [1])],
         outputs=column(around(0, 5, gaussian_sigma, 12.0)),
@@ -341,7 +353,7 @@ CASES = [
         name="DiscreteGaussian",
         kind=mechanisms.DiscreteGaussian,
         make=lambda epsilon: mechanisms.DiscreteGaussian(
-            epsilon=epsilon, delta=DELTA, sensitivity=2
+            epsilon=epsilon, delta=DELTA, sensitivity=2, adjacency="replace-one"
         ),
         pairs=[(0, 2), (5, 3), (0, 1)],
         outputs=around(0, 5, gaussian_sigma, 12.0),
@@ -350,7 +362,9 @@ CASES = [
     Case(
         name="Gaussian",
         kind=mechanisms.Gaussian,
-        make=lambda epsilon: mechanisms.Gaussian(epsilon=epsilon, delta=DELTA, sensitivity=40),
+        make=lambda epsilon: mechanisms.Gaussian(
+            epsilon=epsilon, delta=DELTA, sensitivity=40, adjacency="replace-one"
+        ),
         pairs=[(0, 40), (45, 5), (0, 17)],
         outputs=around(0, 45, gaussian_sigma, 12.0),
         raw=7,
@@ -401,7 +415,9 @@ CASES = [
         Case(
             name=kind.__name__,
             kind=kind,
-            make=lambda epsilon, kind=kind: kind(epsilon=epsilon, sensitivity=1.0),
+            make=lambda epsilon, kind=kind: kind(
+                epsilon=epsilon, sensitivity=1.0, adjacency="replace-one"
+            ),
             pairs=[
                 (SCORES, [1.0, 1.0, 5.0, 6.0]),
                 (SCORES, [s + 1 for s in SCORES]),
@@ -438,7 +454,9 @@ CASES = [
     Case(
         name="SmoothLaplace",
         kind=mechanisms.SmoothLaplace,
-        make=lambda epsilon: mechanisms.SmoothLaplace(epsilon=epsilon, delta=DELTA),
+        make=lambda epsilon: mechanisms.SmoothLaplace(
+            epsilon=epsilon, delta=DELTA, adjacency="replace-one"
+        ),
         pairs=smooth_pairs,
         outputs=around(0, 7, lambda mechanism: 6 / float(mechanism.event.alpha)),
         law=smooth_law,

@@ -286,7 +286,7 @@ def test_huge_parameters_are_refused(contract):
 def test_numbers_beyond_floats_are_refused(contract):
     """10^400 is a number to Python, and none to numpy."""
     wrong = {}
-    numeric = [name for name in contract.good if name != "unit"]
+    numeric = [name for name in contract.good if name not in ("unit", "adjacency")]
     for name in numeric:
         for value in (10**400, -(10**400), Fraction(1, 10**400)):
             arguments = {**contract.good, name: value}
@@ -490,7 +490,9 @@ def test_subset_selection_in_rationals(data, epsilon, categories):
 @many
 @given(epsilon=epsilons, sensitivity=sensitivities, shift=st.integers(-1000, 1000))
 def test_discrete_laplace_is_calibrated_exactly(epsilon, sensitivity, shift):
-    mechanism = mechanisms.DiscreteLaplace(epsilon=epsilon, sensitivity=sensitivity)
+    mechanism = mechanisms.DiscreteLaplace(
+        epsilon=epsilon, sensitivity=sensitivity, adjacency="replace-one"
+    )
     event = mechanism.event
     assert event.l1_sensitivity / event.scale == Fraction(repr(epsilon))
     assert mechanism.guarantee.epsilon == epsilon
@@ -519,7 +521,9 @@ def test_discrete_laplace_of_vectors(epsilon, raw, data):
     move = data.draw(st.lists(st.integers(-9, 9), min_size=len(raw), max_size=len(raw)))
     released = data.draw(st.lists(st.integers(-99, 99), min_size=len(raw), max_size=len(raw)))
     sensitivity = max(sum(map(abs, move)), 1)
-    mechanism = mechanisms.DiscreteLaplace(epsilon=epsilon, sensitivity=sensitivity)
+    mechanism = mechanisms.DiscreteLaplace(
+        epsilon=epsilon, sensitivity=sensitivity, adjacency="replace-one"
+    )
     other = [x + m for x, m in zip(raw, move, strict=True)]
     ratio = mechanism.log_prob(released, raw).sum() - mechanism.log_prob(released, other).sum()
     assert abs(ratio) <= epsilon + 1e-9
@@ -534,7 +538,11 @@ def test_discrete_laplace_of_vectors(epsilon, raw, data):
 )
 def test_geometric_over_its_whole_table(epsilon, lower, width, sensitivity):
     mechanism = mechanisms.Geometric(
-        epsilon=epsilon, lower=lower, upper=lower + width, sensitivity=sensitivity
+        epsilon=epsilon,
+        lower=lower,
+        upper=lower + width,
+        sensitivity=sensitivity,
+        adjacency="replace-one",
     )
     table = np.array(
         [
@@ -560,13 +568,21 @@ def test_laplace_at_halfway_points():
     for grid in (1.0, None):
         for dimension in (1, 3):
             mechanism = mechanisms.Laplace(
-                epsilon=1.0, sensitivity=float(dimension), dimension=dimension, grid=grid
+                epsilon=1.0,
+                sensitivity=float(dimension),
+                dimension=dimension,
+                grid=grid,
+                adjacency="replace-one",
             )
             step = mechanism.step
             half = np.full(dimension, 0.5 * step)
             odd = (1 / step) // 2 * 2 + 1 if step < 1 else 1.0  # an odd number of steps
             mechanism = mechanisms.Laplace(
-                epsilon=1.0, sensitivity=odd * step * dimension, dimension=dimension, grid=step
+                epsilon=1.0,
+                sensitivity=odd * step * dimension,
+                dimension=dimension,
+                grid=step,
+                adjacency="replace-one",
             )
             other = half + odd * step
             released = np.zeros(dimension)
@@ -590,7 +606,11 @@ def test_laplace_holds_for_real_answers(epsilon, dimension, quarters, power, dat
     grid = 2.0**power
     sensitivity = quarters * grid / 4
     mechanism = mechanisms.Laplace(
-        epsilon=epsilon, sensitivity=sensitivity, dimension=dimension, grid=grid
+        epsilon=epsilon,
+        sensitivity=sensitivity,
+        dimension=dimension,
+        grid=grid,
+        adjacency="replace-one",
     )
     quarter = lambda least, most: data.draw(st.integers(least, most))  # noqa: E731
     first = [quarter(-999, 999) for _ in range(dimension)]
@@ -612,7 +632,9 @@ def test_laplace_holds_for_real_answers(epsilon, dimension, quarters, power, dat
 @given(epsilon=epsilons, sensitivity=st.floats(0.01, 1000), grid=st.none() | st.integers(-6, 3))
 def test_laplace_is_tight_at_its_integer_sensitivity(epsilon, sensitivity, grid):
     step = None if grid is None else 2.0**grid
-    mechanism = mechanisms.Laplace(epsilon=epsilon, sensitivity=sensitivity, grid=step)
+    mechanism = mechanisms.Laplace(
+        epsilon=epsilon, sensitivity=sensitivity, grid=step, adjacency="replace-one"
+    )
     shift = float(mechanism.event.l1_sensitivity) * mechanism.step
     assert shift <= sensitivity + mechanism.step
     ratio = mechanism.log_prob([0.0], [0.0]) - mechanism.log_prob([0.0], [shift])
@@ -660,7 +682,7 @@ def test_selection_over_random_scores(epsilon, sensitivity, kind, data):
         st.lists(st.sampled_from([-1.0, -0.5, 0.0, 1.0]), min_size=size, max_size=size)
     )
     other = scores + np.array(moves) * sensitivity
-    mechanism = kind(epsilon=epsilon, sensitivity=sensitivity)
+    mechanism = kind(epsilon=epsilon, sensitivity=sensitivity, adjacency="replace-one")
     first, second = (
         mechanism.log_prob(np.arange(size), np.broadcast_to(x, (size, size)))
         for x in (scores, other)
@@ -689,6 +711,7 @@ def test_sparse_vector_over_random_answers(
         sensitivity=sensitivity,
         positives=positives,
         monotonic=monotonic,
+        adjacency="replace-one",
     )
     answers = data.draw(st.lists(st.integers(-12, 12), min_size=1, max_size=4))
     least = 0 if monotonic else -sensitivity
@@ -720,6 +743,7 @@ def test_sparse_vector_over_random_answers(
 def test_gaussians_over_parameters(epsilon, log_delta, sensitivity, kind):
     delta = 10**log_delta
     wanted = {"epsilon": epsilon, "delta": delta, "sensitivity": sensitivity}
+    wanted["adjacency"] = "replace-one"
     if kind == "rounded":
         mechanism = mechanisms.Gaussian(**wanted)
     else:
@@ -747,7 +771,9 @@ def test_gaussians_over_parameters(epsilon, log_delta, sensitivity, kind):
 )
 def test_smooth_laplace_over_parameters(epsilon, log_delta, bound, slope, data):
     """Any two bounds within e^β, any two values within the smaller of them."""
-    mechanism = mechanisms.SmoothLaplace(epsilon=epsilon, delta=10**log_delta)
+    mechanism = mechanisms.SmoothLaplace(
+        epsilon=epsilon, delta=10**log_delta, adjacency="replace-one"
+    )
     other = bound * math.exp(slope * mechanism.beta)
     shift = data.draw(st.integers(0, int(min(bound, other))))
     claim = mechanism.guarantee
@@ -770,3 +796,13 @@ def test_draws_follow_the_law_for_longer(case):
     stated = Law(case, honest)
     assert stated.p_value(case.draws(honest, case.raw, count, None)) > SIGNIFICANCE
     assert stated.p_value(case.draws(mutant, case.raw, count, tacit.Seeded(1))) < SIGNIFICANCE
+
+
+def test_whoever_states_a_sensitivity_states_whose(contract):
+    if "adjacency" not in contract.good:
+        pytest.skip("it works out its own sensitivity, or is local")
+    rest = {name: value for name, value in contract.good.items() if name != "adjacency"}
+    with pytest.raises(TypeError, match="adjacency"):
+        contract.kind(**rest)
+    for adjacency in ("add-remove", "replace-one", "zero-out"):
+        assert contract.kind(**rest, adjacency=adjacency).guarantee.adjacency == adjacency

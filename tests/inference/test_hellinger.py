@@ -211,7 +211,7 @@ def test_the_geometric_mechanism_is_within_its_guarantee(total):
     for epsilon in EPSILONS:
         if epsilon * total > 600:
             continue  # tails that are no floats any more; the conformance suite has the theorem
-        channel = Geometric(epsilon=epsilon, lower=0, upper=total)
+        channel = Geometric(epsilon=epsilon, lower=0, upper=total, adjacency="replace-one")
         assert smallest_epsilon(tabulate(channel)) == pytest.approx(epsilon, abs=1e-9)
 
 
@@ -219,12 +219,15 @@ def test_a_mutant_of_one_weight_is_refused():
     """A pair moved beyond ε: refused for every row that takes part in a tight pair."""
     table = build((1, 1), 20, epsilon=1.0, delta=1e-6)
     rows = [table.rows.weights(x) for x in table.inputs()]
-    assert IntegerTable(rows, table.pairs, epsilon=1.0, delta=1e-6).guarantee == table.guarantee
+    assert (
+        IntegerTable(rows, table.pairs, epsilon=1.0, delta=1e-6, adjacency="replace-one").guarantee
+        == table.guarantee
+    )
     for x in (0, 10, 20):
         changed = [list(row) for row in rows]
         changed[x][x] *= 6
         with pytest.raises(InvalidParameter, match="further apart"):
-            IntegerTable(changed, table.pairs, epsilon=1.0, delta=1e-6)
+            IntegerTable(changed, table.pairs, epsilon=1.0, delta=1e-6, adjacency="replace-one")
     assert not holds(build((1, 1), 20, epsilon=1.01, delta=1e-6), 1.0, 1e-6)
 
 

@@ -177,7 +177,7 @@ def test_noise_on_counts_reaches_its_epsilon_and_no_more(values: int) -> None:
         found = worst_ratio(prepared.channel.mechanism, values)
         assert found == pytest.approx(prepared.exact_epsilon, abs=1e-12)
     # The mutant that takes a replaced record for a change of one count pays twice.
-    mutant = DiscreteLaplace(epsilon=0.6, sensitivity=1)
+    mutant = DiscreteLaplace(epsilon=0.6, sensitivity=1, adjacency="replace-one")
     assert worst_ratio(mutant, values) == pytest.approx(1.2, abs=1e-12)
 
 

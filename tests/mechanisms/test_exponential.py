@@ -66,7 +66,7 @@ SCORES = [
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 7.3])
 def test_invert_settles_ties_as_mpmath_does(scores, epsilon):
     """The first word equals an edge in all 64 bits; the second decides, or the third."""
-    mechanism = Exponential(epsilon=epsilon, sensitivity=1)
+    mechanism = Exponential(epsilon=epsilon, sensitivity=1, adjacency="replace-one")
     rate = Fraction(repr(epsilon)) / 2
     array = np.array(scores)
     for edge in edges(scores, rate, 192):
@@ -102,14 +102,14 @@ def test_release_is_exact_at_every_distance_from_an_edge(scores, at, distance, s
     word = found[at % len(found)] + sign * distance
     if not 0 <= word < 2**64 or word in found:
         return
-    mechanism = Exponential(epsilon=1.0, sensitivity=1.0)
+    mechanism = Exponential(epsilon=1.0, sensitivity=1.0, adjacency="replace-one")
     released = mechanism.release(np.array(scores), Scripted([word, 2**63, 2**63, 2**63]))
     assert int(released) == sum(edge < word for edge in found)
 
 
 def test_floats_and_exact_path_agree_on_the_same_words(monkeypatch):
     scores = np.random.default_rng(1).normal(size=(200, 5))
-    mechanism = Exponential(epsilon=2.0, sensitivity=0.7)
+    mechanism = Exponential(epsilon=2.0, sensitivity=0.7, adjacency="replace-one")
     fast = mechanism.release(scores, tacit.Seeded(1))
     monkeypatch.setattr(exponential, "_DOUBT", 2.0)
     exact = mechanism.release(scores, tacit.Seeded(1))
@@ -119,7 +119,7 @@ def test_floats_and_exact_path_agree_on_the_same_words(monkeypatch):
 
 def test_coins_of_permute_and_flip_agree_with_the_exact_path(monkeypatch):
     scores = np.random.default_rng(2).normal(size=(150, 4))
-    mechanism = PermuteAndFlip(epsilon=2.0, sensitivity=0.7)
+    mechanism = PermuteAndFlip(epsilon=2.0, sensitivity=0.7, adjacency="replace-one")
     fast = mechanism.release(scores, tacit.Seeded(2))
     monkeypatch.setattr(
         exponential, "bernoulli_exp_each", functools.partial(bernoulli_exp_each, doubt=1.0)
@@ -148,7 +148,7 @@ def permute_and_flip_by_brute_force(scores, rate):
     epsilon=st.floats(0.01, 10),
 )
 def test_permute_and_flip_against_all_permutations(scores, epsilon):
-    mechanism = PermuteAndFlip(epsilon=epsilon, sensitivity=1.0)
+    mechanism = PermuteAndFlip(epsilon=epsilon, sensitivity=1.0, adjacency="replace-one")
     size = len(scores)
     found = mechanism.log_prob(np.arange(size), np.broadcast_to(scores, (size, size)))
     expected = permute_and_flip_by_brute_force(scores, epsilon / 2)
@@ -157,7 +157,9 @@ def test_permute_and_flip_against_all_permutations(scores, epsilon):
 
 def test_exponential_against_softmax():
     scores = [0.3, -1.7, 2.2]
-    found = Exponential(epsilon=0.8, sensitivity=0.25).log_prob([0, 1, 2], [scores] * 3)
+    found = Exponential(epsilon=0.8, sensitivity=0.25, adjacency="replace-one").log_prob(
+        [0, 1, 2], [scores] * 3
+    )
     weights = [math.exp(0.8 * s / 0.5) for s in scores]
     assert np.exp(found) == pytest.approx([w / sum(weights) for w in weights], rel=1e-12)
 
@@ -169,7 +171,14 @@ def test_permute_and_flip_is_never_worse_in_expectation(scores, epsilon):
     rows = np.broadcast_to(scores, (size, size))
     gap = max(scores) - np.array(scores)
     error = [
-        float(np.exp(kind(epsilon=epsilon, sensitivity=1.0).log_prob(np.arange(size), rows)) @ gap)
+        float(
+            np.exp(
+                kind(epsilon=epsilon, sensitivity=1.0, adjacency="replace-one").log_prob(
+                    np.arange(size), rows
+                )
+            )
+            @ gap
+        )
         for kind in (PermuteAndFlip, Exponential)
     ]
     assert error[0] <= error[1] * (1 + 1e-9) + 1e-12
@@ -179,7 +188,7 @@ def test_permute_and_flip_is_never_worse_in_expectation(scores, epsilon):
 @pytest.mark.parametrize("gap", [700.0, 2000.0, 1e6])
 def test_a_candidate_far_behind_has_a_finite_logarithm(kind, gap):
     """Its chance is no float any more, its logarithm is."""
-    mechanism = kind(epsilon=1.0, sensitivity=1.0)
+    mechanism = kind(epsilon=1.0, sensitivity=1.0, adjacency="replace-one")
     found = mechanism.log_prob([0, 1], [[gap, 0.0]] * 2)
     assert found[0] == pytest.approx(0, abs=1e-12)
     correction = 0 if kind is Exponential else math.log(0.5)  # the winner's coin is always heads
@@ -188,7 +197,7 @@ def test_a_candidate_far_behind_has_a_finite_logarithm(kind, gap):
 
 @BOTH
 def test_the_largest_gap_there_is_does_not_warn(kind):
-    mechanism = kind(epsilon=1.0, sensitivity=1.0)
+    mechanism = kind(epsilon=1.0, sensitivity=1.0, adjacency="replace-one")
     assert int(mechanism.release([-1e150, 1e150])) == 1
     assert float(mechanism.log_prob(1, [-1e150, 1e150])) == 0.0
     with pytest.raises(InvalidData):
@@ -198,7 +207,7 @@ def test_the_largest_gap_there_is_does_not_warn(kind):
 @BOTH
 def test_gaps_that_overflow_once_scaled_do_not_warn(kind):
     """ε/(2Δ) times the gap is no float; the chance is 0 all the same."""
-    mechanism = kind(epsilon=1.0, sensitivity=1e-10)
+    mechanism = kind(epsilon=1.0, sensitivity=1e-10, adjacency="replace-one")
     scores = [0.0, 1e150]
     assert int(mechanism.release(scores)) == 1
     assert float(mechanism.log_prob(1, scores)) == pytest.approx(0, abs=1e-12)
@@ -207,14 +216,14 @@ def test_gaps_that_overflow_once_scaled_do_not_warn(kind):
 
 @BOTH
 def test_equal_scores_are_equally_likely(kind):
-    mechanism = kind(epsilon=3.0, sensitivity=1.0)
+    mechanism = kind(epsilon=3.0, sensitivity=1.0, adjacency="replace-one")
     found = np.exp(mechanism.log_prob(np.arange(5), np.full((5, 5), 7.25)))
     assert found == pytest.approx(np.full(5, 0.2), rel=1e-12)
 
 
 @BOTH
 def test_a_constant_added_to_all_scores_changes_nothing(kind):
-    mechanism = kind(epsilon=3.0, sensitivity=1.0)
+    mechanism = kind(epsilon=3.0, sensitivity=1.0, adjacency="replace-one")
     scores = np.array([0.0, 1.0, 2.5])
     for shift in (-4096.0, 0.5):
         assert mechanism.log_prob([0, 1, 2], [scores + shift] * 3) == pytest.approx(
@@ -225,7 +234,7 @@ def test_a_constant_added_to_all_scores_changes_nothing(kind):
 @BOTH
 def test_integer_scores_beyond_floats_may_not_widen_the_sensitivity(kind):
     """As floats, 2^60 + 128 and 2^60 + 129 are 256 apart: a sensitivity of 1 would be 256."""
-    mechanism = kind(epsilon=1.0, sensitivity=1)
+    mechanism = kind(epsilon=1.0, sensitivity=1, adjacency="replace-one")
     scores, other = np.array([2**60 + 128, 2**60]), np.array([2**60 + 129, 2**60])
     try:
         laws = [mechanism.log_prob([0, 1], [raw] * 2) for raw in (scores, other)]
@@ -237,7 +246,7 @@ def test_integer_scores_beyond_floats_may_not_widen_the_sensitivity(kind):
 @BOTH
 @pytest.mark.parametrize("size", [2, 100, 400])
 def test_many_candidates(kind, size):
-    mechanism = kind(epsilon=1.0, sensitivity=1.0)
+    mechanism = kind(epsilon=1.0, sensitivity=1.0, adjacency="replace-one")
     scores = np.random.default_rng(3).normal(size=size)
     found = mechanism.log_prob(np.arange(size), np.broadcast_to(scores, (1, size)))
     assert math.fsum(np.exp(found)) == pytest.approx(1, abs=1e-9)
@@ -248,12 +257,12 @@ def test_many_candidates(kind, size):
 @pytest.mark.parametrize("released", [[2], [-1], [0.5], [math.nan], ["x"]])
 def test_candidates_that_are_not_there_are_refused(kind, released):
     with pytest.raises(InvalidData):
-        kind(epsilon=1.0, sensitivity=1.0).log_prob(released, [[0.0, 1.0]])
+        kind(epsilon=1.0, sensitivity=1.0, adjacency="replace-one").log_prob(released, [[0.0, 1.0]])
 
 
 @BOTH
 def test_rows_are_chosen_for_alone(kind):
-    mechanism = kind(epsilon=600.0, sensitivity=1.0)
+    mechanism = kind(epsilon=600.0, sensitivity=1.0, adjacency="replace-one")
     scores = np.zeros((3, 4, 5))
     best = np.random.default_rng(4).integers(0, 5, (3, 4))
     np.put_along_axis(scores, best[..., None], 9.0, axis=-1)

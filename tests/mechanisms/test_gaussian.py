@@ -19,7 +19,7 @@ from tacit.mechanisms import DiscreteGaussian, Gaussian, LocalGaussian
 @pytest.mark.parametrize("sigma", ["0.2", "1", "30", "1e4", "1e6", "1e9", "1e11"])
 def test_rounded_log_prob_against_mpmath(sigma):
     """In the middle and ten deviations out, to eight digits of the probability."""
-    mechanism = Gaussian(sensitivity=1, sigma=float(sigma))
+    mechanism = Gaussian(sensitivity=1, sigma=float(sigma), adjacency="replace-one")
     with mp.workdps(80):
         s = mp.mpf(sigma) * mp.sqrt(2)
         for k in {0, 1, 2, int(float(sigma)), int(4 * float(sigma)), -int(10 * float(sigma))}:
@@ -31,7 +31,7 @@ def test_rounded_log_prob_against_mpmath(sigma):
 
 @pytest.mark.parametrize("sigma", ["0.1", "0.3", "1", "10", "99", "101", "1e4"])
 def test_discrete_log_prob_against_mpmath(sigma):
-    mechanism = DiscreteGaussian(sensitivity=1, sigma=float(sigma))
+    mechanism = DiscreteGaussian(sensitivity=1, sigma=float(sigma), adjacency="replace-one")
     with mp.workdps(60):
         variance = mp.mpf(sigma) ** 2
         if float(sigma) < 50:
@@ -48,7 +48,7 @@ def test_discrete_log_prob_against_mpmath(sigma):
 @pytest.mark.parametrize("sensitivity", [1, 2, 5])
 def test_the_zcdp_statement_of_discrete_noise(sigma, sensitivity):
     """D_α ≤ ρα for every order, and equal where αΔ is whole."""
-    mechanism = DiscreteGaussian(sensitivity=sensitivity, sigma=sigma)
+    mechanism = DiscreteGaussian(sensitivity=sensitivity, sigma=sigma, adjacency="replace-one")
     claim = mechanism.guarantee
     assert isinstance(claim, ZCDP)
     assert claim.rho == pytest.approx(sensitivity**2 / (2 * sigma**2))
@@ -66,7 +66,7 @@ def test_the_zcdp_statement_of_discrete_noise(sigma, sensitivity):
 
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 40.0])
 def test_the_zcdp_statement_of_rounded_noise(sigma):
-    mechanism = Gaussian(sensitivity=2, sigma=sigma)
+    mechanism = Gaussian(sensitivity=2, sigma=sigma, adjacency="replace-one")
     claim = mechanism.guarantee
     reach = math.ceil(60 * sigma) + 60
     y = np.arange(-reach, reach + 1)
@@ -83,9 +83,13 @@ def test_the_zcdp_statement_of_rounded_noise(sigma):
 @pytest.mark.parametrize("sensitivity", [1, 2, 8, 9, 10, 20, 64, 65, 1000])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-3), (8.0, 1e-9)])
 def test_every_sensitivity_can_be_calibrated_for(sensitivity, epsilon, delta):
-    mechanism = DiscreteGaussian(sensitivity=sensitivity, epsilon=epsilon, delta=delta, dimension=1)
+    mechanism = DiscreteGaussian(
+        sensitivity=sensitivity, epsilon=epsilon, delta=delta, dimension=1, adjacency="replace-one"
+    )
     assert mechanism.guarantee.epsilon == epsilon
-    analytic = Gaussian(sensitivity=sensitivity, epsilon=epsilon, delta=delta)
+    analytic = Gaussian(
+        sensitivity=sensitivity, epsilon=epsilon, delta=delta, adjacency="replace-one"
+    )
     # Never much less noise than the continuous optimum, never more than zCDP asks for.
     ratio = math.sqrt(mechanism.event.variance) / float(analytic.event.sigma)
     assert 0.5 < ratio < 2
@@ -93,12 +97,14 @@ def test_every_sensitivity_can_be_calibrated_for(sensitivity, epsilon, delta):
 
 def test_calibration_does_not_take_long():
     start = time.perf_counter()
-    DiscreteGaussian(sensitivity=30, epsilon=0.01, delta=1e-5, dimension=1)
+    DiscreteGaussian(sensitivity=30, epsilon=0.01, delta=1e-5, dimension=1, adjacency="replace-one")
     assert time.perf_counter() - start < 8
 
 
 def test_dimension_is_held_to():
-    mechanism = DiscreteGaussian(sensitivity=1, epsilon=1.0, delta=1e-5, dimension=3)
+    mechanism = DiscreteGaussian(
+        sensitivity=1, epsilon=1.0, delta=1e-5, dimension=3, adjacency="replace-one"
+    )
     assert mechanism.release([1, 2, 3]).shape == (3,)
     assert mechanism.release([[1, 2, 3]] * 4).shape == (4, 3)
     for raw in (1, [1], [1, 2], [[1], [2], [3]]):
@@ -109,7 +115,10 @@ def test_dimension_is_held_to():
 def test_more_entries_are_not_accounted_as_one():
     """The exact profile of one entry does not hold for more: these go through zCDP."""
     one, three = (
-        DiscreteGaussian(sensitivity=1, epsilon=1.0, delta=1e-5, dimension=d) for d in (1, 3)
+        DiscreteGaussian(
+            sensitivity=1, epsilon=1.0, delta=1e-5, dimension=d, adjacency="replace-one"
+        )
+        for d in (1, 3)
     )
     assert three.event.variance > one.event.variance
 
@@ -128,14 +137,14 @@ def test_more_entries_are_not_accounted_as_one():
 @pytest.mark.parametrize("kind", [DiscreteGaussian, Gaussian])
 def test_noise_is_given_one_way_and_not_two(kind, wanted):
     with pytest.raises(InvalidParameter):
-        kind(sensitivity=1, **wanted)
+        kind(sensitivity=1, adjacency="replace-one", **wanted)
 
 
 @pytest.mark.parametrize("kind", [DiscreteGaussian, Gaussian])
 @pytest.mark.parametrize("sigma", [1e-3, 1e-100, 1e-200, 1e-300, 5e-324])
 def test_tiny_noise_is_refused_or_has_a_guarantee_and_a_law(kind, sigma):
     try:
-        mechanism = kind(sensitivity=1, sigma=sigma)
+        mechanism = kind(sensitivity=1, sigma=sigma, adjacency="replace-one")
     except InvalidParameter:
         return
     claim = mechanism.guarantee
@@ -147,7 +156,8 @@ def test_tiny_noise_is_refused_or_has_a_guarantee_and_a_law(kind, sigma):
 
 def test_sigma_scales_with_the_sensitivity():
     first, second = (
-        Gaussian(sensitivity=s, epsilon=1.0, delta=1e-5).event.sigma for s in (1, Fraction(7, 2))
+        Gaussian(sensitivity=s, epsilon=1.0, delta=1e-5, adjacency="replace-one").event.sigma
+        for s in (1, Fraction(7, 2))
     )
     assert second == first * Fraction(7, 2)
 
@@ -156,7 +166,7 @@ def test_local_gaussian_noise_is_for_any_two_points_of_the_ball():
     mechanism = LocalGaussian(epsilon=1.0, delta=1e-5, radius=1.0, grid=0.125)
     assert mechanism.event.l2_sensitivity == 16
     assert str(mechanism.guarantee.adjacency) == "any-two-inputs"
-    half = Gaussian(sensitivity=8, epsilon=1.0, delta=1e-5)
+    half = Gaussian(sensitivity=8, epsilon=1.0, delta=1e-5, adjacency="replace-one")
     assert mechanism.event.sigma == 2 * half.event.sigma
 
 
@@ -184,7 +194,7 @@ def test_local_gaussian_in_the_plane_against_the_hockey_stick():
 def test_noise_of_half_the_size_is_refuted():
     """The mutant: scale for the radius in place of the diameter."""
     mechanism = LocalGaussian(epsilon=1.0, delta=1e-3, radius=1.0, grid=0.015625)
-    mutant = Gaussian(sensitivity=64, epsilon=1.0, delta=1e-3)
+    mutant = Gaussian(sensitivity=64, epsilon=1.0, delta=1e-3, adjacency="replace-one")
     far = 12 * int(mechanism.event.sigma)
     y = np.arange(-far, far + 1)
     laws = [np.exp(mutant.log_prob(y, np.full_like(y, x))) for x in (-64, 64)]
@@ -198,8 +208,8 @@ def test_noise_of_half_the_size_is_refuted():
 )
 def test_awkward_targets_are_refused_or_certified(epsilon, delta, dimension):
     for make in (
-        lambda **wanted: DiscreteGaussian(dimension=dimension, **wanted),
-        lambda **wanted: Gaussian(**wanted),
+        lambda **wanted: DiscreteGaussian(dimension=dimension, adjacency="replace-one", **wanted),
+        lambda **wanted: Gaussian(adjacency="replace-one", **wanted),
     ):
         try:
             mechanism = make(sensitivity=3, epsilon=epsilon, delta=delta)

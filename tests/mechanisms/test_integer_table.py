@@ -53,7 +53,7 @@ def really_holds(rows, pairs, epsilon, delta):
 
 def accepted(rows, pairs, epsilon, delta=0.0):
     try:
-        IntegerTable(rows, pairs, epsilon=epsilon, delta=delta)
+        IntegerTable(rows, pairs, epsilon=epsilon, delta=delta, adjacency="replace-one")
     except InvalidParameter:
         return False
     return True
@@ -112,7 +112,9 @@ def test_rows_of_another_scale_are_compared_as_they_are(power, delta):
         rows = [[2 * scale, scale], [wide, 2 * wide]]
         assert accepted(rows, [(0, 1)], 0.7, delta)
         assert not accepted(rows, [(0, 1)], 0.6, delta)
-        found = IntegerTable(rows, [(0, 1)], epsilon=0.7, delta=delta).exact_epsilon()
+        found = IntegerTable(
+            rows, [(0, 1)], epsilon=0.7, delta=delta, adjacency="replace-one"
+        ).exact_epsilon()
         assert found == pytest.approx(math.log(2 - 3 * delta), abs=1e-9)
     tiny = [[2**power, 1], [2**power, 3]]
     assert not accepted(tiny, [(0, 1)], 1.0)
@@ -159,7 +161,12 @@ def test_floats_only_save_time(monkeypatch, delta):
 def test_one_weight_beyond_epsilon_is_refused(delta, factor):
     """Mutants: one number of a tight table larger, by a hair or by far."""
     n, logs = 8, peaked(8, 0.5)
-    tight = from_log_weights(logs, line(n), epsilon=1.0, delta=delta).exact_epsilon() + 1e-9
+    tight = (
+        from_log_weights(
+            logs, line(n), epsilon=1.0, delta=delta, adjacency="replace-one"
+        ).exact_epsilon()
+        + 1e-9
+    )
     rows = [ScaledRows(logs).weights(x) for x in range(n + 1)]
     assert accepted(rows, line(n), tight, delta)
     refused = []
@@ -179,7 +186,7 @@ def logarithms(rows):
 
 def test_the_refusal_names_the_rows():
     with pytest.raises(InvalidParameter, match="rows 1 and 2 further apart") as caught:
-        IntegerTable([[1, 1], [1, 1], [1, 9]], line(2), epsilon=1)
+        IntegerTable([[1, 1], [1, 1], [1, 9]], line(2), epsilon=1, adjacency="replace-one")
     assert str(caught.value).startswith("IntegerTable: weights must be within e^1 of a neighbour's")
 
 
@@ -195,7 +202,7 @@ def test_pairs_that_are_not_neighbours_are_not_compared():
 )
 def test_pairs_that_are_none_are_refused(pairs):
     with pytest.raises(InvalidParameter, match=r"pairs must be"):
-        IntegerTable([[1, 1], [1, 1]], pairs, epsilon=1)
+        IntegerTable([[1, 1], [1, 1]], pairs, epsilon=1, adjacency="replace-one")
 
 
 @pytest.mark.parametrize(
@@ -211,12 +218,14 @@ def test_pairs_that_are_none_are_refused(pairs):
 )
 def test_logarithms_that_are_none_are_refused(logs):
     with pytest.raises(InvalidParameter, match=r"log_weights must be"):
-        from_log_weights(logs, [(0, 1)], epsilon=1)
+        from_log_weights(logs, [(0, 1)], epsilon=1, adjacency="replace-one")
 
 
 def test_weights_too_far_apart_are_refused():
     with pytest.raises(InvalidParameter, match=r"within 2\^-32768 of the largest"):
-        from_log_weights([[0.0, -30_000.0], [0.0, 0.0]], [(0, 1)], epsilon=1)
+        from_log_weights(
+            [[0.0, -30_000.0], [0.0, 0.0]], [(0, 1)], epsilon=1, adjacency="replace-one"
+        )
 
 
 # --- the smallest ε ------------------------------------------------------------------------------
@@ -225,7 +234,9 @@ def test_weights_too_far_apart_are_refused():
 @pytest.mark.parametrize("delta", [0.0, 1e-8, 1e-3, 0.2])
 @pytest.mark.parametrize("rate", [0.05, 0.5, 3.0])
 def test_the_smallest_epsilon_is_that_of_the_audit(rate, delta):
-    table = from_log_weights(peaked(15, rate), line(15), epsilon=20.0, delta=delta)
+    table = from_log_weights(
+        peaked(15, rate), line(15), epsilon=20.0, delta=delta, adjacency="replace-one"
+    )
     found = table.exact_epsilon()
     assert found == pytest.approx(smallest_epsilon(tabulate(table), delta), abs=1e-9)
     assert accepted(table.rows, line(15), found or 1e-9, delta)
@@ -234,20 +245,35 @@ def test_the_smallest_epsilon_is_that_of_the_audit(rate, delta):
 
 
 def test_equal_rows_cost_nothing_and_a_forbidden_output_everything():
-    assert IntegerTable([[1, 3], [2, 6]], [(0, 1)], epsilon=1e-9).exact_epsilon() == 0.0
-    table = IntegerTable([[1, 99], [0, 100]], [(0, 1)], epsilon=1.0, delta=0.01)
+    assert (
+        IntegerTable(
+            [[1, 3], [2, 6]], [(0, 1)], epsilon=1e-9, adjacency="replace-one"
+        ).exact_epsilon()
+        == 0.0
+    )
+    table = IntegerTable(
+        [[1, 99], [0, 100]], [(0, 1)], epsilon=1.0, delta=0.01, adjacency="replace-one"
+    )
     assert table.exact_epsilon(0.0) == math.inf
     assert table.exact_epsilon(0.005) == math.inf
     assert table.exact_epsilon(0.01) == 0.0
     # A share of δ beyond what floats see: no ε will do.
-    hair = IntegerTable([[10**20 + 1, 99 * 10**20], [0, 1]], [(0, 1)], epsilon=1, delta=0.02)
+    hair = IntegerTable(
+        [[10**20 + 1, 99 * 10**20], [0, 1]],
+        [(0, 1)],
+        epsilon=1,
+        delta=0.02,
+        adjacency="replace-one",
+    )
     assert hair.exact_epsilon(0.01) == math.inf
 
 
 def test_the_guarantee_is_that_of_the_event():
-    table = IntegerTable([[2, 1], [1, 2]], [(0, 1)], epsilon=0.7)
+    table = IntegerTable([[2, 1], [1, 2]], [(0, 1)], epsilon=0.7, adjacency="replace-one")
     assert str(table.guarantee) == "0.7-DP (central, replace-one, unit: record)"
-    looser = IntegerTable([[2, 1], [1, 2]], [(0, 1)], epsilon="1/2", delta=0.2, unit="person")
+    looser = IntegerTable(
+        [[2, 1], [1, 2]], [(0, 1)], epsilon="1/2", delta=0.2, unit="person", adjacency="replace-one"
+    )
     assert str(looser.guarantee) == "(0.5, 0.2)-DP (central, replace-one, unit: person)"
     assert isinstance(looser.event, events.CertifiedTable)
     assert (looser.event.inputs, looser.event.outputs) == (2, 2)
@@ -256,7 +282,9 @@ def test_the_guarantee_is_that_of_the_event():
 
 
 def test_the_digest_is_that_of_every_weight():
-    make = lambda rows: IntegerTable(rows, [(0, 1)], epsilon=5).event.sha256  # noqa: E731
+    def make(rows):
+        return IntegerTable(rows, [(0, 1)], epsilon=5, adjacency="replace-one").event.sha256
+
     assert make([[2, 1], [1, 2]]) == make([[2, 1], [1, 2]])
     assert (
         len({make(rows) for rows in ([[2, 1], [1, 2]], [[2, 1], [1, 3]], [[2, 11], [2, 1]])}) == 3
@@ -287,13 +315,13 @@ def test_integers_are_as_near_as_floats_are():
         assert found == pytest.approx(stated, rel=1e-12, abs=0)
         assert rows.law(x) == pytest.approx(stated, rel=1e-12, abs=0)
     # e^-1 and two roundings: a geometric table at ε needs no more than a few 1e-14 of slack.
-    table = from_log_weights(logs, line(100), epsilon=2.0)
+    table = from_log_weights(logs, line(100), epsilon=2.0, adjacency="replace-one")
     assert table.exact_epsilon() <= 2.0
 
 
 def test_impossible_outputs_have_no_weight():
     logs = np.array([[0.0, -math.inf, -1.0], [0.0, -math.inf, -2.0]])
-    table = from_log_weights(logs, [(0, 1)], epsilon=1.0)
+    table = from_log_weights(logs, [(0, 1)], epsilon=1.0, adjacency="replace-one")
     assert table.rows.weights(0)[1] == 0
     assert table.log_prob([1], [0])[0] == -math.inf
     assert not np.any(table.release(np.zeros(20_000, dtype=int)) == 1)
@@ -321,11 +349,13 @@ def test_a_symmetric_table_is_the_whole_one(n):
     rng = np.random.default_rng(2)
     symmetry = reflection(n)
     half = peaked(n, 0.3)[symmetry.firsts] + 0.01 * rng.random((len(symmetry.firsts), n + 1))
-    folded = from_log_weights(half, line(n), epsilon=1.0, symmetry=symmetry)
+    folded = from_log_weights(
+        half, line(n), epsilon=1.0, symmetry=symmetry, adjacency="replace-one"
+    )
     rows = [folded.rows.weights(x) for x in range(n + 1)]
     for x, r in itertools.product(range(n + 1), repeat=2):
         assert rows[x][r] == rows[n - x][n - r]
-    whole = IntegerTable(rows, line(n), epsilon=1.0)
+    whole = IntegerTable(rows, line(n), epsilon=1.0, adjacency="replace-one")
     assert folded.exact_epsilon() == pytest.approx(whole.exact_epsilon(), abs=1e-12)
     assert len(folded._comparison._pairs) <= len(whole._comparison._pairs) / 2 + 1
     assert np.array_equal(
@@ -340,7 +370,9 @@ def test_a_violation_behind_a_symmetry_is_seen(delta):
     """Each row of a folded table in turn, one weight too large."""
     n, symmetry = 7, reflection(7)
     half = peaked(n, 0.3)[symmetry.firsts]
-    tight = from_log_weights(half, line(n), epsilon=1.0, delta=delta, symmetry=symmetry)
+    tight = from_log_weights(
+        half, line(n), epsilon=1.0, delta=delta, symmetry=symmetry, adjacency="replace-one"
+    )
     for row, r in itertools.product(range(len(half)), range(n + 1)):
         changed = half.copy()
         changed[row, r] += 1.0
@@ -376,7 +408,7 @@ class Scripted:
 )
 def test_draws_invert_the_exact_sums(row):
     """Words next to every edge, two deep: the column is the number of edges at or below U."""
-    table = IntegerTable([row, row], [(0, 1)], epsilon=1)
+    table = IntegerTable([row, row], [(0, 1)], epsilon=1, adjacency="replace-one")
     total, sums = sum(row), list(itertools.accumulate(row))
     for edge in sums[:-1]:
         at = (edge << 128) // total
@@ -390,7 +422,7 @@ def test_draws_invert_the_exact_sums(row):
 
 
 def test_draws_follow_the_law_and_not_its_neighbours():
-    table = from_log_weights(peaked(20, 0.25), line(20), epsilon=0.6)
+    table = from_log_weights(peaked(20, 0.25), line(20), epsilon=0.6, adjacency="replace-one")
     draws = table.release(np.full(200_000, 7))
     seen = np.bincount(draws, minlength=21)
     chances = np.array([np.exp(table.log_prob(range(21), x)) for x in (7, 8)])
@@ -401,14 +433,14 @@ def test_draws_follow_the_law_and_not_its_neighbours():
 
 def test_rows_of_one_call_are_drawn_for_alone():
     rows = np.eye(4, dtype=object) * 10**6 + 1
-    table = IntegerTable(rows.tolist(), line(3), epsilon=20)
+    table = IntegerTable(rows.tolist(), line(3), epsilon=20, adjacency="replace-one")
     raw = np.random.default_rng(3).integers(0, 4, (50, 3))
     assert (table.release(raw) == raw).mean() > 0.99
     assert table.release(2).shape == ()
 
 
 def test_a_hundred_thousand_draws_a_second():
-    table = from_log_weights(peaked(1000, 0.01), line(1000), epsilon=0.1)
+    table = from_log_weights(peaked(1000, 0.01), line(1000), epsilon=0.1, adjacency="replace-one")
     table.release([500])
     began = time.process_time()
     table.release(np.full(200_000, 500))
@@ -417,7 +449,9 @@ def test_a_hundred_thousand_draws_a_second():
 
 def test_a_thousand_rows_are_compared_in_seconds():
     began = time.process_time()
-    table = from_log_weights(peaked(1000, 0.5), line(1000), epsilon=1.0, delta=1e-6)
+    table = from_log_weights(
+        peaked(1000, 0.5), line(1000), epsilon=1.0, delta=1e-6, adjacency="replace-one"
+    )
     table.exact_epsilon()
     assert time.process_time() - began < 30
 
@@ -426,7 +460,7 @@ def test_a_thousand_rows_are_compared_in_seconds():
 
 
 def test_it_is_a_finite_channel():
-    table = from_log_weights(peaked(4, 0.5), line(4), epsilon=1.0)
+    table = from_log_weights(peaked(4, 0.5), line(4), epsilon=1.0, adjacency="replace-one")
     assert isinstance(table, FiniteChannel)
     assert list(table.inputs()) == list(table.outputs()) == list(range(5))
     assert table.adjacent(1, 2)
@@ -438,7 +472,7 @@ def test_it_is_a_finite_channel():
 
 @pytest.mark.parametrize("raw", [[5], [-1], [0.5], ["x"], []])
 def test_rows_that_are_not_there_are_refused(raw):
-    table = from_log_weights(peaked(4, 0.5), line(4), epsilon=1.0)
+    table = from_log_weights(peaked(4, 0.5), line(4), epsilon=1.0, adjacency="replace-one")
     for call in (
         table.release,
         lambda one: table.log_prob([0], one),
@@ -449,8 +483,8 @@ def test_rows_that_are_not_there_are_refused(raw):
 
 
 def test_the_audit_finds_no_fault_and_sees_a_sharper_table():
-    honest = from_log_weights(peaked(10, 0.5), line(10), epsilon=1.0)
-    sharper = from_log_weights(peaked(10, 1.0), line(10), epsilon=2.0)
+    honest = from_log_weights(peaked(10, 0.5), line(10), epsilon=1.0, adjacency="replace-one")
+    sharper = from_log_weights(peaked(10, 1.0), line(10), epsilon=2.0, adjacency="replace-one")
     found = [
         lower_bound(one, 0, 1, samples=40_000, confidence=0.999999, rng=tacit.Seeded(4)).epsilon
         for one in (honest, sharper)

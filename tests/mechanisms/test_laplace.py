@@ -48,7 +48,7 @@ def test_log_tail_against_mpmath_and_without_warnings(rate):
 
 @pytest.mark.parametrize("epsilon", [20.0, 40.0, 300.0, 700.0])
 def test_geometric_at_large_epsilon_has_a_law_without_warnings(epsilon):
-    mechanism = Geometric(epsilon=epsilon, lower=0, upper=5)
+    mechanism = Geometric(epsilon=epsilon, lower=0, upper=5, adjacency="replace-one")
     for raw in range(6):
         mass = np.exp(mechanism.log_prob(np.arange(6), np.full(6, raw)))
         assert math.fsum(mass) == pytest.approx(1, abs=1e-9)
@@ -70,7 +70,7 @@ def test_real_neighbours_stay_within_the_integer_sensitivity(x, y, power, slack)
     apart = abs(Fraction(x) - Fraction(y)) + Fraction(slack) * Fraction(grid) / 2
     if not 1e-300 < apart < 2**40 * Fraction(grid) or max(abs(x), abs(y)) > 2**39 * grid:
         return
-    mechanism = Laplace(epsilon=1.0, sensitivity=apart, grid=grid)
+    mechanism = Laplace(epsilon=1.0, sensitivity=apart, grid=grid, adjacency="replace-one")
     steps = [int(mechanism._steps([value])[0]) for value in (x, y)]
     assert abs(steps[0] - steps[1]) <= mechanism.event.l1_sensitivity
     # And no more noise than the theorem in its docstring asks for.
@@ -80,13 +80,15 @@ def test_real_neighbours_stay_within_the_integer_sensitivity(x, y, power, slack)
 def test_the_sensitivity_of_many_entries_counts_every_rounding():
     """Eight entries, each 0.3 of a step apart, each rounded to different sides."""
     d = 8
-    mechanism = Laplace(epsilon=1.0, sensitivity=0.3 * d, dimension=d, grid=1.0)
+    mechanism = Laplace(
+        epsilon=1.0, sensitivity=0.3 * d, dimension=d, grid=1.0, adjacency="replace-one"
+    )
     low, high = np.full(d, 0.4), np.full(d, 0.7)
     released = np.zeros(d)
     ratio = mechanism.log_prob(released, low).sum() - mechanism.log_prob(released, high).sum()
     assert abs(ratio) <= 1 + 1e-9
     # A mutant that forgets the rounding: 2.4 steps of sensitivity, 8 steps of difference.
-    forgetful = DiscreteLaplace(epsilon=1.0, sensitivity=3)
+    forgetful = DiscreteLaplace(epsilon=1.0, sensitivity=3, adjacency="replace-one")
     ratio = forgetful.log_prob(np.zeros(d), np.zeros(d)) - forgetful.log_prob(
         np.zeros(d), np.ones(d)
     )
@@ -94,7 +96,7 @@ def test_the_sensitivity_of_many_entries_counts_every_rounding():
 
 
 def test_releases_lie_on_the_grid():
-    mechanism = Laplace(epsilon=1.0, sensitivity=0.1)
+    mechanism = Laplace(epsilon=1.0, sensitivity=0.1, adjacency="replace-one")
     released = float(mechanism.release(0.12345)) / mechanism.step
     assert released == int(released)
     local = LocalLaplace(epsilon=1.0, radius=3.0)
@@ -103,7 +105,7 @@ def test_releases_lie_on_the_grid():
 
 
 def test_values_off_the_grid_were_not_released():
-    mechanism = Laplace(epsilon=1.0, sensitivity=1.0, grid=0.5)
+    mechanism = Laplace(epsilon=1.0, sensitivity=1.0, grid=0.5, adjacency="replace-one")
     with pytest.raises(tacit.errors.InvalidData):
         mechanism.log_prob([0.25], [0.0])
 
@@ -139,11 +141,11 @@ def test_a_radius_below_the_grid_is_refused():
 @pytest.mark.parametrize(("lower", "upper"), [(5, 5), (5, 4), (0, -1)])
 def test_a_range_must_have_two_ends(lower, upper):
     with pytest.raises(InvalidParameter):
-        Geometric(epsilon=1.0, lower=lower, upper=upper)
+        Geometric(epsilon=1.0, lower=lower, upper=upper, adjacency="replace-one")
 
 
 def test_geometric_clamps_before_and_after():
-    mechanism = Geometric(epsilon=0.1, lower=3, upper=8)
+    mechanism = Geometric(epsilon=0.1, lower=3, upper=8, adjacency="replace-one")
     released = mechanism.release(np.array([-1000, 5, 1000] * 500))
     assert released.min() == 3
     assert released.max() == 8
@@ -152,7 +154,7 @@ def test_geometric_clamps_before_and_after():
 
 def test_renormalising_would_break_the_promise():
     """The mutant of the note on soundness: the mass inside the range divided by its sum."""
-    noise = DiscreteLaplace(epsilon=1.0, sensitivity=1)
+    noise = DiscreteLaplace(epsilon=1.0, sensitivity=1, adjacency="replace-one")
     y = np.arange(6)
     laws = np.array([noise.log_prob(y, np.full(6, x)) for x in range(6)])
     laws -= np.log(np.exp(laws).sum(axis=1, keepdims=True))
@@ -160,9 +162,9 @@ def test_renormalising_would_break_the_promise():
 
 
 def test_the_largest_scale_is_drawn_without_overflow():
-    mechanism = DiscreteLaplace(epsilon=1.0, sensitivity=2**50)
+    mechanism = DiscreteLaplace(epsilon=1.0, sensitivity=2**50, adjacency="replace-one")
     draws = mechanism.release(np.full(20_000, 2**53), tacit.Seeded(1)) - 2**53
     assert abs(draws.astype(float).mean()) < 6 * math.sqrt(2 / 20_000) * 2**50
     assert np.abs(draws.astype(float)).mean() == pytest.approx(2.0**50, rel=0.05)
     with pytest.raises(InvalidParameter):
-        DiscreteLaplace(epsilon=0.5, sensitivity=2**50)
+        DiscreteLaplace(epsilon=0.5, sensitivity=2**50, adjacency="replace-one")

@@ -89,7 +89,7 @@ def test_no_odds_exceed_epsilon_on_the_whole_lattice(epsilon):
 
 def test_two_categories_are_the_geometric_mechanism():
     mechanism = LatticeGeometric(epsilon=0.7, categories=2, total=10)
-    counts = DiscreteLaplace(epsilon=0.7, sensitivity=1)
+    counts = DiscreteLaplace(epsilon=0.7, sensitivity=1, adjacency="replace-one")
     for y in (-4, 0, 3, 17):
         assert float(mechanism.log_prob([y, 10 - y], [3, 7])) == pytest.approx(
             float(counts.log_prob(y, 3)), rel=1e-12

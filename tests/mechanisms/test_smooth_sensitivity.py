@@ -115,7 +115,7 @@ def test_the_bound_of_many_people_who_agree_does_not_vanish():
 
     The larger of a smooth bound and a constant is smooth: there is room for a floor.
     """
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     bound = smooth_bound([0] * 50_000 + [100], mechanism.beta)
     assert 0 < bound < 1e-3
     assert int(mechanism.release(7, tacit.Seeded(1), bound=bound)) == 7
@@ -125,7 +125,7 @@ def test_the_bound_of_many_people_who_agree_does_not_vanish():
 
 @pytest.mark.parametrize("bound", [1e-3, 1e-30, 1e-300, 1e-320, 5e-324])
 def test_tiny_bounds_have_a_law_or_are_refused(bound):
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     try:
         stay, move = (float(mechanism.log_prob(y, 7, bound=bound)) for y in (7, 8))
     except InvalidData:
@@ -150,7 +150,7 @@ def test_bad_sensitivities_are_refused(listed):
 @pytest.mark.parametrize(("size", "values"), [(3, 4), (4, 3)])
 def test_the_guarantee_for_every_pair_of_neighbours(size, values, epsilon, delta):
     """The exact hockey stick of the very laws that are sampled."""
-    mechanism = SmoothLaplace(epsilon=epsilon, delta=delta)
+    mechanism = SmoothLaplace(epsilon=epsilon, delta=delta, adjacency="replace-one")
     claim = mechanism.guarantee
     assert claim.epsilon <= epsilon
     assert claim.delta == delta
@@ -178,7 +178,7 @@ def test_the_guarantee_for_every_pair_of_neighbours(size, values, epsilon, delta
 
 def test_noise_without_smoothness_breaks_the_promise():
     """A mutant: scale from the local sensitivity itself, as in the first naive idea."""
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-3)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-3, adjacency="replace-one")
     outputs = np.arange(-2000, 2001)
     laws = [
         np.exp(mechanism.log_prob(outputs, np.full_like(outputs, value), bound=bound))
@@ -196,7 +196,7 @@ def test_the_median_of_concentrated_data_is_released_quickly():
     from tacit import Seeded
     from tacit.mechanisms import SmoothLaplace
     from tacit.mechanisms.smooth_sensitivity import median_sensitivities, smooth_bound
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     for people in (101, 401, 1601):
         bound = smooth_bound(median_sensitivities([50] * people, 0, 100), mechanism.beta)
         print(int(mechanism.release(50, Seeded(1), bound=bound)))
@@ -214,7 +214,7 @@ def test_the_median_of_concentrated_data_is_released_quickly():
 
 @pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 2.0**60, None, "x", 1j, [1, 2]])
 def test_bad_bounds_are_refused_without_an_echo(bound):
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     for call in (
         lambda: mechanism.release(3, bound=bound),
         lambda: mechanism.log_prob(3, 3, bound=bound),
@@ -225,14 +225,14 @@ def test_bad_bounds_are_refused_without_an_echo(bound):
 
 
 def test_a_bound_is_data_and_is_not_echoed():
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     with pytest.raises(InvalidData) as caught:
         mechanism.release(3, bound=-123457.0)
     assert "123457" not in str(caught.value)
 
 
 def test_scale_is_the_bound_over_alpha():
-    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5)
+    mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     outputs = np.arange(-4000, 4001)
     mass = np.exp(mechanism.log_prob(outputs, np.zeros_like(outputs), bound=5.0))
     t = 10.0  # 5 / (ε/2)
@@ -241,6 +241,6 @@ def test_scale_is_the_bound_over_alpha():
 
 
 def test_the_event_is_what_a_release_costs():
-    mechanism = SmoothLaplace(epsilon=0.7, delta=1e-4)
+    mechanism = SmoothLaplace(epsilon=0.7, delta=1e-4, adjacency="replace-one")
     assert tacit.guarantee_of(mechanism.event).epsilon == pytest.approx(0.7, rel=1e-8)
     assert mechanism.beta < float(mechanism.event.beta)

@@ -42,7 +42,9 @@ def p_value(counts, chances):
 @pytest.mark.parametrize("positives", [1, 2])
 @pytest.mark.parametrize("monotonic", [False, True])
 def test_asking_agrees_in_law_with_releasing(positives, monotonic):
-    mechanism = SparseVector(epsilon=2.0, threshold=2, positives=positives, monotonic=monotonic)
+    mechanism = SparseVector(
+        epsilon=2.0, threshold=2, positives=positives, monotonic=monotonic, adjacency="replace-one"
+    )
     answers = [1, 3, 2]
     outputs = outcomes_of(3, positives)
     chances = np.exp(mechanism.log_prob(outputs, np.broadcast_to(answers, outputs.shape)))
@@ -57,13 +59,15 @@ def test_asking_agrees_in_law_with_releasing(positives, monotonic):
     counts = np.bincount([place[tuple(row)] for row in released.tolist()], minlength=len(outputs))
     assert p_value(counts, chances) > SIGNIFICANCE
     # The same test tells a threshold that is two off.
-    shifted = SparseVector(epsilon=2.0, threshold=4, positives=positives, monotonic=monotonic)
+    shifted = SparseVector(
+        epsilon=2.0, threshold=4, positives=positives, monotonic=monotonic, adjacency="replace-one"
+    )
     other = np.exp(shifted.log_prob(outputs, np.broadcast_to(answers, outputs.shape)))
     assert p_value(asked, other) < SIGNIFICANCE
 
 
 def test_asked_values_follow_their_noise():
-    mechanism = SparseVector(epsilon=4.0, threshold=-1000, numeric=True)
+    mechanism = SparseVector(epsilon=4.0, threshold=-1000, numeric=True, adjacency="replace-one")
     stream = tacit.Seeded(2)
     values = np.array([next(mechanism.ask(iter([7]), stream))[1] for _ in range(1500)]) - 7
     scale = float(mechanism.scales[2])
@@ -75,7 +79,7 @@ def test_asked_values_follow_their_noise():
 
 
 def test_asking_stops_after_its_positives_and_takes_no_more_answers():
-    mechanism = SparseVector(epsilon=1.0, threshold=0, positives=2)
+    mechanism = SparseVector(epsilon=1.0, threshold=0, positives=2, adjacency="replace-one")
     taken = []
 
     def answers():
@@ -88,7 +92,7 @@ def test_asking_stops_after_its_positives_and_takes_no_more_answers():
 
 
 def test_later_questions_may_depend_on_earlier_outcomes():
-    mechanism = SparseVector(epsilon=1.0, threshold=0, positives=3)
+    mechanism = SparseVector(epsilon=1.0, threshold=0, positives=3, adjacency="replace-one")
     seen = []
 
     def answers():
@@ -103,7 +107,7 @@ def test_later_questions_may_depend_on_earlier_outcomes():
 @pytest.mark.parametrize("answer", [math.nan, 0.5, "x", None, [1, 2], []])
 def test_asking_refuses_bad_answers(answer):
     with pytest.raises(InvalidData):
-        next(SparseVector(epsilon=1.0, threshold=0).ask(iter([answer])))
+        next(SparseVector(epsilon=1.0, threshold=0, adjacency="replace-one").ask(iter([answer])))
 
 
 def test_scales_are_those_of_the_theorem():
@@ -116,6 +120,7 @@ def test_scales_are_those_of_the_theorem():
             positives=c,
             numeric=numeric,
             monotonic=monotonic,
+            adjacency="replace-one",
         )
         event = mechanism.event
         shares = (event.epsilon_threshold, event.epsilon_comparisons, event.epsilon_answers)
@@ -131,12 +136,15 @@ def test_scales_are_those_of_the_theorem():
     "run", [[1, 0], [1, 1], [-1, 1], [-1, -1], [0, -1], [-1, 0], [2, 0], [0, 2], [0, -2]]
 )
 def test_impossible_runs_have_no_chance(run):
-    assert SparseVector(epsilon=1.0, threshold=0).log_prob(run, [0, 0]) == -math.inf
+    assert (
+        SparseVector(epsilon=1.0, threshold=0, adjacency="replace-one").log_prob(run, [0, 0])
+        == -math.inf
+    )
 
 
 def test_a_value_where_none_was_released_is_impossible():
     """The second column is 0 unless the first says "above"."""
-    mechanism = SparseVector(epsilon=1.0, threshold=0, numeric=True)
+    mechanism = SparseVector(epsilon=1.0, threshold=0, numeric=True, adjacency="replace-one")
     assert np.isfinite(mechanism.log_prob([[0, 0], [1, 5]], [0, 0]))
     assert mechanism.log_prob([[0, 3], [1, 5]], [0, 0]) == -math.inf
     assert mechanism.log_prob([[1, 5], [-1, 3]], [0, 0]) == -math.inf
@@ -167,14 +175,14 @@ def exact_below(mechanism, answer):
 @pytest.mark.parametrize("answer", [0, 20, 150, 400])
 def test_the_law_far_from_the_threshold(monotonic, answer):
     """A sum over the bar that stops too soon loses what matters far out."""
-    mechanism = SparseVector(epsilon=2.0, threshold=0, monotonic=monotonic)
+    mechanism = SparseVector(epsilon=2.0, threshold=0, monotonic=monotonic, adjacency="replace-one")
     stated = float(mechanism.log_prob([0], [answer]))
     assert stated == pytest.approx(exact_below(mechanism, answer), rel=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [50.0, 200.0, 700.0])
 def test_large_epsilon_has_a_law_without_warnings(epsilon):
-    mechanism = SparseVector(epsilon=epsilon, threshold=0, positives=1)
+    mechanism = SparseVector(epsilon=epsilon, threshold=0, positives=1, adjacency="replace-one")
     outputs = outcomes_of(2, 1)
     found = mechanism.log_prob(outputs, np.broadcast_to([0, 1], outputs.shape))
     assert math.fsum(np.exp(found)) == pytest.approx(1, abs=1e-9)
@@ -184,18 +192,24 @@ def test_scales_beyond_int64_are_refused():
     """Noise of scale 2^60 wraps around in int64; such a mechanism must not exist."""
     for positives in (2**8, 2**14, 2**20):
         with pytest.raises(InvalidParameter):
-            SparseVector(epsilon=0.001, threshold=0, sensitivity=2**40, positives=positives)
+            SparseVector(
+                epsilon=0.001,
+                threshold=0,
+                sensitivity=2**40,
+                positives=positives,
+                adjacency="replace-one",
+            )
 
 
 def test_a_large_sensitivity_has_a_law_that_fits_into_memory():
     """Scales of tens of thousands: the sum over the bar is long."""
-    mechanism = SparseVector(epsilon=0.1, threshold=0, sensitivity=1000)
+    mechanism = SparseVector(epsilon=0.1, threshold=0, sensitivity=1000, adjacency="replace-one")
     assert float(mechanism.log_prob([0], [0])) == pytest.approx(math.log(0.5), abs=1e-3)
 
 
 def test_a_sum_that_is_too_long_is_refused_without_a_word_about_the_answers():
     """How long the sum would be depends on the data: it may not be in the message."""
-    mechanism = SparseVector(epsilon=1.0, threshold=0)
+    mechanism = SparseVector(epsilon=1.0, threshold=0, adjacency="replace-one")
     messages = set()
     for answer in (2**45, 2**45 + 123457):
         try:
@@ -219,17 +233,17 @@ def test_more_positives_than_noise_was_made_for_break_the_promise():
     questions = 6
     outputs = outcomes_of(questions, 2)
     pairs = [([0] * questions, [1] * questions), ([1] * 4 + [0, 0], [0] * 4 + [1, 1])]
-    honest = SparseVector(epsilon=1.0, threshold=2, positives=2)
+    honest = SparseVector(epsilon=1.0, threshold=2, positives=2, adjacency="replace-one")
     assert worst_ratio(honest.log_prob, pairs, outputs) <= 1 + 1e-9
 
-    single = SparseVector(epsilon=1.0, threshold=2, positives=1)
+    single = SparseVector(epsilon=1.0, threshold=2, positives=1, adjacency="replace-one")
 
     class Mutant(SparseVector):
         @property
         def scales(self):
             return single.scales
 
-    mutant = Mutant(epsilon=1.0, threshold=2, positives=2)
+    mutant = Mutant(epsilon=1.0, threshold=2, positives=2, adjacency="replace-one")
     assert worst_ratio(mutant.log_prob, pairs, outputs) > 1.1
 
 
@@ -238,17 +252,19 @@ def test_monotonic_noise_on_answers_that_are_not_breaks_the_promise():
     questions = 8
     outputs = outcomes_of(questions, 1)
     pairs = [([1] * (questions - 1) + [0], [0] * (questions - 1) + [1])]
-    lied = SparseVector(epsilon=1.0, threshold=2, monotonic=True)
+    lied = SparseVector(epsilon=1.0, threshold=2, monotonic=True, adjacency="replace-one")
     assert worst_ratio(lied.log_prob, pairs, outputs) > 1.1
-    honest = SparseVector(epsilon=1.0, threshold=2)
+    honest = SparseVector(epsilon=1.0, threshold=2, adjacency="replace-one")
     assert worst_ratio(honest.log_prob, pairs, outputs) <= 1 + 1e-9
 
 
 def test_rows_are_independent_runs():
     rows = np.array([[-FAR, FAR, FAR], [FAR, FAR, FAR], [-FAR, -FAR, -FAR]])
-    mechanism = SparseVector(epsilon=1.0, threshold=0, positives=1)
+    mechanism = SparseVector(epsilon=1.0, threshold=0, positives=1, adjacency="replace-one")
     assert mechanism.release(rows).tolist() == [[0, 1, -1], [1, -1, -1], [0, 0, 0]]
-    numeric = SparseVector(epsilon=1.0, threshold=0, positives=1, numeric=True)
+    numeric = SparseVector(
+        epsilon=1.0, threshold=0, positives=1, numeric=True, adjacency="replace-one"
+    )
     released = numeric.release(rows[None])
     assert released.shape == (1, 3, 3, 2)
     assert released[0, ..., 0].tolist() == [[0, 1, -1], [1, -1, -1], [0, 0, 0]]
@@ -259,4 +275,4 @@ def test_rows_are_independent_runs():
 
 def test_a_single_answer_is_no_sequence():
     with pytest.raises(InvalidData):
-        SparseVector(epsilon=1.0, threshold=0).release(3)
+        SparseVector(epsilon=1.0, threshold=0, adjacency="replace-one").release(3)

@@ -200,7 +200,7 @@ def test_modulo_bias_is_noticed(call):
 def test_noise_on_whole_numbers_follows_the_exact_law(call, scale):
     reach = int(3 * scale) + 1
     tail = range(-reach, reach + 1)
-    channel = DiscreteLaplace(epsilon=1 / scale, sensitivity=1)
+    channel = DiscreteLaplace(epsilon=1 / scale, sensitivity=1, adjacency="replace-one")
     draw = """async (m, given) => { const { SystemEntropy } = await import('/randomness.js');
         const rng = new SystemEntropy(), channel = m.channelOf(given.law);
         return Array.from({ length: given.draws }, () => channel.release([0], rng)[0]); }"""

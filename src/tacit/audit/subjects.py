@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit import errors
 from tacit.audit import exact, statistical
-from tacit.guarantees import ApproxDP, PureDP
+from tacit.guarantees import Adjacency, ApproxDP, PureDP
 from tacit.mechanisms import (
     Channel,
     DiscreteGaussian,
@@ -59,11 +59,19 @@ class Report:
 
 
 def _discrete_laplace(epsilon: float, delta: float) -> Subject:
-    return Subject(DiscreteLaplace(epsilon=epsilon, sensitivity=1), 0, 1, None)
+    return Subject(
+        DiscreteLaplace(epsilon=epsilon, sensitivity=1, adjacency=Adjacency.REPLACE_ONE), 0, 1, None
+    )
 
 
 def _discrete_gaussian(epsilon: float, delta: float) -> Subject:
-    channel = DiscreteGaussian(epsilon=epsilon, delta=delta or 1e-5, sensitivity=1, dimension=1)
+    channel = DiscreteGaussian(
+        epsilon=epsilon,
+        delta=delta or 1e-5,
+        sensitivity=1,
+        dimension=1,
+        adjacency=Adjacency.REPLACE_ONE,
+    )
     return Subject(channel, [0], [1], None)
 
 
@@ -78,13 +86,13 @@ def _subset_selection(epsilon: float, delta: float) -> Subject:
 
 
 def _geometric(epsilon: float, delta: float) -> Subject:
-    channel = Geometric(epsilon=epsilon, lower=0, upper=20)
+    channel = Geometric(epsilon=epsilon, lower=0, upper=20, adjacency=Adjacency.REPLACE_ONE)
     return Subject(channel, 10, 11, exact.tabulate(channel))
 
 
 def _exponential(epsilon: float, delta: float) -> Subject:
     # The further behind a candidate is, the nearer its odds come to e^ε.
-    channel = Exponential(epsilon=epsilon, sensitivity=1)
+    channel = Exponential(epsilon=epsilon, sensitivity=1, adjacency=Adjacency.REPLACE_ONE)
     behind = 8 / epsilon
     inputs = [[-behind, 0.0], [1 - behind, -1.0]]
     table = exact.tabulate_over(channel, inputs, range(2), lambda a, b: True)
@@ -93,7 +101,7 @@ def _exponential(epsilon: float, delta: float) -> Subject:
 
 def _sparse_vector(epsilon: float, delta: float) -> Subject:
     # The answers before the one above fall while it rises: threshold and comparison both pay.
-    channel = SparseVector(epsilon=epsilon, threshold=0)
+    channel = SparseVector(epsilon=epsilon, threshold=0, adjacency=Adjacency.REPLACE_ONE)
     questions = 6
     inputs = [[1] * (questions - 1) + [0], [0] * (questions - 1) + [1]]
     outputs = [

@@ -53,7 +53,7 @@ class Exponential:
 
     epsilon: float
     sensitivity: float
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class PermuteAndFlip:
 
     epsilon: float
     sensitivity: float
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:

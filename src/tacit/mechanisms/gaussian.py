@@ -57,7 +57,7 @@ class DiscreteGaussian:
     epsilon: float | None = None
     delta: float | None = None
     dimension: int | None = None
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Gaussian:
     sigma: float | None = None
     epsilon: float | None = None
     delta: float | None = None
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:

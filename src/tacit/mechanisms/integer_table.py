@@ -58,7 +58,7 @@ class IntegerTable:
 
     Examples
     --------
-    >>> coin = IntegerTable([[2, 1], [1, 2]], [(0, 1)], epsilon=0.7)
+    >>> coin = IntegerTable([[2, 1], [1, 2]], [(0, 1)], epsilon=0.7, adjacency="replace-one")
     >>> print(coin.guarantee)
     0.7-DP (central, replace-one, unit: record)
     >>> round(coin.exact_epsilon(), 6)
@@ -70,7 +70,7 @@ class IntegerTable:
     _: KW_ONLY
     epsilon: float | Fraction
     delta: float = 0.0
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
@@ -228,6 +228,7 @@ def from_log_weights(
     *,
     epsilon: float | Fraction,
     delta: float = 0.0,
+    adjacency: Adjacency,
     unit: Unit = Unit.RECORD,
     symmetry: Symmetry | None = None,
 ) -> IntegerTable:
@@ -238,4 +239,4 @@ def from_log_weights(
     `ScaledRows`.
     """
     rows = ScaledRows(log_weights, symmetry)
-    return IntegerTable(rows, pairs, epsilon=epsilon, delta=delta, unit=unit)
+    return IntegerTable(rows, pairs, epsilon=epsilon, delta=delta, adjacency=adjacency, unit=unit)

@@ -52,14 +52,14 @@ class DiscreteLaplace:
 
     Examples
     --------
-    >>> count = DiscreteLaplace(epsilon=0.5, sensitivity=1)
+    >>> count = DiscreteLaplace(epsilon=0.5, sensitivity=1, adjacency="replace-one")
     >>> print(count.guarantee)
     0.5-DP (central, replace-one, unit: record)
     """
 
     epsilon: float | Fraction
     sensitivity: int
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Geometric:
     lower: int
     upper: int
     sensitivity: int = 1
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class Laplace:
     sensitivity: float
     dimension: int = 1
     grid: float | None = None
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:

@@ -83,7 +83,7 @@ class SmoothLaplace:
 
     epsilon: float
     delta: float
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:

@@ -63,7 +63,7 @@ class SparseVector:
     positives: int = 1
     numeric: bool = False
     monotonic: bool = False
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:

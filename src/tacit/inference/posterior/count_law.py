@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.special import gammaln, logsumexp, polygamma
 
 from tacit import errors
+from tacit.guarantees import Adjacency
 from tacit.inference.posterior.hellinger import Scores
 from tacit.inference.posterior.hidden_counts import log_prior
 from tacit.mechanisms import DiscreteLaplace
@@ -139,7 +140,7 @@ def every_row(scores: Scores, stored: Reals) -> Reals:
 
 def _noise(epsilon: float | Fraction, total: int) -> tuple[Integers, Reals]:
     """Noise on a count, as far as it changes a count between 0 and n."""
-    channel = DiscreteLaplace(epsilon=epsilon, sensitivity=1)
+    channel = DiscreteLaplace(epsilon=epsilon, sensitivity=1, adjacency=Adjacency.REPLACE_ONE)
     every = _reach(float(channel.event.scale), total)
     return every, _with_tails(np.exp(channel.log_prob(every, np.zeros_like(every))))
 

@@ -29,9 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 from tacit import errors
-from tacit.guarantees import Unit
+from tacit.guarantees import Adjacency, Unit
 from tacit.inference.posterior.hellinger_calibration import CALIBRATIONS, exponent, repaired_epsilon
 from tacit.inference.posterior.hellinger_distance import counts, places
 from tacit.inference.posterior.hellinger_scores import SENSITIVITIES, Scores, gamma, score
@@ -91,15 +92,16 @@ def build(
     delta = errors.probability("hellinger", "delta", delta)
     scores = score(prior, total, epsilon=epsilon, delta=delta, sensitivity=sensitivity)
     chosen = exponent(scores, epsilon=epsilon, delta=delta, calibration=calibration)
+    whom: dict[str, Any] = {"adjacency": Adjacency.REPLACE_ONE, "unit": unit}
     if calibration == "paper":
         rows = ScaledRows(-chosen * scores.scaled(), scores.symmetry)
         found = Comparison(rows, scores.pairs).smallest_epsilon(delta)
-        return IntegerTable(rows, scores.pairs, epsilon=max(found, 1e-9), delta=delta, unit=unit)
+        return IntegerTable(rows, scores.pairs, epsilon=max(found, 1e-9), delta=delta, **whom)
     for slack in (1e-12, 1e-9, 1e-6, 1e-3):
         # Floats chose the exponent; whole numbers have the last word.
         rows = ScaledRows(-chosen * (1 - slack) * scores.scaled(), scores.symmetry)
         try:
-            return IntegerTable(rows, scores.pairs, epsilon=epsilon, delta=delta, unit=unit)
+            return IntegerTable(rows, scores.pairs, epsilon=epsilon, delta=delta, **whom)
         except errors.InvalidParameter as refused:
             reason = refused
     raise reason

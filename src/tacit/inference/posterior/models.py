@@ -159,7 +159,10 @@ class _Model(ABC):
     def _geometric(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel: ...
 
     def _laplace(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel:
-        return EachCount(DiscreteLaplace(epsilon=epsilon, sensitivity=2, unit=unit), total)
+        noise = DiscreteLaplace(
+            epsilon=epsilon, sensitivity=2, adjacency=Adjacency.REPLACE_ONE, unit=unit
+        )
+        return EachCount(noise, total)
 
     def release(
         self,
@@ -252,7 +255,8 @@ class BetaBinomial(_Model):
         object.__setattr__(self, "prior", checked_prior("BetaBinomial", self.prior, most=2))
 
     def _geometric(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel:
-        return OneCount(Geometric(epsilon=epsilon, lower=0, upper=total, unit=unit))  # type: ignore[arg-type]
+        scope: Any = {"adjacency": Adjacency.REPLACE_ONE, "unit": unit}
+        return OneCount(Geometric(epsilon=epsilon, lower=0, upper=total, **scope))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
