@@ -89,7 +89,7 @@ def test_a_central_guarantee_for_images(run: Run, work: Path, tmp_path: Path) ->
         *("--image", "8x8", "--label", "digit", "--out", tmp_path / "mechanism", "--json"),
         *CENTRAL,
     ).json
-    assert fitted["in_house_rows"] == "(5, 1e-05)-DP (central, add-remove, unit: record)"
+    assert fitted["in_house_rows"] == "(5, 1e-05)-DP (central, zero-out, unit: record)"
     assert fitted["guarantee"].startswith("2-DP (local")
     assert fitted["rows"] == 700
     mechanism = tacit.load(tmp_path / "mechanism")

@@ -30,7 +30,7 @@ CENTRAL = {"central_epsilon": 5, "central_delta": 1e-5}
 BOUNDS = ArraySchema(3, -1234.5, 9876.25)  # numbers that can be found again in a file
 
 
-def gaussian(multiplier, adjacency=Adjacency.ADD_REMOVE):
+def gaussian(multiplier, adjacency=Adjacency.ZERO_OUT):
     return events.Gaussian(Fraction(1), Fraction(multiplier), adjacency=adjacency, unit=Unit.RECORD)
 
 
@@ -115,7 +115,7 @@ def test_unknown_words_are_refused(words, named):
 
 def test_nothing_promised():
     made = Protection.none()
-    assert made.guarantee == NotPrivate(adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+    assert made.guarantee == NotPrivate(adjacency=Adjacency.ZERO_OUT, unit=Unit.RECORD)
     assert (made.proved, made.may_leave, made.public, made.delta) == (False, False, False, 0.0)
     assert PUBLIC not in made.certificate.not_protected
     assert made.sentence.endswith("are not protected: what it knows of them has no noise.")
@@ -140,7 +140,7 @@ def test_unproven_has_its_reason():
 
 def test_rows_that_were_not_looked_at():
     made = Protection.untouched()
-    nothing = PureDP(epsilon=0.0, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+    nothing = PureDP(epsilon=0.0, adjacency=Adjacency.ZERO_OUT, unit=Unit.RECORD)
     assert made.guarantee == nothing
     assert (made.proved, made.may_leave, made.public) == (True, True, False)
     assert made.sentence.endswith("need no protection: it does not depend on them.")
@@ -314,7 +314,7 @@ def test_a_flag_that_its_certificate_does_not_say_is_refused(made):
 @pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ANY_TWO_INPUTS])
 def test_a_promise_to_somebody_else_is_refused(adjacency):
     other = Certificate.issue(gaussian(2, adjacency), delta=1e-5)
-    with pytest.raises(InvalidParameter, match="one row more or less"):
+    with pytest.raises(InvalidParameter, match="about a blank row"):
         Protection.from_plain({"public": False, "certificate": other.to_json()})
 
 

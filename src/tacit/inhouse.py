@@ -43,7 +43,7 @@ COUNTED = "How many in-house rows there are: sizes, rates and step lengths were 
 DECLARED = "Bounds and categories were declared without looking at the in-house rows."
 UNFIT = "That an in-house row does not fit what was declared: fitting is then refused."
 PUBLIC = "The in-house rows: their owner states that they are public."
-_SCOPE: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": Unit.RECORD}
+_SCOPE: dict[str, Any] = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.RECORD}
 _LARGEST_DELTA = 0.01
 _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
 
@@ -71,7 +71,8 @@ class Protection:
     Parameters
     ----------
     certificate : Certificate
-        What ran on them, and what follows: central, towards one row more or less.
+        What ran on them, and what follows: central, towards one row that is blank in its place
+        (zero-out), as sizes and rates were set from how many there are.
     public : bool
         Whether their owner states that they are public; then nothing needs to be promised.
     """
@@ -114,7 +115,7 @@ class Protection:
     ) -> Protection:
         """What an event on the rows gives at this δ."""
         issued = Certificate.issue(
-            event,
+            events.towards(event, Adjacency.ZERO_OUT),
             delta=delta,
             assumptions=tuple(dict.fromkeys((DECLARED, *assumptions))),
             not_protected=(COUNTED, UNFIT, *([PUBLIC] if public else []), *not_protected),
@@ -138,6 +139,7 @@ class Protection:
         if not self.proved:
             return self
         spent, earlier = self.certificate.event, self.certificate.assumptions
+        event = events.towards(event, Adjacency.ZERO_OUT)
         composed = events.Composed((spent, event)) if self.learned else event
         marked = seeded or self.certificate.seeded
         standard = {
@@ -224,10 +226,8 @@ class Protection:
         stated.verify()
         if body["public"] is not (PUBLIC in stated.not_protected):
             errors.refuse("inhouse", "public", "what the certificate says", body["public"])
-        if events.scope_of(stated.event)["adjacency"] is not Adjacency.ADD_REMOVE:
-            errors.refuse(
-                "inhouse", "certificate", "about one row more or less", str(stated.guarantee)
-            )
+        if events.scope_of(stated.event)["adjacency"] is not Adjacency.ZERO_OUT:
+            errors.refuse("inhouse", "certificate", "about a blank row", str(stated.guarantee))
         made = cls(stated, body["public"])
         stated_by_hand = any(
             isinstance(one, events.Declared) for one in events.leaves(stated.event)

@@ -194,6 +194,18 @@ def test_with_coins_a_claim_is_refuted_or_not() -> None:
     assert "says nothing that this could test" in none.words
 
 
+def test_with_a_blank_in_the_place_claims_about_blanks_are_tested() -> None:
+    sides = overfitted(5)
+    for kind in ("add-remove", "zero-out", "replace-one"):
+        known: Any = {"claim": claim(0.5, kind), "coins": True, "rng": Seeded(0)}
+        assert loss_threshold(*sides, **known, blank=True).refuted
+        # Where their number varied, only an add-remove claim says anything.
+        assert loss_threshold(*sides, **known).refuted == (kind == "add-remove")
+    assert allowed_advantage(claim(1.0, "zero-out")) == pytest.approx(1 - math.exp(-1))
+    with pytest.raises(InvalidParameter, match="blank must be False without coins"):
+        loss_threshold(*sides, blank=True)
+
+
 def test_ties_go_by_no_order() -> None:
     # Members come first in what is handed in: all scores alike must not look like all known.
     found = [

@@ -18,7 +18,7 @@ from tacit.accounting.ledger import Ledger
 from tacit.audit.canaries import canary_bound
 from tacit.errors import BudgetExceeded, InvalidData, InvalidParameter, TacitError
 from tacit.estimators import forest, forest_growing, forest_splits
-from tacit.estimators.base import Box, MostlyNoise
+from tacit.estimators.base import NUMBERS, Box, MostlyNoise
 from tacit.estimators.forest import RandomForestClassifier
 from tacit.estimators.forest_noise import Noise
 from tacit.estimators.forest_splits import blended, blended_sensitivity, consistent, gains
@@ -206,7 +206,9 @@ def test_guarantee_is_what_was_asked_for(algorithm: str, delta: float) -> None:
     assert isinstance(model.guarantee_, expected)
     assert model.guarantee_.epsilon == pytest.approx(1, rel=1e-6)
     assert model.guarantee_.epsilon <= 1
-    assert model.guarantee_.adjacency is Adjacency.ADD_REMOVE
+    # DPRF alone has a sensitivity that depends on the number of records.
+    uses_n = algorithm == "dprf"
+    assert model.guarantee_.adjacency is (Adjacency.ZERO_OUT if uses_n else Adjacency.ADD_REMOVE)
     assert isinstance(model.event_, Parallel) is pure
     assert model.event_ == model._event(300, 4)
     model.certificate_.verify()
@@ -296,9 +298,11 @@ def test_certificate_says_what_is_taken_as_public() -> None:
     read = forest_of().fit(X, y).certificate_
     told = forest_of(classes=[0, 1], algorithm="dprf", rng=Seeded(0)).fit(X, y).certificate_
     assert forest.READ_CLASSES in read.assumptions
-    assert forest.ROUGH_SIZE not in read.assumptions
+    assert NUMBERS in read.assumptions
+    assert "How many records there are." not in read.not_protected
     assert forest.READ_CLASSES not in told.assumptions
-    assert forest.ROUGH_SIZE in told.assumptions
+    assert NUMBERS not in told.assumptions
+    assert "How many records there are." in told.not_protected
     assert told.seeded
     assert not read.seeded
     assert forest_growing.public_size(511) == 512

@@ -87,7 +87,7 @@ def test_without_a_price_it_carries_the_rows(mechanism, reports, tmp_path):
 def test_codebook_and_teaching_add_up(private, mechanism):
     before, after = mechanism.inhouse_.guarantee, private.inhouse_guarantee_
     assert isinstance(after, ApproxDP)
-    assert after.adjacency is Adjacency.ADD_REMOVE
+    assert after.adjacency is Adjacency.ZERO_OUT
     assert after.delta == 1.2e-5
     assert before.epsilon < after.epsilon <= before.epsilon + 3
     certificate = private.inhouse_.certificate

@@ -361,7 +361,7 @@ def test_the_budget_is_used_and_not_passed(kind, central):
     assert isinstance(found, ApproxDP)
     assert found.delta == delta
     assert 0.95 * epsilon < found.epsilon <= epsilon
-    assert (found.adjacency, found.unit) == (Adjacency.ADD_REMOVE, Unit.RECORD)
+    assert (found.adjacency, found.unit) == (Adjacency.ZERO_OUT, Unit.RECORD)
     certificate = made.inhouse_.certificate
     certificate.verify()
     assert guarantee_of(certificate.event, delta) == found

@@ -5,10 +5,11 @@ bound on ε (`tacit.audit.guesses`). There are two games.
 
 - In *pairs* a coin says which of two records is in and which is left out. The number of records
   stays; turning one coin replaces one record: the bound is about replace-one neighbours. An
-  add-remove claim (ε, δ) is restated as (2ε, (1 + e^ε) δ), by way of the data without either.
+  add-remove or zero-out claim (ε, δ) is restated as (2ε, (1 + e^ε) δ), by way of the data without
+  either, or with a blank in their place.
 - With *coins* each record is in or out by itself; turning one adds or removes a record. The number
-  of records varies, so the bound speaks only to claims that cover it. A claim that takes it as
-  public (because it sets a sampling rate, or a divisor) must be tested in pairs.
+  of records varies, so the bound speaks only to claims that cover it, which are add-remove. A
+  claim that takes it as public (zero-out or replace-one) must be tested in pairs.
 
 Notes
 -----

@@ -15,9 +15,9 @@ The first gives :math:`\mathrm{TPR} - \mathrm{FPR} \le (e^\varepsilon - 1) \math
 the second, for the complement, :math:`(e^\varepsilon - 1)(1 - \mathrm{TPR}) + \delta`; their mean
 gives the bound. These are about chances, over records and training; a finite sample scatters.
 
-Fresh records are compared with members in whose place they could be. There an add-remove claim
-bounds the advantage by way of the data with that place empty. With p the chance of E then,
-:math:`1 - \mathrm{TPR} \ge e^{-\varepsilon}(1 - p - \delta)` and :math:`\mathrm{FPR} \ge
+Fresh records are compared with members in whose place they could be. There an add-remove or a
+zero-out claim bounds the advantage by way of the data with that place empty. With p the chance of
+E then, :math:`1 - \mathrm{TPR} \ge e^{-\varepsilon}(1 - p - \delta)` and :math:`\mathrm{FPR} \ge
 e^{-\varepsilon}(p - \delta)`, so
 
 .. math:: \mathrm{TPR} - \mathrm{FPR} \le 1 - e^{-\varepsilon}(1 - 2\delta),
@@ -32,7 +32,7 @@ a fair coin of its own (`coins=True`, or `tacit.audit.games.play`): then a theor
 coins holds (`tacit.audit.guesses`). Without coins a report gives an estimate, and refutes nothing.
 
 Members against fresh records of the same law, with n fixed, are replace-one neighbours: one member
-is exchanged for the fresh one. An add-remove claim is restated for that, at twice its ε.
+is exchanged for the fresh one. An add-remove or zero-out claim is restated, at twice its ε.
 
 References
 ----------
@@ -136,7 +136,7 @@ def allowed_advantage(claim: Guarantee, delta: float | None = None) -> float:
     least = 1.0
     if (tested := restated(claim, Adjacency.REPLACE_ONE, delta)) is not None:
         least = advantage_ceiling(tested.epsilon, tested.delta)
-    if (tested := restated(claim, Adjacency.ADD_REMOVE, delta)) is not None:
+    if (tested := restated(claim, Adjacency.ZERO_OUT, delta)) is not None:
         least = min(least, 1 - math.exp(-tested.epsilon) * (1 - 2 * tested.delta))
     return least
 
@@ -146,8 +146,9 @@ def restated(
 ) -> Promise | None:
     """The claim as (ε, δ) about these neighbours; None where it says nothing about them.
 
-    An add-remove claim says (2ε, (1 + e^ε) δ) about replace-one neighbours; a replace-one claim
-    says nothing about who is there at all, nor one about labels about whole records. `delta` is the
+    An add-remove or zero-out claim says (2ε, (1 + e^ε) δ) about replace-one neighbours; both, and
+    a replace-one claim, say the same of a blank in a record's place. Only an add-remove claim says
+    anything about how many there are, and none about labels about whole records. `delta` is the
     claim's; where it has none and needs one, 1e-5.
     """
     if claim is None or claim.unit is Unit.LABEL:
@@ -155,10 +156,13 @@ def restated(
     promise = claim
     if delta is not None or not isinstance(claim, PureDP | ApproxDP):
         promise = claim.at_delta(_USUAL_DELTA if delta is None else delta)
-    if adjacency is Adjacency.ADD_REMOVE and promise.adjacency is not adjacency:
+    if promise.adjacency is not Adjacency.ANY_TWO_INPUTS:
+        try:
+            promise = promise.towards(adjacency)
+        except errors.IncompatibleGuarantees:
+            return None
+    elif adjacency is not Adjacency.REPLACE_ONE:
         return None
-    if adjacency is Adjacency.REPLACE_ONE and promise.adjacency is not Adjacency.ANY_TWO_INPUTS:
-        promise = promise.towards(adjacency)
     return promise if isinstance(promise, PureDP | ApproxDP) else None
 
 
@@ -310,6 +314,7 @@ def loss_threshold(
     confidence: float = 0.95,
     certainty: float = 0.99,
     coins: bool = False,
+    blank: bool = False,
     rng: Randomness | None = None,
 ) -> Report:
     """The attack of Yeom et al.: whose loss is at most a threshold is called a member.
@@ -334,7 +339,10 @@ def loss_threshold(
         Vouch that every record was put in or left out by a fair coin of its own, that all of them
         are here, and that one model was fitted to those inside. Then ε is proved, for add-remove
         neighbours, and a claim can be refuted. The number of records varies with the coins: where
-        a claim takes it as public, play in pairs (`tacit.audit.games`).
+        a claim takes it as public, leave blanks or play in pairs (`tacit.audit.games`).
+    blank : bool
+        Vouch that whoever was left out had a blank record in their place: neighbours are then
+        zero-out ones, and claims about these can be refuted, too.
     rng : Randomness, optional
         Breaks ties among guesses.
     """
@@ -347,7 +355,7 @@ def loss_threshold(
         errors.choice("loss_threshold", "threshold", threshold, THRESHOLDS)
     else:
         place = -float(errors.rational("loss_threshold", "threshold", threshold))
-    adjacency = _adjacency(coins)
+    adjacency = _adjacency("loss_threshold", coins, blank)
     setting = Setting.of("loss_threshold", adjacency, claim, delta, confidence, certainty)
     proof = _proof(members, others, setting, rng) if coins else None
     return described(attack, members, others, setting, proof, place)
@@ -363,6 +371,7 @@ def from_scores(
     confidence: float = 0.95,
     certainty: float = 0.99,
     coins: bool = False,
+    blank: bool = False,
     rng: Randomness | None = None,
 ) -> Report:
     """Report on an attack whose scores are larger where a record seems to be a member.
@@ -370,13 +379,18 @@ def from_scores(
     The parameters are those of `loss_threshold`; the threshold is the best.
     """
     members, others = (_scores("from_scores", one) for one in (member_scores, other_scores))
-    setting = Setting.of("from_scores", _adjacency(coins), claim, delta, confidence, certainty)
+    adjacency = _adjacency("from_scores", coins, blank)
+    setting = Setting.of("from_scores", adjacency, claim, delta, confidence, certainty)
     proof = _proof(members, others, setting, rng) if coins else None
     return described(attack, members, others, setting, proof)
 
 
-def _adjacency(coins: bool) -> Adjacency:
+def _adjacency(where: str, coins: bool, blank: bool) -> Adjacency:
     """Coins add and remove; without them a member is compared with whom it could be replaced by."""
+    if blank and not coins:
+        errors.refuse(where, "blank", "False without coins", blank)
+    if blank:
+        return Adjacency.ZERO_OUT
     return Adjacency.ADD_REMOVE if coins else Adjacency.REPLACE_ONE
 
 

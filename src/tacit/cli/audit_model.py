@@ -27,11 +27,11 @@ REFUTED = 1
 _SHADOWS = 16
 _MOST_VALUES, _BINS = 16, 10
 _ATTACKS = ("threshold", "shadows", "lira")
-_CLAIMS = (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)
+_CLAIMS = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
 _TAKES = {
     "a saved model": ("members", "others", "label", "schema", "attribute", "values", "coins"),
     "--game": ("game", "data", "label", "schema", "shadows", "attacks"),
-    "a file of losses": ("label", "coins", "epsilon", "delta", "adjacency"),
+    "a file of losses": ("label", "coins", "blank", "epsilon", "delta", "adjacency"),
 }
 _NEEDS = {
     "a saved model": ("members", "others", "label"),
@@ -45,8 +45,8 @@ _NO_PROOF = (
     "who was a member."
 )
 _REPLACED = (
-    "Members against others have one record replaced: a claim about one record more or less is "
-    "read there at twice its ε."
+    "Members against others have one record replaced: a claim about one record more or less, or "
+    "one that is blank, is read there at twice its ε."
 )
 _SEARCHED = "Ordinary records are no worst case: what is not refuted is not thereby proved."
 
@@ -92,10 +92,15 @@ def audit_model(
     coins: Annotated[
         bool, typer.Option("--coins", help="Vouch that a fair coin put each record in or out.")
     ] = False,
+    blank: Annotated[
+        bool,
+        typer.Option("--blank", help="With --coins: whoever was out had a blank in their place."),
+    ] = False,
     epsilon: Annotated[float | None, typer.Option(help="Of a file: what is claimed.")] = None,
     delta: Annotated[float | None, typer.Option(help="Goes with --epsilon; 0 if left out.")] = None,
     adjacency: Annotated[
-        str | None, typer.Option(help="Goes with --epsilon: add-remove (the usual) or replace-one.")
+        str | None,
+        typer.Option(help="Goes with --epsilon: add-remove (the usual), zero-out, replace-one."),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
     certainty: Annotated[float, typer.Option(help="Of a proof.")] = 0.99,
@@ -142,7 +147,7 @@ def _as_it_is(given: dict[str, Any]) -> Found:
 def _thresholds(sides: list[Any], claim: Guarantee | None, given: dict[str, Any]) -> list[Report]:
     from tacit.audit.membership import loss_threshold
 
-    known = {"claim": claim, "coins": given["coins"], **_settings(given)}
+    known = {"claim": claim, "coins": given["coins"], "blank": given["blank"], **_settings(given)}
     # One proof has all the certainty; two would have to share it.
     thresholds = ("best",) if given["coins"] else ("best", "mean")
     return [loss_threshold(*sides, threshold=one, **known) for one in thresholds]
@@ -273,11 +278,7 @@ def _same(found: Guarantee, stated: Guarantee, room: float) -> bool:
 
 def _counts(model: Any) -> bool:
     """Whether the guarantee takes the number of records as public."""
-    from tacit.estimators.forest import ROUGH_SIZE
-    from tacit.estimators.logistic import PUBLIC_COUNT
-
-    said = model.certificate_
-    return bool({PUBLIC_COUNT, ROUGH_SIZE} & {*said.assumptions, *said.not_protected})
+    return bool(model.guarantee_.adjacency is not Adjacency.ADD_REMOVE)
 
 
 def _game_note(game: str) -> str:

@@ -34,7 +34,9 @@ UnitColumn = Annotated[
 ]
 MaxRows = Annotated[int, typer.Option(help="With --unit: rows a person counts for in a group.")]
 MaxGroups = Annotated[int, typer.Option(help="With --unit: groups a person counts in.")]
-Adjacency = Annotated[str, typer.Option(help="add-remove, or replace-one. An account has its own.")]
+Adjacency = Annotated[
+    str, typer.Option(help="add-remove, zero-out or replace-one. An account has its own.")
+]
 PriceOnly = Annotated[bool, typer.Option("--price", help="Say what it would cost; read nothing.")]
 Memory = Annotated[str, typer.Option(help="What the engine may hold in memory.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of the engine.")]

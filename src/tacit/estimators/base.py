@@ -7,8 +7,10 @@ name what is looked at before: that rows are finite, and the classes, where none
 
 Notes
 -----
-Neighbours: one record more or less (add-remove). Columns are public; so is the number of records
-where an estimator says that it uses it.
+Neighbours: one record more or less (add-remove), where the number of records is not used. Where it
+is (it sets a sampling rate, or a sensitivity), it is public, and neighbours have one record that is
+blank in its place (zero-out). `events.towards` restates the former as the latter. Columns are
+public.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.ledger import Ledger
 from tacit.certificate import Certificate
 from tacit.estimators import storage
-from tacit.events import Event
-from tacit.guarantees import Guarantee, Unit
+from tacit.events import Event, scope_of
+from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.randomness import Randomness, Seeded, source
 
 Reals = npt.NDArray[np.float64]
@@ -45,6 +47,8 @@ DELTA = 1e-6
 PUBLIC = (
     "Bounds, classes and settings were chosen without the records, or had been released before."
 )
+NUMBERS = "Whoever is left out or added, there is a record at least, and no more than a fit takes."
+"""For neighbours that differ in number: an empty table is refused, and one that is too large."""
 UNFIT = "That the rows do not fit what was declared: they are refused, and nothing is released."
 
 _LARGEST = 1e150
@@ -164,7 +168,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.event_ = charged
         self._terms_ = Terms(
             self._delta(),
-            (PUBLIC, *_one_row(self.unit), *self._assumptions()),
+            (PUBLIC, *_numbers(charged), *_one_row(self.unit), *self._assumptions()),
             (UNFIT, *self._limits()),
             not source(self.rng).secure,
         )
@@ -250,6 +254,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         """Of a copy or a pickle, which may leave the house: without `clipped_`."""
         return {key: value for key, value in super().__getstate__().items() if key != "clipped_"}
+
+
+def _numbers(event: Event) -> tuple[str, ...]:
+    return (NUMBERS,) if scope_of(event)["adjacency"] is Adjacency.ADD_REMOVE else ()
 
 
 def _one_row(unit: str) -> tuple[str, ...]:

@@ -34,7 +34,6 @@ ALGORITHMS: dict[str, type[Growing]] = {
 }
 
 _REMEDY = "Give more records, fewer columns, a smaller max_depth or a larger epsilon."
-ROUGH_SIZE = "Between which powers of two the number of records lies is taken as public."
 
 
 class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -89,7 +88,8 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
 
     Notes
     -----
-    Guarantee: towards one record more or less, (ε, δ)-DP, or ε-DP with δ = 0 or "dprf".
+    Guarantee: towards one record more or less, (ε, δ)-DP, or ε-DP with δ = 0. With "dprf", which
+    uses the number of records, ε-DP towards one record that is blank in its place.
 
     One record is at one node of each level of a tree. It therefore changes one count of a tree's
     leaves by one, and one count of each column's histograms of a level: sensitivity 1 in every
@@ -223,8 +223,7 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         return None if self.algorithm == "dprf" else super()._delta()
 
     def _assumptions(self) -> tuple[str, ...]:
-        read = (READ_CLASSES,) if self.classes is None else ()
-        return (*read, ROUGH_SIZE) if self.algorithm == "dprf" else read
+        return (READ_CLASSES,) if self.classes is None else ()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

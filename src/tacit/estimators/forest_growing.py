@@ -25,6 +25,7 @@ from tacit.estimators.forest_splits import (
     gains,
 )
 from tacit.estimators.forest_tree import Growth, Tree, ancestors, places_of
+from tacit.guarantees import Adjacency
 from tacit.randomness import Randomness, source, uniform_below
 
 Integers = npt.NDArray[np.int64]
@@ -109,8 +110,14 @@ class Growing(ABC):
                 ran.add(self._of(noise))
         return grown, ran.pop() if len(ran) == 1 else self._of(shared)
 
+    @property
+    def adjacency(self) -> Adjacency:
+        """Whose neighbours: with n unused, one record more or less."""
+        return Adjacency.ADD_REMOVE
+
     def _of(self, noise: Noise) -> events.Event:
-        return events.Parallel((noise.event,)) if self.bagged else noise.event
+        whole = events.Parallel((noise.event,)) if self.bagged else noise.event
+        return events.towards(whole, self.adjacency)
 
     def _parts(self, records: int, rng: Randomness) -> Iterator[Integers | slice]:
         """The records of each tree; bags are drawn without looking at any record."""
@@ -187,7 +194,10 @@ class RandomSplits(Growing):
 
 
 class DPRF(Growing):
-    """Splits by the exponential mechanism on exact scores; disjoint bags."""
+    """Splits by the exponential mechanism on exact scores; disjoint bags.
+
+    The sensitivity of a score depends on the number of records, which is therefore public.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -195,6 +205,10 @@ class DPRF(Growing):
         remedy = "That is max_features times bins less one."
         if not 2 <= cuts <= _MOST_CUTS:
             errors.refuse(WHERE, "cuts to choose from", f"from 2 to {_MOST_CUTS}", cuts, remedy)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.ZERO_OUT
 
     @property
     def each(self) -> Fraction:

@@ -57,7 +57,8 @@ class LogisticRegression(LinearClassifier):
           guarantee is proved for the solution that is found, not for an exact one.
         - "functional": noise on the Taylor polynomial of the loss. One pass; its probabilities are
           too close to 1/2 where scores are large.
-        - "sgd": DP-SGD of `tacit.private_training`. The number of records is public. Needs δ > 0.
+        - "sgd": DP-SGD of `tacit.private_training`. Needs δ > 0. The number of records is public,
+          and the guarantee towards one that is blank in its place.
         - "auto": "gradient", or "objective" for δ = 0.
     alpha : float, optional
         λ, of the weights of rows in the ball. Without it, what suits the algorithm and ε.

@@ -191,10 +191,10 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP towards one record more or less; the number of records is public. Every
-    step is a Gaussian on a Poisson sample of clipped gradients [ACG16]_: one record more moves
-    their sum by `clip_norm` at most. Proofs: `tacit.private_training.train`, and for components
-    `tacit.estimators.components`; the two are one composition, for which noise is calibrated by
+    Guarantee: (ε, δ)-DP towards one record that is blank in its place; how many there are is
+    public. Every step is a Gaussian on a Poisson sample of clipped gradients [ACG16]_: one record
+    moves their sum by `clip_norm` at most. Proofs: `tacit.private_training.train`, and for
+    components `tacit.estimators.components`; the two are one composition, for which noise is calibrated by
     its privacy loss distribution. Averages are post-processing. Noise is floating-point, which the
     certificate states. Cost: a forward and a backward pass an epoch and some; d² a record and d³
     for components.
@@ -212,7 +212,7 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
     >>> model = MLPClassifier(epsilon=4, bounds=(-1, 1), classes=[False, True],
     ...                       rng=Seeded(0)).fit(rows, ring)
     >>> print(model.guarantee_)
-    (4, 1e-06)-DP (central, add-remove, unit: record)
+    (4, 1e-06)-DP (central, zero-out, unit: record)
     >>> model.score(rows, ring) > 0.85
     True
     """

@@ -28,7 +28,8 @@ import numpy.typing as npt
 from tacit import devices, errors
 from tacit.estimators.base import Reals
 from tacit.estimators.recipe import Recipe
-from tacit.events import Composed, Event
+from tacit.events import Composed, Event, towards
+from tacit.guarantees import Adjacency
 from tacit.randomness import Randomness, source
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class Network:
         # Settings that have no price are looked at too: what is refused must not be charged.
         clip = errors.positive(self.where, "clip_norm", self._settings["clip_norm"])
         own = self._schedule.event(clip, self.unit)
-        return own if self.beside is None else Composed((self.beside, own))
+        parts = (own,) if self.beside is None else (self.beside, own)
+        stated = tuple(towards(part, Adjacency.ZERO_OUT) for part in parts)
+        return stated[0] if len(stated) == 1 else Composed(stated)
 
     @property
     def noise(self) -> float:
@@ -114,7 +117,7 @@ class Network:
             rng=rng,
             **self._settings,
         )
-        return _layers(module), trained.event
+        return _layers(module), towards(trained.event, Adjacency.ZERO_OUT)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:

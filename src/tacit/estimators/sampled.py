@@ -23,8 +23,8 @@ import numpy as np
 
 from tacit.estimators.base import Reals
 from tacit.estimators.classifier import Codes
-from tacit.events import Event
-from tacit.guarantees import Unit
+from tacit.events import Event, towards
+from tacit.guarantees import Adjacency, Unit
 from tacit.randomness import Randomness
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SampledDescent:
     @cached_property
     def event(self) -> Event:
         """What `solve` runs."""
-        return self._schedule.event(Fraction(1), self.unit)
+        return towards(self._schedule.event(Fraction(1), self.unit), Adjacency.ZERO_OUT)
 
     @property
     def noise(self) -> float:
@@ -69,7 +69,9 @@ class SampledDescent:
         data = (torch.tensor(rows, dtype=torch.float32), torch.tensor(codes))
         trained = self._train(layer, data, rng)
         weights = layer.weight.detach().numpy().astype(np.float64)
-        return (weights[1:] - weights[:1] if self.scores == 1 else weights), trained.event
+        return (weights[1:] - weights[:1] if self.scores == 1 else weights), towards(
+            trained.event, Adjacency.ZERO_OUT
+        )
 
     def _train(self, layer: Any, data: Any, rng: Randomness | None) -> Trained:
         from torch.nn.functional import cross_entropy

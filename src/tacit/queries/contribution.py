@@ -13,7 +13,8 @@ Sensitivities
 *Amounts.* A row adds a vector of nonnegative integers that sum to at most A. A person's part of a
 group, p, then has :math:`\lVert p\rVert_2 \le \lVert p\rVert_1 \le mA`, in at most g groups.
 
-- add-remove: :math:`\Delta_1 = gmA`, :math:`\Delta_2^2 = g(mA)^2`.
+- add-remove, and zero-out (a blank row, like one with NULL, is counted nowhere):
+  :math:`\Delta_1 = gmA`, :math:`\Delta_2^2 = g(mA)^2`.
 - replace-one: the old parts go and new ones come. In a group with both,
   :math:`\lVert p - p'\rVert_1 \le 2mA` and :math:`\lVert p - p'\rVert_2^2 \le 2(mA)^2` (the scalar
   product of nonnegative vectors is not negative); in others mA and (mA)²; so
@@ -22,7 +23,7 @@ group, p, then has :math:`\lVert p\rVert_2 \le \lVert p\rVert_1 \le mA`, in at m
 
 *Signed sums.* A row adds v in [lo, hi]; B = max(\|lo\|, \|hi\|), R = max(hi, 0) − min(lo, 0) ≤ 2B.
 
-- add-remove: :math:`\Delta_1 = gmB`, :math:`\Delta_2^2 = g(mB)^2`.
+- add-remove and zero-out: :math:`\Delta_1 = gmB`, :math:`\Delta_2^2 = g(mB)^2`.
 - replace-one: a group with both parts changes by mR, others by mB: :math:`\Delta_1 = mR` for one
   group, else 2gmB; :math:`\Delta_2^2 = (mR)^2` for one group, else
   :math:`g m^2\max(R^2, 2B^2)`.

@@ -18,7 +18,7 @@ from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.ledger import Ledger, line_of_text
 from tacit.certificate import Certificate
-from tacit.guarantees import ZCDP, Adjacency, Guarantee
+from tacit.guarantees import ZCDP, Guarantee
 from tacit.mechanisms import SparseVector
 from tacit.queries import model
 from tacit.queries.answering import arranged, carry_out
@@ -259,7 +259,7 @@ class Curator:
             threshold=threshold,
             sensitivity=self._public.rows,
             positives=positives,
-            monotonic=scope["adjacency"] is Adjacency.ADD_REMOVE,
+            monotonic=scope["adjacency"] in events.ONE_OR_NONE,
             **scope,
         )
         self._charge(mechanism.event)

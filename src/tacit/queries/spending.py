@@ -28,8 +28,9 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
         return PureDP(epsilon=float(epsilon), adjacency=Adjacency.ADD_REMOVE, unit=kind)
     if not isinstance(budget, PureDP | ApproxDP | ZCDP):
         errors.refuse(_WHERE, "budget", "a number, PureDP, ApproxDP or ZCDP", str(budget))
-    if budget.adjacency not in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-        errors.refuse(_WHERE, "adjacency", "add-remove or replace-one", str(budget.adjacency))
+    if budget.adjacency.model != "central":
+        words = "add-remove, zero-out or replace-one"
+        errors.refuse(_WHERE, "adjacency", words, str(budget.adjacency))
     if (budget.unit is Unit.RECORD) != (unit is None) or budget.unit is Unit.LABEL:
         remedy = "Rows are records; a unit column makes them a person's or a client's."
         errors.refuse(_WHERE, "unit of the budget", "that of the table", str(budget.unit), remedy)
