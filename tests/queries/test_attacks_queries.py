@@ -14,6 +14,8 @@ from tacit.queries import model
 from tacit.queries.curator import Curator
 from tacit.randomness import Seeded
 
+from .conftest import exact
+
 # Charges are chosen adaptively: the certificate of a session may only add them up.
 
 
@@ -32,6 +34,50 @@ def test_a_row_that_is_no_text_is_no_error(tmp_path):
     file = tmp_path / "c.csv"
     file.write_bytes(b"a,b\n1,x\n2,\xff\n")
     assert Curator(file, 100.0, rng=Seeded(1)).count(epsilon=50).value in (1, 2)
+
+
+# One physical line of a CSV file is one record, whatever stands in it.
+
+LINES = [f"{i},ok,{20 + i % 50}".encode() for i in range(500)]
+HOSTILE = {
+    "quote": b'7777,"hello,33',
+    "quotes": b'"""""""""',
+    "return": b"7777,he\rllo,33",
+    "late quote": b'7777,hello",33',
+    "nul": b"7777,\0,33",
+    "bytes": b"7777,\xff\xc3,33",
+    "fields": b"7777,a,b,c,33",
+    "few": b"7777",
+    "long": b'7777,"' + b"x" * (1 << 18),
+    "number": b"7777,x,1e400",
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("place", [0, 100, 500])
+def test_a_line_changes_one_record(line, place, tmp_path):
+    def sums(body):
+        (tmp_path / "c.csv").write_bytes(b"\n".join([b"id,note,age", *body]) + b"\n")
+        with Curator(tmp_path / "c.csv", 600.0, bounds={"age": (0, 100)}, rng=Seeded(1)) as made:
+            asked = (model.Count(), model.Count("age"), model.Sum("age"), model.Count("note"))
+            scan = [exact(made, one, epsilon=1.0)[0] for one in asked]
+            return [(entries[0], most) for entries, (most, _) in scan]
+
+    before, after = sums(LINES), sums([*LINES[:place], line, *LINES[place:]])
+    assert before[0][0] + 1 == after[0][0]
+    for (one, most), (other, _) in zip(before, after, strict=True):
+        assert abs(one - other) <= most
+
+
+def test_text_files_are_read_when_a_question_was_charged(tmp_path):
+    """And once; what cannot be read then tells nothing of the rows."""
+    file = tmp_path / "c.csv"
+    file.write_bytes(b"a\n1\n2\n")
+    with Curator(file, 100.0, rng=Seeded(1)) as curator:
+        file.unlink()
+        with pytest.raises(TacitError, match="could not read the rows"):
+            curator.count(epsilon=50)
+        assert curator.left["epsilon"] == 50
 
 
 # Files of other types than the first must be refused by their schema, before a charge.
