@@ -37,7 +37,7 @@ HOSTILE = {
     "nothing between quotes": b'"",""',
 }
 PLAIN = [f"{i},note {i}".encode() for i in range(50)] + [
-    '50,"a, b"'.encode(),
+    b'50,"a, b"',
     '51,"é ""q"""'.encode(),
 ]
 

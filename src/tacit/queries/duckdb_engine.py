@@ -22,8 +22,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 from tacit import errors, lines
-from tacit.queries.compile import Compiler, identifier, sqlglot, table_of
-from tacit.queries.engine import Row, failed
+from tacit.queries.compile import Compiler, identifier, parts_of, sqlglot, table_of
+from tacit.queries.engine import Row, failed, must_be_stored
 from tacit.queries.table import Column, Kind
 
 TABLE, KEPT = "data", "tacit_kept"
@@ -46,6 +46,14 @@ _SETTINGS = {
 }
 
 
+_CATALOG = """
+SELECT t.database_name, t.schema_name, t.table_name, d.type, t.sql
+FROM duckdb_tables() t JOIN duckdb_databases() d USING (database_name)
+WHERE lower(t.table_name) = lower($1)
+UNION ALL
+SELECT database_name, schema_name, view_name, 'view', '' FROM duckdb_views()
+WHERE lower(view_name) = lower($1)
+"""
 _BY_STATISTICS = {"filter_pushdown", "statistics_propagation"}
 
 
@@ -55,16 +63,15 @@ class DuckDBEngine:
     def __init__(
         self,
         connection: Any,
-        table: str,
+        table: Any,
         *,
-        title: str | None = None,
+        title: str,
         loose: bool = False,
         fragile: frozenset[str] = frozenset(),
         fill: Callable[[], None] | None = None,
     ) -> None:
-        self.title, self.statements = title or table, 0
+        self.title, self.statements, self.table = title, 0, table
         self._fill = fill
-        self.table = table_of(table)
         self._connection = connection
         self._tidy: weakref.finalize[Any, Any] | None = None
         described = self._run(f"DESCRIBE SELECT * FROM {self.table.sql('duckdb')}", "table")
@@ -124,6 +131,40 @@ class DuckDBEngine:
         failed(what, reason)  # outside the handler: no chained message
 
 
+def of_connection(connection: Any, table: str) -> DuckDBEngine:
+    """A stored table of somebody's connection, under its full name: nothing can stand before it."""
+    duckdb, parts = package(), parts_of(table)
+    try:
+        found = connection.execute(_CATALOG, [parts[-1]]).fetchall()
+    except duckdb.Error as error:
+        reason = type(error).__name__
+    else:
+        return DuckDBEngine(connection, table_of(*_stored(table, parts, found)), title=table)
+    failed("table", reason)
+
+
+def _stored(table: str, parts: list[str], found: list[Row]) -> tuple[str, str, str]:
+    """The one relation of this name; refused where it is no table of DuckDB's own."""
+    above = [part.casefold() for part in parts[:-1]]
+    names = [(database.casefold(), schema.casefold()) for database, schema, *_ in found]
+    fit = [
+        one
+        for one, (database, schema) in zip(found, names, strict=True)
+        if above in ([], [schema], [database], [database, schema])
+    ]
+    if len(fit) != 1:
+        remedy = "Give its full name: database.schema.name."
+        errors.refuse(
+            "Curator", "table", "one of the connection's", f"{len(fit)} of {table}", remedy
+        )
+    database, schema, name, kind, sql = fit[0]
+    if kind != "duckdb":
+        must_be_stored(table, "a view" if kind == "view" else f"of a database of type {kind}")
+    if "GENERATED ALWAYS" in str(sql).upper():
+        must_be_stored(table, "with generated columns")
+    return database, schema, name
+
+
 def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
     """DuckDB in this process, over files or a frame."""
     duckdb = package()
@@ -139,7 +180,7 @@ def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
         connection.execute(_disable(_BY_STATISTICS))
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        engine = DuckDBEngine(connection, TABLE, **options)
+        engine = DuckDBEngine(connection, table_of(TABLE), **options)
     except BaseException:
         connection.close()
         rmtree(folder, ignore_errors=True)
