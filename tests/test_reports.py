@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -570,7 +571,8 @@ def test_file_systems_without_nameless_files(released, tmp_path, monkeypatch, la
     if lacks == "link":
         monkeypatch.setattr(os, "link", broken)
     else:
-        monkeypatch.setattr(draft, "_nameless", lambda folder: tempfile.TemporaryFile(dir=folder))
+        opened = partial(tempfile.TemporaryFile, "w+b")
+        monkeypatch.setattr(draft, "_nameless", lambda folder: opened(dir=folder))
     path = released.write(tmp_path / "r.parquet")
     assert listing(tmp_path) == ["r.parquet"]
     assert len(Reports.read(path)) == 150
@@ -578,11 +580,10 @@ def test_file_systems_without_nameless_files(released, tmp_path, monkeypatch, la
 
 def test_a_file_that_came_meanwhile_is_not_written_over(mechanism, released, tmp_path):
     path = tmp_path / "r.parquet"
-    with (
-        pytest.raises(InvalidParameter, match="path must be new"),
-        ReportsWriter(path, mechanism, True) as writer,
-    ):
-        writer.add(released)
-        path.write_bytes(b"somebody's")
+    writer = ReportsWriter(path, mechanism, True).__enter__()
+    writer.add(released)
+    path.write_bytes(b"somebody's")
+    with pytest.raises(InvalidParameter, match="path must be new"):
+        writer.__exit__(None, None, None)
     assert path.read_bytes() == b"somebody's"
     assert listing(tmp_path) == ["r.parquet"]

@@ -169,8 +169,9 @@ class Certificate:
         _must_follow(self.event, self.guarantee)
         self._must_say_all()
         if artifact is not None:
-            described = isinstance(artifact, Artifact)
-            self._verify_artifact(artifact if described else Artifact.of(Path(artifact)))
+            if not isinstance(artifact, Artifact):
+                artifact = Artifact.of(Path(artifact))
+            self._verify_artifact(artifact)
         elif self.artifact is not None:
             raise CertificateError(
                 f"verify: artifact must be given, as the certificate is about "

@@ -20,7 +20,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,9 @@ def batches(path: str | Path, delimiter: str = ",") -> Iterator[Any]:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    zipped = path.name.lower().endswith(".gz")
-    return gzip.open(path, "rb") if zipped else open(path, "rb")
+    if path.name.lower().endswith(".gz"):
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return open(path, "rb")
 
 
 def _header(file: IO[bytes], path: str | Path, delimiter: str) -> list[str]:

@@ -149,7 +149,8 @@ def _room(file: Any, most_bytes: int, where: str) -> Columns:
     """Empty columns for all the rows that the file says it has; refused where they are too many."""
     rows, forms = file.metadata.num_rows, {}
     for field in file.schema_arrow:
-        kind, shape = field.type, (rows,)
+        kind = field.type
+        shape: tuple[int, ...] = (rows,)
         if hasattr(kind, "list_size"):
             kind, shape = kind.value_type, (rows, kind.list_size)
         forms[field.name] = (np.dtype(kind.to_pandas_dtype()), shape)

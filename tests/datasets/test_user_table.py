@@ -157,7 +157,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     for name in ("people.csv", "people.parquet"):
         path = tmp_path / name
         path.write_bytes(path.read_bytes()[:-25])
-        with pytest.raises(errors.InvalidData, match="it must be a|without missing values"):
+        with pytest.raises(errors.InvalidData, match=r"it must be a|without missing values"):
             datasets.load(str(path), schema)
     schema.write_text(schema.read_text()[:-10])
     with pytest.raises(errors.InvalidData, match=r"people\.json: it must be JSON"):

@@ -375,7 +375,7 @@ def test_a_view_is_no_table(made, b):
         with pytest.raises(InvalidParameter, match="table must be"):
             Curator(connection, 9.0, table="main.v", rng=Seeded(1))
         connection.register("frame", pd.DataFrame({"x": ["1", b]}))
-        with pytest.raises(InvalidParameter, match="whose rows are stored, got .frame, a view"):
+        with pytest.raises(InvalidParameter, match=r"whose rows are stored, got .frame, a view"):
             Curator(connection, 9.0, table="frame", rng=Seeded(1))
 
 
@@ -386,10 +386,10 @@ def test_a_table_of_that_name_cannot_be_put_before_it():
         curator = Curator(connection, 90.0, table="PEOPLE", rng=Seeded(1))
         connection.execute("CREATE TEMP VIEW people AS SELECT 1 / 0 AS x")
         assert curator.count(epsilon=50).value == 7
-        with pytest.raises(InvalidParameter, match="got .2 of people"):
+        with pytest.raises(InvalidParameter, match=r"got .2 of people"):
             Curator(connection, 9.0, table="people", rng=Seeded(1))
         assert Curator(connection, 90.0, table="memory.main.people").count(epsilon=50).value == 7
-        with pytest.raises(InvalidParameter, match="got .0 of nobody"):
+        with pytest.raises(InvalidParameter, match=r"got .0 of nobody"):
             Curator(connection, 9.0, table="nobody", rng=Seeded(1))
 
 

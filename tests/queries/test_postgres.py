@@ -236,8 +236,8 @@ def test_functions_of_somebody_are_not_called(filled):
     with psycopg.connect(filled) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS mine")
         connection.execute(
-            "CREATE OR REPLACE FUNCTION mine.round(float8) RETURNS float8 AS 'SELECT 1 / 0.0::float8' "
-            "LANGUAGE sql"
+            "CREATE OR REPLACE FUNCTION mine.round(float8) RETURNS float8 "
+            "AS 'SELECT 1 / 0.0::float8' LANGUAGE sql"
         )
         connection.execute("SET search_path = mine, public, pg_catalog")
         connection.commit()

@@ -20,8 +20,8 @@ _PUBLIC = "Bounds, keys and conditions were chosen without the rows, or from ear
 _ROWS = "A record is a row: who has several rows in the table is protected less with each."
 _SIDES = "How long a question took, that it was asked, and that memory or disk did not suffice."
 _READABLE = (
-    "The engine can read every row: files are whole, text in Parquet is UTF-8, and no row is stored "
-    "so that reading it fails. Each row is there once."
+    "The engine can read every row: files are whole, text in Parquet is UTF-8, and no row is "
+    "stored so that reading it fails. Each row is there once."
 )
 
 

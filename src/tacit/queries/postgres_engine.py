@@ -95,7 +95,7 @@ class PostgresEngine:
             errors.refuse("Curator", "connection", "open and outside a transaction", "not", remedy)
 
     def _run(self, sql: str, what: str, values: tuple[Any, ...] | None = None) -> Any:
-        """Run a statement on a cursor of our own: the connection's may have other rows and types."""
+        """Run a statement on our own cursor: the connection's may give other rows and types."""
         psycopg = package()
         cursor = psycopg.Cursor(self._connection, row_factory=psycopg.rows.tuple_row)
         numbers = psycopg.types.numeric
