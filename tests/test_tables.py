@@ -77,8 +77,8 @@ def test_batches_are_small_and_none_is_empty(tmp_path, name):
 def test_a_file_is_not_read_ahead(tmp_path):
     """The first batch is there before the last line is looked at: text there comes out later."""
     path = tmp_path / "a.csv"
-    path.write_text(text(300_000) + f"{SECRET},x\n")
-    stream = tables.batches(path, SCHEMA)
+    path.write_text(text(1_000_000) + f"{SECRET},x\n")
+    stream = tables.batches(path)
     assert next(stream).num_rows > 0
     with pytest.raises(InvalidData, match="text in columns of numbers"):
         list(stream)
@@ -146,25 +146,60 @@ def test_a_header_alone_is_refused(tmp_path, name, given):
     assert "at least one row" in refused(written(tmp_path, name, 0), given)
 
 
-@pytest.mark.parametrize("rows", [1, 8192, 300_000])
-def test_text_among_numbers_is_refused_wherever_it_is(tmp_path, rows):
-    path = tmp_path / "a.csv"
-    path.write_text(text(rows) + f"{SECRET},x\n")
-    assert "text in columns of numbers" in refused(path, SCHEMA)
-
-
-@pytest.mark.parametrize("line", [f"1,x,{SECRET}", SECRET, f"{SECRET},1,2,3"])
-@pytest.mark.parametrize("rows", [1, 300_000])
-def test_lines_of_another_length_are_refused(tmp_path, line, rows):
+@pytest.mark.parametrize("line", [f"{SECRET},x", "1e999,x", "--1,x", "1_0,x", "inf,x"])
+@pytest.mark.parametrize("rows", [1, 8192, 1_000_000])
+def test_text_among_numbers_is_missing_wherever_it_is(tmp_path, line, rows):
+    """The schema says what becomes of a missing value; without one the file is refused."""
     path = tmp_path / "a.csv"
     path.write_text(text(rows) + line + "\n")
-    assert "another length" in refused(path, SCHEMA)
+    if rows == 1_000_000:
+        assert "text in columns of numbers" in refused(path)
+        return
+    table = whole(path, SCHEMA)
+    assert table["x"].to_pylist()[-1] is None
+    assert table["x"].null_count == 1
+    with pytest.raises(InvalidData, match="column 'x' must be without missing values"):
+        SCHEMA.rows(table)
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    "line", [f"1,x,{SECRET}", SECRET, f"{SECRET},1,2,3", '1,"x', '"1"5,x', "1,\0x"]
+)
+@pytest.mark.parametrize("rows", [1, 300_000])
+def test_lines_of_another_length_are_missing(tmp_path, line, rows):
+    path = tmp_path / "a.csv"
+    path.write_text(text(rows) + line + "\n1,x\n")
+    assert "another length" in refused(path)
+    table = whole(path, SCHEMA)
+    assert table.slice(rows).to_pylist() == [{"x": None, "job": None}, {"x": 1.0, "job": "x"}]
+
+
+def test_bytes_that_are_no_text_are_missing(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(text().encode() + b"1,\xff\xfe" + SECRET.encode() + b"\n")
-    refused(path, SCHEMA)
+    assert whole(path, SCHEMA).slice(5).to_pylist() == [{"x": None, "job": None}]
+    refused(path)
+
+
+def test_no_record_decides_what_another_becomes(tmp_path):
+    """With a schema that takes everything, no line raises, and every other is read as before."""
+    lenient = TableSchema(
+        (Continuous("x", 0, 10, "indicate", "clip"), Categorical("job", ("1", "x"), "other"))
+    )
+    lines = [f"{i % 7}.5,{'12x'[i % 3]}" for i in range(300)]
+    path = tmp_path / "a.csv"
+
+    def rows(body):
+        path.write_text("\n".join(["x,job", *body]) + "\n", newline="")
+        read = lenient.rows(whole(path, lenient))
+        return read.numbers.tobytes(), read.codes.tobytes()
+
+    numbers, codes = rows(lines)
+    for line in ('"1,x', "1,x\ry", "inf,1", "1e999,\0", "2020-01-01,true", ",", "NA,1,", '1,""x'):
+        for place in (0, 100, 300):
+            more = rows([*lines[:place], line, *lines[place:]])
+            assert more[0][: 4 * place] + more[0][4 * place + 4 :] == numbers
+            assert more[1][: 8 * place] + more[1][8 * place + 8 :] == codes
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet"])

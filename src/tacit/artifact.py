@@ -3,6 +3,8 @@ r"""What is saved and loaded: a directory, or the same as one run of bytes. No p
 A directory holds `mechanism.json` (or `model.json`): kind, parameters, public bounds, certificate
 and the hash of every other file; `weights.safetensors`: arrays; and `encoder.onnx` where the
 encoder has such a form. Loading checks every byte, and builds objects of a few known kinds only.
+The certificates towards in-house rows name the fingerprint of what was learned from them: under
+another mechanism or model they are refused.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
-from tacit.certificate import Certificate
+from tacit.certificate import Artifact, Certificate
 
 FORMAT = "tacit-artifact/1"
 WEIGHTS, ENCODER = "weights.safetensors", "encoder.onnx"
@@ -122,6 +126,26 @@ def fingerprint(thing: Storable) -> str:
     return hashlib.sha256(head + _safetensors(arrays)).hexdigest()
 
 
+def bound(certificate: Certificate, thing: Storable) -> Certificate:
+    """The certificate, about this very mechanism or model and no other."""
+    size = sum(array.nbytes for array in thing.parts()[1].values())
+    return replace(certificate, artifact=Artifact(thing.kind, size, fingerprint(thing)))
+
+
+def _rebound(plain: Any, change: Callable[[Certificate], Certificate]) -> Any:
+    """What is said of in-house rows, with every certificate in it changed."""
+    if isinstance(plain, list):
+        return [_rebound(one, change) for one in plain]
+    if not isinstance(plain, dict):
+        return plain
+    return {
+        name: change(Certificate.from_json(value)).to_json()
+        if name == "certificate" and isinstance(value, str)
+        else _rebound(value, change)
+        for name, value in plain.items()
+    }
+
+
 def nested(arrays: Arrays, name: str) -> Arrays:
     """Arrays of a part, under names that `part` finds again among those of the whole."""
     return {f"{name}.{key}": array for key, array in arrays.items()}
@@ -134,11 +158,14 @@ def part(arrays: Arrays, name: str) -> Arrays:
 
 
 def _document(thing: Storable, files: dict[str, bytes]) -> bytes:
+    parameters = dict(thing.parts()[0])
+    if "inhouse" in parameters:
+        parameters["inhouse"] = _rebound(parameters["inhouse"], lambda one: bound(one, thing))
     body = {
         "format": FORMAT,
         "library": f"tacit {version('tacit')}",
         "kind": thing.kind,
-        "parameters": thing.parts()[0],
+        "parameters": parameters,
         "certificate": json.loads(thing.certificate.to_json()),
         "files": {name: _described(content) for name, content in files.items()},
     }
@@ -186,8 +213,20 @@ def rebuild(kind: str, parameters: dict[str, Any], arrays: Arrays) -> Any:
 
 
 def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
+    named: list[Artifact | None] = []
+
+    def freed(one: Certificate) -> Certificate:
+        """As it is in memory, where the object itself says what it is about."""
+        one.verify(one.artifact)
+        named.append(one.artifact)
+        return replace(one, artifact=None, signature=None)
+
     try:
-        thing = rebuild(body["kind"], body["parameters"], arrays)
+        parameters = dict(body["parameters"])
+        if "inhouse" in parameters:
+            parameters["inhouse"] = _rebound(parameters["inhouse"], freed)
+        thing = rebuild(body["kind"], parameters, arrays)
+        mark = fingerprint(thing) if named else None
         stated = Certificate.from_json(_canonical_certificate(body["certificate"]))
         stated.verify()
         about = thing.certificate
@@ -202,6 +241,8 @@ def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
         kind = type(error).__name__
         reason = str(error) if isinstance(error, errors.TacitError) else f"{kind} while reading"
         raise ArtifactError(f"{where}: it does not fit this version: {reason}") from None
+    if any(one is None or one.sha256 != mark for one in named):
+        raise ArtifactError(f"{where}: its certificate towards in-house rows is not about it.")
     # A model keeps the very certificate of its reports. A mechanism issues one anew, at another
     # time: there the events decide.
     kept = hasattr(thing, "certificate_")

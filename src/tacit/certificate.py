@@ -158,15 +158,20 @@ class Certificate:
             )
         return certificate
 
-    def verify(self, artifact: str | Path | None = None, public_key: str | None = None) -> None:
+    def verify(
+        self, artifact: str | Path | Artifact | None = None, public_key: str | None = None
+    ) -> None:
         """Derive the guarantee again, compare the artifact, check the signature; raise if not.
 
-        A certificate that names an artifact is not verified without it.
+        A certificate that names an artifact is not verified without it: a file, or what describes
+        it.
         """
         _must_follow(self.event, self.guarantee)
         self._must_say_all()
         if artifact is not None:
-            self._verify_artifact(Path(artifact))
+            if not isinstance(artifact, Artifact):
+                artifact = Artifact.of(Path(artifact))
+            self._verify_artifact(artifact)
         elif self.artifact is not None:
             raise CertificateError(
                 f"verify: artifact must be given, as the certificate is about "
@@ -228,13 +233,12 @@ class Certificate:
         if missing := [line for line in needed if line not in said]:
             raise CertificateError(f"certificate: it leaves out what its events need: {missing[0]}")
 
-    def _verify_artifact(self, path: Path) -> None:
-        found = Artifact.of(path)
+    def _verify_artifact(self, found: Artifact) -> None:
         if self.artifact is None:
             raise CertificateError("certificate: it names no artifact to compare with.")
         if (found.sha256, found.bytes) != (self.artifact.sha256, self.artifact.bytes):
             raise CertificateError(
-                f"certificate: {path.name} is not the certified artifact: its SHA-256 differs."
+                f"certificate: {found.name} is not the certified artifact: its SHA-256 differs."
             )
 
     def _verify_signature(self, key: str, signature: str) -> None:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from tacit import artifact, errors, tables
-from tacit.reports import Columns, Reports
+from tacit.report_files import Columns
+from tacit.reports import Reports
 
 ENGINES = ("local", "ray")
 

@@ -1,16 +1,15 @@
 """Released rows with the channel that they came through, and nothing else about anybody.
 
 A `Reports` carries its mechanism, so whoever learns from it knows the exact law of the noise. The
-Parquet form holds the certificate and the mechanism in the file's metadata: one file is enough.
+Parquet form holds the certificate and the mechanism in the file's metadata: one file is enough, and
+its certificate names the digest of its rows (`tacit.report_files`).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -19,18 +18,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit import artifact, errors
+from tacit import artifact, errors, report_files
 from tacit.certificate import Certificate
+from tacit.draft import Draft, must_be_clear
 from tacit.events import Event
 from tacit.guarantees import Guarantee
 from tacit.randomness import Randomness, Seeded
+from tacit.report_files import MOST_BYTES, Binding, Columns, Head
 from tacit.schema import Schema
-
-FORMAT = "tacit-reports/1"
-Columns = dict[str, npt.NDArray[Any]]
-_FORMAT, _CERTIFICATE, _MECHANISM = b"tacit.reports", b"tacit.certificate", b"tacit.mechanism"
-_METADATA = (_FORMAT, _CERTIFICATE, _MECHANISM)
-
 
 REFUSED = (
     "That a row or a label does not fit what was declared: it is refused, and no report is sent."
@@ -96,12 +91,15 @@ class Reports:
         Whether the label is part of a report.
     seeded : bool
         Whether a reproducible generator drew the noise: such reports protect nobody.
+    releases : tuple of str
+        The numbers of the releases that the rows are from, of this one unless they are given.
     """
 
     mechanism: Any
     columns: Columns
     labelled: bool
     seeded: bool = False
+    releases: tuple[str, ...] = field(default_factory=lambda: (secrets.token_hex(16),))
     event: Event = field(init=False)
     """What ran on one person's row."""
     guarantee: Guarantee = field(init=False)
@@ -120,6 +118,7 @@ class Reports:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Reports:
+        """Chosen rows, as a release of their own."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
         return Reports(self.mechanism, columns, self.labelled, self.seeded)
 
@@ -147,11 +146,14 @@ class Reports:
         or latents that were learned from those rows: many of them tell of these rows too.
         """
         mechanism = self.mechanism.shared(application, level)
-        return Reports(mechanism, dict(self.columns), self.labelled, self.seeded)
+        return Reports(mechanism, dict(self.columns), self.labelled, self.seeded, self.releases)
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
-        """One table out of several that came through the very same channel."""
+        """One table out of several that came through the very same channel.
+
+        The same release among them twice is refused: its people would count twice.
+        """
         first = parts[0] if parts else None
         if first is None:
             errors.refuse("concatenate", "parts", "at least one", 0)
@@ -162,11 +164,17 @@ class Reports:
                     "concatenate: reports must come through equal channels: the same mechanism, "
                     "epsilon and labels. Learn from each part on its own."
                 )
+        releases = tuple(one for part in parts for one in part.releases)
+        if len(set(releases)) != len(releases):
+            raise errors.InvalidData(
+                "concatenate: every release must be there once: the same people's reports would "
+                "count twice. Leave copies out."
+            )
         columns = {
             name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
         }
         seeded = any(part.seeded for part in parts)
-        return Reports(first.mechanism, columns, first.labelled, seeded)
+        return Reports(first.mechanism, columns, first.labelled, seeded, releases)
 
     def _must_be_unchanged(self) -> None:
         if self.mechanism.event(self.labelled) != self.event:
@@ -175,42 +183,55 @@ class Reports:
             )
 
     def write(self, path: str | Path) -> Path:
-        """Write Parquet with certificate and mechanism in its metadata."""
-        with ReportsWriter(path, self.mechanism, self.labelled, self.seeded) as writer:
+        """Write Parquet with mechanism and certificate in its metadata, bound to the rows."""
+        known = (self.labelled, self.seeded, self.releases)
+        with ReportsWriter(path, self.mechanism, *known) as writer:
             writer.add(self)
         return Path(path)
 
     @staticmethod
-    def read(path: str | Path) -> Reports:
-        """Read Parquet back; the mechanism in it is checked byte for byte."""
-        pq = _parquet()
+    def read(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Reports:
+        """Read Parquet back: rows, mechanism and certificate must be those that were written.
+
+        A file whose rows would take more than `most_bytes` of memory is refused before they are
+        read.
+        """
+        found, where = report_files.read(path, most_bytes), str(path)
+        mechanism, head = artifact.unpack(found.mechanism, where), found.head
         try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                metadata = file.schema_arrow.metadata or {}
-                table = file.read()
-                visible = file.metadata.metadata or {}
-        except FileNotFoundError:
-            errors.refuse("reports", "path", "an existing file", str(path), "Check the path.")
-        except Exception:  # whatever Arrow says of a damaged file may quote its content
-            raise errors.InvalidData(f"{path}: it must be a Parquet file of reports.") from None
-        # A Parquet file holds its metadata twice: other programs show the second copy.
-        if any(visible.get(name) != metadata.get(name) for name in _METADATA):
-            raise errors.InvalidData(f"{path}: a byte of its metadata was changed.")
-        return _from_arrow(table, metadata, str(path))
+            certificate = Certificate.from_json(found.certificate)
+            certificate.verify(found.artifact)
+        except errors.CertificateError as error:
+            raise errors.InvalidData(f"{where}: {error}") from None
+        about = certificate.event == mechanism.event(head.labelled)
+        if not about or certificate.seeded != head.seeded:
+            raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
+        try:
+            return Reports(mechanism, found.columns, head.labelled, head.seeded, head.releases)
+        except errors.InvalidData as error:
+            raise errors.InvalidData(f"{where}: {error}") from None
 
 
 class ReportsWriter:
-    """Reports to a Parquet file, batch by batch; nothing is left behind unless all went well."""
+    """Reports to a Parquet file, batch by batch, in a file without a name until all went well.
+
+    A process that is killed leaves nothing that could be read beside a second draw.
+    """
 
     def __init__(
-        self, path: str | Path, mechanism: Any, labelled: bool, seeded: bool = False
+        self,
+        path: str | Path,
+        mechanism: Any,
+        labelled: bool,
+        seeded: bool = False,
+        releases: tuple[str, ...] = (),
     ) -> None:
         self.path, self.mechanism = Path(path), mechanism
         self.labelled, self.seeded = labelled, seeded
+        self.releases = releases or (secrets.token_hex(16),)
         self.count = 0
         self._writer: Any = None
         self._pending: Any = None
-        self._partial: Path | None = None
 
     def __enter__(self) -> ReportsWriter:
         if not self.path.parent.is_dir():
@@ -218,9 +239,8 @@ class ReportsWriter:
         if self.path.exists():
             remedy = "It may be the only draw of these reports: choose another."
             errors.refuse("reports", "path", "new", str(self.path), remedy)
-        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}-", dir=self.path.parent)
-        os.close(handle)
-        self._partial = Path(name)
+        must_be_clear(self.path)
+        self._draft = Draft(self.path)
         return self
 
     def add(self, reports: Reports) -> None:
@@ -231,15 +251,22 @@ class ReportsWriter:
         if self._writer is not None and reports.seeded and not self.seeded:
             raise errors.InvalidData("reports: seeded and secure batches must not share a file.")
         self.seeded |= reports.seeded
-        table = _to_arrow(reports.columns)
+        table = report_files.to_arrow(reports.columns)
         if self._writer is None:
-            metadata = _metadata(self.mechanism, self.labelled, self.seeded)
-            self._schema = table.schema.with_metadata(metadata)
-            self._writer = _parquet().ParquetWriter(
-                self._partial, self._schema, compression="zstd", write_page_checksum=True
-            )
+            self._begin(table.schema)
         self._flush(table.cast(self._schema))
+        self._binding.add(reports.columns)
         self.count += len(reports)
+
+    def _begin(self, schema: Any) -> None:
+        packed = artifact.pack(self.mechanism)
+        self._head = Head(self.labelled, self.seeded, self.releases)
+        self._binding = Binding(packed)
+        said = {report_files.HEAD: self._head.to_bytes(), report_files.MECHANISM: packed}
+        self._schema = schema.with_metadata(said)
+        self._writer = report_files.parquet().ParquetWriter(
+            self._draft.file, self._schema, compression="zstd", write_page_checksum=True
+        )
 
     def _flush(self, table: Any, last: bool = False) -> None:
         """Write whole row groups; the rest waits for the next batch, or goes out last."""
@@ -252,91 +279,25 @@ class ReportsWriter:
             self._writer.write_table(table.slice(0, full).combine_chunks(), GROUP_ROWS)
         self._pending = table.slice(full)
 
+    def _end(self) -> None:
+        """The certificate comes last: it names the digest of all rows."""
+        self._flush(self._pending.slice(0, 0), last=True)
+        issued = certify(self.mechanism, self.labelled, Seeded(0) if self.seeded else None)
+        bound = replace(issued, artifact=self._binding.artifact(self._head))
+        self._writer.add_key_value_metadata({report_files.CERTIFICATE: bound.to_json()})
+        self._writer.close()
+        self._draft.place()
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._partial is not None
         try:
             if self._writer is not None:
-                if kind is None:
-                    self._flush(self._pending.slice(0, 0), last=True)
-                self._writer.close()
-            if kind is None and self._writer is not None:
-                self._partial.chmod(0o644)
-                os.replace(self._partial, self.path)
+                self._end() if kind is None else self._writer.close()
         finally:
-            self._partial.unlink(missing_ok=True)
+            self._draft.close()
         if kind is None and self._writer is None:
             raise errors.InvalidData("reports: there must be at least one row.")
-
-
-def _metadata(mechanism: Any, labelled: bool, seeded: bool) -> dict[bytes, bytes]:
-    certificate = certify(mechanism, labelled, Seeded(0) if seeded else None)
-    head = {"format": FORMAT, "labelled": labelled, "seeded": seeded}
-    return {
-        _FORMAT: json.dumps(head).encode(),
-        _CERTIFICATE: certificate.to_json().encode(),
-        _MECHANISM: artifact.pack(mechanism),
-    }
-
-
-def _from_arrow(table: Any, metadata: dict[bytes, bytes], where: str) -> Reports:
-    try:
-        head = json.loads(metadata[_FORMAT])
-        labelled, seeded = bool(head["labelled"]), bool(head["seeded"])
-        stated, packed = metadata[_CERTIFICATE], metadata[_MECHANISM]
-        if head["format"] != FORMAT:
-            raise KeyError
-    except (KeyError, ValueError, TypeError):
-        raise errors.InvalidData(f"{where}: it must be a Parquet file of {FORMAT}.") from None
-    mechanism = artifact.unpack(packed, where)
-    try:
-        certificate = Certificate.from_json(stated)
-        certificate.verify()
-    except errors.CertificateError as error:
-        raise errors.InvalidData(f"{where}: {error}") from None
-    if certificate.event != mechanism.event(labelled) or certificate.seeded != seeded:
-        raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
-    try:
-        columns = {name: _to_numpy(table.column(name)) for name in table.column_names}
-        return Reports(mechanism, columns, labelled, seeded)
-    except errors.InvalidData as error:
-        raise errors.InvalidData(f"{where}: {error}") from None
-
-
-def _to_arrow(columns: Columns) -> Any:
-    import pyarrow as pa
-
-    arrays = {}
-    for name, column in columns.items():
-        flat = pa.array(column.reshape(-1))
-        arrays[name] = (
-            pa.FixedSizeListArray.from_arrays(flat, column.shape[1]) if column.ndim == 2 else flat
-        )
-    return pa.table(arrays)
-
-
-def _to_numpy(column: Any) -> npt.NDArray[Any]:
-    import pyarrow as pa
-
-    merged = column.combine_chunks()
-    merged = pa.concat_arrays(merged.chunks) if isinstance(merged, pa.ChunkedArray) else merged
-    if merged.null_count:
-        raise errors.InvalidData("reports: a column must be without gaps.")
-    if pa.types.is_fixed_size_list(merged.type):
-        flat = merged.flatten().to_numpy(zero_copy_only=False)
-        return np.asarray(flat).reshape(len(merged), merged.type.list_size)
-    return np.asarray(merged.to_numpy(zero_copy_only=False))
-
-
-def _parquet() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise errors.TacitError(
-            "reports: Parquet needs the pyarrow package. pip install 'tacit[collect]'."
-        ) from None
-    return pyarrow.parquet

@@ -1,11 +1,15 @@
 """Files of rows: CSV or Parquet, a batch at a time, so that one larger than memory is no matter.
 
-Column types come from the schema where there is one: a CSV file is then read as what it should be,
-not as what its first lines look like.
+Text files are read as `tacit.lines` has it: one physical line is one record. Column types come from
+the schema where there is one: what is no number where it says numbers is a missing value, and a
+line that is no record of the file is a row of them. The schema says what becomes of those. Without
+a schema no guarantee rests on the rows of a file: types are what its first lines look like, and
+what does not fit them is refused.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, lines
 from tacit.schema import ArraySchema, Continuous, Schema, TableSchema
 
 BATCH_ROWS = 8192
 _CSV, _PARQUET = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
+_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
 def batches(
@@ -39,19 +44,17 @@ def batches(
     if not lower.endswith(_CSV + _PARQUET):
         remedy = "Convert it first."
         errors.refuse("data", "file", f"one of {', '.join(_CSV + _PARQUET)}", path.name, remedy)
-    types = {} if given is None else _types(given)
-    types |= {} if words is None else {words: _arrow().string()}
-    read = _csv if lower.endswith(_CSV) else _parquet
     pa, found = _arrow(), False
+    stream = _text(path, given, rows, words) if lower.endswith(_CSV) else _parquet(path, rows)
     try:
-        for batch in read(path, types, rows, _declared(given)):
+        for batch in stream:
             names = batch.schema.names
             if len(set(names)) != len(names):
                 raise errors.InvalidData(f"{path}: its columns must have distinct names.")
             if batch.num_rows:
                 found = True
                 yield batch
-    except (pa.ArrowException, UnicodeDecodeError, EOFError, OSError):
+    except (pa.ArrowException, EOFError, OSError, zlib.error):
         # `from None`: Arrow's own message may quote a line of the file.
         raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
     if not found:
@@ -155,43 +158,73 @@ def as_classes(
         raise errors.InvalidData(f"{where}: labels must be whole numbers, as declared.") from None
 
 
-def _gaps(declared: set[str]) -> list[str]:
+def _gaps(declared: set[str]) -> Any:
     """What stands for a gap: Arrow's usual words, but not those that are declared categories."""
     from pyarrow import csv
 
-    return [word for word in csv.ConvertOptions().null_values if word not in declared]
+    words = csv.ConvertOptions().null_values
+    return _arrow().array([word for word in words if word not in declared])
 
 
-def _csv(path: Path, types: dict[str, Any], rows: int, declared: set[str]) -> Iterator[Any]:
-    from pyarrow import csv
+def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Iterator[Any]:
+    """Batches of a text file. What one record becomes depends on no other, if there is a schema."""
+    pa = _arrow()
+    types = {} if given is None else _types(given)
+    types |= {} if words is None else {words: pa.string()}
+    gaps, first = _gaps(_declared(given)), True
+    for batch in lines.batches(path, "\t" if path.name.lower().endswith(".tsv") else ","):
+        if first:
+            found = zip(batch.schema.names, batch.columns, strict=True)
+            types = {name: _guessed(column, gaps) for name, column in found} | types
+            first = False
+        columns = [
+            _read(column, types[name], gaps, strict=given is None)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        read = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+        for start in range(0, read.num_rows, rows):
+            yield read.slice(start, rows)
+
+
+def _guessed(column: Any, gaps: Any) -> Any:
+    """Numbers, where all that stands there is one."""
+    numbers = _numbers(_without(column, gaps))
+    whole = numbers.null_count == _without(column, gaps).null_count
+    return _arrow().float64() if whole else _arrow().string()
+
+
+def _read(column: Any, kind: Any, gaps: Any, *, strict: bool) -> Any:
+    """A column of text as its type; strictly, what does not fit is an error, else missing."""
+    pa = _arrow()
+    if strict and column.null_count:
+        raise pa.ArrowInvalid("a line of another length")
+    text = _without(column, gaps)
+    if kind == pa.string():
+        return text
+    numbers = _numbers(text)
+    if strict and numbers.null_count > text.null_count:
+        raise pa.ArrowInvalid("text in a column of numbers")
+    return numbers
+
+
+def _without(column: Any, gaps: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.is_in(column, gaps), _arrow().scalar(None, _arrow().string()), column)
+
+
+def _numbers(text: Any) -> Any:
+    """Texts as finite numbers; the others are missing. Each by itself."""
+    import pyarrow.compute as pc
 
     pa = _arrow()
-    delimiter = "\t" if path.name.lower().endswith(".tsv") else ","
-    if path.stat().st_size == 0:
-        raise errors.InvalidData(f"{path}: it must have a header and at least one row.")
-    parse = csv.ParseOptions(delimiter=delimiter)
-
-    def reader(known: dict[str, Any]) -> Any:
-        convert = csv.ConvertOptions(
-            column_types=known, strings_can_be_null=True, null_values=_gaps(declared)
-        )
-        return csv.open_csv(path, parse_options=parse, convert_options=convert)
-
-    with reader(types) as first:
-        # What looks whole at the start of a file need not stay so.
-        whole = [
-            f.name for f in first.schema if pa.types.is_integer(f.type) or pa.types.is_null(f.type)
-        ]
-    types = {**dict.fromkeys(whole, pa.float64()), **types}
-    with reader(types) as batches_of_file:
-        for batch in batches_of_file:
-            for start in range(0, batch.num_rows, rows):
-                yield pa.RecordBatch.from_arrays(
-                    batch.slice(start, rows).columns, schema=batch.schema
-                )
+    trimmed = pc.utf8_trim_whitespace(text)
+    plain = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
+    values = pc.utf8_ltrim(plain, "+").cast(pa.float64())
+    return pc.if_else(pc.is_finite(values), values, None)
 
 
-def _parquet(path: Path, types: dict[str, Any], rows: int, declared: set[str]) -> Iterator[Any]:
+def _parquet(path: Path, rows: int) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:

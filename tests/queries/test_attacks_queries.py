@@ -14,6 +14,8 @@ from tacit.queries import model
 from tacit.queries.curator import Curator
 from tacit.randomness import Seeded
 
+from .conftest import exact
+
 # Charges are chosen adaptively: the certificate of a session may only add them up.
 
 
@@ -32,6 +34,50 @@ def test_a_row_that_is_no_text_is_no_error(tmp_path):
     file = tmp_path / "c.csv"
     file.write_bytes(b"a,b\n1,x\n2,\xff\n")
     assert Curator(file, 100.0, rng=Seeded(1)).count(epsilon=50).value in (1, 2)
+
+
+# One physical line of a CSV file is one record, whatever stands in it.
+
+LINES = [f"{i},ok,{20 + i % 50}".encode() for i in range(500)]
+HOSTILE = {
+    "quote": b'7777,"hello,33',
+    "quotes": b'"""""""""',
+    "return": b"7777,he\rllo,33",
+    "late quote": b'7777,hello",33',
+    "nul": b"7777,\0,33",
+    "bytes": b"7777,\xff\xc3,33",
+    "fields": b"7777,a,b,c,33",
+    "few": b"7777",
+    "long": b'7777,"' + b"x" * (1 << 18),
+    "number": b"7777,x,1e400",
+}
+
+
+@pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("place", [0, 100, 500])
+def test_a_line_changes_one_record(line, place, tmp_path):
+    def sums(body):
+        (tmp_path / "c.csv").write_bytes(b"\n".join([b"id,note,age", *body]) + b"\n")
+        with Curator(tmp_path / "c.csv", 600.0, bounds={"age": (0, 100)}, rng=Seeded(1)) as made:
+            asked = (model.Count(), model.Count("age"), model.Sum("age"), model.Count("note"))
+            scan = [exact(made, one, epsilon=1.0)[0] for one in asked]
+            return [(entries[0], most) for entries, (most, _) in scan]
+
+    before, after = sums(LINES), sums([*LINES[:place], line, *LINES[place:]])
+    assert before[0][0] + 1 == after[0][0]
+    for (one, most), (other, _) in zip(before, after, strict=True):
+        assert abs(one - other) <= most
+
+
+def test_text_files_are_read_when_a_question_was_charged(tmp_path):
+    """And once; what cannot be read then tells nothing of the rows."""
+    file = tmp_path / "c.csv"
+    file.write_bytes(b"a\n1\n2\n")
+    with Curator(file, 100.0, rng=Seeded(1)) as curator:
+        file.unlink()
+        with pytest.raises(TacitError, match="could not read the rows"):
+            curator.count(epsilon=50)
+        assert curator.left["epsilon"] == 50
 
 
 # Files of other types than the first must be refused by their schema, before a charge.
@@ -303,3 +349,116 @@ def test_lone_surrogate():
     with pytest.raises(InvalidParameter):
         curator.count(where=model.Compare("s", "=", "\ud800"), epsilon=0.5)
     assert curator.left["epsilon"] == 1.0
+
+
+# What is worked out while it is read may fail on one row: it is refused before a charge.
+
+
+@pytest.mark.parametrize("b", [0, 1])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE VIEW v AS SELECT a / b AS x FROM t",
+        "CREATE VIEW v AS SELECT CAST(s AS INTEGER) AS x FROM t",
+        "CREATE TEMP VIEW v AS SELECT error(s) AS x FROM t",
+        "CREATE TABLE v (a INTEGER, x INTEGER GENERATED ALWAYS AS (1 // a) VIRTUAL)",
+        "CREATE TABLE u AS SELECT 1 AS x; CREATE SCHEMA s; CREATE TABLE s.v AS SELECT 1 AS x; "
+        "CREATE VIEW v AS SELECT * FROM u",
+    ],
+)
+def test_a_view_is_no_table(made, b):
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT 1 AS a, {b} AS b, 'x{b}' AS s")
+        connection.execute(made)
+        with pytest.raises(InvalidParameter, match="table must be"):
+            Curator(connection, 9.0, table="v", bounds={"x": (0, 10)}, rng=Seeded(1))
+        with pytest.raises(InvalidParameter, match="table must be"):
+            Curator(connection, 9.0, table="main.v", rng=Seeded(1))
+        connection.register("frame", pd.DataFrame({"x": ["1", b]}))
+        with pytest.raises(InvalidParameter, match=r"whose rows are stored, got .frame, a view"):
+            Curator(connection, 9.0, table="frame", rng=Seeded(1))
+
+
+def test_a_table_of_that_name_cannot_be_put_before_it():
+    """The name is found once: a temporary view that comes later is not asked."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE people AS SELECT range AS x FROM range(7)")
+        curator = Curator(connection, 90.0, table="PEOPLE", rng=Seeded(1))
+        connection.execute("CREATE TEMP VIEW people AS SELECT 1 / 0 AS x")
+        assert curator.count(epsilon=50).value == 7
+        with pytest.raises(InvalidParameter, match=r"got .2 of people"):
+            Curator(connection, 9.0, table="people", rng=Seeded(1))
+        assert Curator(connection, 90.0, table="memory.main.people").count(epsilon=50).value == 7
+        with pytest.raises(InvalidParameter, match=r"got .0 of nobody"):
+            Curator(connection, 9.0, table="nobody", rng=Seeded(1))
+
+
+# No bounds that are accepted make a row fail, and the others are refused whatever the rows hold.
+
+EDGE = [
+    0.0,
+    -0.0,
+    5e-324,
+    2.5e-308,
+    1e-300,
+    1e-101,
+    1.0,
+    1e100,
+    1.7e308,
+    float("inf"),
+    float("nan"),
+]
+EXTREME = [
+    (0, 1e-100),
+    (-1e-100, 1e-100),
+    (0, 1e100),
+    (-1e100, 1e100),
+    (1e100 * (1 - 2.0**-38), 1e100),
+    (2.0**62, 2.0**62 + 2.0**28),
+    (-(2.0**63), 2.0**63),
+    (1e-300, 1e-99),
+]
+KINDS = {
+    "double": pa.array([*EDGE, *(-one for one in EDGE), None]),
+    "text": pa.array([repr(one) for one in EDGE] + ["", "x", "0x1p3", "1e-999", "9" * 400]),
+    "int64": pa.array([0, 1, -1, 2**63 - 1, -(2**63), 2**62 + 5, None]),
+    "uint64": pa.array([0, 2**64 - 1, None], pa.uint64()),
+    "decimal": pa.array([0, 10**37, -(10**37), None], pa.decimal128(38, 0)),
+}
+
+
+@pytest.mark.parametrize("bounds", EXTREME, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_row_fails_at_extreme_bounds(kind, bounds, tmp_path):
+    def ask(values, unit):
+        people = pa.array(range(len(values)), pa.int64())
+        source = pa.table(
+            {"x": values, "p": pa.concat_arrays([people.slice(1), people.slice(0, 1)])}
+        )
+        if kind == "text":
+            source = tmp_path / "c.csv"
+            lines = [f"{one},{at // 2}" for at, one in enumerate(values.to_pylist())]
+            source.write_text("\n".join(["x,p", *lines]) + "\n")
+        given = {"unit": "p", "max_rows": 2} if unit else {}
+        with Curator(
+            source, 699.0, bounds={"x": bounds}, rng=Seeded(1), threads=1, **given
+        ) as made:
+            for asked in (
+                model.Sum("x"),
+                model.Mean("x"),
+                model.Variance("x"),
+                model.Quantile("x"),
+            ):
+                made.answer(asked, epsilon=9)
+            made.histogram("x", [-1e300, -5e-324, 0.0, 5e-324, 1e-100, 1e300], epsilon=9)
+            for value in (5e-324, -1e300, 2**63, -(2**70), 0):
+                made.count(where=model.Compare("x", "<=", value), epsilon=9)
+
+    for unit in (False, True):
+        ask(KINDS[kind], unit)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1e-101), (1e-300, 2e-300), (0, 1e101)])
+def test_bounds_whose_steps_overflow_are_refused(bounds):
+    with pytest.raises(InvalidParameter, match="bounds must be"):
+        Curator(pa.table({"x": [1.0]}), 9.0, bounds={"x": bounds}, rng=Seeded(1))

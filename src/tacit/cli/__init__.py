@@ -236,12 +236,14 @@ def verify(
         loaded = Certificate.load(certificate)
     if artifact is None and loaded.artifact is not None:
         artifact = certificate.parent / Path(loaded.artifact.name).name
+        if not artifact.exists() and (certificate.parent / "mechanism").is_dir():
+            artifact = certificate.parent / "mechanism"  # as search writes them
         if not artifact.exists():
             raise errors.CertificateError(
                 f"verify: {artifact} must exist beside the certificate. Say --artifact PATH."
             )
     key = public_key_of(public_key.read_bytes()) if public_key else None
-    loaded.verify(artifact, key)
+    loaded.verify(_described(loaded, artifact), key)
     result = {
         "verified": True,
         "guarantee": str(loaded.guarantee),
@@ -253,6 +255,15 @@ def verify(
     if declared:  # nothing there can be derived again
         result["declared"] = declared
     print_values(result, as_json, f"{certificate.name}: verified")
+
+
+def _described(certificate: Any, path: Path | None) -> Any:
+    """The released file, or what a saved mechanism or model comes to."""
+    from tacit import artifact
+
+    if path is None or not path.is_dir():
+        return path
+    return artifact.bound(certificate, artifact.load(path)).artifact
 
 
 def _of_folder(path: Path) -> Path:

@@ -140,9 +140,7 @@ def read_losses(path: Path, label: str) -> tuple[Any, Any]:
     if "member" not in has:
         raise errors.InvalidData(f"{path}: it must have a column 'member', of 0 and 1.")
     columns = {
-        name: np.asarray(data, np.float64)
-        if data.dtype.kind == "b"
-        else numeric(data, named(name), str(path))
+        name: numeric(_truth(data), named(name), str(path))
         for name, data in has.items()
         if name != label
     }
@@ -181,6 +179,13 @@ def _by_schema(table: Any, schema: TableSchema, where: str) -> tuple[Reals, dict
         places[column.name] = list(range(start, start + block.shape[1]))
         blocks.append(block)
     return np.concatenate(blocks, axis=1), places
+
+
+def _truth(data: Values) -> Values:
+    """Truth values as 0 and 1, also where a text file writes them."""
+    words = {"true": 1.0, "false": 0.0}
+    codes = [words.get(str(value).lower()) for value in data]
+    return data if None in codes else np.array(codes, np.float64)
 
 
 def _number(value: Any) -> float:

@@ -273,6 +273,8 @@ def _without(table: Any, label: str) -> Any:
 
 def _write(found: Any, out: Path) -> None:
     """The winner's mechanism, reports and model, the result and its certificate: all or nothing."""
+    from tacit import artifact
+
     partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
         found.mechanism.save(partial / "mechanism")
@@ -281,7 +283,8 @@ def _write(found: Any, out: Path) -> None:
         result = json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
         (partial / "search.json").write_text(result + "\n", encoding="utf-8")
         found.certificate.save(partial / "certificate.json")
-        found.inhouse_.certificate.save(partial / "inhouse.certificate.json")
+        stated = artifact.bound(found.inhouse_.certificate, found.mechanism)
+        stated.save(partial / "inhouse.certificate.json")
         partial.chmod(0o755)
         os.replace(partial, out)
     finally:

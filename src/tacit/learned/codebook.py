@@ -33,7 +33,8 @@ from tacit.learned.quantizer import Quantizer
 from tacit.learned.rule import codewords_for
 from tacit.mechanisms import SubsetSelection
 from tacit.randomness import Randomness, source
-from tacit.reports import Columns, Reports
+from tacit.report_files import Columns
+from tacit.reports import Reports
 from tacit.schema import Rows, Schema
 
 DEFAULTS: dict[str, tuple[int | None, bool, str]] = {

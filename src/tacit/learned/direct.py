@@ -35,7 +35,8 @@ from tacit.inhouse import Protection, Target
 from tacit.learned.base import Learned
 from tacit.mechanisms import DiscreteLaplace, RandomizedResponse
 from tacit.randomness import Randomness, source
-from tacit.reports import Columns, Reports
+from tacit.report_files import Columns
+from tacit.reports import Reports
 from tacit.schema import ArraySchema, Rows, Schema, row_blocks
 
 Integers = npt.NDArray[np.int64]

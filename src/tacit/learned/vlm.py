@@ -42,7 +42,8 @@ from tacit.learned.variational import Training
 from tacit.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
 from tacit.mechanisms.bounding import GridBall
 from tacit.randomness import Randomness, source
-from tacit.reports import Columns, Reports
+from tacit.report_files import Columns
+from tacit.reports import Reports
 from tacit.schema import ArraySchema, Rows, Schema, row_blocks
 
 Integers = npt.NDArray[np.int64]

@@ -19,7 +19,10 @@ Key = Any
 _PUBLIC = "Bounds, keys and conditions were chosen without the rows, or from earlier answers."
 _ROWS = "A record is a row: who has several rows in the table is protected less with each."
 _SIDES = "How long a question took, that it was asked, and that memory or disk did not suffice."
-_READABLE = "Every file is whole, its text is UTF-8, and each row is there once."
+_READABLE = (
+    "The engine can read every row: files are whole, text in Parquet is UTF-8, and no row is "
+    "stored so that reading it fails. Each row is there once."
+)
 
 
 @dataclass(frozen=True)

@@ -49,12 +49,18 @@ def identifier(name: str) -> Expression:
     return sqlglot().exp.column(name, quoted=True)
 
 
-def table_of(name: str) -> Expression:
-    """A table, `name` or `schema.name`, quoted."""
-    exp = sqlglot().exp
-    parts = [exp.to_identifier(part, quoted=True) for part in name.split(".")]
-    if not 1 <= len(parts) <= 3 or not all(name.split(".")):
+def parts_of(name: str) -> list[str]:
+    """The parts of a table's name."""
+    parts = name.split(".")
+    if not 1 <= len(parts) <= 3 or not all(parts):
         errors.refuse("Curator", "table", "name, schema.name or database.schema.name", name)
+    return parts
+
+
+def table_of(*names: str) -> Expression:
+    """A table, by the parts of its name, quoted."""
+    exp = sqlglot().exp
+    parts = [exp.to_identifier(name, quoted=True) for name in names]
     return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
 
 
@@ -88,7 +94,7 @@ class Compiler:
     def __post_init__(self) -> None:
         for name in self.columns:
             if name.casefold().startswith("tacit_"):
-                remedy = "Rename it in a view."
+                remedy = "Rename it."
                 errors.refuse("Curator", "column", "named without tacit_ in front", name, remedy)
 
     @cached_property

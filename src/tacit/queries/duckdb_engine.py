@@ -11,10 +11,9 @@ So both optimisers that read such statistics are off while a question is answere
 
 from __future__ import annotations
 
-import csv
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob, has_magic
 from pathlib import Path
@@ -22,9 +21,9 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
-from tacit import errors
-from tacit.queries.compile import Compiler, sqlglot, table_of
-from tacit.queries.engine import Row, failed
+from tacit import errors, lines
+from tacit.queries.compile import Compiler, identifier, parts_of, sqlglot, table_of
+from tacit.queries.engine import Row, failed, must_be_stored
 from tacit.queries.table import Column, Kind
 
 TABLE, KEPT = "data", "tacit_kept"
@@ -47,6 +46,14 @@ _SETTINGS = {
 }
 
 
+_CATALOG = """
+SELECT t.database_name, t.schema_name, t.table_name, d.type, t.sql
+FROM duckdb_tables() t JOIN duckdb_databases() d USING (database_name)
+WHERE lower(t.table_name) = lower($1)
+UNION ALL
+SELECT database_name, schema_name, view_name, 'view', '' FROM duckdb_views()
+WHERE lower(view_name) = lower($1)
+"""
 _BY_STATISTICS = {"filter_pushdown", "statistics_propagation"}
 
 
@@ -56,14 +63,15 @@ class DuckDBEngine:
     def __init__(
         self,
         connection: Any,
-        table: str,
+        table: Any,
         *,
-        title: str | None = None,
+        title: str,
         loose: bool = False,
         fragile: frozenset[str] = frozenset(),
+        fill: Callable[[], None] | None = None,
     ) -> None:
-        self.title, self.statements = title or table, 0
-        self.table = table_of(table)
+        self.title, self.statements, self.table = title, 0, table
+        self._fill = fill
         self._connection = connection
         self._tidy: weakref.finalize[Any, Any] | None = None
         described = self._run(f"DESCRIBE SELECT * FROM {self.table.sql('duckdb')}", "table")
@@ -88,11 +96,13 @@ class DuckDBEngine:
             self._run(f"DROP TABLE IF EXISTS temp.{KEPT}", "table")
 
     def rows(self, tree: Any) -> list[Row]:
+        self._fetch()
         self.statements += 1
         return self._run(self.compiler.sql(tree), "rows")
 
     def keep(self, tree: Any) -> None:
         """Store a result as the temporary table `KEPT`, for the rest of this session."""
+        self._fetch()
         self.statements += 1
         self._run(f"CREATE OR REPLACE TEMP TABLE {KEPT} AS {self.compiler.sql(tree)}", "rows")
 
@@ -101,6 +111,17 @@ class DuckDBEngine:
             self._connection.close()
             self._tidy()
 
+    def _fetch(self) -> None:
+        """Read text files, once, when the first question that was charged asks for rows."""
+        if self._fill is not None:
+            try:
+                self._fill()
+                self._fill = None
+                return
+            except (package().Error, OSError) as error:
+                reason = type(error).__name__
+            failed("rows", reason)
+
     def _run(self, sql: str, what: str) -> list[Row]:
         duckdb = package()
         try:
@@ -108,6 +129,40 @@ class DuckDBEngine:
         except duckdb.Error as error:
             reason = type(error).__name__
         failed(what, reason)  # outside the handler: no chained message
+
+
+def of_connection(connection: Any, table: str) -> DuckDBEngine:
+    """A stored table of somebody's connection, under its full name: nothing can stand before it."""
+    duckdb, parts = package(), parts_of(table)
+    try:
+        found = connection.execute(_CATALOG, [parts[-1]]).fetchall()
+    except duckdb.Error as error:
+        reason = type(error).__name__
+    else:
+        return DuckDBEngine(connection, table_of(*_stored(table, parts, found)), title=table)
+    failed("table", reason)
+
+
+def _stored(table: str, parts: list[str], found: list[Row]) -> tuple[str, str, str]:
+    """The one relation of this name; refused where it is no table of DuckDB's own."""
+    above = [part.casefold() for part in parts[:-1]]
+    names = [(database.casefold(), schema.casefold()) for database, schema, *_ in found]
+    fit = [
+        one
+        for one, (database, schema) in zip(found, names, strict=True)
+        if above in ([], [schema], [database], [database, schema])
+    ]
+    if len(fit) != 1:
+        remedy = "Give its full name: database.schema.name."
+        errors.refuse(
+            "Curator", "table", "one of the connection's", f"{len(fit)} of {table}", remedy
+        )
+    database, schema, name, kind, sql = fit[0]
+    if kind != "duckdb":
+        must_be_stored(table, "a view" if kind == "view" else f"of a database of type {kind}")
+    if "GENERATED ALWAYS" in str(sql).upper():
+        must_be_stored(table, "with generated columns")
+    return database, schema, name
 
 
 def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
@@ -121,11 +176,11 @@ def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
     folder = config["temp_directory"] = mkdtemp(prefix="tacit-queries-")
     connection = duckdb.connect(":memory:", config=config)
     try:
-        title, loose, fragile = _register(connection, source)
+        options = _register(connection, source)
         connection.execute(_disable(_BY_STATISTICS))
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        engine = DuckDBEngine(connection, TABLE, title=title, loose=loose, fragile=fragile)
+        engine = DuckDBEngine(connection, table_of(TABLE), **options)
     except BaseException:
         connection.close()
         rmtree(folder, ignore_errors=True)
@@ -139,34 +194,61 @@ def _disable(optimisers: set[str]) -> str:
     return f"SET disabled_optimizers = {_text(','.join(sorted(optimisers)))}"
 
 
-def _register(connection: Any, source: Any) -> tuple[str, bool, frozenset[str]]:
-    """Make the source the table `data`, and allow its files.
+def _register(connection: Any, source: Any) -> dict[str, Any]:
+    """Make the source the table `data`, and allow its files: what the engine must know of it.
 
-    Its title, whether it is CSV, and the columns that the engine may fail to read.
+    Its title, whether it is text, the columns that the engine may fail to read, and what is still
+    to be read.
     """
     if not isinstance(source, str | Path):
         frame = _in_microseconds(_arrow(source))
         connection.register("tacit_frame", frame)
         connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM tacit_frame")
-        return TABLE, False, _fragile_fields(frame.schema)
+        return {"title": TABLE, "fragile": _fragile_fields(frame.schema)}
     paths = _files(str(source))
-    is_csv = paths[0].lower().endswith(".csv")
-    fragile: frozenset[str] = frozenset()
+    title = Path(paths[0]).stem
     try:
-        connection.execute(f"CREATE VIEW {TABLE} AS {_reader(paths)}")
-        if not is_csv:
-            _must_agree(paths, [_parquet_types(connection, path) for path in paths])
-            fragile = _fragile_columns(connection, paths)
+        if paths[0].lower().endswith(".csv"):
+            return {"title": title, "loose": True, "fill": _text_files(connection, paths)}
+        reader = f"read_parquet({_texts(paths)}, hive_partitioning = false)"
+        connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM {reader}")
+        _must_agree(paths, [_parquet_types(connection, path) for path in paths])
+        fragile = _fragile_columns(connection, paths)
     except package().Error as error:
         reason = type(error).__name__
     else:
         connection.execute(f"SET allowed_paths = {_texts(paths)}")
-        return Path(paths[0]).stem, is_csv, fragile
+        return {"title": title, "fragile": fragile}
     failed("source", reason)
 
 
+def _text_files(connection: Any, paths: list[str]) -> Callable[[], None]:
+    """An empty table of the columns, and what fills it: one row for each line, all of it text.
+
+    DuckDB's own reader finds records by their quotes, so that one person's could swallow others.
+    """
+    headers = [_header(path) for path in paths]
+    _must_agree(paths, headers)
+    names = [identifier(name).sql("duckdb") for name in headers[0]]
+    connection.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{one} VARCHAR' for one in names)})")
+    chosen = ", ".join(f"NULLIF({one}, '')" for one in names)
+
+    def fill() -> None:
+        pa = _pyarrow()
+        schema = pa.schema([(name, pa.string()) for name in headers[0]])
+        read = (batch for path in paths for batch in lines.batches(path))
+        connection.register("tacit_lines", pa.RecordBatchReader.from_batches(schema, read))
+        try:
+            connection.execute(f"INSERT INTO {TABLE} SELECT {chosen} FROM tacit_lines")
+        finally:
+            connection.unregister("tacit_lines")
+
+    return fill
+
+
 def _parquet_types(connection: Any, path: str) -> list[Any]:
-    described = connection.execute(f"DESCRIBE {_reader([path])}").fetchall()
+    reader = f"read_parquet({_text(path)}, hive_partitioning = false)"
+    described = connection.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
     return [(name, kind) for name, kind, *_ in described]
 
 
@@ -220,30 +302,13 @@ def _files(source: str) -> list[str]:
     return list(known.values())
 
 
-def _reader(paths: list[str]) -> str:
-    if paths[0].lower().endswith(".parquet"):
-        return f"SELECT * FROM read_parquet({_texts(paths)}, hive_partitioning = false)"
-    headers = [_header(path) for path in paths]
-    _must_agree(paths, headers)
-    names = headers[0]
-    # Every column is text: types guessed from the rows would be told from the rows.
-    types = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
-    options = "header = true, delim = ',', quote = '\"', escape = '\"', auto_detect = false"
-    lenient = "ignore_errors = true, null_padding = true, strict_mode = false, parallel = false"
-    reader = f"read_csv({_texts(paths)}, {options}, {lenient}, columns = {{{types}}})"
-    return f"SELECT * FROM {reader}"
-
-
 def _header(path: str) -> list[str]:
-    with open(path, "rb") as file:
-        line = file.readline()  # and no more: what rows hold is not looked at here
     try:
-        names = next(csv.reader([line.decode("utf-8-sig")]), [])
-    except (UnicodeDecodeError, csv.Error):
-        names = []
-    if not names or len(set(names)) != len(names) or not all(names):
-        errors.refuse("Curator", "source", "a CSV file whose first line names its columns", path)
-    return names
+        return lines.header(path)
+    except (errors.InvalidData, OSError):
+        pass
+    wanted = "a CSV file whose first line names its columns, each once"
+    errors.refuse("Curator", "source", wanted, path)
 
 
 def _column(name: str, kind: str, loose: bool) -> Column:
@@ -260,13 +325,7 @@ def _column(name: str, kind: str, loose: bool) -> Column:
 
 def _arrow(frame: Any) -> Any:
     """A frame as an Arrow table: types are settled here, once, not while a question runs."""
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise errors.TacitError(
-            "queries: the pyarrow package must be installed to read frames. "
-            "pip install 'tacit[queries]'."
-        ) from None
+    pa = _pyarrow()
     if isinstance(frame, pa.Table):
         return frame
     module = type(frame).__module__.split(".")[0]
@@ -305,6 +364,17 @@ def _typed(frame: Any) -> Any:
         if frame[name].dtype == object
     }
     return frame.assign(**texts).astype(dict.fromkeys(texts, "string")) if texts else frame
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise errors.TacitError(
+            "queries: the pyarrow package must be installed to read text files and frames. "
+            "pip install 'tacit[queries]'."
+        ) from None
+    return pyarrow
 
 
 def _text(value: str) -> str:

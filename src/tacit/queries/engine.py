@@ -50,8 +50,14 @@ def open_engine(source: Any, table: str | None, memory: str, threads: int | None
     if module == "psycopg":
         return postgres_engine.PostgresEngine(source, _named(table), owned=False)
     if module in ("duckdb", "_duckdb") and hasattr(source, "cursor"):
-        return duckdb_engine.DuckDBEngine(source, _named(table))
+        return duckdb_engine.of_connection(source, _named(table))
     return duckdb_engine.embedded(source, memory, threads)
+
+
+def must_be_stored(table: str, found: str) -> NoReturn:
+    """Refuse what is worked out while it is read: it may fail on one row, and tell of it."""
+    remedy = "Store its rows first: CREATE TABLE … AS SELECT … ."
+    errors.refuse("Curator", "table", "a table whose rows are stored", f"{table}, {found}", remedy)
 
 
 def failed(what: str, reason: str) -> NoReturn:

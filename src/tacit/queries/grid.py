@@ -21,7 +21,8 @@ from tacit import errors
 
 FINE_BITS, SQUARE_BITS = 30, 16
 """Steps between the bounds, as a power of two: of sums and means, of squares."""
-_LARGEST = 1e100
+_LARGEST, _NARROWEST = 1e100, 1e-100
+"""Of bounds: products of a row with a step then neither overflow nor vanish, in any engine."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def bounds_of(name: str, bounds: Any) -> tuple[float, float]:
         errors.refuse(where, "bounds", "within 1e100", bounds)
     if not low < high:
         errors.refuse(where, "bounds", "increasing: lower below upper", bounds)
+    if not high - low >= _NARROWEST:
+        errors.refuse(where, "bounds", "at least 1e-100 apart", bounds)
     if not high - low > max(abs(low), abs(high)) * 2.0**-40:
         errors.refuse(where, "bounds", "further apart than a 2^-40 part of them", bounds)
     return low, high

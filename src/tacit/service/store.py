@@ -265,13 +265,17 @@ class Store:
     # --- what was learned ----------------------------------------------------------------------
 
     def reports(self, name: str) -> Reports:
-        """All reports, in the order of their hashes; refused below the campaign's minimum."""
+        """All reports, in the order of their hashes; refused below the campaign's minimum.
+
+        Whenever they are asked for they are one release, by the campaign's own random name: an
+        earlier file of them and a later one do not count together.
+        """
         campaign = self.campaign(name)
         contents = self._contents(name, REPORT)
         campaign.must_be_enough(len(contents))
         form = self._form(REPORT, campaign)
         assert isinstance(form, ReportForm)
-        return form.reports(contents)
+        return form.reports(contents, f"campaign {campaign.id}")
 
     def votes(self, name: str) -> Votes | None:
         """All votes on the published model; None where there are none."""

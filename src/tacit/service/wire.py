@@ -19,7 +19,8 @@ import numpy.typing as npt
 from tacit import errors, events
 from tacit.inference.votes import Ballot, Votes
 from tacit.mechanisms import SubsetSelection
-from tacit.reports import Columns, Reports
+from tacit.report_files import Columns
+from tacit.reports import Reports
 from tacit.service.problems import Problem
 
 _LARGEST = 2**62
@@ -82,15 +83,15 @@ class ReportForm:
             return {name: float(event.l1_sensitivity + _LAPLACE_TAIL * event.scale)}
         return {name: float(event.l2_sensitivity + _GAUSSIAN_TAIL * event.sigma)}
 
-    def reports(self, contents: Sequence[bytes]) -> Reports:
-        """All reports, of at least one person."""
+    def reports(self, contents: Sequence[bytes], release: str) -> Reports:
+        """All reports, of at least one person, as a release of this name."""
         if self._sets is not None:
             wire = np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), -1)
             columns: Columns = {"symbols": self._sets.from_bytes(wire)}
         else:
             answers = [json.loads(content) for content in contents]
             columns = _columns(answers, _names(answers[0]))
-        return Reports(self.mechanism, columns, self.labelled)
+        return Reports(self.mechanism, columns, self.labelled, releases=(release,))
 
 
 class VoteForm:
