@@ -112,7 +112,7 @@ def test_epochs_are_counted_in_expectation():
 
 def test_given_noise_trains_until_the_target_is_reached():
     plan = schedule(1000, **{**USUAL, "noise_multiplier": 1.5})
-    step = events.Gaussian(1, plan.noise_multiplier, adjacency="add-remove", unit="record")
+    step = events.Gaussian(1, plan.noise_multiplier, adjacency="zero-out", unit="record")
     sampled = events.PoissonSampled(plan.probability, step)
     assert epsilon_rdp(events.Repeated(sampled, plan.steps), 1e-5) <= 2.0
     assert epsilon_rdp(events.Repeated(sampled, plan.steps + 1), 1e-5) > 2.0
@@ -129,7 +129,7 @@ def test_the_event_says_what_runs():
     assert event.count == 7
     assert event.event.probability == plan.probability
     assert event.event.event.noise_multiplier == 1.5
-    assert events.scope_of(event) == {"adjacency": "add-remove", "unit": "person"}
+    assert events.scope_of(event) == {"adjacency": "zero-out", "unit": "person"}
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_what_is_stated_is_what_ran(run):
     assert float(sampled.event.l2_sensitivity) == 0.5
     assert float(sampled.event.sigma) == pytest.approx(0.6)
     assert run.noise_multiplier == 1.2
-    assert events.scope_of(run.event) == {"adjacency": "add-remove", "unit": "person"}
+    assert events.scope_of(run.event) == {"adjacency": "zero-out", "unit": "person"}
     assert run.guarantee == guarantee_of(run.event, 1e-5)
     assert isinstance(run.guarantee, ApproxDP)
     assert run.seeded is False
