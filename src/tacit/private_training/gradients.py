@@ -170,8 +170,8 @@ def assumptions(noise: Noise) -> tuple[str, ...]:
         f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
         "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
         "to stay within what clipping leaves free of the clip norm.",
-        "Weights and settings at the start of training, and constants of the module and its loss, "
-        "did not depend on these data.",
+        "Weights and settings at the start of training did not depend on these data, nor did "
+        "constants of the module or its loss.",
         "The bits that torch's kernels compute for a row depend on that row, on the weights and on "
         "shapes, which are fixed, and not on the values of other rows.",
         "What the module draws at random comes from torch's generator, with a secret seed.",

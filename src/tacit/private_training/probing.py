@@ -204,9 +204,8 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
     try:
         rows = tuple(_made_up(part, generator, count) for part in like)
         alone = Alone(total, made.trained, tuple(part[:1] for part in rows))
-        with Still():  # type: ignore[no-untyped-call]
-            alone.run(tuple(torch.zeros_like(part) for part in rows))
-            _refuse_company(made, alone, like, step)
+        alone.run(tuple(torch.zeros_like(part) for part in rows))
+        _refuse_company(made, alone, like, step)
     except errors.TacitError:
         raise
     except Exception as error:  # traced, but not to be mapped; the rows are made up
@@ -231,10 +230,10 @@ def _refuse_company(made: Clipper, alone: Alone, like: tuple[Tensor, ...], step:
     block = Alone.block(made.trained, count)
     for scale in _SCALES:
         rows = tuple(_made_up(part, generator, count, scale) for part in like)
-        with torch.no_grad():
+        with Still(), torch.no_grad():  # type: ignore[no-untyped-call]
             together = checked_losses(made.where, made.loss(made.module, *rows), count)
-        starts = range(0, count, block)
-        parts = [alone.run([part[at : at + block] for part in rows])[0] for at in starts]
+            starts = range(0, count, block)
+            parts = [alone.run([part[at : at + block] for part in rows])[0] for at in starts]
         if not _alike([torch.cat(parts)], [together]):
             remedy = "It depends on the others: nothing bounds what one record changes."
             errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
