@@ -46,7 +46,7 @@ class SortsByWord(Animal):
 
 class Gathers(Animal):
     def between(self, x: Tensor) -> Tensor:
-        index = x[:, :1].argsort(0, stable=True).expand_as(x)
+        index = x[:, :1].argsort(dim=0, stable=True).expand_as(x)
         return x.gather(0, index)
 
 
@@ -111,11 +111,12 @@ class Masks(Animal):
 
 
 class Rare(Animal):
-    """A permutation that depends on values which no probe has."""
+    """A permutation that depends on a value which no probe has."""
 
-    def between(self, x: Tensor) -> Tensor:
-        shift = (x.new_tensor(0.0) + (self.first.weight.sum() * 0) + (x > 0.999999).sum()).long()
-        return x[(torch.arange(len(x)) + shift) % len(x)]
+    def forward(self, x: Tensor) -> Tensor:
+        shift = (x == 60.0).any(1).sum()
+        places = (torch.arange(len(x)) + shift) % len(x)
+        return self.last(torch.tanh(self.first(x[places])))[:, 0]
 
 
 class Experts(nn.Module):

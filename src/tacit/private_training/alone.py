@@ -11,7 +11,6 @@ Right for every differentiable module, and slower: memory grows with slots times
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -86,6 +85,8 @@ def dense(value: Tensor) -> Tensor:
 @contextmanager
 def quiet() -> Iterator[None]:
     """A missing batching rule is slow, not wrong: no need to say so at every step."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="There is a performance drop")
+    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+    try:
         yield
+    finally:
+        torch._C._functorch._set_vmap_fallback_warning_enabled(True)

@@ -75,8 +75,8 @@ def gradient_graph(
         ]
         return [loss.detach(), *dense]
 
-    # Attention by plain products, which `vmap` knows how to map.
-    with sdpa_kernel(SDPBackend.MATH):
+    # Attention and recurrent cells by plain products, which `vmap` knows how to map.
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
         made = _traced(total, joint, example, pre_dispatch=False)
     for node in made.graph.nodes:
         if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
