@@ -6,13 +6,12 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tacit.errors import InvalidParameter
-from tacit.private_training import training
+from tacit.private_training import probing, training
 from tacit.private_training.auditing import TrainingAudit, audit_training
 from tacit.private_training.clipping import Clipper
 from tacit.private_training.noise import Noise
@@ -50,23 +49,23 @@ class Faint(Noise):
         super().__init__(scale / 10, stream)
 
 
-def unclipped(
-    self: Clipper, batch: tuple[Tensor, ...], clip_norm: float, microbatch: int | None = None
-) -> tuple[Tensor, int]:
-    return CLIPPED(self, batch, math.inf, microbatch)
+def unclipped(self: Clipper, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
+    return CLIPPED(self, batch, math.inf, *layout)
 
 
-def fourfold(self: Schedule, stream: Randomness) -> Tensor:
-    """Four times as many records as the accountant was told of."""
-    words = stream.words((self.records + 1) // 2).view(np.uint32)[: self.records]
-    return torch.from_numpy(np.flatnonzero(words < np.uint64(4 * self.threshold)))
+def fourfold(self: Schedule, stream: Randomness) -> tuple[Tensor, Tensor]:
+    """Four times as many records as the accountant was told of, and slots for all."""
+    self.__dict__["slots"] = self.records
+    more = Schedule(self.records, 4 * self.threshold, self.steps, self.noise_multiplier)
+    chosen = more.sample(stream)
+    return chosen, chosen
 
 
 CLIPPED = Clipper.sums
 MUTANTS = {
     "faint noise": (training, "Noise", Faint),
     "not clipped": (Clipper, "sums", unclipped),
-    "more in a batch": (Schedule, "sample", fourfold),
+    "more in a batch": (Schedule, "layout", fourfold),
 }
 
 
@@ -107,10 +106,13 @@ def test_canaries_leave_the_module_alone(seed: int) -> None:
     data = (rows, rows[:, 0])
     beside = _Beside(nn.Linear(3, 1), 4)
     inside = torch.tensor([True, False, True, False])
-    clipper = Clipper("test", beside, _Pull(squared_error, 1e3))
-    flat, dropped = clipper.sums(_rows(inside, data), 1.0)
+    batch = _rows(inside, data)
+    clipper = probing.clipper("test", beside, _Pull(squared_error, 1e3), batch)
+    assert clipper.book_kept
+    flat, dropped = clipper.sums(batch, 1.0)
     *own, pulled = clipper.views(flat)
-    alone = Clipper("test", beside.module, squared_error)  # type: ignore[arg-type]
+    assert beside.module is not None
+    alone = probing.clipper("test", beside.module, squared_error, data)
     expected = alone.views(alone.sums(data, 1.0)[0])
     for mine, theirs in zip(own, expected, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)

@@ -13,8 +13,10 @@ from torch import nn
 
 from tacit.errors import InvalidParameter
 from tacit.private_training import clipped_sum
+from tacit.private_training.alone import Alone
 from tacit.private_training.layers import outer_norms, squares
 from tacit.private_training.probing import clipper
+from tacit.private_training.tracing import Total
 
 ROWS = 6
 
@@ -134,18 +136,6 @@ class Overwritten(nn.Module):
         return y + x
 
 
-class Decides(nn.Module):
-    """Python control flow on values: nothing that can be mapped."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.rand(4, 3))
-
-    def forward(self, x):
-        rows = [row @ self.weight * (2.0 if row.sum().item() > 0 else 1.0) for row in x]
-        return torch.stack(rows)
-
-
 class Repeats(nn.Module):
     """Several rows of its own for every example."""
 
@@ -155,6 +145,33 @@ class Repeats(nn.Module):
 
     def forward(self, x):
         return torch.tanh(self.layer(torch.cat([x, 2 * x]))).view(2, len(x), 3).sum(0)
+
+
+class Token(nn.Module):
+    """A trained row of its own before every example, as in vision transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.rand(1, 1, 4))
+        self.place = nn.Parameter(torch.rand(6, 4))
+        self.encode = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True)
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.place
+        return self.encode(x)[:, 0]
+
+
+class Picked(nn.Module):
+    """Indexing by rows' own numbers, means over places, einsum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.mix = nn.Embedding(9, 4), nn.Parameter(torch.rand(4, 5))
+
+    def forward(self, x):
+        y = torch.einsum("nte,ef->ntf", self.into(x), self.mix)
+        y = y.mean(1).softmax(1)
+        return torch.stack([y[torch.arange(len(x)), x[:, 0] % 5], y.amax(1)], 1)
 
 
 BOOK_KEPT = {
@@ -217,16 +234,19 @@ BOOK_KEPT = {
     ),
 }
 
-WHOLE = {
-    "attention": (Attention(batch_first=False), floats(5, 4)),
+BOOK_KEPT |= {
+    "attention, other way": (Attention(batch_first=False), floats(5, 4)),
     "attention, as long as wide": (Attention(batch_first=False), floats(ROWS, 4)),
-    "recurrent": (Recurrent(), floats(5, 4)),
     "other way": (OtherWay(), floats(5, 4)),
     "other way, as long as wide": (OtherWay(), floats(ROWS, 4)),
-    "other way, as long as the probe": (OtherWay(), floats(3, 4)),
     "behind": (Behind(), floats(4)),
     "overwritten": (Overwritten(), floats(4)),
-    "decides": (Decides(), floats(4)),
+    "class token": (Token(), floats(5, 4)),
+    "picked": (Picked(), tokens(3)),
+}
+
+ALONE = {
+    "recurrent": (Recurrent(), floats(5, 4)),
     "repeats": (Repeats(), floats(4)),
 }
 
@@ -257,9 +277,9 @@ def test_book_keeping_equals_the_loop(naive, name):
         assert_same(naive, module, naive.squared, (inputs,), clip_norm)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_what_cannot_be_book_kept_is_differentiated_as_a_whole(naive, name):
-    module, inputs = WHOLE[name]
+@pytest.mark.parametrize("name", ALONE)
+def test_what_cannot_be_book_kept_is_differentiated_alone(naive, name):
+    module, inputs = ALONE[name]
     module = module.double()
     norms = naive.gradients(module, naive.squared, (inputs,)).norm(dim=1)
     assert not clipper("test", module, naive.squared, (inputs,)).book_kept
@@ -399,16 +419,16 @@ def test_an_empty_batch_sums_to_zero(naive):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e300])
-@pytest.mark.parametrize("name", ["mlp", "gram", "conv2d", "layer norm", "owner", "decides"])
+@pytest.mark.parametrize("name", ["mlp", "gram", "conv2d", "layer norm", "owner", "repeats"])
 def test_an_example_that_is_not_finite_contributes_nothing(naive, name, value):
-    module, inputs = ({**WHOLE, **BOOK_KEPT})[name]
+    module, inputs = ({**ALONE, **BOOK_KEPT})[name]
     module, inputs = module.double(), inputs.clone()
     inputs[2].view(-1)[0] = value
     others = torch.cat([inputs[:2], inputs[3:]])
     sums, dropped = clipped_sum(module, naive.squared, inputs, 0.5)
     expected, none = clipped_sum(module, naive.squared, others, 0.5)
-    if name == "layer norm" and value == 1e300:
-        return  # normalised, and quite finite
+    if name in ("layer norm", "repeats") and value == 1e300:
+        return  # normalised, or saturated, and quite finite
     assert (dropped, none) == (1, 0)
     assert torch.allclose(naive.flat(sums), naive.flat(expected), rtol=1e-12, atol=1e-12)
 
@@ -426,6 +446,29 @@ def test_a_loss_that_is_not_finite_drops_its_example_alone(naive):
     expected, _ = clipped_sum(module, naive.squared, others, 0.5)
     assert dropped == 1
     assert torch.allclose(naive.flat(sums), naive.flat(expected), atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [-1, 9, 10**6])
+@pytest.mark.parametrize("name", ["embedding", "picked"])
+def test_an_example_on_which_an_operator_raises_contributes_nothing(naive, name, bad):
+    """What one record raises would tell of it."""
+    module, inputs = BOOK_KEPT[name][0].double(), BOOK_KEPT[name][1].clone()
+    expected, _ = clipped_sum(module, naive.squared, torch.cat([inputs[:2], inputs[3:]]), 0.5)
+    inputs[2, -1] = bad
+    sums, dropped = clipped_sum(module, naive.squared, inputs, 0.5)
+    assert dropped == 1
+    assert torch.allclose(naive.flat(sums), naive.flat(expected), rtol=1e-12, atol=1e-12)
+
+
+def test_blank_slots_count_for_nothing(naive):
+    for name, (module, inputs) in {**BOOK_KEPT, **ALONE}.items():
+        if inputs.is_floating_point() and name != "embedding":
+            made = clipper("test", module.double(), naive.squared, (inputs,))
+            there = torch.tensor([True, False, True, True, False, True])
+            sums, dropped = made.sums((inputs.clone(),), 0.5, present=there)
+            expected = naive.clipped_sum(module, naive.squared, (inputs[there],), 0.5)
+            assert dropped == 0
+            assert torch.allclose(sums, expected, atol=1e-5), name
 
 
 def test_embedded_example_with_a_bad_weight_is_dropped(naive):
@@ -505,6 +548,7 @@ def test_nothing_of_what_memory_held_before_is_left(naive, monkeypatch, name):
     monkeypatch.setattr(made, "_empty", lambda: original().fill_(float("nan")))
     for microbatch in (None, 2):
         assert torch.allclose(made.sums((inputs,), 0.5, microbatch)[0], clean, atol=1e-12)
-    made.book_kept = False
+    total = Total(module, naive.squared)
+    made._ways = {ROWS: Alone(total, made.trained, (inputs[:1],))}
     assert torch.allclose(made.sums((inputs,), 0.5)[0], clean, atol=1e-5)
     assert not made.sums((inputs[:0],), 0.5)[0].any()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +86,37 @@ def test_a_batch_of_everyone_takes_everyone():
     assert plan.sample(Words(2**32 - 1)).tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize(("records", "size"), [(2, 1), (1000, 10), (1000, 300), (60_000, 1024)])
+def test_slots_have_room_for_all_but_one_step_in_a_thousand(records, size):
+    plan = Schedule(records, size * 2**32 // records, 1, 1)
+    law = stats.binom(records, plan.probability)
+    assert law.sf(plan.slots) <= 1e-3
+    assert plan.slots == records or law.sf(plan.slots - 1) > 1e-3
+    assert Schedule(records, 2**32, 1, 1).slots == records
+
+
+def test_every_layout_is_as_likely():
+    """The places of some records have one law, whoever else is sampled: that of an injection."""
+    plan, stream = Schedule(4, 2**31, 1, 1), Seeded(3)
+    plan.__dict__["slots"] = 3
+    seen: dict[tuple[int, ...], Counter[tuple[int, ...]]] = {}
+    for _ in range(6000):
+        chosen, slots = plan.layout(stream)
+        assert len(set(slots.tolist())) == len(chosen) <= 3
+        seen.setdefault(tuple(chosen.tolist()), Counter())[tuple(slots.tolist())] += 1
+    for chosen, places in seen.items():
+        if chosen:
+            assert len(places) == math.perm(3, len(chosen))
+            assert stats.chisquare(list(places.values())).pvalue > SIGNIFICANCE
+    assert (0, 1, 2, 3) not in seen  # too many: nobody
+    assert sum(seen[()].values()) == pytest.approx(6000 / 8, rel=0.25)
+
+
+def test_everyone_keeps_a_place_where_there_is_one_for_each():
+    chosen, slots = Schedule(4, 2**31, 1, 1).layout(Words(0, 2**32 - 1, 0, 2**32 - 1))
+    assert chosen.tolist() == slots.tolist() == [0, 2]
+
+
 def test_the_probability_is_rounded_down():
     plan = schedule(7, **{**USUAL, "batch_size": 2, "noise_multiplier": 9.0, "steps": 1})
     assert plan.threshold == 2 * 2**32 // 7
@@ -112,7 +146,7 @@ def test_epochs_are_counted_in_expectation():
 
 def test_given_noise_trains_until_the_target_is_reached():
     plan = schedule(1000, **{**USUAL, "noise_multiplier": 1.5})
-    step = events.Gaussian(1, plan.noise_multiplier, adjacency="add-remove", unit="record")
+    step = events.Gaussian(1, plan.noise_multiplier, adjacency="zero-out", unit="record")
     sampled = events.PoissonSampled(plan.probability, step)
     assert epsilon_rdp(events.Repeated(sampled, plan.steps), 1e-5) <= 2.0
     assert epsilon_rdp(events.Repeated(sampled, plan.steps + 1), 1e-5) > 2.0
@@ -129,7 +163,7 @@ def test_the_event_says_what_runs():
     assert event.count == 7
     assert event.event.probability == plan.probability
     assert event.event.event.noise_multiplier == 1.5
-    assert events.scope_of(event) == {"adjacency": "add-remove", "unit": "person"}
+    assert events.scope_of(event) == {"adjacency": "zero-out", "unit": "person"}
 
 
 @pytest.mark.parametrize(

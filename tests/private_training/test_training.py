@@ -13,7 +13,8 @@ from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.guarantees import ApproxDP
-from tacit.private_training import Trained, probing, train, training
+from tacit.private_training import Trained, train, training
+from tacit.private_training.schedule import Schedule
 from tacit.randomness import Seeded, SystemEntropy
 
 SIGNIFICANCE = 1e-6
@@ -76,7 +77,7 @@ def test_what_is_stated_is_what_ran(run):
     assert float(sampled.event.l2_sensitivity) == 0.5
     assert float(sampled.event.sigma) == pytest.approx(0.6)
     assert run.noise_multiplier == 1.2
-    assert events.scope_of(run.event) == {"adjacency": "add-remove", "unit": "person"}
+    assert events.scope_of(run.event) == {"adjacency": "zero-out", "unit": "person"}
     assert run.guarantee == guarantee_of(run.event, 1e-5)
     assert isinstance(run.guarantee, ApproxDP)
     assert run.seeded is False
@@ -214,22 +215,17 @@ def test_every_parameter_moves_by_the_stated_noise():
     assert not has_deviation([b / 1.2 for b in blocks], sigma)
 
 
-def test_an_empty_batch_takes_a_noisy_step_too():
-    seen: list[int] = []
+@pytest.mark.parametrize("name", ["nobody", "too many"])
+def test_a_step_without_records_is_noise(monkeypatch, name):
+    """Where nobody is sampled, or more than there are slots."""
 
-    def loss(module, x):
-        seen.append(len(x))
-        return nothing(module, x)
+    def loud(module, x):
+        return 1e6 * module(x).sum(1)
 
-    sizes = set()
-    for seed in (0, 1, 2):
-        before = len(seen)
-        blocks, trained = moved(2, 1, seed, loss)
-        assert has_deviation(blocks, 1.5 * 0.8 / (trained.sampling_probability * 2))
-        # First come the checks with made-up rows; without another call the batch was empty.
-        checks = len(probing._SCALES) * (3 + len(probing._COMPANY))
-        sizes.add(sum(seen[before + checks :]))
-    assert 0 in sizes
+    chosen = torch.arange(0 if name == "nobody" else 1000)
+    monkeypatch.setattr(Schedule, "sample", lambda self, stream: chosen)
+    blocks, trained = moved(1000, 100, 3, loud)
+    assert has_deviation(blocks, 1.5 * 0.8 / (trained.sampling_probability * 1000))
 
 
 def test_one_record_moves_the_mean_gradient_by_no_more_than_its_share(naive):

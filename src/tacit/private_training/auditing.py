@@ -39,7 +39,7 @@ from tacit import errors
 from tacit.audit import guesses as guessing
 from tacit.audit.guesses import Proof
 from tacit.private_training.clipping import flat_data
-from tacit.private_training.recording import Loss
+from tacit.private_training.tracing import Loss
 from tacit.private_training.training import Trained, train
 from tacit.randomness import Randomness
 

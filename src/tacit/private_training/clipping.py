@@ -2,15 +2,20 @@ r"""The sum of per-example gradients, each clipped: what one record can change i
 
 .. math:: S = \sum_i g_i \min\!\left(1, \frac{C}{\|g_i\|}\right)
 
-over the gradients of all trained parameters together, so that one record more or less moves S by
-at most C in the Euclidean norm.
+over the gradients of all trained parameters together, so that blanking one record moves S by at
+most C in the Euclidean norm.
 
 Notes
 -----
+Rows are in slots, in blocks of one fixed shape; a slot that is not filled holds zeros, and has the
+weight zero. Kernels take other roads for other shapes and places, which moves the last bit of other
+rows, and a steep network makes that anything: so shapes and places must not depend on who is there
+(`schedule` has the proof). Nothing here branches on values in a way that other rows could notice.
+
 The norm is overstated by a millionth and by a bound on its own rounding (see `layers`), so that a
-clipped gradient is not longer than C. The sum is rounded too, relative to its own size, which one
-record more regroups: `Schedule.rounding` leaves room for that, and certificates say so. An example
-whose loss or gradient is not finite contributes exactly zero.
+clipped gradient is not longer than C. The sum is rounded too, relative to its own size:
+`Schedule.rounding` leaves room for that, and certificates say so. An example whose loss or gradient
+is not finite, or on which an operator raises, contributes exactly zero.
 
 References
 ----------
@@ -19,49 +24,91 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tacit import errors
-from tacit.private_training import alone
-from tacit.private_training.layers import Pairs, Rule, scaled, squares
-from tacit.private_training.recording import Loss, Site, Unfit, recorded, sites_of
+from tacit.private_training.alone import Alone, quiet
+from tacit.private_training.bookkeeping import Book, PerExample
+from tacit.private_training.layers import scaled, squares
+from tacit.private_training.tracing import Loss
 
 _MARGIN = 1 + 1e-6
 _LEAST = 2.0**-100
 
+Way = Book | Alone
+"""How gradients of blocks of one size are computed."""
+
 
 class Clipper:
-    """Clipped sums for one module and one loss. `probing.clipper` makes one that was checked."""
+    """Clipped sums for one module and one loss. `probing.clipper` makes one that is checked.
 
-    def __init__(self, where: str, module: nn.Module, loss: Loss) -> None:
+    `find` says how gradients of blocks of some size are computed, and is asked before any row is
+    looked at; `usual` is the size that is asked for where nobody says another.
+    """
+
+    def __init__(
+        self, where: str, module: nn.Module, loss: Loss, find: Callable[[int], Way], usual: int
+    ) -> None:
         self.where, self.module, self.loss = where, module, loss
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         self.names = [name for name, _ in named]
         self.trained: list[nn.Parameter] = [parameter for _, parameter in named]
-        self.sites: list[Site] = sites_of(module, self.trained)
-        self.book_kept = True
-        """False where the module can only be differentiated as a whole."""
+        self._find, self._usual = find, usual
+        self._ways: dict[int, Way] = {}
+
+    @property
+    def book_kept(self) -> bool:
+        """False where every example is differentiated alone."""
+        ways = self._ways or {0: self.prepare(self._usual)}
+        return all(isinstance(way, Book) for way in ways.values())
+
+    def prepare(self, count: int, microbatch: int | None = None) -> Way:
+        """Settle how sums of so many slots are made, on made-up rows, or refuse."""
+        return self._way(self._step(count, microbatch))
+
+    def _way(self, step: int) -> Way:
+        if step not in self._ways:
+            self._ways[step] = self._find(step)
+        return self._ways[step]
+
+    def _step(self, count: int, microbatch: int | None) -> int:
+        """Slots of a block: blocks are equal, whatever is in them, and have two slots or more.
+
+        Where there is one row only, an axis of rows cannot be told from any other.
+        """
+        most = min(microbatch or count, block_for(count, self.trained[0].dtype))
+        blocks = -(-max(1, count) // max(1, most))
+        return max(2, -(-max(1, count) // blocks))
 
     def sums(
-        self, batch: tuple[Tensor, ...], clip_norm: float, microbatch: int | None = None
+        self,
+        batch: tuple[Tensor, ...],
+        clip_norm: float,
+        microbatch: int | None = None,
+        present: Tensor | None = None,
     ) -> tuple[Tensor, int]:
         """The clipped sum as one flat tensor, and how many examples were dropped.
 
-        In float64 where it was made of several microbatches.
+        `present` says which slots are filled; all without it. Rows that are dropped may be blanked
+        in place. In float64 where the sum was made of several blocks.
         """
-        count, dropped = len(batch[0]), 0
+        count, dropped, total = len(batch[0]), 0, None
         if count == 0:
             return self._empty().zero_(), 0
-        block = block_for(count, self.trained[0].dtype)
-        step, total = min(microbatch or count, block), None
+        step = self._step(count, microbatch)
+        way = self._way(step)
+        if present is None:
+            present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
+        missing = -count % step
+        rows = tuple(_padded(part, missing) for part in (*batch, present))
         for start in range(0, count, step):
+            *some, there = (part[start : start + step] for part in rows)
             flat = self._empty()
-            some = tuple(part[start : start + step] for part in batch)
-            dropped += self._add(flat, some, clip_norm, fresh=True)
+            dropped += self._safely(way, flat, tuple(some), there, clip_norm)
             # In float64: running sums of float32 drift apart where one record is missing.
             total = flat if total is None else total.double().add_(flat)
         assert total is not None
@@ -77,121 +124,107 @@ class Clipper:
         first = self.trained[0]
         return torch.empty(size, dtype=first.dtype, device=first.device)
 
-    def _add(
-        self, flat: Tensor, batch: tuple[Tensor, ...], clip_norm: float, *, fresh: bool
+    def _safely(
+        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
     ) -> int:
-        if self.book_kept:
-            try:
-                losses = self.forward(batch)
-                gradients = self.backward(losses.sum())
-                return self.accumulate(flat, losses, gradients, clip_norm, fresh=fresh)
-            except Unfit:
-                pass
-            finally:
-                self.forget()
-        if fresh:
-            flat.zero_()
-        return self._add_whole(flat, batch, clip_norm)
+        """Blocks on which an operator raises (a label beyond the classes) go without those rows.
 
-    def forward(self, batch: tuple[Tensor, ...]) -> Tensor:
-        """One recorded pass; losses, checked for their shape."""
-        with recorded(self.sites, self.trained):
-            losses = self.loss(self.module, *batch)
-        return checked_losses(self.where, losses, len(batch[0]))
+        Whether a row raises is found out with blanks beside it, so it depends on that row alone.
+        """
+        try:
+            return self._add(way, flat, batch, there, clip_norm)
+        except (IndexError, RuntimeError, ValueError):
+            fine = there.clone()
+            fine[self._raising(way, batch, list(range(len(there))))] = False
+            blank = tuple(_blanked(part, fine) for part in batch)
+            lost = int(there.sum()) - int(fine.sum())
+            return lost + self._add(way, flat, blank, fine, clip_norm)
 
-    def backward(self, total: Tensor, *, again: bool = False) -> list[Tensor | None]:
-        """Gradients at the recorded outputs, in the order of sites and calls."""
-        edges = [edge for site in self.sites for call in site.calls for edge in call.edges]
-        if not edges or not total.requires_grad:
-            return [None] * len(edges)
-        return list(torch.autograd.grad(total, edges, allow_unused=True, retain_graph=again))
+    def _raising(self, way: Way, batch: tuple[Tensor, ...], places: list[int]) -> list[int]:
+        """Those among these slots on which a pass raises, by halves."""
+        only = torch.zeros(len(batch[0]), dtype=torch.bool, device=batch[0].device)
+        only[places] = True
+        try:
+            way.run(tuple(_blanked(part, only) for part in batch))
+        except (IndexError, RuntimeError, ValueError):
+            half = len(places) // 2
+            if half == 0:
+                return places
+            first = self._raising(way, batch, places[:half])
+            return first + self._raising(way, batch, places[half:])
+        return []
+
+    def _add(
+        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
+    ) -> int:
+        if isinstance(way, Book):
+            return self.book(way, flat, batch, there, clip_norm)
+        flat.zero_()
+        dropped, views = 0, self._views_by_id(flat)
+        step = way.block(self.trained, len(there))
+        *parts, present = (_padded(part, -len(there) % step) for part in (*batch, there))
+        for start in range(0, len(there), step):
+            losses, found = way.run([part[start : start + step] for part in parts])
+            filled = present[start : start + step]
+            written = dict(zip(map(id, self.trained), found, strict=True))
+            total = torch.stack([squares(value) for value in found]).sum(0)
+            weights, fine = factors(losses, total, clip_norm, filled)
+            self._add_written(views, written, weights, fine)
+            dropped += int(filled.sum()) - int(fine.sum())
+        return dropped
 
     @torch.no_grad()
-    def accumulate(
-        self,
-        flat: Tensor,
-        losses: Tensor,
-        gradients: list[Tensor | None],
-        clip_norm: float,
-        *,
-        fresh: bool = False,
+    def book(
+        self, way: Book, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
     ) -> int:
-        """Norms of all examples, then the weighted sum of their gradients into `flat`.
-
-        Where `flat` is fresh, what it holds counts for nothing.
-        """
-        kept, written = self._sorted_out(iter(gradients), len(losses))
-        gradients.clear()  # what is not needed again may go
-        norms = [rule.squared_norms(site.layer, site.trained, p) for site, rule, p in kept]
+        """Norms of all examples, then the weighted sum of their gradients into `flat`."""
+        losses, values, arrived = way.run(batch)
+        with quiet():
+            written = way.write_out(values, arrived) if way.written else {}
+        kept = way.pairs(values, arrived)
+        del values, arrived  # what is not needed again may go
+        norms = [group.rule.squared_norms(group.layer, group.trained, p) for group, p in kept]
         norms += [squares(value) for value in written.values()]
         total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
-        weights, fine = factors(losses, total, clip_norm)
-        views = self._views_by_id(flat)
-        if fresh:
-            written_over = {
-                id(p) for s, rule, _ in kept if rule.overwrites for p in s.trained.values()
-            }
-            for key in views.keys() - written_over:
-                views[key].zero_()
-        dropped = len(losses) - int(fine.sum())
+        weights, fine = factors(losses, total, clip_norm, there)
+        views, bad = self._views_by_id(flat), torch.nonzero(~fine).flatten()
+        covered = {id(p) for g, _ in kept if g.rule.overwrites for p in g.trained.values()}
+        for key in views.keys() - covered:
+            views[key].zero_()
         while kept:
-            site, rule, pairs = kept.pop()
-            if dropped:
-                pairs = [(_blank(inputs, fine), _blank(arrived, fine)) for inputs, arrived in pairs]
-            sums = {name: views[id(parameter)] for name, parameter in site.trained.items()}
-            rule.add(site.layer, sums, pairs, weights, fresh=fresh)
+            group, pairs = kept.pop()
+            for pair in pairs:
+                for part in pair:
+                    _blank(part, bad)
+            sums = {name: views[id(parameter)] for name, parameter in group.trained.items()}
+            group.rule.add(group.layer, sums, pairs, weights, fresh=True)
         self._add_written(views, written, weights, fine)
-        return dropped
-
-    def _sorted_out(
-        self, arrived: Iterator[Tensor | None], count: int
-    ) -> tuple[list[tuple[Site, Rule, Pairs]], alone.PerExample]:
-        """Gradients at outputs, by layer with a rule; and those of the rest, written out."""
-        kept: list[tuple[Site, Rule, Pairs]] = []
-        written: alone.PerExample = {}
-        for site in self.sites:
-            if site.rule is None:
-                for key, value in alone.of_site(site, arrived, count).items():
-                    written[key] = written[key] + value if key in written else value
-            elif pairs := site.pairs(arrived, count):
-                kept.append((site, site.rule, pairs))
-        return kept, written
-
-    @torch.no_grad()
-    def _add_whole(self, flat: Tensor, batch: tuple[Tensor, ...], clip_norm: float) -> int:
-        dropped, views = 0, self._views_by_id(flat)
-        for losses, written in alone.of_module(self.module, self.loss, self.trained, batch):
-            total = torch.stack([squares(value) for value in written.values()]).sum(0)
-            weights, fine = factors(losses, total, clip_norm)
-            self._add_written(views, written, weights, fine)
-            dropped += len(losses) - int(fine.sum())
-        return dropped
+        return int(there.sum()) - int(fine.sum())
 
     def _add_written(
-        self, views: dict[int, Tensor], written: alone.PerExample, weights: Tensor, fine: Tensor
+        self, views: dict[int, Tensor], written: PerExample, weights: Tensor, fine: Tensor
     ) -> None:
+        bad = torch.nonzero(~fine).flatten()
         for key, value in written.items():
-            views[key] += scaled(_blank(value, fine), weights).sum(0)
+            _blank(value, bad)
+            views[key] += scaled(value, weights).sum(0)
 
     def _views_by_id(self, flat: Tensor) -> dict[int, Tensor]:
         return dict(zip(map(id, self.trained), self.views(flat), strict=True))
 
-    def forget(self) -> None:
-        """Let go of what was recorded."""
-        for site in self.sites:
-            site.calls = []
-
 
 def block_for(size: float, dtype: torch.dtype) -> int:
-    """Examples that are summed in one product; blocks are added up in float64."""
+    """Slots that are summed in one product; blocks are added up in float64."""
     if dtype == torch.float64:
         return 16384  # for memory alone: nothing drifts there
-    return 1024 if size <= 4096 else 256
+    return 1280 if size <= 4096 else 256
 
 
-def factors(losses: Tensor, squared: Tensor, clip_norm: float) -> tuple[Tensor, Tensor]:
-    """Clip factors, float64, and which examples are finite; zero for those that are not."""
-    fine = torch.isfinite(losses.detach()) & torch.isfinite(squared)
+def factors(
+    losses: Tensor, squared: Tensor, clip_norm: float, there: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Clip factors, float64, and which examples count; zero for those that do not."""
+    fine = torch.isfinite(losses.detach()) & torch.isfinite(squared) & there
     # A norm of zero gives an infinite quotient, which the clamp makes one.
     weights = (clip_norm / (squared.sqrt() * _MARGIN)).clamp_(max=1)
     # Factors are applied in float32, which below 2^-126 may double them: nothing is left of those.
@@ -209,11 +242,20 @@ def checked_losses(where: str, losses: Any, count: int) -> Tensor:
     return losses
 
 
-def _blank(rows: Tensor, fine: Tensor) -> Tensor:
-    """Rows of dropped examples as zeros: zero times NaN would be NaN."""
+def _blank(rows: Tensor, bad: Tensor) -> None:
+    """Make rows zeros in place: zero times NaN would be NaN, and a copy have another layout."""
     if rows.dtype.is_floating_point or rows.dtype.is_complex:
-        return rows.masked_fill(~fine.view(-1, *[1] * (rows.dim() - 1)), 0)
-    return rows
+        rows.index_fill_(0, bad, 0)
+
+
+def _blanked(rows: Tensor, kept: Tensor) -> Tensor:
+    """A copy in which all rows but these are blank."""
+    return rows.masked_fill(~kept.view(-1, *[1] * (rows.dim() - 1)), 0)
+
+
+def _padded(rows: Tensor, missing: int) -> Tensor:
+    """With so many blank rows more."""
+    return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
 
 
 def flat_data(data: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

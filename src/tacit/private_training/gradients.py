@@ -4,7 +4,8 @@ r"""One private step: a Poisson sample, its clipped gradients, their sum with no
           \sigma^2 C^2 I)\Big)
 
 This is all of the data that an optimiser sees, whichever it is: torch's in `training.train`, or the
-local steps of a federated algorithm in a silo.
+local steps of a federated algorithm in a silo. Who is sampled, and in which slot of a fixed layout
+they are, is settled by `Schedule.layout`, where the proof is.
 
 References
 ----------
@@ -52,9 +53,12 @@ class NoisyGradients:
 
     Notes
     -----
-    One record more or less moves the sum by at most C, whatever the weights are. So T draws, each
-    at weights that depend on the draws before and on nothing else of the data, are T Gaussians of
-    multiplier σ on Poisson samples [ACG16]_.
+    Blanking one record moves the sum by at most C, whatever the weights are. So T draws, each at
+    weights that depend on the draws before and on nothing else of the data, are T Gaussians of
+    multiplier σ on Poisson samples [ACG16]_, towards zero-out neighbours.
+
+    Made-up rows of the very shape that will run decide here, before a record is looked at, how
+    gradients are computed; modules that cannot be kept apart are refused.
     """
 
     clipper: Clipper
@@ -67,16 +71,25 @@ class NoisyGradients:
     """Examples that were not finite, counted as often as they were met. In-house only."""
     _open: bool = field(default=False, init=False, repr=False)
 
+    def __post_init__(self) -> None:
+        self.clipper.prepare(self.plan.slots, self.microbatch)
+
     def draw(self) -> Tensor:
         """A flat gradient in the order of the trained parameters; within `drawing` alone."""
         if not self._open:
             raise errors.TacitError(f"{self.clipper.where}: draws must be within `drawing`.")
-        chosen = self.plan.sample(self.noise.stream).to(self.rows[0].device)
-        return self.of(tuple(part[chosen] for part in self.rows))
+        chosen, slots = (one.to(self.rows[0].device) for one in self.plan.layout(self.noise.stream))
+        batch = tuple(_placed(part, chosen, slots, self.plan.slots) for part in self.rows)
+        present = torch.zeros(self.plan.slots, dtype=torch.bool, device=chosen.device)
+        present[slots] = True
+        return self._noisy(batch, present)
 
     def of(self, batch: tuple[Tensor, ...]) -> Tensor:
         """The same on a batch that somebody else has sampled."""
-        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch)
+        return self._noisy(tuple(part.clone() for part in batch), None)
+
+    def _noisy(self, batch: tuple[Tensor, ...], present: Tensor | None) -> Tensor:
+        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch, present)
         self.dropped += dropped
         self.noise.add_to(sums, self.plan.expected_size)
         return sums.to(self.clipper.trained[0].dtype)
@@ -92,6 +105,12 @@ class NoisyGradients:
                 yield
             finally:
                 self._open = False
+
+
+def _placed(rows: Tensor, chosen: Tensor, slots: Tensor, count: int) -> Tensor:
+    """Those that were chosen in their slots, blanks elsewhere."""
+    placed = rows.new_zeros(count, *rows.shape[1:])
+    return placed.index_copy_(0, slots, rows[chosen])
 
 
 def clip_norm_within(clip_norm: float, plan: Schedule, dtype: torch.dtype) -> float:
@@ -151,8 +170,10 @@ def assumptions(noise: Noise) -> tuple[str, ...]:
         f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
         "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
         "to stay within what clipping leaves free of the clip norm.",
-        "Weights and settings at the start of training did not depend on these data.",
-        "The loss of an example does not depend on the others: checked on made-up rows.",
+        "Weights and settings at the start of training did not depend on these data, nor did "
+        "constants of the module or its loss.",
+        "The bits that torch's kernels compute for a row depend on that row, on the weights and on "
+        "shapes, which are fixed, and not on the values of other rows.",
         "What the module draws at random comes from torch's generator, with a secret seed.",
     )
 

@@ -29,11 +29,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 Pairs = list[tuple[Tensor, Tensor]]
 """Of every call, the input and the gradient of the output, examples first."""
@@ -44,14 +45,11 @@ Sums = dict[str, Tensor]
 _MOST_ENTRIES = 1 << 22
 """Of matrices that are made for several examples at a time."""
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
-
 
 class Rule(Protocol):
     """How one kind of layer keeps book."""
 
-    def squared_norms(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Tensor:
+    def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         """Of every example's gradient of the trained parameters, float64, rounded up."""
         ...
 
@@ -59,7 +57,7 @@ class Rule(Protocol):
     """Whether `add` can do without zeros to start from."""
 
     def add(
-        self, layer: Any, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+        self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
         """Add the examples' gradients, times these weights, to what `sums` holds.
 
@@ -67,23 +65,68 @@ class Rule(Protocol):
         """
         ...
 
-    def fits(self, layer: Any, inputs: Tensor) -> bool:
-        """Whether the first axis of such inputs can be the examples."""
-        ...
+
+@dataclass(frozen=True)
+class Layer:
+    """What the rules have to know of a call."""
+
+    weight: Tensor | None = None
+    kernel_size: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] | str = ()
+    dilation: tuple[int, ...] = ()
+    groups: int = 1
+    padding_index: int | None = None
+    normalise: Callable[[Tensor], Tensor] | None = None
+    normalised_axes: int = 0
+    """Of a norm over the last axes; 0 for one over channels."""
 
 
-def rule_of(layer: nn.Module) -> Rule | None:
-    """The rule for exactly this kind of layer; subclasses may compute something else."""
-    kind = type(layer)
-    if kind is nn.Linear:
-        return _Linear()
-    if kind in _CONVOLUTIONS:
-        return _Convolution()
-    if kind is nn.Embedding:
-        return _Embedding()
-    if kind in _NORMALISED:
-        return _Norm()
-    return None
+def convolution(weight: Tensor, settings: dict[str, Any]) -> tuple[Rule, Layer]:
+    """The rule for `conv1d`, `conv2d` and `conv3d` with these arguments."""
+    axes = weight.dim() - 2
+
+    def each(name: str) -> tuple[int, ...]:
+        value = settings[name]
+        value = [value] if isinstance(value, int) else list(value)
+        return tuple(value * axes if len(value) == 1 else value)
+
+    padding = settings["padding"]
+    layer = Layer(
+        weight,
+        tuple(weight.shape[2:]),
+        each("stride"),
+        padding if isinstance(padding, str) else each("padding"),
+        each("dilation"),
+        settings["groups"],
+    )
+    return _Convolution(), layer
+
+
+def norm(name: str, settings: dict[str, Any]) -> tuple[Rule, Layer]:
+    """The rule for `layer_norm`, `rms_norm`, `group_norm` and `instance_norm`."""
+    if name in ("layer_norm", "rms_norm"):
+        shape, eps = list(settings["normalized_shape"]), settings["eps"]
+        plain: Callable[[Tensor], Tensor] = (
+            (lambda x: F.layer_norm(x, shape, None, None, eps))
+            if name == "layer_norm"
+            else (lambda x: F.rms_norm(x, shape, None, eps))
+        )
+        return _Norm(), Layer(normalise=plain, normalised_axes=len(shape))
+    if name == "group_norm":
+        groups, eps = settings["num_groups"], settings["eps"]
+        return _Norm(), Layer(normalise=lambda x: F.group_norm(x, groups, None, None, eps))
+    return _Norm(), Layer(normalise=lambda x: F.instance_norm(x, eps=settings["eps"]))
+
+
+def linear() -> tuple[Rule, Layer]:
+    """The rule for `linear`, rows first and inputs last."""
+    return _Linear(), Layer()
+
+
+def embedding(padding_index: int) -> tuple[Rule, Layer]:
+    """The rule for `embedding`; -1 is no padding."""
+    return _Embedding(), Layer(padding_index=None if padding_index < 0 else padding_index)
 
 
 def squares(rows: Tensor) -> Tensor:
@@ -138,10 +181,7 @@ def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
 class _Linear:
     overwrites = True
 
-    def fits(self, layer: nn.Linear, inputs: Tensor) -> bool:
-        return inputs.dim() >= 2
-
-    def squared_norms(self, layer: nn.Linear, trained: Collection[str], pairs: Pairs) -> Tensor:
+    def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         if len(pairs) == 1 and pairs[0][0].dim() == 2:
             inputs, outputs = pairs[0]
             share = squares(inputs) if "weight" in trained else 0.0
@@ -156,7 +196,7 @@ class _Linear:
         return total
 
     def add(
-        self, layer: nn.Linear, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+        self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
         for inputs, outputs in pairs:
             flat = scaled(outputs, weights).flatten(0, -2)
@@ -172,10 +212,7 @@ class _Linear:
 class _Convolution:
     overwrites = False
 
-    def fits(self, layer: Any, inputs: Tensor) -> bool:
-        return inputs.dim() == 2 + len(layer.kernel_size)
-
-    def squared_norms(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Tensor:
+    def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         count = len(pairs[0][0])
         total = torch.zeros(count, dtype=torch.float64, device=pairs[0][0].device)
         if "weight" in trained:
@@ -189,7 +226,7 @@ class _Convolution:
             total += _bias_norms(torch.cat([g.flatten(2) for _, g in pairs], 2).transpose(1, 2))
         return total
 
-    def _weight_norms(self, layer: Any, pairs: Pairs) -> Tensor:
+    def _weight_norms(self, layer: Layer, pairs: Pairs) -> Tensor:
         """Every group is a layer of its own on the windows that it sees."""
         count, groups = len(pairs[0][0]), layer.groups
         inputs, outputs = [], []
@@ -202,7 +239,7 @@ class _Convolution:
         return norms.view(count, groups).sum(1)
 
     def add(
-        self, layer: Any, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+        self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
         for inputs, outputs in pairs:
             outputs = scaled(outputs, weights)
@@ -215,34 +252,32 @@ class _Convolution:
 class _Embedding:
     overwrites = False
 
-    def fits(self, layer: nn.Embedding, inputs: Tensor) -> bool:
-        return inputs.dim() >= 1
-
-    def squared_norms(self, layer: nn.Embedding, trained: Collection[str], pairs: Pairs) -> Tensor:
+    def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         tokens = torch.cat([x.reshape(len(x), -1) for x, _ in pairs], 1)
         outputs = torch.cat([_positions(self._masked(layer, x, g)) for x, g in pairs], 1)
         if tokens.shape[1] == 1:
             return squares(outputs)
         # What one example puts on one token adds up before it is squared.
-        row = torch.arange(len(tokens), device=tokens.device)[:, None]
-        keys, place = torch.unique(row * layer.num_embeddings + tokens, return_inverse=True)
-        added = outputs.new_zeros(len(keys), outputs.shape[2], dtype=torch.float64)
-        added.index_add_(0, place.flatten(), outputs.flatten(0, 1).double())
-        total = added.new_zeros(len(tokens))
-        return total.index_add_(0, keys // layer.num_embeddings, squares(added))
+        ordered, order = tokens.sort(1)
+        group = torch.zeros_like(tokens)
+        group[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(1)
+        places = torch.zeros_like(tokens).scatter_(1, order, group)[..., None]
+        values = outputs.double()
+        added = torch.zeros_like(values).scatter_add_(1, places.expand_as(values), values)
+        return squares(added)
 
     def add(
-        self, layer: nn.Embedding, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+        self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
         for tokens, outputs in pairs:
             rows = scaled(self._masked(layer, tokens, outputs), weights)
             sums["weight"].index_add_(0, tokens.flatten(), rows.reshape(-1, rows.shape[-1]))
 
-    def _masked(self, layer: nn.Embedding, tokens: Tensor, outputs: Tensor) -> Tensor:
+    def _masked(self, layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
         """The padding token is not trained."""
-        if layer.padding_idx is None:
+        if layer.padding_index is None:
             return outputs
-        return outputs.masked_fill((tokens == layer.padding_idx)[..., None], 0)
+        return outputs.masked_fill((tokens == layer.padding_index)[..., None], 0)
 
 
 class _Norm:
@@ -250,47 +285,33 @@ class _Norm:
 
     overwrites = False
 
-    def fits(self, layer: Any, inputs: Tensor) -> bool:
-        if isinstance(layer, _INSTANCE_NORMS):
-            return inputs.dim() == 2 + _INSTANCE_NORMS.index(type(layer)) + 1
-        if isinstance(layer, nn.GroupNorm):
-            return inputs.dim() >= 2
-        return inputs.dim() > len(layer.normalized_shape)
-
-    def squared_norms(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Tensor:
+    def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         parts = self._per_example(layer, trained, pairs).values()
         return torch.stack([squares(part) for part in parts]).sum(0)
 
     def add(
-        self, layer: Any, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
+        self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
         for name, part in self._per_example(layer, sums, pairs).items():
             sums[name] += scaled(part, weights).sum(0)
 
-    def _per_example(self, layer: Any, trained: Collection[str], pairs: Pairs) -> Sums:
-        normalise = _NORMALISED[type(layer)]
+    def _per_example(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
+        normalise = layer.normalise
+        assert normalise is not None
         found: Sums = {}
         if "weight" in trained:
-            parts = [self._reduced(layer, normalise(layer, x) * g) for x, g in pairs]
+            parts = [self._reduced(layer, normalise(x) * g) for x, g in pairs]
             found["weight"] = torch.stack(parts).sum(0)
         if "bias" in trained:
             found["bias"] = torch.stack([self._reduced(layer, g) for _, g in pairs]).sum(0)
         return found
 
-    def _reduced(self, layer: Any, values: Tensor) -> Tensor:
+    def _reduced(self, layer: Layer, values: Tensor) -> Tensor:
         """Summed over all axes but the example's and the parameter's."""
-        if hasattr(layer, "normalized_shape"):
-            kept = len(layer.normalized_shape)
+        kept = layer.normalised_axes
+        if kept:
             return values.reshape(len(values), -1, *values.shape[values.dim() - kept :]).sum(1)
         return values.flatten(2).sum(2) if values.dim() > 2 else values
-
-
-_NORMALISED: dict[type[nn.Module], Callable[[Any, Tensor], Tensor]] = {
-    nn.LayerNorm: lambda m, x: F.layer_norm(x, m.normalized_shape, None, None, m.eps),
-    nn.RMSNorm: lambda m, x: F.rms_norm(x, m.normalized_shape, None, m.eps),
-    nn.GroupNorm: lambda m, x: F.group_norm(x, m.num_groups, None, None, m.eps),
-    **{kind: lambda m, x: F.instance_norm(x, eps=m.eps) for kind in _INSTANCE_NORMS},
-}
 
 
 def _positions(rows: Tensor) -> Tensor:
@@ -305,7 +326,7 @@ def _bias_norms(outputs: Tensor) -> Tensor:
     return (norms + outputs.shape[1] * torch.finfo(outputs.dtype).eps * size).square_()
 
 
-def _padded(layer: Any, inputs: Tensor) -> Tensor:
+def _padded(layer: Layer, inputs: Tensor) -> Tensor:
     """Inputs with the layer's own padding made explicit."""
     sides: list[int] = []
     for axis in reversed(range(len(layer.kernel_size))):
@@ -317,10 +338,10 @@ def _padded(layer: Any, inputs: Tensor) -> Tensor:
             sides += [layer.padding[axis]] * 2
     if not any(sides):
         return inputs
-    return F.pad(inputs, sides, "constant" if layer.padding_mode == "zeros" else layer.padding_mode)
+    return F.pad(inputs, sides)
 
 
-def _windows(layer: Any, padded: Tensor) -> Tensor:
+def _windows(layer: Layer, padded: Tensor) -> Tensor:
     """What every output position looks at: (n, channels, kernel…, positions…), without copying."""
     steps, axes = padded.stride(), range(len(layer.kernel_size))
     reach = [layer.dilation[i] * (layer.kernel_size[i] - 1) + 1 for i in axes]
@@ -338,7 +359,7 @@ def _windows(layer: Any, padded: Tensor) -> Tensor:
     return view.flatten(1, 1 + kernel).flatten(2)
 
 
-def _convolution_gradient(layer: Any, inputs: Tensor, outputs: Tensor) -> Tensor:
+def _convolution_gradient(layer: Layer, inputs: Tensor, outputs: Tensor) -> Tensor:
     axes = len(layer.kernel_size)
     gradient = torch.ops.aten.convolution_backward(
         outputs,

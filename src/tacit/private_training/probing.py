@@ -3,6 +3,10 @@
 Everything here runs on rows that do not depend on the data: floats uniform in [0, 1), integers 0
 or 1, of the data's shapes and types. So whatever it decides or refuses, it tells nothing of a
 record.
+
+Privacy does not rest on these checks, but on the structure of what runs (`rowwise`, `alone`). They
+look for modules that it would misrepresent: whose gradients are not those of the graph, or whose
+losses depend on the batch, which no clipping per example can train.
 """
 
 from __future__ import annotations
@@ -18,29 +22,48 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit import errors
-from tacit.private_training.clipping import Clipper, checked_losses, flat_data
-from tacit.private_training.recording import Loss, Unfit
+from tacit.private_training.alone import Alone, quiet
+from tacit.private_training.bookkeeping import Book
+from tacit.private_training.clipping import Clipper, Way, block_for, checked_losses, flat_data
+from tacit.private_training.tracing import Loss, Total, Unfit, attributes_kept
 
 _ROWS = 3
 _STILL = {"rand": 0.3, "randn": 0.5, "bernoulli": 1.0, "uniform": 0.3, "normal": 0.5}
 _SCALES = (0.0, 1.0, 100.0, 1e4)
-_COMPANY = ((2, 1), (3, 0), (7, 4))  # rows in all, and the place of the one that is looked at
 _SEED = 20260
 _AGREE = 1e-3
+_MOST = 256
+"""Rows that examples alone are compared with in company."""
 
 
 def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...]) -> Clipper:
-    """A `Clipper` that has been checked on rows like these."""
+    """A `Clipper` that checks modules on rows like these, at every size that it is asked for."""
     refuse_structure(where, module)
-    made = Clipper(where, module, loss)
-    with state_kept(module) as before:
-        _probe(made, like)
-        after = _untrained(module)
+    shapes = tuple(part[:0] for part in like)
+    dtype = next(one.dtype for one in module.parameters() if one.requires_grad)
+    usual = min(max(len(like[0]), 1), block_for(len(like[0]), dtype))
+
+    def find(step: int) -> Way:
+        with _checked(made):
+            return _way(made, shapes, step)
+
+    made = Clipper(where, module, loss, find, usual)
+    with _checked(made):
+        _usable(made, shapes)
+    return made
+
+
+@contextmanager
+def _checked(made: Clipper) -> Iterator[None]:
+    """Passes on made-up rows leave the module as it was; one that they change is refused."""
+    with attributes_kept(made.module), state_kept(made.module) as before:
+        with _same_draws(made.trained[0].device):
+            yield
+        after = _untrained(made.module)
         for name, old in before.items():
             if name not in after or not torch.equal(after[name], old):
                 remedy = "What it keeps of the data would be released without noise."
-                errors.refuse(where, "module", "unchanged by a forward pass", name, remedy)
-    return made
+                errors.refuse(made.where, "module", "unchanged by a forward pass", name, remedy)
 
 
 @contextmanager
@@ -95,7 +118,9 @@ def clipped_sum(
 
     Notes
     -----
-    One example more or less moves the sums by at most `clip_norm`. They are raw: add noise.
+    One example blanked, its place kept, moves the sums by at most `clip_norm`; one more or less
+    may move more, as kernels round other rows differently in a batch of another size. The sums are
+    raw: add noise.
     """
     where = "clipped_sum"
     bound = float(errors.positive(where, "clip_norm", clip_norm))
@@ -103,7 +128,8 @@ def clipped_sum(
         microbatch = errors.whole(where, "microbatch", microbatch, least=1)
     rows = checked_data(where, batch, module, least=0)
     made = clipper(where, module, loss, rows)
-    flat, dropped = made.sums(rows, bound, microbatch)
+    made.prepare(len(rows[0]), microbatch)
+    flat, dropped = made.sums(tuple(part.clone() for part in rows), bound, microbatch)
     return made.views(flat), dropped
 
 
@@ -154,61 +180,63 @@ def _unfit_for_privacy(layer: nn.Module) -> tuple[str, str] | None:
     return None
 
 
-def _probe(made: Clipper, like: tuple[Tensor, ...]) -> None:
-    """One example must not depend on the others, and book-keeping must agree with autograd."""
+def _usable(made: Clipper, like: tuple[Tensor, ...]) -> None:
+    """One loss for every example, and every trained parameter in them."""
     generator = torch.Generator().manual_seed(_SEED)
-    device = made.trained[0].device
     for scale in _SCALES:
         rows = tuple(_made_up(part, generator, _ROWS, scale) for part in like)
-        with _same_draws(device), torch.enable_grad():
+        with torch.enable_grad():
             losses = checked_losses(made.where, made.loss(made.module, *rows), _ROWS)
-            reference = _reference(made, losses)
-        with _same_draws(device):
-            # Both ways must agree, as one record may send a batch the long way round.
-            made.book_kept = made.book_kept and _agrees(made, rows, reference)
-    with _same_draws(device):
-        made.book_kept = _kept_apart(made, like, generator) and made.book_kept
-    made.forget()
+            _reference(made, losses)
 
 
-def _kept_apart(made: Clipper, like: tuple[Tensor, ...], generator: torch.Generator) -> bool:
-    """Whether gradients of one row are the same alone and among others: many or few, near or far.
+def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
+    """Book-keeping where it is proved and agrees with autograd, else every example alone."""
+    total, generator = Total(made.module, made.loss), torch.Generator().manual_seed(_SEED)
+    try:
+        rows = tuple(_made_up(part, generator, step) for part in like)
+        book = Book(total, made.trained, rows)
+        if _agrees(made, book, like, step):
+            return book
+    except Unfit:
+        pass
+    count = Alone.block(made.trained, step)
+    try:
+        rows = tuple(_made_up(part, generator, count) for part in like)
+        alone = Alone(total, made.trained, tuple(part[:1] for part in rows))
+        alone.run(tuple(torch.zeros_like(part) for part in rows))
+        _refuse_company(made, alone, like, step)
+    except errors.TacitError:
+        raise
+    except Exception as error:  # traced, but not to be mapped; the rows are made up
+        reason = str(error) if isinstance(error, Unfit) else _first_line(error)
+        remedy = "Use torch's operators, without reading values (item, numpy, if) or writing state."
+        condition = "one whose gradient of one example can be traced and mapped"
+        errors.refuse(made.where, "module", condition, reason, remedy)
+    return alone
 
-    Where its loss is not, the module is refused. Gradients that mix examples (a hook over the
-    batch) do no harm where examples are differentiated one by one.
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:90]}"
+
+
+def _refuse_company(made: Clipper, alone: Alone, like: tuple[Tensor, ...], step: int) -> None:
+    """Refuse losses that are others in company than alone: such a loss has no gradient per example.
+
+    One that hides it here is differentiated alone all the same.
     """
-    apart = True
+    generator = torch.Generator().manual_seed(_SEED + 1)
+    count = min(max(step, _ROWS + 1), _MOST)
+    block = Alone.block(made.trained, count)
     for scale in _SCALES:
-        one = tuple(_made_up(part, generator, 1, scale) for part in like)
-        alone = _seen_of(made, one, 0)
-        for count, place in _COMPANY:
-            rest = [_made_up(part, generator, count - 1, scale) for part in like]
-            joined = tuple(
-                torch.cat([others[:place], mine, others[place:]])
-                for mine, others in zip(one, rest, strict=True)
-            )
-            among = _seen_of(made, joined, place)
-            if not _alike(alone[:1], among[:1]):
-                remedy = "It depends on the others: nothing bounds what one record changes."
-                errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
-            apart = apart and _alike(alone, among)
-    return apart
-
-
-def _seen_of(made: Clipper, rows: tuple[Tensor, ...], place: int) -> list[Tensor]:
-    """The loss of a row, and what arrives of the sum at its part of every recorded output."""
-    count = len(rows[0])
-    with Still():  # type: ignore[no-untyped-call]
-        try:
-            losses = made.forward(rows)
-            arrived = made.backward(losses.sum())
-        except Unfit:
-            with torch.no_grad():
-                return [checked_losses(made.where, made.loss(made.module, *rows), count)[place]]
-        finally:
-            made.forget()
-    kept = [one for one in arrived if one is not None and one.dim() and len(one) == count]
-    return [losses.detach()[place], *(one[place] for one in kept)]
+        rows = tuple(_made_up(part, generator, count, scale) for part in like)
+        with Still(), torch.no_grad():  # type: ignore[no-untyped-call]
+            together = checked_losses(made.where, made.loss(made.module, *rows), count)
+            starts = range(0, count, block)
+            parts = [alone.run([part[at : at + block] for part in rows])[0] for at in starts]
+        if not _alike([torch.cat(parts)], [together]):
+            remedy = "It depends on the others: nothing bounds what one record changes."
+            errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
 
 
 def _alike(first: list[Tensor], second: list[Tensor]) -> bool:
@@ -237,29 +265,27 @@ def _reference(made: Clipper, losses: Tensor) -> Tensor:
     return torch.cat([gradient.flatten() for gradient in dense])
 
 
-def _agrees(made: Clipper, rows: tuple[Tensor, ...], reference: Tensor) -> bool:
-    """Whether recorded outputs belong to examples row by row, and sums are autograd's."""
-    flat = torch.zeros_like(reference)
-    try:
-        losses = made.forward(rows)
+def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> bool:
+    """Whether sums without clipping are autograd's, of the module as it is."""
+    generator = torch.Generator().manual_seed(_SEED)
+    there = torch.ones(step, dtype=torch.bool, device=made.trained[0].device)
+    for scale in _SCALES:
+        rows = tuple(_made_up(part, generator, step, scale) for part in like)
+        with _same_draws(there.device), torch.enable_grad():
+            losses = checked_losses(made.where, made.loss(made.module, *rows), step)
+            reference = _reference(made, losses)
         if not bool(torch.isfinite(losses).all() & torch.isfinite(reference).all()):
-            return True  # far out: such examples are dropped, and there is nothing to compare
-        for i in range(_ROWS):
-            for gradient in made.backward(losses[i], again=True):
-                if gradient is not None and not _only_row(gradient, i):
-                    return False
-        made.accumulate(flat, losses, made.backward(losses.sum()), float("inf"))
-    except Unfit:
-        return False
-    size = float(reference.abs().max())
-    return torch.allclose(flat, reference, rtol=_AGREE, atol=_AGREE * size)
-
-
-def _only_row(gradient: Tensor, row: int) -> bool:
-    if gradient.dim() == 0 or len(gradient) != _ROWS:
-        return False
-    others = torch.cat([gradient[:row], gradient[row + 1 :]])
-    return not bool(others.any())
+            continue  # far out: such examples are dropped, and there is nothing to compare
+        flat = torch.zeros_like(reference)
+        try:
+            with _same_draws(there.device), quiet():
+                made.book(book, flat, rows, there, float("inf"))
+        except (RuntimeError, ValueError, NotImplementedError, TypeError):
+            return False
+        size = float(reference.abs().max())
+        if not torch.allclose(flat, reference, rtol=_AGREE, atol=_AGREE * size):
+            return False
+    return True
 
 
 def _made_up(

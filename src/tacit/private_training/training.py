@@ -42,8 +42,8 @@ from tacit.private_training.gradients import (
     limits,
 )
 from tacit.private_training.noise import Noise
-from tacit.private_training.recording import Loss
 from tacit.private_training.schedule import schedule
+from tacit.private_training.tracing import Loss
 from tacit.randomness import Keystream, Randomness, Seeded, source
 
 Progress = Callable[[int, int], None]
@@ -150,9 +150,9 @@ def train(
 
     Notes
     -----
-    Under add-remove neighbours the weights, and everything computed from them alone, are (ε, δ)-DP.
-    Choosing between several trainings by their losses, or a start fitted to the same data, is not
-    covered.
+    Under zero-out neighbours (one record blanked, their number public) the weights, and everything
+    computed from them alone, are (ε, δ)-DP. Choosing between several trainings by their losses, or
+    a start fitted to the same data, is not covered.
     """
     where = "train"
     rows = probing.checked_data(where, data, module)
