@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .refuter import Pair
+from .refuter import Pair, Path, asked_of
 
 Columns = tuple[np.ndarray, ...]
 """Records as columns: rows, and what is beside them (labels)."""
@@ -108,3 +108,27 @@ def inserted(base: Columns, told: tuple[Any, ...], place: int) -> Columns:
     return tuple(
         np.insert(column, place, value, axis=0) for column, value in zip(base, told, strict=True)
     )
+
+
+def at_an_edge(path: Path, low: np.ndarray, high: np.ndarray, copies: int) -> Iterator[Pair]:
+    """A row tuned by bisection to where the first answer flips, many times, with a row before it.
+
+    Copies are off by a few roundings each: where a value depends on its place, or on its company,
+    some of them flip when the row before them is gone.
+    """
+
+    def between(share: float) -> np.ndarray:
+        return np.tile(low + (high - low) * share, (copies, 1))
+
+    start, end = 0.0, 1.0
+    first = asked_of(path, (between(start),))[:1]
+    for _ in range(52):
+        middle = (start + end) / 2
+        if asked_of(path, (between(middle),))[:1] == first:
+            start = middle
+        else:
+            end = middle
+    drawn = np.random.default_rng(0)
+    for jitter in (0.0, 3e-8, 1e-7, 3e-7):
+        many = between(end) * (1 + jitter * drawn.normal(size=(copies, len(low))))
+        yield Pair(f"one before copies off by {jitter}", (np.vstack([high[None], many]),), (many,))

@@ -43,7 +43,9 @@ class Centred(nn.Module):
 
 def held(seed: int, rows: int = 8) -> Data:
     drawn = np.random.default_rng(seed)
-    return Data(drawn.normal(size=(rows, COLUMNS)).astype(np.float32), drawn.integers(0, CLASSES, rows))
+    return Data(
+        drawn.normal(size=(rows, COLUMNS)).astype(np.float32), drawn.integers(0, CLASSES, rows)
+    )
 
 
 def clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
@@ -75,9 +77,7 @@ def clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
         # Sums are in 2^20 steps of the clip norm, signs in whole numbers.
         return query.claim or 2.0**20
 
-    return Path(
-        f"ClientPrivacy {name}", ADJACENCY, run, pairs, ("federated.ClientPrivacy",), claim
-    )
+    return Path(f"ClientPrivacy {name}", ADJACENCY, run, pairs, ("federated.ClientPrivacy",), claim)
 
 
 ADJACENCY = "zero-out"
@@ -91,7 +91,14 @@ def silo(name: str, chosen: str, **options: Any) -> Path:
         model, how = TorchModel(mlp(COLUMNS, CLASSES)), algorithm(chosen)
         settings = {"batch_size": None, "epochs": 1} if "epochs" in how.reads else {}
         privacy = RecordPrivacy(
-            **{"epsilon": 4.0, "delta": 1e-4, "rounds": 2, "evaluations": 1, "held_out": 8, **options}
+            **{
+                "epsilon": 4.0,
+                "delta": 1e-4,
+                "rounds": 2,
+                "evaluations": 1,
+                "held_out": 8,
+                **options,
+            }
         )
         with np.errstate(over="ignore"):
             rows = Data(data[0].astype(np.float32), data[1])
@@ -117,7 +124,12 @@ def silo(name: str, chosen: str, **options: Any) -> Path:
 def paths() -> list[Path]:
     return [
         clients("fedavg", "fedavg", mlp(COLUMNS, CLASSES)),
-        clients("adaptive clipping", "fedavg", mlp(COLUMNS, CLASSES), adaptive=Adaptive(count_noise=20.0)),
+        clients(
+            "adaptive clipping",
+            "fedavg",
+            mlp(COLUMNS, CLASSES),
+            adaptive=Adaptive(count_noise=20.0),
+        ),
         clients("a buffer that a pass writes", "fedavg", Centred),
         silo("fedavg", "fedavg"),
         silo("fedsgd", "fedsgd"),

@@ -11,7 +11,7 @@ import tacit
 from tacit import schema as schemas
 from tacit.randomness import Seeded
 
-from .adversary import Columns, neighbours
+from .adversary import Columns, at_an_edge, neighbours
 from .paths_statistics import undated
 from .refuter import Outcome, Pair, Path
 from .tape import Coins
@@ -42,7 +42,7 @@ def without_dates(found: Any) -> Any:
     return undated(found) if dated else found
 
 
-def codebook(name: str, schema: Any, **options: Any) -> Path:
+def codebook(name: str, schema: Any, slow: bool = True, **options: Any) -> Path:
     def run(data: Columns, coins: Coins) -> Outcome:
         made = tacit.Codebook(epsilon=4, codewords=6, classes=2, **CENTRAL, **options)
         made.fit(data[0], schema=schema, rng=coins)
@@ -51,8 +51,12 @@ def codebook(name: str, schema: Any, **options: Any) -> Path:
     def pairs(everything: bool) -> Iterator[Pair]:
         rows = base(len(schema.names))
         yield from neighbours(rows, "add-remove", 0, 1, everything, finite=True)
+        if everything:
+            drawn = np.random.default_rng(0).random((2, len(schema.names)))
+            yield from at_an_edge(made, drawn[0] * 0.8, drawn[0], 2300)
 
-    return Path(f"Codebook {name}", ADJACENCY, run, pairs, ("Codebook",), slow=name != "raw")
+    made = Path(f"Codebook {name}", ADJACENCY, run, pairs, ("Codebook",), slow=slow)
+    return made
 
 
 ADJACENCY = "zero-out"
@@ -92,7 +96,8 @@ def variational() -> Path:
 
 def paths() -> list[Path]:
     return [
-        codebook("raw", SCHEMA),
+        codebook("raw", SCHEMA, slow=False),
+        codebook("wide", schemas.ArraySchema(300, 0.0, 1.0, outside="clip")),
         codebook("scattering", PICTURES),
         codebook("random", SCHEMA, features="random"),
         student(),

@@ -96,7 +96,9 @@ def encoder(name: str, make: Callable[[], Any]) -> Path:
             kept.append(made.fit(rows, told, private=private))
         return Outcome(kept[0].release(data[0], rng=coins), kept[0].certificate.event)
 
-    return Path(f"AnonymizingEncoder {name}", "any-two-inputs", run, people, ("AnonymizingEncoder",))
+    return Path(
+        f"AnonymizingEncoder {name}", "any-two-inputs", run, people, ("AnonymizingEncoder",)
+    )
 
 
 def votes(name: str, **asked: Any) -> Path:

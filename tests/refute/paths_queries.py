@@ -207,8 +207,18 @@ def pairs(adjacency: str, unit: str, everything: bool) -> Iterator[Pair]:
             yield Pair(f"{name} at {place}", there, changed)
 
 
-ASKED = ("count", "count by", "sum", "mean", "mean of whole numbers", "variance", "histogram",
-         "quantile", "top", "several")
+ASKED = (
+    "count",
+    "count by",
+    "sum",
+    "mean",
+    "mean of whole numbers",
+    "variance",
+    "histogram",
+    "quantile",
+    "top",
+    "several",
+)
 
 
 def paths() -> list[Path]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit import estimators, private_statistics
 
-from .adversary import Columns, neighbours
+from .adversary import Columns, at_an_edge, neighbours
 from .refuter import Outcome, Pair, Path
 from .tape import Coins
 
@@ -29,7 +29,9 @@ def undated(certificate: str) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in ("issued", "digest")}
 
 
-def statistic(name: str, *arguments: Any, column: bool = False, **options: Any) -> Path:
+def statistic(
+    name: str, *arguments: Any, column: bool = False, wide: int = 3, **options: Any
+) -> Path:
     """A function of `tacit.private_statistics`; rows of numbers, or (column) their first one."""
     function = getattr(private_statistics, name)
 
@@ -39,10 +41,15 @@ def statistic(name: str, *arguments: Any, column: bool = False, **options: Any) 
         return Outcome(found.value, found.event)
 
     def pairs(everything: bool) -> Iterator[Pair]:
-        yield from neighbours(table()[:1], "add-remove", LOW, HIGH, everything)
+        yield from neighbours(table(columns=wide)[:1], "add-remove", LOW, HIGH, everything)
+        if everything and not column:
+            rows = table(columns=wide)[0]
+            yield from at_an_edge(made, rows[0] * 0.1, rows[1], 300)
 
     covers = (f"private_statistics.{name}",)
-    return Path(f"private_statistics.{name}", "add-remove", run, pairs, covers)
+    title = f"private_statistics.{name}{f', {wide} columns' if wide > 3 else ''}"
+    made = Path(title, "add-remove", run, pairs, covers, slow=wide > 3)
+    return made
 
 
 def estimator(
@@ -91,7 +98,9 @@ def counts() -> Path:
             for place in (0, 15, 30):
                 yield Pair(f"code {code} at {place}", (np.insert(codes, place, code),), (codes,))
 
-    return Path("private_statistics.counts", "add-remove", run, pairs, ("private_statistics.counts",))
+    return Path(
+        "private_statistics.counts", "add-remove", run, pairs, ("private_statistics.counts",)
+    )
 
 
 def paths() -> list[Path]:
@@ -113,12 +122,36 @@ def paths() -> list[Path]:
         statistic("quantiles", (0.1, 0.5), LOW, HIGH, column=True),
         statistic("standardize", LOW, HIGH),
         counts(),
-        *(estimator("LinearRegression", a, algorithm=a, **target) for a in ("adassp", "functional", "gradient")),
+        statistic("mean", 40.0, wide=9000),
+        statistic("kmeans", 2, 40.0, wide=9000, steps=1),
+        statistic("covariance", 4.0, wide=300),
+        *(
+            estimator("LinearRegression", a, algorithm=a, **target)
+            for a in ("adassp", "functional", "gradient")
+        ),
         estimator("Ridge", **target),
-        *(estimator("LogisticRegression", a, algorithm=a, **classes) for a in ("gradient", "functional")),
+        *(
+            estimator("LogisticRegression", a, algorithm=a, **classes)
+            for a in ("gradient", "functional")
+        ),
         estimator("RandomForestClassifier", n_estimators=3, max_depth=2, last=True, **classes),
-        estimator("RandomForestClassifier", "pure", n_estimators=3, max_depth=2, last=True, **{**classes, "delta": 0}),
-        estimator("RandomForestClassifier", "dprf", algorithm="dprf", n_estimators=2, max_depth=2, last=True, **{**classes, "delta": 0}),
+        estimator(
+            "RandomForestClassifier",
+            "pure",
+            n_estimators=3,
+            max_depth=2,
+            last=True,
+            **{**classes, "delta": 0},
+        ),
+        estimator(
+            "RandomForestClassifier",
+            "dprf",
+            algorithm="dprf",
+            n_estimators=2,
+            max_depth=2,
+            last=True,
+            **{**classes, "delta": 0},
+        ),
         estimator("StandardScaler", **alone),
         estimator("MinMaxScaler", **alone),
         estimator("PCA", n_components=2, **alone),

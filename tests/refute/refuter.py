@@ -159,6 +159,13 @@ def _held(ratio: float, query: Query, name: str, verdict: Verdict) -> None:
         verdict.faults.append(f"{name}: {query.place} moves by {ratio:.4g} of its claim")
 
 
+def asked_of(path: Path, data: Any) -> list[bytes]:
+    """The exact numbers behind the queries of one run, before any noise."""
+    tape = Tape()
+    _ran(path, data, tape)
+    return [part.tobytes() for query in tape.queries for part in query.values]
+
+
 def _ran(path: Path, data: Any, tape: Tape) -> Outcome:
     """What it gives; a refusal is an outcome too, and may not depend on one record."""
     with recording(tape), warnings.catch_warnings():

@@ -62,7 +62,9 @@ class Query:
         if not self.moved:
             return 0.0
         if self.law == "channel":  # how many rows have another input
-            return float(sum((one != 0).reshape(len(one), -1).any(axis=1).sum() for one in self.moved))
+            return float(
+                sum((one != 0).reshape(len(one), -1).any(axis=1).sum() for one in self.moved)
+            )
         if self.law == "table":
             return float(np.max(self.moved))
         if self.law == "choice":  # nodes share no record: of each, the largest; then their sum
