@@ -65,7 +65,7 @@ class Path:
     """Whether it is refused before a row is looked at, whatever the rows are."""
     steps: int = 1
     """How many neighbours apart the pairs are, where a blank record cannot be given."""
-    available: Callable[[], bool] = lambda: True  # noqa: E731
+    available: Callable[[], bool] = lambda: True
 
 
 @dataclass

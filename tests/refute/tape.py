@@ -13,7 +13,6 @@ a sampler is recorded without being asked.
 from __future__ import annotations
 
 import importlib
-import math
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
