@@ -1,0 +1,105 @@
+"""What is learned from in-house rows under a central guarantee, and may leave with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import tacit
+from tacit import schema as schemas
+from tacit.randomness import Seeded
+
+from .adversary import Columns, at_an_edge, neighbours
+from .paths_statistics import undated
+from .refuter import Outcome, Pair, Path
+from .tape import Coins
+
+CENTRAL = {"central_epsilon": 1.0, "central_delta": 1e-5}
+COLUMNS = 4
+SCHEMA = schemas.ArraySchema(COLUMNS, 0.0, 1.0, outside="clip")
+PICTURES = schemas.ArraySchema(64, 0.0, 1.0, (8, 8), outside="clip")
+
+
+def base(columns: int = COLUMNS, rows: int = 400) -> Columns:
+    return (np.random.default_rng(2).uniform(0, 1, (rows, columns)),)
+
+
+def left(learned: Any) -> Any:
+    """All that is saved of a fitted mechanism or model, certificates undated."""
+    parameters, arrays = learned.parts()
+    return without_dates(parameters), arrays
+
+
+def without_dates(found: Any) -> Any:
+    """The same, with certificates that do not say when they were issued."""
+    if isinstance(found, dict):
+        return {key: without_dates(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [without_dates(one) for one in found]
+    dated = isinstance(found, str) and found.startswith("{") and '"issued"' in found
+    return undated(found) if dated else found
+
+
+def codebook(name: str, schema: Any, slow: bool = True, **options: Any) -> Path:
+    def run(data: Columns, coins: Coins) -> Outcome:
+        made = tacit.Codebook(epsilon=4, codewords=6, classes=2, **CENTRAL, **options)
+        made.fit(data[0], schema=schema, rng=coins)
+        return Outcome(left(made), made.inhouse_.certificate.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        rows = base(len(schema.names))
+        yield from neighbours(rows, "add-remove", 0, 1, everything, finite=True)
+        if everything:
+            drawn = np.random.default_rng(0).random((2, len(schema.names)))
+            yield from at_an_edge(made, drawn[0] * 0.8, drawn[0], 2300)
+
+    made = Path(f"Codebook {name}", ADJACENCY, run, pairs, ("Codebook",), slow=slow)
+    return made
+
+
+ADJACENCY = "zero-out"
+
+
+def student() -> Path:
+    """Taught with DP-Adam on the in-house rows of a private codebook."""
+    people = np.random.default_rng(3).uniform(0, 1, (300, COLUMNS))
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        made = tacit.Codebook(epsilon=4, codewords=6, classes=2, **CENTRAL)
+        made.fit(data[0], schema=SCHEMA, rng=coins)
+        reports = made.release(people, (people[:, 0] > 0.5).astype(int), rng=Seeded(1))
+        settings = {"inhouse": data[0], "prior": "none", "hidden": (8,), **CENTRAL}
+        taught = tacit.StudentClassifier(**settings).fit(reports, rng=coins)
+        return Outcome(left(taught), taught.inhouse_.certificate.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        yield from neighbours(base(), "add-remove", 0, 1, everything, finite=True)
+
+    return Path("StudentClassifier", ADJACENCY, run, pairs, ("StudentClassifier",), slow=True)
+
+
+def variational() -> Path:
+    """An encoder trained with DP-Adam, handed out."""
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        made = tacit.VLM(epsilon=2, classes=2, latent_dimension=2, **CENTRAL)
+        made.fit(data[0], schema=SCHEMA, epochs=1, rng=coins)
+        return Outcome(left(made), made.inhouse_.certificate.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        yield from neighbours(base(rows=60), "replace-one", 0, 1, everything, finite=True)
+
+    return Path("VLM", ADJACENCY, run, pairs, ("VLM",), slow=True, steps=2)
+
+
+def paths() -> list[Path]:
+    return [
+        codebook("raw", SCHEMA, slow=False),
+        codebook("wide", schemas.ArraySchema(300, 0.0, 1.0, outside="clip")),
+        codebook("scattering", PICTURES),
+        codebook("random", SCHEMA, features="random"),
+        student(),
+        variational(),
+    ]

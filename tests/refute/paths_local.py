@@ -1,0 +1,124 @@
+"""Reports of people who trust nobody: each depends on its own row, and on nothing but a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import tacit
+from tacit import schema as schemas
+from tacit.anonymize.encoder import AnonymizingEncoder
+from tacit.anonymize.training import Schedule
+from tacit.inference.votes import Ballot
+from tacit.randomness import Seeded
+
+from .adversary import Columns, hostile_rows
+from .refuter import Outcome, Pair, Path
+from .tape import Coins
+
+COLUMNS, CLASSES, PEOPLE = 4, 3, 12
+SCHEDULE = Schedule(pretraining=1, adversary=1, rounds=1)
+SCHEMA = schemas.ArraySchema(COLUMNS, 0.0, 1.0, outside="clip")
+
+
+def inhouse() -> np.ndarray:
+    return np.random.default_rng(9).uniform(0, 1, (300, COLUMNS))
+
+
+def people(everything: bool) -> Iterator[Pair]:
+    """Somebody else's row, or label, in one place."""
+    drawn = np.random.default_rng(8)
+    rows, labels = drawn.uniform(0, 1, (PEOPLE, COLUMNS)), drawn.integers(0, CLASSES, PEOPLE)
+    finite = {k: v for k, v in hostile_rows(COLUMNS, 0, 1).items() if np.isfinite(v).all()}
+    for name in finite if everything else ("corner", "beyond"):
+        for place in (0, 5, PEOPLE - 1) if everything else (0,):
+            other, told = rows.copy(), labels.copy()
+            other[place], told[place] = finite[name], (labels[place] + 1) % CLASSES
+            yield Pair(f"{name} at {place}", (rows, labels), (other, told))
+
+
+def mechanism(name: str, make: Callable[[], Any], labelled: bool = True) -> Path:
+    kept: list[Any] = []
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        if not kept:
+            kept.append(make())
+        reports = kept[0].release(data[0], data[1] if labelled else None, rng=coins)
+        return Outcome(dict(reports.columns), reports.certificate.event)
+
+    told = name.partition(" ")[0]
+    return Path(f"{name}.release", "any-two-inputs", run, people, (f"{told}.release",))
+
+
+def codebook() -> Any:
+    made = tacit.Codebook(epsilon=2, codewords=6, classes=CLASSES)
+    return made.fit(inhouse(), schema=SCHEMA, rng=Seeded(0))
+
+
+def direct() -> Any:
+    return tacit.Direct(epsilon=2, classes=CLASSES).fit(inhouse(), schema=SCHEMA)
+
+
+def variational() -> Any:
+    made = tacit.VLM(epsilon=2, classes=CLASSES, latent_dimension=2)
+    return made.fit(inhouse(), schema=SCHEMA, epochs=1)
+
+
+class Remembering(nn.Module):
+    """A module of the user's that adds what it saw before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(COLUMNS, 3)
+        self.before: Any = 0.0
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found = self.inner(rows + self.before)
+        self.before = rows.detach().sum(0)
+        return found
+
+
+def encoder(name: str, make: Callable[[], Any]) -> Path:
+    """Representations with a local ε, by a network of the user's."""
+    kept: list[Any] = []
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        if not kept:
+            torch.manual_seed(0)
+            rows = inhouse()
+            told, private = (rows[:, 0] > 0.5).astype(int), (rows[:, 1] > 0.5).astype(int)
+            settings = {"training": "toggled", "epsilon": 2.0, "device": "cpu"}
+            made = AnonymizingEncoder(encoder=make(), schedule=SCHEDULE, **settings)
+            kept.append(made.fit(rows, told, private=private))
+        return Outcome(kept[0].release(data[0], rng=coins), kept[0].certificate.event)
+
+    return Path(
+        f"AnonymizingEncoder {name}", "any-two-inputs", run, people, ("AnonymizingEncoder",)
+    )
+
+
+def votes(name: str, **asked: Any) -> Path:
+    def run(data: Columns, coins: Coins) -> Outcome:
+        ballot = Ballot(epsilon=2.0, **asked)
+        given = {"classes": data[1]} if asked else {}
+        found = ballot.release(data[0][:, 0] > 0.5, **given, rng=coins)
+        return Outcome(np.asarray(found.symbols), found.event)
+
+    return Path(f"Ballot {name}", "any-two-inputs", run, people, ("Ballot",))
+
+
+def paths() -> list[Path]:
+    return [
+        mechanism("Codebook", codebook),
+        mechanism("Codebook without labels", codebook, labelled=False),
+        mechanism("Direct", direct),
+        mechanism("VLM", variational),
+        encoder("plain", lambda: nn.Sequential(nn.Linear(COLUMNS, 3), nn.Tanh())),
+        encoder("remembering", Remembering),
+        votes("right or wrong"),
+        votes("by class", classes=CLASSES),
+    ]

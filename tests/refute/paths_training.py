@@ -1,0 +1,111 @@
+"""Training by noisy gradients: a blank record (not finite) keeps its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tacit.private_training import train
+
+from .adversary import Columns, neighbours
+from .refuter import Outcome, Pair, Path
+from .tape import Coins
+
+CLASSES, COLUMNS = 3, 8
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(COLUMNS, 16), nn.ReLU(), nn.Linear(16, CLASSES))
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)),
+        nn.Conv2d(2, 4, 1),
+        nn.GroupNorm(2, 4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, CLASSES),
+    )
+
+
+def steep() -> nn.Module:
+    """Weights that cancel, and a last layer that makes signs of what rounding leaves."""
+    made = mlp()
+    with torch.no_grad():
+        made[0].weight.sub_(made[0].weight.mean(1, keepdim=True))
+        made[0].bias.zero_()
+        made[2].weight.mul_(1e9)
+    return made
+
+
+class Sorted(nn.Module):
+    """Rows in the order of their first column, and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mlp()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        order = torch.argsort(rows[:, 0], stable=True)
+        return self.inner(rows[order])[torch.argsort(order)]
+
+
+class Experts(nn.Module):
+    """Two experts that take four rows each, in the order of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.first, self.second = nn.Linear(COLUMNS, 2), mlp(), mlp()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        chosen = self.gate(rows).argmax(1)
+        room = [((chosen == e) & ((chosen == e).cumsum(0) <= 4))[:, None] for e in range(2)]
+        weights = self.gate(rows).softmax(1)
+        return sum(
+            expert(rows) * weights[:, i : i + 1] * room[i]
+            for i, expert in enumerate((self.first, self.second))
+        )
+
+
+def loss(module: nn.Module, rows: Any, labels: Any) -> Any:
+    return cross_entropy(module(rows), labels, reduction="none")
+
+
+def training(name: str, make: Any, **options: Any) -> Path:
+    settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        torch.manual_seed(3)
+        module = make()
+        rows, labels = torch.tensor(data[0], dtype=torch.float32), torch.tensor(data[1])
+        done = train(module, (rows, labels), loss, **settings, rng=coins)
+        state = {key: value.numpy() for key, value in module.state_dict().items()}
+        return Outcome((state, str(done.guarantee), done.assumptions), done.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        drawn = np.random.default_rng(5)
+        base = drawn.uniform(-1, 1, (40, COLUMNS)), drawn.integers(0, CLASSES, 40)
+        one = np.repeat(base[0][:1], 40, axis=0), np.repeat(base[1][:1], 40)
+        yield from neighbours(base, "zero-out", -1, 1, everything, (0, CLASSES - 1))
+        yield from neighbours(one, "zero-out", -1, 1, False, (0,))
+
+    covers = ("private_training.train",)
+    return Path(f"private_training.train {name}", "zero-out", run, pairs, covers)
+
+
+def paths() -> list[Path]:
+    return [
+        training("mlp", mlp),
+        training("mlp, every record", mlp, batch_size=41),
+        training("convolutional", convolutional),
+        training("steep", steep),
+        training("microbatches", mlp, microbatch=7),
+        training("sorted rows", Sorted),
+        training("experts", Experts),
+    ]

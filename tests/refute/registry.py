@@ -1,0 +1,145 @@
+"""Every path that states a guarantee, and the public names that must have one.
+
+`missing` lists what is offered and not tried: a new statistic, algorithm, question, file format or
+mechanism fails the suite until a path for it is registered here.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path as File
+
+import tacit
+from tacit import estimators, mechanisms, private_statistics
+from tacit.estimators import linear, logistic, svm
+from tacit.inference.posterior.models import MECHANISMS
+from tacit.queries import model
+
+from . import (
+    paths_federated,
+    paths_learned,
+    paths_local,
+    paths_posteriors,
+    paths_queries,
+    paths_statistics,
+    paths_training,
+)
+from .refuter import Path
+from .tape import SAMPLERS
+
+ROOT = File(__file__).parents[2]
+
+ELSEWHERE = {
+    # Their own theorem, which is not about how far a number moves: gradient and curvature of one
+    # record's loss, and how near the minimum is that was found.
+    "estimators.LogisticRegression.objective": "tests/estimators/test_perturbation.py",
+    "estimators.LinearSVC.objective": "tests/estimators/test_perturbation.py",
+    "estimators.SVC": "tests/estimators/test_svm.py",
+    # Nothing is proved, and that is what they state.
+    "estimators.LinearSVC.dual": "tests/estimators/test_svm.py",
+    # Their exact law over all neighbours, and draws against it.
+    **{
+        f"mechanisms.{name}": "tests/conformance/conftest.py"
+        for name in mechanisms.__all__
+        if name not in ("Channel", "FiniteChannel", "Mechanism")
+    },
+}
+"""What is tried in another suite, by the file that does it."""
+
+UNPROVEN = {"tacit.estimators.dual"}
+"""Modules that draw noise and state that nothing is proved of it."""
+
+
+def paths() -> list[Path]:
+    """All of them."""
+    rooms = (
+        paths_statistics,
+        paths_training,
+        paths_learned,
+        paths_queries,
+        paths_posteriors,
+        paths_federated,
+        paths_local,
+    )
+    return [path for room in rooms for path in room.paths()]
+
+
+def offered() -> set[str]:
+    """Public names that state a guarantee."""
+    names = {
+        f"private_statistics.{name}"
+        for name in private_statistics.__all__
+        if inspect.isfunction(getattr(private_statistics, name))
+    }
+    by_algorithm = {
+        "LinearRegression": linear.ALGORITHMS,
+        "LogisticRegression": logistic.ALGORITHMS,
+        "LinearSVC": svm.ALGORITHMS,
+        "RandomForestClassifier": ("pure", "dprf"),
+    }
+    for name in estimators.__all__:
+        if name == "MostlyNoise":
+            continue
+        names |= {f"estimators.{name}.{a}" for a in by_algorithm.get(name, ()) if a != "auto"}
+        if name not in by_algorithm or name == "RandomForestClassifier":
+            names.add(f"estimators.{name}")
+    names |= {f"queries.{kind.__name__}" for kind in _questions()}
+    names |= {f"queries on {source}" for source in paths_queries.SOURCES}
+    for kind in ("BetaBinomial", "DirichletMultinomial"):
+        names |= {f"{kind}.{mechanism}" for mechanism in MECHANISMS}
+    names |= {f"mechanisms.{name}" for name in ELSEWHERE_MECHANISMS}
+    return names | {
+        "Curator.above_threshold",
+        "Codebook",
+        "VLM",
+        "StudentClassifier",
+        "Codebook.release",
+        "Direct.release",
+        "VLM.release",
+        "AnonymizingEncoder",
+        "Ballot",
+        "private_training.train",
+        "federated.ClientPrivacy",
+        "federated.Silo",
+    }
+
+
+ELSEWHERE_MECHANISMS = [
+    name for name in mechanisms.__all__ if name not in ("Channel", "FiniteChannel", "Mechanism")
+]
+
+
+def _questions() -> Iterator[type]:
+    for kind in vars(model).values():
+        if inspect.isclass(kind) and issubclass(kind, model.Query):
+            yield kind
+
+
+def drawing() -> set[str]:
+    """Functions of the library that draw noise: `module.qualname`, read off the sources."""
+    found: set[str] = set()
+    source = File(inspect.getfile(tacit)).parent
+    for file in source.rglob("*.py"):
+        module = "tacit." + ".".join(file.relative_to(source).with_suffix("").parts)
+        if module.startswith("tacit.randomness") or module in UNPROVEN:
+            continue
+        found |= {f"{module}.{name}" for name in _callers(ast.parse(file.read_text()))}
+    return found
+
+
+def _callers(tree: ast.AST, inside: str = "") -> Iterator[str]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            name = f"{inside}.{node.name}".lstrip(".")
+            if isinstance(node, ast.FunctionDef) and _draws(node):
+                yield name
+            yield from _callers(node, name)
+
+
+def _draws(node: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in SAMPLERS
+        for one in ast.walk(node)
+    )
