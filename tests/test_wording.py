@@ -44,7 +44,7 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
         ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
     ),
-    "Exponential": (events.Exponential(Fraction(1, 4), **SCOPE), ["candidate", "0.25"]),
+    "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "by 1."]),
     "SparseVector": (
         SparseVector(epsilon=1.0, threshold=0, positives=7, adjacency="replace-one").event,
         ["threshold", "7"],

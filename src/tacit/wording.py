@@ -167,18 +167,24 @@ def _describe_leaf(event: events.Event) -> str:
             )
         case events.Exponential():
             return (
-                f"One candidate was chosen at random, better ones more likely "
-                f"(epsilon = {float(event.epsilon):.6g})."
+                f"One candidate was chosen at random, better ones more likely: e times for each "
+                f"{float(event.scale):.6g} of a score that one {event.unit} can change by "
+                f"{float(event.sensitivity):.6g}."
             )
         case events.SparseVector():
+            numeric = f", {float(event.answer_scale):.6g} on what was told of those above"
             return (
-                f"Questions were compared with a noisy threshold until {event.positives} were "
-                "above it."
+                f"Answers that one {event.unit} can change by {float(event.sensitivity):.6g} were "
+                f"compared with a threshold until {event.positives} were above it: Laplace noise "
+                f"of scale {float(event.threshold_scale):.6g} on the threshold, "
+                f"{float(event.comparison_scale):.6g} on each comparison"
+                f"{numeric if event.answer_scale else ''}."
             )
         case events.SmoothLaplace():
             return (
-                "Discrete Laplace noise scaled to a smooth bound of what one "
-                f"{event.unit} can change in data like these."
+                f"Discrete Laplace noise on what one {event.unit} can change, in data like these, "
+                f"by at most a bound (smoothness {float(event.beta):.6g}) of which its scale is "
+                f"1/{float(event.alpha):.6g}."
             )
         case events.CertifiedTable():
             return (
@@ -222,6 +228,8 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
         lines.append("The stated sensitivity is that of the question that was asked.")
     if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
         lines.append("Between neighbours, all compared answers move in the same direction.")
+    if any(isinstance(leaf, events.SmoothLaplace) for leaf in leaves):
+        lines.append("The bound that the noise was scaled to is as smooth as is stated.")
     if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
         lines.append("The table with that SHA-256 has been compared, and is the one drawn from.")
     if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
