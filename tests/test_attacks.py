@@ -117,7 +117,7 @@ def test_an_understated_certificate_does_not_verify():
 def test_thirds_do_not_fit_into_less_than_one(tmp_path):
     with tacit.Ledger(tmp_path / "ledger") as ledger:
         ledger.open("a", tacit.PureDP(0.9999999999999999, **CENTRAL))
-        third = events.Exponential(Fraction(1, 3), **CENTRAL)
+        third = events.Exponential(1, 6, **CENTRAL)
         ledger.charge("a", third)
         ledger.charge("a", third)
         with pytest.raises(errors.BudgetExceeded):

@@ -839,3 +839,28 @@ def test_a_large_exponent_does_not_take_for_ever(certificate: Certificate) -> No
     content = forged(certificate, put("event", value=plain.to_plain(event) | {"epsilon": "701"}))
     with pytest.raises(CertificateError):
         Certificate.from_json(content)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Exponential(epsilon=1.0, sensitivity=2.0, adjacency="replace-one"),
+        SparseVector(epsilon=1.0, threshold=0, numeric=True, adjacency="replace-one"),
+        SmoothLaplace(epsilon=1.0, delta=1e-6, adjacency="replace-one"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_epsilon_follows_from_sensitivity_and_scale(mechanism):
+    """What the noise was is on record: with less of it, or a larger sensitivity, ε is larger."""
+    stored = plain.to_plain(mechanism.event)
+    assert "epsilon" not in " ".join(stored)
+    stated = guarantee_of(mechanism.event).epsilon
+    for name in ("sensitivity", "alpha", "beta"):
+        if name in stored:
+            more = plain.event_from_plain(stored | {name: str(2 * Fraction(stored[name]))})
+            assert guarantee_of(more).epsilon > 1.2 * stated
+            with pytest.raises(CertificateError):
+                Certificate.issue(more, guarantee=mechanism.guarantee)
+    for name in (name for name in stored if name.endswith("scale")):
+        less = plain.event_from_plain(stored | {name: str(Fraction(stored[name]) / 2)})
+        assert guarantee_of(less).epsilon > 1.1 * stated

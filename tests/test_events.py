@@ -97,8 +97,8 @@ EXAMPLES = (
     events.DiscreteGaussian(4, Fraction(25, 2), 3, **SCOPE),
     respond(5),
     events.SubsetSelection(6, 2, 1, largest_inclusion(6, 2, Fraction(1)), **SCOPE),
-    events.Exponential(Fraction(1, 3), adjacency="any-two-inputs", unit="label"),
-    events.SparseVector(1, 2, 0, 3, True, **OTHER),
+    events.Exponential(1, Fraction(7, 3), adjacency="any-two-inputs", unit="label"),
+    events.SparseVector(1, 2, 5, 0, 3, True, **OTHER),
     events.SmoothLaplace(1, Fraction(1, 50), 1e-6, adjacency="replace-one", unit="client"),
     events.Declared(PureDP(1.0, **SCOPE)),
     events.PoissonSampled(0.01, GAUSSIAN),
@@ -162,9 +162,11 @@ POSITIVE = [
     (EXAMPLES[2], "variance"),
     (EXAMPLES[3], "epsilon"),
     (EXAMPLES[4], "epsilon"),
-    (EXAMPLES[5], "epsilon"),
-    (EXAMPLES[6], "epsilon_threshold"),
-    (EXAMPLES[6], "epsilon_comparisons"),
+    (EXAMPLES[5], "sensitivity"),
+    (EXAMPLES[5], "scale"),
+    (EXAMPLES[6], "sensitivity"),
+    (EXAMPLES[6], "threshold_scale"),
+    (EXAMPLES[6], "comparison_scale"),
     (EXAMPLES[7], "alpha"),
     (EXAMPLES[7], "beta"),
     (EXAMPLES[13], "epsilon"),
@@ -345,14 +347,19 @@ def test_a_table_has_a_delta_below_one(delta):
 
 def test_sparse_vector_shares():
     for value in (-1, math.nan, None):
-        with pytest.raises(InvalidParameter, match="epsilon_answers must be"):
-            events.SparseVector(1, 1, value, 1, False, **SCOPE)
-    assert events.SparseVector(1, 1, 0.1, 1, False, **SCOPE).epsilon_answers == Fraction(1, 10)
+        with pytest.raises(InvalidParameter, match="answer_scale must be"):
+            events.SparseVector(1, 1, 1, value, 1, False, **SCOPE)
+    assert events.SparseVector(3, 6, 9, 0.1, 2, False, **SCOPE).shares == (
+        Fraction(1, 2),
+        Fraction(4, 3),
+        60,
+    )
+    assert events.SparseVector(3, 6, 9, 0, 2, True, **SCOPE).shares[1:] == (Fraction(2, 3), 0)
 
 
 def test_sparse_vector_monotonic_is_a_truth_value():
     with pytest.raises(InvalidParameter):
-        events.SparseVector(1, 1, 0, 1, "no", **SCOPE)
+        events.SparseVector(1, 1, 1, 0, 1, "no", **SCOPE)
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-9, math.nan, math.inf, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from fractions import Fraction
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tacit import Certificate, events, guarantees, wording
+from tacit import Certificate, events, guarantees, rounding, wording
+from tacit.errors import InvalidParameter
 from tacit.guarantees import (
     ZCDP,
     Adjacency,
@@ -38,13 +40,13 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     ),
     "RandomizedResponse": (
         RandomizedResponse(categories=3, epsilon=1.0).event,
-        ["one of 3", f"{math.e / (math.e + 2):.6g}", f"{1 / (math.e + 2):.6g}"],
+        ["one of 3", f"{math.e / (math.e + 2):.6g}", rounding.below(1 / (math.e + 2))],
     ),
     "SubsetSelection": (
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
         ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
     ),
-    "Exponential": (events.Exponential(Fraction(1, 4), **SCOPE), ["candidate", "0.25"]),
+    "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "by 1."]),
     "SparseVector": (
         SparseVector(epsilon=1.0, threshold=0, positives=7, adjacency="replace-one").event,
         ["threshold", "7"],
@@ -318,3 +320,40 @@ def test_seeded_releases_are_announced_first() -> None:
 def test_a_seeded_release_does_not_claim_the_operating_system() -> None:
     certificate = Certificate.issue(LAPLACE, rng=Seeded(1))
     assert not any("operating system" in line for line in certificate.assumptions)
+
+
+CENTRAL = [one for one in Adjacency if one.model == "central"]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize("adjacency", CENTRAL, ids=str)
+def test_no_certificate_hides_how_many_and_tells_it(name: str, adjacency: Adjacency) -> None:
+    """Add-remove hides the number of records: it must not be under what is not protected."""
+    event = EVENTS[name][0]
+    if not isinstance(event, events.Leaf):
+        pytest.skip("built of others")
+    try:
+        stated = dataclasses.replace(event, adjacency=adjacency)
+    except InvalidParameter:
+        pytest.skip("has no proof for these")
+    told = Certificate.issue(stated).explain()
+    hidden = adjacency is Adjacency.ADD_REMOVE
+    assert ("How many" in told) is not hidden
+    assert ("against not being in it at all" in told) is hidden
+    assert ("blank" in told) is (adjacency is Adjacency.ZERO_OUT)
+    assert ("having held anything else" in told) is (adjacency is Adjacency.REPLACE_ONE)
+
+
+def test_printed_bounds_round_outwards() -> None:
+    scope: Any = {"adjacency": "zero-out", "unit": "record"}
+    told = "\n".join(wording.how_well(ApproxDP(1.0000001, 1.2349e-5, **scope)))
+    assert "epsilon = 1.00001, delta = 1.24e-05." in told
+    assert "1.23e-05" not in told
+    for number in (1.2349e-5, 0.1, 1 / 3, 2 / 3, 1e-300, 123456789.0, 0.0, 1.0, 999999.5):
+        for digits in (1, 3, 6):
+            assert Fraction(rounding.below(number, digits)) <= Fraction(repr(number))
+            assert Fraction(repr(number)) <= Fraction(rounding.above(number, digits))
+    assert rounding.above(0.1) == rounding.below(0.1) == "0.1"
+    assert rounding.above(Fraction(1, 3), 3) == "0.334"
+    assert rounding.below(Fraction(2, 3), 3) == "0.666"
+    assert rounding.above(math.inf) == "inf"

@@ -161,44 +161,68 @@ class SubsetSelection(Leaf):
 
 @dataclass(frozen=True)
 class Exponential(Leaf):
-    """Exponential mechanism or permute-and-flip: weight e^{ε score / (2 sensitivity)}."""
+    """Exponential mechanism or permute-and-flip: weight e^{score / scale}.
 
-    epsilon: Fraction
+    A unit changes every score by `sensitivity` at most. ε, twice the one over the other, follows.
+    """
+
+    sensitivity: Fraction
+    scale: Fraction
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._epsilon()
+        self._positive("sensitivity", "scale")
+        errors.epsilon_in_range("Exponential", self.epsilon, least=Fraction(0))
+
+    @property
+    def epsilon(self) -> Fraction:
+        return 2 * self.sensitivity / self.scale
 
 
 @dataclass(frozen=True)
 class SparseVector(Leaf):
-    """Sparse vector: shares of ε for threshold, comparisons and (if any) numeric answers.
+    """Sparse vector: Laplace noise on the threshold, on comparisons and on numeric answers, if any.
 
-    The noise has scale Δ/ε₁ on the threshold, 2cΔ/ε₂ (cΔ/ε₂ if monotonic) on each comparison and
-    cΔ/ε₃ on each of at most c numeric answers.
+    A unit changes every answer by `sensitivity` at most, and at most `positives` are said to be
+    above. `answer_scale` is 0 where no numeric answers are given. Shares of ε follow: Δ over the
+    scale of the threshold, 2cΔ (cΔ if monotonic) over that of comparisons, cΔ over that of answers.
     """
 
-    epsilon_threshold: Fraction
-    epsilon_comparisons: Fraction
-    epsilon_answers: Fraction
+    sensitivity: Fraction
+    threshold_scale: Fraction
+    comparison_scale: Fraction
+    answer_scale: Fraction
     positives: int
     monotonic: bool
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._positive("epsilon_threshold", "epsilon_comparisons")
-        answers = errors.rational("SparseVector", "epsilon_answers", self.epsilon_answers)
+        self._positive("sensitivity", "threshold_scale", "comparison_scale")
+        answers = errors.rational("SparseVector", "answer_scale", self.answer_scale)
         if answers < 0:
-            errors.refuse("SparseVector", "epsilon_answers", "at least 0", self.epsilon_answers)
-        object.__setattr__(self, "epsilon_answers", answers)
+            errors.refuse("SparseVector", "answer_scale", "at least 0", self.answer_scale)
+        object.__setattr__(self, "answer_scale", answers)
         self._whole("positives", least=1)
         if not isinstance(self.monotonic, bool):
             errors.refuse("SparseVector", "monotonic", "true or false", self.monotonic)
+        errors.epsilon_in_range("SparseVector", sum(self.shares), least=Fraction(0))
+
+    @property
+    def shares(self) -> tuple[Fraction, Fraction, Fraction]:
+        """Of ε: threshold, comparisons, numeric answers."""
+        each = self.positives * self.sensitivity
+        compared = (1 if self.monotonic else 2) * each / self.comparison_scale
+        answered = each / self.answer_scale if self.answer_scale else Fraction(0)
+        return self.sensitivity / self.threshold_scale, compared, answered
 
 
 @dataclass(frozen=True)
 class SmoothLaplace(Leaf):
-    r"""Discrete Laplace noise of scale S(x)/α, S a β-smooth bound of the local sensitivity."""
+    r"""Discrete Laplace noise of scale S(x)/α, S a β-smooth bound of the local sensitivity.
+
+    Sensitivity and scale are numbers of the data here; α is the one over the other. ε follows from
+    α, β and δ.
+    """
 
     alpha: Fraction
     beta: Fraction

@@ -27,6 +27,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma
 
 from tacit import errors
+from tacit.rounding import above
 
 
 class Adjacency(StrEnum):
@@ -156,7 +157,7 @@ class PureDP(Guarantee):
         )
 
     def __str__(self) -> str:
-        return f"{_shown(self.epsilon)}-DP ({self.whom})"
+        return f"{above(self.epsilon)}-DP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class ApproxDP(Guarantee):
         """The same statement at a larger δ; at a smaller one nothing is known."""
         delta = errors.probability("ApproxDP.at_delta", "delta", delta)
         if delta < self.delta:
-            reason = f"an (epsilon, {self.delta:g}) statement says nothing at delta {delta:g}"
+            reason = f"an (epsilon, {above(self.delta)}) statement says nothing at delta {delta!r}"
             return Unproven(reason=reason, **self.scope)
         # Above its δ the pair still factors through randomized response that fails with δ.
         spare = (delta - self.delta) / (1 - self.delta)
@@ -200,7 +201,7 @@ class ApproxDP(Guarantee):
         return replace(self, epsilon=size * self.epsilon, delta=delta)
 
     def __str__(self) -> str:
-        return f"({_shown(self.epsilon)}, {_shown(self.delta)})-DP ({self.whom})"
+        return f"({above(self.epsilon)}, {above(self.delta)})-DP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class ConcentratedDP(Guarantee):
         return self.zcdp().group(size)
 
     def __str__(self) -> str:
-        return f"({_shown(self.mu)}, {_shown(self.tau)})-CDP ({self.whom})"
+        return f"({above(self.mu)}, {above(self.tau)})-CDP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ class ZCDP(Guarantee):
         return RenyiDP(orders=orders, epsilons=curve, **self.scope)
 
     def __str__(self) -> str:
-        return f"({_shown(self.xi)}, {_shown(self.rho)})-zCDP ({self.whom})"
+        return f"({above(self.xi)}, {above(self.rho)})-zCDP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ class RenyiDP(Guarantee):
 
     def __str__(self) -> str:
         best = min(zip(self.epsilons, self.orders, strict=True))
-        return f"Rényi DP, {len(self.orders)} orders, {best[0]:.6g} at {best[1]:g} ({self.whom})"
+        return f"Rényi DP, {len(self.orders)} orders, {above(best[0])} at {best[1]:g} ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -401,15 +402,6 @@ def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
             "Restate one of them (for example with towards('zero-out'))."
         )
     return guarantees[0].scope
-
-
-def _shown(number: float) -> str:
-    """Six digits, rounded up: a printed bound must hold."""
-    nearest = f"{number:.6g}"
-    if not math.isfinite(number) or float(nearest) >= number:
-        return nearest
-    unit = 10.0 ** (math.floor(math.log10(abs(number))) - 5)
-    return f"{float(nearest) + unit:.6g}"
 
 
 def _store_float(guarantee: Guarantee, name: str, *, least: float) -> None:

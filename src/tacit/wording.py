@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from tacit import events
 from tacit.guarantees import (
@@ -14,6 +15,7 @@ from tacit.guarantees import (
     Unit,
     Unproven,
 )
+from tacit.rounding import above, below
 
 _PRIORS = (0.01, 0.5)
 _USUAL_DELTA = 1e-6
@@ -73,18 +75,18 @@ def how_well(guarantee: Guarantee) -> list[str]:
         converted = guarantee.at_delta(_USUAL_DELTA)
         return [f"It is {guarantee}, which implies {converted}:", *how_well(converted)]
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    lines = [f"epsilon = {_ceiling(epsilon, 6):.6g}, delta = {delta:.3g}."]
+    lines = [f"epsilon = {above(epsilon)}, delta = {above(delta, 3)}."]
     if delta:
         lines.append(
             f"Whatever is concluded from it would be concluded at most {_number(epsilon)} times as "
-            f"often, plus {delta:.3g} in all, as {_otherwise(guarantee)}."
+            f"often, plus {above(delta, 3)} in all, as {_otherwise(guarantee)}."
         )
         if not epsilon or delta >= -math.expm1(-epsilon):
             return lines
         # P(loss > ε + a) ≤ δ/(1 − e^{−a}): on that set P ≤ e^ε P' + δ ≤ e^{−a} P + δ.
         room = min(epsilon, math.log(2))
-        rare = _ceiling(delta / -math.expm1(-room), 3)
-        lines.append(f"Apart from outcomes of probability at most {rare:.3g}:")
+        rare = above(delta / -math.expm1(-room), 3)
+        lines.append(f"Apart from outcomes of probability at most {rare}:")
         epsilon += room
     lines.append(
         f"What was released changes the odds {_fact(guarantee)} by a factor of at most "
@@ -92,11 +94,13 @@ def how_well(guarantee: Guarantee) -> list[str]:
     )
     lines += [
         f"Someone who was {prior:.0%} sure {_fact(guarantee)} can become at most "
-        f"{_ceiling(100 * posterior(prior, epsilon), 3):.3g}% sure."
+        f"{above(100 * posterior(prior, epsilon), 3)}% sure."
         for prior in _PRIORS
     ]
     if guarantee.adjacency in events.ONE_OR_NONE:
-        lines.append("For what it holds, if its presence is known, count epsilon twice.")
+        known = {Adjacency.ADD_REMOVE: "to be there", Adjacency.ZERO_OUT: "not to be blank"}
+        what = f"For what it holds, if it is known {known[guarantee.adjacency]}"
+        lines.append(f"{what}, count epsilon twice.")
     return lines
 
 
@@ -129,7 +133,7 @@ def describe(event: events.Event, depth: int = 0) -> list[str]:
         case events.Repeated():
             return [f"{indent}{event.count} times:", *describe(event.event, depth + 1)]
         case events.PoissonSampled():
-            share = f"{event.probability:.6g}"
+            share = above(event.probability)
             head = f"{indent}On a random sample (each {_unit(event)} with probability {share}):"
             return [head, *describe(event.event, depth + 1)]
     return [indent + _describe_leaf(event)]
@@ -139,46 +143,53 @@ def _describe_leaf(event: events.Event) -> str:
     match event:
         case events.Laplace():
             return (
-                f"Discrete Laplace noise of scale {float(event.scale):.6g} on whole numbers that "
-                f"one {event.unit} can change by {float(event.l1_sensitivity):.6g} in all."
+                f"Discrete Laplace noise of scale {below(event.scale)} on whole numbers that "
+                f"one {event.unit} can change by {above(event.l1_sensitivity)} in all."
             )
         case events.Gaussian():
             return (
-                f"Gaussian noise of deviation {float(event.sigma):.6g} on numbers that one "
-                f"{event.unit} can change by {float(event.l2_sensitivity):.6g} (Euclidean): "
-                f"{event.noise_multiplier:.4g} times as much."
+                f"Gaussian noise of deviation {below(event.sigma)} on numbers that one "
+                f"{event.unit} can change by {above(event.l2_sensitivity)} (Euclidean): "
+                f"{below(event.noise_multiplier, 4)} times as much."
             )
         case events.DiscreteGaussian():
             return (
-                f"Discrete Gaussian noise of deviation {math.sqrt(event.variance):.6g} on whole "
+                f"Discrete Gaussian noise of deviation {below(math.sqrt(event.variance))} on whole "
                 f"numbers that one {event.unit} can change by "
-                f"{math.sqrt(event.squared_sensitivity):.6g} (Euclidean)."
+                f"{above(math.sqrt(event.squared_sensitivity))} (Euclidean)."
             )
         case events.RandomizedResponse():
             return (
                 f"Each answer, one of {event.categories}, is kept with probability "
-                f"{event.keep / 2**64:.6g} and replaced by any other with "
-                f"{event.other / 2**64:.6g} each."
+                f"{above(Fraction(event.keep, 2**64))} and replaced by any other with "
+                f"{below(Fraction(event.other, 2**64))} each."
             )
         case events.SubsetSelection():
+            chance = above(Fraction(event.inclusion, 2**64))
             return (
                 f"Each answer, one of {event.categories}, becomes a random set of {event.size} "
-                f"that holds the true one with probability {event.inclusion / 2**64:.6g}."
+                f"that holds the true one with probability {chance}."
             )
         case events.Exponential():
             return (
-                f"One candidate was chosen at random, better ones more likely "
-                f"(epsilon = {float(event.epsilon):.6g})."
+                f"One candidate was chosen at random, better ones more likely: e times for each "
+                f"{below(event.scale)} of a score that one {event.unit} can change by "
+                f"{above(event.sensitivity)}."
             )
         case events.SparseVector():
+            numeric = f", {below(event.answer_scale)} on what was told of those above"
             return (
-                f"Questions were compared with a noisy threshold until {event.positives} were "
-                "above it."
+                f"Answers that one {event.unit} can change by {above(event.sensitivity)} were "
+                f"compared with a threshold until {event.positives} were above it: Laplace noise "
+                f"of scale {below(event.threshold_scale)} on the threshold, "
+                f"{below(event.comparison_scale)} on each comparison"
+                f"{numeric if event.answer_scale else ''}."
             )
         case events.SmoothLaplace():
             return (
-                "Discrete Laplace noise scaled to a smooth bound of what one "
-                f"{event.unit} can change in data like these."
+                f"Discrete Laplace noise on what one {event.unit} can change, in data like these, "
+                f"by at most a bound (smoothness {above(event.beta)}) of which its scale is "
+                f"1/{above(event.alpha)}."
             )
         case events.CertifiedTable():
             return (
@@ -190,10 +201,10 @@ def _describe_leaf(event: events.Event) -> str:
             law = {"gaussian": "Gaussian", "laplace": "Laplace"}[event.law]
             return (
                 f"{event.problems} convex problem(s) solved with a random slope added ({law}, "
-                f"{float(event.scale / event.sensitivity):.4g} times as much as one {event.unit} "
-                f"can add) and a penalty {float(event.convexity / event.smoothness):.4g} times as "
+                f"{below(event.scale / event.sensitivity, 4)} times as much as one {event.unit} "
+                f"can add) and a penalty {below(event.convexity / event.smoothness, 4)} times as "
                 f"curved as one {event.unit}; the solutions have {law} noise, "
-                f"{float(event.output_scale / event.output_sensitivity):.4g} times what solving "
+                f"{below(event.output_scale / event.output_sensitivity, 4)} times what solving "
                 "may be off by."
             )
         case events.Declared(guarantee=NotPrivate()):
@@ -222,6 +233,8 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
         lines.append("The stated sensitivity is that of the question that was asked.")
     if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
         lines.append("Between neighbours, all compared answers move in the same direction.")
+    if any(isinstance(leaf, events.SmoothLaplace) for leaf in leaves):
+        lines.append("The bound that the noise was scaled to is as smooth as is stated.")
     if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
         lines.append("The table with that SHA-256 has been compared, and is the one drawn from.")
     if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
@@ -273,15 +286,7 @@ def _unit(event: events.Event) -> str:
 
 def _number(epsilon: float) -> str:
     factor = math.exp(min(epsilon, 700))
-    return f"{_ceiling(factor, 3):.3g}" if factor < 1e6 else "over a million"
-
-
-def _ceiling(number: float, digits: int) -> float:
-    """Rounded up to so many digits: an upper bound must stay one."""
-    if not number > 0:
-        return number
-    unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
-    return math.ceil(number / unit * (1 - 1e-12)) * unit
+    return above(factor, 3) if factor < 1e6 else "over a million"
 
 
 def _bullets(lines: list[str]) -> list[str]:

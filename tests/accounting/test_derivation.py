@@ -119,7 +119,7 @@ def test_response_and_subset_and_exponential_state_their_epsilon():
     assert math.log(RESPONSE.keep / RESPONSE.other) <= 2
     subset = events.SubsetSelection(4, 2, 1, ALL * 7 // 10, **SCOPE)
     assert guarantee_of(subset) == PureDP(1.0, **SCOPE)
-    assert guarantee_of(events.Exponential("1/3", **SCOPE)).epsilon == near(1 / 3, 1e-15)
+    assert guarantee_of(events.Exponential(1, 6, **SCOPE)).epsilon == near(1 / 3, 1e-15)
 
 
 def selection_laws(scores, epsilon):
@@ -137,7 +137,7 @@ def selection_laws(scores, epsilon):
 
 def test_exponential_statement_holds_for_both_mechanisms():
     epsilon = 0.8
-    stated = guarantee_of(events.Exponential(epsilon, **SCOPE)).epsilon
+    stated = guarantee_of(events.Exponential(1, 2 / epsilon, **SCOPE)).epsilon
     worst = [0.0, 0.0]
     for scores in itertools.product(range(3), repeat=3):
         for move in itertools.product((-1, 0, 1), repeat=3):
@@ -187,7 +187,9 @@ def worst_sparse_vector(first, second, comparison_share, positives, monotonic=Fa
 @pytest.mark.parametrize("monotonic", [False, True])
 @pytest.mark.parametrize("positives", [1, 2])
 def test_sparse_vector_statement_holds_for_the_documented_noise(positives, monotonic):
-    event = events.SparseVector("1/2", 1, 0, positives, monotonic, **SCOPE)
+    event = events.SparseVector(
+        1, 2, positives if monotonic else 2 * positives, 0, positives, monotonic, **SCOPE
+    )
     stated = guarantee_of(event)
     assert stated == PureDP(1.5, **SCOPE)
     assert worst_sparse_vector(0.5, 1.0, positives, positives, monotonic) <= 1.5
@@ -196,7 +198,7 @@ def test_sparse_vector_statement_holds_for_the_documented_noise(positives, monot
 
 
 def test_sparse_vector_answers_are_charged():
-    event = events.SparseVector("1/2", 1, "1/4", 2, False, **SCOPE)
+    event = events.SparseVector(1, 2, 4, 8, 2, False, **SCOPE)
     assert guarantee_of(event) == PureDP(1.75, **SCOPE)
 
 

@@ -52,7 +52,7 @@ def curve(*epsilons, orders=ORDERS):
 
 
 def draw(epsilon):
-    return events.Exponential(epsilon, **SCOPE)
+    return events.Exponential(1, 2 / Fraction(str(epsilon)), **SCOPE)
 
 
 def gaussian(sigma):
@@ -106,7 +106,7 @@ def test_ten_tenths_are_one(ledger, path):
     assert account.remaining == {"epsilon": 0, "delta": 0}
     message = "'a' has left, asked 0.1, left 0.0. Nothing was charged"
     refuses(ledger, path, errors.BudgetExceeded, message, draw(0.1))
-    refuses(ledger, path, errors.BudgetExceeded, "asked 1e-300, left 0.0", draw("1e-300"))
+    refuses(ledger, path, errors.BudgetExceeded, "asked 1e-299, left 0.0", draw("1e-299"))
 
 
 def test_an_overdraw_beyond_the_last_digit_of_a_float_is_refused(ledger, path):

@@ -27,7 +27,8 @@ from tacit import errors, events
 from tacit.accounting.ledger import Ledger
 
 def draw(epsilon):
-    return events.Exponential(epsilon, adjacency="replace-one", unit="person")
+    scale = 2 / Fraction(str(epsilon))
+    return events.Exponential(1, scale, adjacency="replace-one", unit="person")
 
 def say(*words):
     os.write(1, json.dumps(words).encode() + b"\\n")  # One write: lines do not mix.
@@ -142,7 +143,7 @@ def path(tmp_path):
 
 
 def draw(epsilon):
-    return events.Exponential(epsilon, **SCOPE)
+    return events.Exponential(1, 2 / Fraction(str(epsilon)), **SCOPE)
 
 
 def show(path):

@@ -123,7 +123,7 @@ def test_scales_are_those_of_the_theorem():
             adjacency="replace-one",
         )
         event = mechanism.event
-        shares = (event.epsilon_threshold, event.epsilon_comparisons, event.epsilon_answers)
+        shares = event.shares
         assert sum(shares) == Fraction(7, 10)
         assert shares[2] == (Fraction(7, 20) if numeric else 0)
         factor = 1 if monotonic else 2

@@ -404,3 +404,13 @@ def test_a_mean_of_all_rows_uses_their_public_number():
         assert np.mean(np.square(off)) < 1.25 * 2 * (100 / 1000) ** 2
         one_in_ten = made.mean("x", where="x < 7.4", epsilon=50.0)
         assert abs(one_in_ten.value - 3.66) < 0.5
+
+
+def test_a_sum_of_rho_is_certified_for_fixed_questions_only() -> None:
+    """Stopped after a look, a sum of ρ is an odometer, and not a guarantee."""
+    budget = ZCDP(0.0, 0.1, adjacency="zero-out", unit="record")
+    with Curator(pa.table({"age": [1, 2, 3]}), budget, rng=Seeded(1)) as curator:
+        curator.count(rho=0.01)
+        assert not any("did not depend" in line for line in curator.certificate().assumptions)
+        curator.count(rho=0.02)
+        assert any("did not depend" in line for line in curator.certificate().assumptions)

@@ -30,13 +30,16 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
         case events.Laplace():
             # |‖y − x‖₁ − ‖y − x'‖₁| ≤ Δ for every y, and the normaliser does not depend on x.
             return PureDP(epsilon=float_above(event.l1_sensitivity / event.scale), **scope)
-        case events.RandomizedResponse() | events.SubsetSelection() | events.Exponential():
-            # The event's constructor has compared the odds with e^ε in integers [War65, YB18];
-            # the exponential mechanism and permute-and-flip: [MT07, MS20].
+        case events.RandomizedResponse() | events.SubsetSelection():
+            # The event's constructor has compared the odds with e^ε in integers [War65, YB18].
+            return PureDP(epsilon=float_above(event.epsilon), **scope)
+        case events.Exponential():
+            # A score changes a weight by e^{Δ/t} at most, and the normaliser by as much: 2Δ/t
+            # [MT07]; permute-and-flip: [MS20].
             return PureDP(epsilon=float_above(event.epsilon), **scope)
         case events.SparseVector():
-            shares = (event.epsilon_threshold, event.epsilon_comparisons, event.epsilon_answers)
-            return PureDP(epsilon=float_above(sum(shares, Fraction(0))), **scope)
+            # Algorithm 7 of [LSL17], with the scales that were drawn.
+            return PureDP(epsilon=float_above(sum(event.shares, Fraction(0))), **scope)
         case events.SmoothLaplace():
             return ApproxDP(epsilon=smooth_laplace_epsilon(event), delta=event.delta, **scope)
         case events.CertifiedTable():
@@ -87,4 +90,5 @@ def smooth_laplace_epsilon(event: events.SmoothLaplace) -> float:
     at most δ. This is [NRS07]_ carried over to the integers.
     """
     alpha, beta = float(event.alpha), float(event.beta)
-    return alpha + max(beta, math.log(2 / event.delta) * math.expm1(beta))
+    # A few roundings of floats, each less than 2^-52 of the sum.
+    return (alpha + max(beta, math.log(2 / event.delta) * math.expm1(beta))) * (1 + 2e-15)

@@ -39,6 +39,7 @@ from tacit.audit import intervals
 from tacit.audit.intervals import Interval
 from tacit.audit.membership import allowed_advantage
 from tacit.guarantees import Guarantee
+from tacit.rounding import above
 
 Reals = npt.NDArray[np.float64]
 
@@ -65,7 +66,7 @@ class AttributeReport:
     @property
     def words(self) -> str:
         """One line."""
-        allowed = "" if self.ceiling is None else f"; the claim allows {self.ceiling:.3g}"
+        allowed = "" if self.ceiling is None else f"; the claim allows {above(self.ceiling, 3)}"
         return (
             f"guessed right: {self.on_members.value:.1%} of members, {self.on_others.value:.1%} of "
             f"others; advantage {self.advantage}{allowed}"

@@ -59,6 +59,7 @@ from tacit.audit.intervals import Interval
 from tacit.audit.statistical import bound_from_draws
 from tacit.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
 from tacit.randomness import Randomness
+from tacit.rounding import above, below
 
 Reals = npt.NDArray[np.float64]
 Promise = PureDP | ApproxDP
@@ -274,9 +275,9 @@ class Report:
             )
         verdict = "proved" if self.tested is None else "refuted" if self.refuted else "not refuted"
         return (
-            f"{verdict}: ε ≥ {self.epsilon:.3g} at δ = {self.delta:.3g} ({self.adjacency}, "
-            f"certainty {100 * self.certainty:.6g} %, at most {self.certifiable:.3g} could be "
-            f"shown){beside}"
+            f"{verdict}: ε ≥ {below(self.epsilon, 3)} at δ = {above(self.delta, 3)} "
+            f"({self.adjacency}, certainty {100 * self.certainty:.6g} %, at most "
+            f"{above(self.certifiable, 3)} could be shown){beside}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from tacit.cli.console import (
     print_text,
     print_values,
 )
+from tacit.rounding import above
 
 REFUSED, BAD_INPUT = 1, 2
 """Exit codes: the answer is no (refuted, refused, not verified); the question is wrong."""
@@ -128,8 +129,8 @@ def account(
         "rdp": "Rényi (moments accountant)",
         "pld": "privacy loss distribution: the one to use",
     }
-    rows = [(name, f"{value:.6g}", says[name]) for name, value in comparison.epsilons().items()]
-    print_table(f"ε at δ = {delta:g}", ("accountant", "ε", ""), rows)
+    rows = [(name, above(value), says[name]) for name, value in comparison.epsilons().items()]
+    print_table(f"ε at δ = {above(delta)}", ("accountant", "ε", ""), rows)
 
 
 @app.command()
@@ -174,7 +175,7 @@ def calibrate(
     print_values(
         found | {"delta": delta, "accountant": accountant},
         as_json,
-        f"For ε = {epsilon:g} at δ = {delta:g}",
+        f"For ε = {above(epsilon)} at δ = {above(delta)}",
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cli.console import print_json, print_table, print_text
 from tacit.guarantees import Guarantee
+from tacit.rounding import above, below
 
 if TYPE_CHECKING:
     from tacit.audit.attributes import AttributeReport
@@ -73,9 +74,9 @@ class Found:
             return  # the same scores at another threshold: all the rest is the same
         yield _line("", "AUC", report.auc, None)
         yield from _rates(report)
-        limit = "" if report.tested is None else f"{report.tested.epsilon:.4g}"
+        limit = "" if report.tested is None else above(report.tested.epsilon, 4)
         if report.certified:
-            yield "", "ε, proved", f"{report.epsilon:.4g}", "", limit
+            yield "", "ε, proved", below(report.epsilon, 4), "", limit
         else:
             yield "", "ε, no proof", f"{report.estimated_epsilon:.4g}", "", limit
 

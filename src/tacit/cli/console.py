@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit import errors
+from tacit.rounding import above
 
 WIDTH = 80
 
@@ -32,13 +33,14 @@ def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
     """Names and values, as a table or as JSON."""
     if as_json:
         return print_json(values)
-    rows = [(name.replace("_", " "), _cell(value)) for name, value in values.items()]
+    rows = [(name.replace("_", " "), _cell(name, value)) for name, value in values.items()]
     print_table(title, ("", ""), rows)
 
 
-def _cell(value: Any) -> str:
+def _cell(name: str, value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}"
+        is_bound = any(word in name for word in ("epsilon", "delta", "rho"))
+        return above(value) if is_bound else f"{value:.6g}"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "–" if value is None else str(value)

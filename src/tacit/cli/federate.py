@@ -21,6 +21,7 @@ from tacit import errors
 from tacit.cli.console import AsJson, must_exist, print_values
 from tacit.cli.files import must_be_new
 from tacit.cli.votes import opened_ledger
+from tacit.rounding import above
 
 if TYPE_CHECKING:
     from tacit.cli.federate_data import Run
@@ -334,7 +335,7 @@ def _progress(told: Run, as_json: bool) -> Iterator[Told]:
             f"{line['counted']} of {line['asked']}" if "asked" in line else "–",
             "–" if accuracy is None else f"{accuracy:.4f}",
             "–" if mcc is None else f"{mcc:.4f}",
-            "not private" if spent is None else f"{spent:.4g}",
+            "not private" if spent is None else above(spent, 4),
         )
 
     if not live:

@@ -12,6 +12,7 @@ from tacit import errors
 from tacit.cli.console import AsJson, print_json, print_table, print_values
 from tacit.cli.files import must_be_new
 from tacit.cli.votes import Account, Key, LedgerFile, opened_ledger
+from tacit.rounding import above
 
 Prior = Annotated[str, typer.Option(help="Of the shares, one number a value: 1,1 is uniform.")]
 Mechanism = Annotated[str, typer.Option(help="geometric, laplace or hellinger.")]
@@ -171,6 +172,6 @@ def _print(released: Any, level: float, as_json: bool) -> None:
         for value, (mean, (low, high)) in enumerate(zip(means, ends, strict=True))
     ]
     print_table("Posterior", ("value", "mean", f"{level:.0%} interval"), lines)
-    print(f"{released.guarantee}; exactly {values['exact_epsilon']:.6g} for this instance.")
+    print(f"{released.guarantee}; exactly {above(values['exact_epsilon'])} for this instance.")
     if not released.noise_aware:
         print("The posterior takes noise for data: its intervals are too short.")

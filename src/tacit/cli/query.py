@@ -12,6 +12,7 @@ import typer
 from tacit import errors
 from tacit.cli.console import AsJson, print_json, print_table, print_values
 from tacit.cli.votes import Account, LedgerFile, opened_ledger
+from tacit.rounding import below
 
 Source = Annotated[
     str,
@@ -232,7 +233,7 @@ def _print_limits(
 
 
 def _amounts(left: dict[str, float]) -> str:
-    return ", ".join(f"{name} {amount:g}" for name, amount in left.items())
+    return ", ".join(f"{name} {below(amount)}" for name, amount in left.items())
 
 
 def _lines(answer: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:

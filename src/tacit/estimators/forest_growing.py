@@ -215,17 +215,21 @@ class DPRF(Growing):
         """Share of the choices of one level."""
         return CHOICES / self.depth
 
+    @property
+    def sensitivity(self) -> float:
+        """Of a score."""
+        return blended_sensitivity(self.records, self.blend)
+
     def _charge(self, noise: Noise) -> None:
         for _ in range(self.depth):
-            noise.charge_choice(self.each)
+            noise.charge_choice(self.sensitivity, self.each)
         noise.charge(1, 1 - CHOICES)
 
     def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
-        sensitivity = blended_sensitivity(self.records, self.blend)
         for _ in range(self.depth):
             features, cuts, counts = self._candidates(growth, free)
             flat = blended(counts, self.blend).reshape(growth.nodes, -1)
-            _split(growth, features, cuts, noise.choose(flat, sensitivity, self.each))
+            _split(growth, features, cuts, noise.choose(flat, self.sensitivity, self.each))
         return _with_leaves(growth, noise, 1 - CHOICES)
 
 

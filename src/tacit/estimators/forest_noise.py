@@ -83,13 +83,13 @@ class Noise:
             return counts + self._gaussian.draw(self._gaussian.sigma(1, share), counts.shape)
         return self._laplace(share).release(counts, self.rng)
 
-    def charge_choice(self, share: Fraction) -> None:
+    def charge_choice(self, sensitivity: float, share: Fraction) -> None:
         """Pay for one choice a node, on nodes that share no record."""
-        self._pay(self._choice(share, 1.0).event, 1, share)
+        self._pay(self._choice(share, sensitivity).event, 1, share)
 
     def choose(self, scores: Reals, sensitivity: float, share: Fraction) -> Integers:
         """One candidate (column) a node (row), paid for: nodes must share no record."""
-        self.charge_choice(share)
+        self.charge_choice(sensitivity, share)
         return self._choice(share, sensitivity).release(scores, self.rng)
 
     def _part(self, share: Fraction) -> Fraction:

@@ -194,8 +194,9 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
     Guarantee: (ε, δ)-DP towards one record that is blank in its place; how many there are is
     public. Every step is a Gaussian on a Poisson sample of clipped gradients [ACG16]_: one record
     moves their sum by `clip_norm` at most. Proofs: `tacit.private_training.train`, and for
-    components `tacit.estimators.components`; the two are one composition, for which noise is calibrated by
-    its privacy loss distribution. Averages are post-processing. Noise is floating-point, which the
+    components `tacit.estimators.components`; the two are one composition, for which noise is
+    calibrated by its privacy loss distribution. Averages are post-processing. Noise is
+    floating-point, which the
     certificate states. Cost: a forward and a backward pass an epoch and some; d² a record and d³
     for components.
 

@@ -75,6 +75,7 @@ from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Limits, Payload, Vector
 from tacit.federated.rounds import Reply
 from tacit.randomness import Randomness, source
+from tacit.rounding import above, below
 
 _WHERE = "audit_clients"
 _LOUD = 1e3
@@ -115,10 +116,10 @@ class ClientAudit:
     def words(self) -> str:
         """One line: what is proved, beside what is claimed."""
         return (
-            f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {self.certified:.3g} at δ = "
-            f"{self.delta:.3g} (certainty {100 * self.certainty:.6g} %, {self.right} of "
-            f"{self.runs} guesses right, at most {self.certifiable:.3g} could be shown); "
-            f"claimed: {self.epsilon:.6g}"
+            f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {below(self.certified, 3)} at "
+            f"δ = {above(self.delta, 3)} (certainty {100 * self.certainty:.6g} %, {self.right} of "
+            f"{self.runs} guesses right, at most {above(self.certifiable, 3)} could be shown); "
+            f"claimed: {above(self.epsilon)}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -57,18 +57,15 @@ class Exponential:
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
-        _ = self.event, self._rate
+        _ = self.event
 
     @cached_property
     def event(self) -> events.Exponential:
-        epsilon = errors.epsilon_in_range("Exponential", self.epsilon)
-        return events.Exponential(epsilon, adjacency=self.adjacency, unit=self.unit)
+        return _event("Exponential", self)
 
-    @cached_property
+    @property
     def _rate(self) -> Fraction:
-        return self.event.epsilon / (
-            2 * errors.positive("Exponential", "sensitivity", self.sensitivity)
-        )
+        return 1 / self.event.scale
 
     @property
     def guarantee(self) -> Guarantee:
@@ -114,18 +111,15 @@ class PermuteAndFlip:
     unit: Unit = Unit.RECORD
 
     def __post_init__(self) -> None:
-        _ = self.event, self._rate
+        _ = self.event
 
     @cached_property
     def event(self) -> events.Exponential:
-        epsilon = errors.epsilon_in_range("PermuteAndFlip", self.epsilon)
-        return events.Exponential(epsilon, adjacency=self.adjacency, unit=self.unit)
+        return _event("PermuteAndFlip", self)
 
-    @cached_property
+    @property
     def _rate(self) -> Fraction:
-        return self.event.epsilon / (
-            2 * errors.positive("PermuteAndFlip", "sensitivity", self.sensitivity)
-        )
+        return 1 / self.event.scale
 
     @property
     def guarantee(self) -> Guarantee:
@@ -159,6 +153,13 @@ class PermuteAndFlip:
         total = np.prod(factors, axis=-2, keepdims=True)
         others = (total / factors * weights).sum(axis=-1) / 2
         return _pick(log_heads + np.log(others), released)
+
+
+def _event(where: str, asked: Exponential | PermuteAndFlip) -> events.Exponential:
+    epsilon = errors.epsilon_in_range(where, asked.epsilon)
+    sensitivity = errors.positive(where, "sensitivity", asked.sensitivity)
+    scale = 2 * sensitivity / epsilon
+    return events.Exponential(sensitivity, scale, adjacency=asked.adjacency, unit=asked.unit)
 
 
 def _scores(where: str, raw: Any) -> Reals:

@@ -69,7 +69,6 @@ class SparseVector:
     def __post_init__(self) -> None:
         threshold = errors.whole("SparseVector", "threshold", self.threshold, least=-(2**53))
         object.__setattr__(self, "threshold", threshold)
-        errors.whole("SparseVector", "sensitivity", self.sensitivity, least=1, most=2**40)
         for name in ("numeric", "monotonic"):
             if not isinstance(getattr(self, name), bool):
                 errors.refuse("SparseVector", name, "True or False", getattr(self, name))
@@ -84,10 +83,14 @@ class SparseVector:
         # ε₁ : ε₂ as 1 : (2c)^⅔ has the least variance of a comparison [LSL17], section 4.2.
         ratio = Fraction((count if self.monotonic else 2 * count) ** (2 / 3)).limit_denominator(100)
         threshold = (epsilon - answers) / (1 + ratio)
+        most = 2**40
+        one = errors.whole("SparseVector", "sensitivity", self.sensitivity, least=1, most=most)
+        factor = 1 if self.monotonic else 2
         return events.SparseVector(
-            threshold,
-            epsilon - answers - threshold,
-            answers,
+            Fraction(one),
+            one / threshold,
+            factor * count * one / (epsilon - answers - threshold),
+            count * one / answers if self.numeric else Fraction(0),
             count,
             self.monotonic,
             adjacency=self.adjacency,
@@ -101,11 +104,8 @@ class SparseVector:
     @property
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:
         """Noise scales of threshold, comparisons and numeric values (0 if there are none)."""
-        event, sensitivity = self.event, Fraction(int(self.sensitivity))
-        factor = 1 if event.monotonic else 2
-        comparisons = factor * event.positives * sensitivity / event.epsilon_comparisons
-        answers = event.epsilon_answers and event.positives * sensitivity / event.epsilon_answers
-        return sensitivity / event.epsilon_threshold, comparisons, Fraction(answers)
+        event = self.event
+        return event.threshold_scale, event.comparison_scale, event.answer_scale
 
     def ask(
         self, answers: Iterator[int], rng: Randomness | None = None

@@ -42,6 +42,7 @@ from tacit.private_training.clipping import flat_data
 from tacit.private_training.tracing import Loss
 from tacit.private_training.training import Trained, train
 from tacit.randomness import Randomness
+from tacit.rounding import above, below
 
 _LOUD = 1e3  # clip norms that a canary would add, were it not clipped
 
@@ -66,10 +67,10 @@ class TrainingAudit:
         """One line: what is proved, beside what is claimed."""
         found = self.found
         return (
-            f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {found.epsilon:.3g} at δ = "
-            f"{found.delta:.3g} (certainty {100 * self.certainty:.6g} %, {found.right} of "
-            f"{found.guesses} guesses right, at most {found.certifiable:.3g} could be shown); "
-            f"claimed: {self.epsilon:.6g}"
+            f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {below(found.epsilon, 3)} at δ = "
+            f"{above(found.delta, 3)} (certainty {100 * self.certainty:.6g} %, {found.right} of "
+            f"{found.guesses} guesses right, at most {above(found.certifiable, 3)} could be "
+            f"shown); claimed: {above(self.epsilon)}"
         )
 
     def to_dict(self) -> dict[str, Any]:

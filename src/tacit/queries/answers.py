@@ -17,6 +17,7 @@ Key = Any
 """The key of a group: that of its one column, or a tuple of keys where there are several."""
 
 _PUBLIC = "Bounds, keys and conditions were chosen without the rows, or from earlier answers."
+_FIXED = "The questions did not depend on answers; where they did, what holds is the whole budget."
 _ROWS = "A record is a row: who has several rows in the table is protected less with each."
 _SIDES = "How long a question took, that it was asked, and that memory or disk did not suffice."
 _READABLE = (
@@ -82,6 +83,11 @@ class Answer:
         return certify(self.event, self.guarantee, self.seeded, artifact)
 
 
+def _chosen(event: events.Event, guarantee: Guarantee) -> bool:
+    """Whether several answers were summed in a notion whose sums hold for fixed lists only."""
+    return isinstance(event, events.Composed) and not isinstance(guarantee, PureDP | ApproxDP)
+
+
 def certify(
     event: events.Event, guarantee: Guarantee, seeded: bool, artifact: str | None = None
 ) -> Certificate:
@@ -91,7 +97,7 @@ def certify(
         event,
         guarantee=guarantee,
         artifact=artifact,
-        assumptions=(_PUBLIC, _READABLE),
+        assumptions=(_PUBLIC, _READABLE, *((_FIXED,) if _chosen(event, guarantee) else ())),
         not_protected=(_SIDES, *rows),
         rng=Seeded(0) if seeded else None,
     )

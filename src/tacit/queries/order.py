@@ -71,9 +71,9 @@ def rank_sensitivity(query: Quantile, contribution: Contribution) -> int:
 
 def quantile_events(query: Quantile, contribution: Contribution, epsilon: Fraction) -> events.Event:
     """Three picks a group; a unit is in as many groups as `touched` says."""
+    sensitivity = rank_sensitivity(query, contribution)
     picks = tuple(
-        events.Exponential(share * epsilon / contribution.touched, **contribution.scope)
-        for share in SHARES
+        _pick(sensitivity, share * epsilon / contribution.touched, contribution) for share in SHARES
     )
     whole = events.Composed(picks)
     return events.Repeated(whole, contribution.touched) if contribution.touched > 1 else whole
@@ -128,7 +128,13 @@ def _reach(mechanism: Exponential, sensitivity: int, cells: int) -> int:
 
 def top_k_event(query: TopK, contribution: Contribution, epsilon: Fraction) -> events.Event:
     """K picks."""
-    return events.Repeated(events.Exponential(epsilon / query.k, **contribution.scope), query.k)
+    return events.Repeated(_pick(contribution.rows, epsilon / query.k, contribution), query.k)
+
+
+def _pick(sensitivity: int, epsilon: Fraction, contribution: Contribution) -> events.Exponential:
+    """One pick, as its mechanism will state it."""
+    one = Fraction(sensitivity)
+    return events.Exponential(one, 2 * one / epsilon, **contribution.scope)
 
 
 def top_k(
