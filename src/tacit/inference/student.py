@@ -103,8 +103,8 @@ class StudentClassifier(Stored):
         target, device = self._checked(reports)
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
-        vectors = self.mechanism_.vectors(self.inhouse)
         if target is not None:
+            vectors = self.mechanism_.vectors_alone(self.inhouse)
             codes = self.mechanism_.codes_alone(vectors)
             answers = teacher.given_codeword().argmax(axis=1)[codes]
             self.network_, self.inhouse_ = self._taught_privately(
@@ -112,6 +112,7 @@ class StudentClassifier(Stored):
             )
             self.certificate_ = reports.certify(f"{TAUGHT}, beyond {self.inhouse_guarantee_}.")
             return self
+        vectors = self.mechanism_.vectors(self.inhouse)
         own = Protection.none(self.inhouse_public)
         self.inhouse_ = together([self.mechanism_.inhouse_, own])
         codes = self.mechanism_.quantizer_.of_vectors(vectors)

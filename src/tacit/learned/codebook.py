@@ -383,6 +383,11 @@ class Codebook(Learned):
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project(self.features_, rows, self.quantizer_.projection)
 
+    def vectors_alone(self, raw: Any) -> npt.NDArray[np.float32]:
+        """The same up to rounding, each from its row alone: what a guarantee to rows rests on."""
+        rows = self.schema.rows(raw, "Codebook")
+        return quantizers.project_alone(self.features_, rows, self.quantizer_.projection)
+
     def codes_alone(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
         """The codeword of each vector, whatever the others are: decided in whole numbers."""
         cells, groups = self.quantizer_.cells, self.quantizer_.groups
