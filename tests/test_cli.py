@@ -469,7 +469,7 @@ def test_ledger_flow(run: Run, tmp_path: Path) -> None:
     charge = ("ledger", "charge", path, "patients", "--epsilon", "0.6", "--json")
     charged = run(*charge, "--key", "query-1")
     assert charged.code == 0
-    assert set(charged.json) == {"account", "key", "repeated", "spent"}
+    assert set(charged.json) == {"account", "key", "repeated", "spent", "guarantee"}
     assert charged.json["key"] == "query-1"
     assert charged.json["repeated"] is False
     assert run(*charge, "--key", "query-1").json["repeated"] is True
@@ -480,8 +480,9 @@ def test_ledger_flow(run: Run, tmp_path: Path) -> None:
             {
                 "account": "patients",
                 "budget": "1-DP (central, replace-one, unit: record)",
-                "spent": "0.6-DP (central, replace-one, unit: record)",
-                "left": "0.4-DP (central, replace-one, unit: record)",
+                "spent": "epsilon = 0.6",
+                "left": "epsilon = 0.4",
+                "guarantee": "0.6-DP (central, replace-one, unit: record)",
                 "charges": 1,
                 "marks": 0,
             }
@@ -503,7 +504,7 @@ def test_a_ledger_lists_its_entries_and_tells_marks_from_charges(run: Run, tmp_p
     assert (priced["key"], priced["amount"]) == ("run", {"epsilon": "1/4", "delta": "0"})
     assert set(mark["amount"].values()) == {"0"}
     told = run("ledger", "show", path, "--entries").out
-    assert "epsilon 0.25" in told
+    assert "epsilon = 0.25" in told
     assert "nothing (a mark)" in told
     assert "nothing" not in run("ledger", "show", path).out
 
@@ -538,7 +539,7 @@ def test_events_of_a_certificate_are_charged(run: Run, tmp_path: Path) -> None:
     path, certificate = tmp_path / "budget.sqlite", certified(tmp_path)
     run("ledger", "open", path, "patients", *OPEN)
     charge = ("ledger", "charge", path, "patients", "--certificate", certificate)
-    assert run(*charge, "--json").json["spent"].startswith("1-DP")
+    assert run(*charge, "--json").json["guarantee"].startswith("1-DP")
     refused(run(*charge), 1)
     # Not what it states: what its events give.
     rewritten(certificate, lambda body: body["guarantee"].update(epsilon=0.0))

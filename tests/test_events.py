@@ -584,3 +584,40 @@ def test_a_forged_record_is_refused_by_the_constructor():
     forged = data | {"keep": str(int(data["keep"]) + 1), "other": str(int(data["other"]) - 1)}
     with pytest.raises(InvalidParameter, match="keep / other"):
         plain.event_from_plain(forged)
+
+
+def _leaf(**scope):
+    return events.Laplace(1, 2, **scope)
+
+
+@pytest.mark.parametrize("kind", ["add-remove", "replace-one", "zero-out"])
+def test_a_blank_unit_costs_an_event_nothing(kind):
+    scope = {"adjacency": kind, "unit": "record"}
+    declared = events.Declared(PureDP(1.0, **scope))
+    one = events.Composed((events.Repeated(_leaf(**scope), 3), events.Parallel((declared,))))
+    restated = events.towards(one, "zero-out")
+    assert restated == events.towards(restated, Adjacency.ZERO_OUT)
+    for before, after in zip(events.leaves(one), events.leaves(restated), strict=True):
+        if isinstance(before, events.Declared):
+            assert after.guarantee == before.guarantee.towards("zero-out")
+        else:
+            assert after == dataclasses.replace(before, adjacency="zero-out")
+    sampled = events.PoissonSampled(0.5, _leaf(**SCOPE))
+    assert events.scope_of(events.towards(sampled, "zero-out"))["adjacency"] == "zero-out"
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("add-remove", "replace-one"),
+        ("zero-out", "replace-one"),
+        ("zero-out", "add-remove"),
+        ("replace-one", "add-remove"),
+        ("any-two-inputs", "zero-out"),
+    ],
+)
+def test_an_event_is_not_restated_for_neighbours_that_have_a_price(kind, wanted):
+    leaf = _leaf(adjacency=kind, unit="record")
+    for event in (leaf, events.Declared(PureDP(1.0, adjacency=kind, unit="record"))):
+        with pytest.raises(IncompatibleGuarantees, match="towards: adjacency must"):
+            events.towards(event, wanted)

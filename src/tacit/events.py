@@ -7,7 +7,7 @@ numbers that would void its own statement. `tacit.accounting.guarantee_of` has t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -379,6 +379,32 @@ def scope_of(event: Event) -> dict[str, Any]:
         return leaf.guarantee.scope
     assert isinstance(leaf, Leaf)
     return {"adjacency": leaf.adjacency, "unit": leaf.unit}
+
+
+def towards(event: Event, adjacency: Adjacency | str) -> Event:
+    """Restate an event for other neighbours that follow from its own at no price.
+
+    That is zero-out, from add-remove or replace-one (`Guarantee.towards` has the reason): what a
+    sensitivity bounds over all pairs that differ in one unit, it bounds over those of which one
+    has that unit blank. So every leaf keeps its numbers. A sample leaves units out, which to it are
+    blank, so `PoissonSampled` keeps its probability; it never holds replace-one events. Neighbours
+    that have a price are a matter of guarantees, not of events: raises.
+    """
+    match event:
+        case PoissonSampled() | Repeated():
+            return replace(event, event=towards(event.event, adjacency))
+        case Composed() | Parallel():
+            return replace(event, events=tuple(towards(part, adjacency) for part in event.events))
+    stated = scope_of(event)["adjacency"]
+    if guarantees.steps_between("towards", stated, adjacency) > 1:
+        raise errors.IncompatibleGuarantees(
+            f"towards: adjacency must follow from {stated} at no price, got {adjacency}. "
+            "Restate the guarantee of the event, which towards of a guarantee does at its price."
+        )
+    if isinstance(event, Declared):
+        return Declared(event.guarantee.towards(adjacency))
+    assert isinstance(event, Leaf)
+    return replace(event, adjacency=Adjacency(adjacency))
 
 
 def _common_scope(where: str, events: tuple[Event, ...]) -> None:

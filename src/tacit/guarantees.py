@@ -91,20 +91,17 @@ class Guarantee(ABC):
         """Restate the guarantee for other neighbours, where a theorem does, at its price.
 
         A blank unit is one that counts for nothing. To mechanisms that state add-remove it is the
-        same as an absent one, and to those that state replace-one it is one more value:
+        same as an absent one, and to those that state replace-one it is one more value (whatever
+        they would do with it, let them do what they do with some fixed value). Either way zero-out
+        says that the release is close to one that does not depend on what the unit held:
 
         - zero-out follows from add-remove, and from replace-one, unchanged;
         - replace-one follows from add-remove (one removal, one addition) and from zero-out (one
           unit blanked, another put in its place), as for a group of two;
         - add-remove follows from nothing else: others do not hide the number of units.
         """
-        wanted = Adjacency(errors.choice("towards", "adjacency", adjacency, list(Adjacency)))
-        steps = 1 if wanted is self.adjacency else _STEPS.get((self.adjacency, wanted))
-        if steps is None:
-            raise errors.IncompatibleGuarantees(
-                f"towards: adjacency must be one that follows from {self.adjacency}, got {wanted}. "
-                "State the guarantee for the neighbours that it was proved for."
-            )
+        steps = steps_between("towards", self.adjacency, adjacency)
+        wanted = Adjacency(adjacency)
         return replace(self if steps == 1 else self.group(steps), adjacency=wanted)
 
 
@@ -197,6 +194,7 @@ class ApproxDP(Guarantee):
             delta = math.inf if self.delta else 0.0
         else:
             delta = self.delta * (math.expm1(size * self.epsilon) / math.expm1(self.epsilon))
+            delta *= 1 + 4e-15  # above what three roundings may have lost
         if delta >= 1:
             return NotPrivate(**self.scope)
         return replace(self, epsilon=size * self.epsilon, delta=delta)
@@ -371,6 +369,19 @@ _STEPS: dict[tuple[Adjacency, Adjacency], int] = {
     (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE): 2,
 }
 """How many steps between neighbours of the first kind make one of the second."""
+
+
+def steps_between(where: str, stated: Adjacency, wanted: Adjacency | str) -> int:
+    """How many steps between neighbours of the stated kind make one of the wanted; or raises."""
+    wanted = Adjacency(errors.choice(where, "adjacency", wanted, list(Adjacency)))
+    steps = 1 if wanted is stated else _STEPS.get((stated, wanted))
+    if steps is None:
+        raise errors.IncompatibleGuarantees(
+            f"{where}: adjacency must be one that follows from {stated}, got {wanted}. "
+            "State the guarantee for the neighbours that it was proved for."
+        )
+    return steps
+
 
 KINDS: dict[str, type[Guarantee]] = {
     kind.__name__: kind

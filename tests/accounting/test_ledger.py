@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 import threading
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -16,8 +17,10 @@ import pytest
 from tacit import errors, events
 from tacit.accounting import ledger_file
 from tacit.accounting.derivation import guarantee_of
+from tacit.accounting.filters import limits_of, spent_as
 from tacit.accounting.ledger import BudgetChange, Ledger
 from tacit.accounting.privacy_loss import renyi_of
+from tacit.accounting.theorems import float_above
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
@@ -98,7 +101,8 @@ def test_ten_tenths_are_one(ledger, path):
     for _ in range(10):
         assert ledger.charge("a", draw(0.1)).amount["epsilon"] == Fraction(1, 10)
     account = ledger.show("a")
-    assert account.spent == pure(1.0)
+    assert account.spent == {"epsilon": 1, "delta": 0}
+    assert account.guarantee == pure(1.0)
     assert account.remaining == {"epsilon": 0, "delta": 0}
     message = "'a' has left, asked 0.1, left 0.0. Nothing was charged"
     refuses(ledger, path, errors.BudgetExceeded, message, draw(0.1))
@@ -136,15 +140,16 @@ def test_accepts_exactly_what_the_exact_sum_allows(ledger):
 
 
 def test_a_new_account_has_spent_nothing(ledger):
-    for name, budget, zero in [
+    for name, budget, stated in [
         ("p", pure(1), pure(0)),
-        ("a", approx(1, 1e-6), approx(0, 0)),
-        ("z", zcdp(1), zcdp(0)),
-        ("r", curve(1, 2, 3, 4), curve(0, 0, 0, 0)),
+        ("a", approx(1, 1e-6), approx(0, 1e-6)),
+        ("z", zcdp(1), zcdp(1)),
+        ("r", curve(1, 2, 3, 4), curve(1, 2, 3, 4)),
     ]:
         ledger.open(name, budget)
         account = ledger.show(name)
-        assert (account.name, account.budget, account.spent) == (name, budget, zero)
+        assert (account.name, account.budget, account.guarantee) == (name, budget, stated)
+        assert set(account.spent.values()) == {0}
         assert [(e.budget, e.reason) for e in account.entries] == [(budget, "opened")]
         assert account.charges == ()
     assert ledger.accounts() == ["a", "p", "r", "z"]
@@ -171,7 +176,9 @@ def test_approximate_budget_sums_epsilon_and_delta(ledger, path):
     assert receipt.delta == 1e-6
     assert receipt.amount == {"epsilon": Fraction(repr(each.epsilon)), "delta": Fraction("1e-6")}
     account = ledger.show("a")
-    assert account.spent == approx(float(3 * Fraction(repr(each.epsilon))), 3e-6)
+    total = 3 * Fraction(repr(each.epsilon))
+    assert account.spent == {"epsilon": total, "delta": Fraction("3e-6")}
+    assert account.guarantee == approx(float_above(total), 3e-6)
     message = "delta must be .* asked 1e-06, left 0.0"
     refuses(ledger, path, errors.BudgetExceeded, message, gaussian(4), delta=1e-6)
     ledger.charge("a", draw(1))
@@ -201,7 +208,7 @@ def test_concentrated_budget_sums_rho(ledger, path):
     for _ in range(9):
         assert ledger.charge("a", tenth).amount == {"rho": Fraction(1, 10)}
     ledger.charge("a", draw(0.4))  # ε²/2 = 0.08
-    assert ledger.show("a").spent.rho == pytest.approx(0.98, rel=1e-15)
+    assert float(ledger.show("a").spent["rho"]) == pytest.approx(0.98, rel=1e-15)
     refuses(ledger, path, errors.BudgetExceeded, "rho must be .* asked 0.1, left", tenth)
 
 
@@ -235,7 +242,8 @@ def test_renyi_budget_sums_curves(ledger, event):
         )
     ]
     account = ledger.show("a")
-    assert account.spent == curve(*map(float, exact))
+    assert list(account.spent.values()) == exact
+    assert account.guarantee == account.budget  # a filter's promise, however little was spent
     limits = [10, 10, 10, 500]
     assert list(account.remaining.values()) == [a - b for a, b in zip(limits, exact, strict=True)]
 
@@ -309,11 +317,67 @@ def test_a_derived_unproven_is_refused(ledger, path):
 
 
 @pytest.mark.parametrize("budget", [pure(1), approx(1, 0.1), zcdp(1), curve(9, 9, 9, 9)])
-@pytest.mark.parametrize("other", [{"adjacency": "replace-one"}, {"unit": "person"}])
-def test_other_neighbours_are_refused(ledger, path, budget, other):
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"adjacency": "replace-one"},
+        {"adjacency": "zero-out"},
+        {"adjacency": "any-two-inputs"},
+        {"unit": "person"},
+    ],
+)
+def test_neighbours_that_do_not_convert_are_refused(ledger, path, budget, other):
     ledger.open("a", budget)
-    event = events.Exponential(Fraction(1, 10), **{**SCOPE, **other})
-    refuses(ledger, path, errors.IncompatibleGuarantees, "share adjacency and unit", event)
+    event = events.Laplace(1, 10, **{**SCOPE, **other})
+    message = "neighbours that convert to its own .add-remove/record.*zero-out account takes all"
+    refuses(ledger, path, errors.IncompatibleGuarantees, message, event)
+
+
+@pytest.mark.parametrize("budget", [pure(9), approx(9, 0.1), zcdp(9), curve(9, 9, 99, 99)])
+@pytest.mark.parametrize("kind", ["add-remove", "replace-one", "zero-out"])
+def test_a_zero_out_account_takes_all_neighbours_at_their_own_price(ledger, budget, kind):
+    ledger.open("own", replace(budget, adjacency=kind))
+    ledger.open("all", replace(budget, adjacency="zero-out"))
+    event = events.Laplace(1, 2, adjacency=kind, unit="record")
+    assert ledger.charge("all", event).amount == ledger.charge("own", event).amount
+    assert ledger.show("all").guarantee.adjacency == "zero-out"
+
+
+@pytest.mark.parametrize("kind", ["add-remove", "zero-out"])
+def test_a_replace_one_account_takes_others_at_the_price_of_two(ledger, path, kind):
+    scope, one = {"adjacency": "replace-one"}, {"adjacency": kind, "unit": "record"}
+    noise, count = events.Gaussian(1, 4, **one), events.Laplace(1, 2, **one)
+    ledger.open("pure", replace(pure(2), **scope))
+    assert ledger.charge("pure", count).amount == {"epsilon": 1, "delta": 0}
+    ledger.open("rho", replace(zcdp(2), **scope))
+    assert ledger.charge("rho", noise).amount == {"rho": Fraction(4, 32)}
+    ledger.open("curve", replace(curve(99, 99, orders=(2.0, 8.0)), **scope))
+    assert list(ledger.charge("curve", noise).amount.values()) == [Fraction(4, 16), 1]
+    sampled = events.PoissonSampled(0.1, noise)
+    inner = renyi_of(sampled, (4.0, 16.0)).epsilons
+    found = [float(cost) for cost in ledger.charge("curve", sampled).amount.values()]
+    assert found == pytest.approx([3 * epsilon for epsilon in inner])
+    ledger.open("low", replace(curve(99, orders=(1.5,)), **scope))
+    message = "a group of two has a curve at orders from 2 on only"
+    refuses(ledger, path, errors.IncompatibleGuarantees, message, sampled, account="low")
+    ledger.open("both", replace(approx(99, 0.5), **scope))
+    stated = events.Declared(ApproxDP(1.0, 1e-6, **one))
+    cost = ledger.charge("both", stated).amount
+    assert cost["epsilon"] == 2
+    assert 0 <= float(cost["delta"]) - 1e-6 * (1 + math.e) < 1e-18
+    message = "event must be proved private"
+    refuses(ledger, path, errors.InvalidParameter, message, stated, account="both", delta=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.4, 1e-3, 1e-9])
+@pytest.mark.parametrize("sigma", [0.3, 1, 4, 100])
+def test_two_units_of_a_gaussian_at_a_delta_are_paid_for(ledger, sigma, delta):
+    ledger.open("a", replace(approx(700, 0.5), adjacency="replace-one"))
+    cost = ledger.charge("a", gaussian(sigma), delta=delta).amount
+    assert cost["delta"] <= Fraction(repr(delta))
+    # The truth: two steps move the mean by twice as much.
+    exact = guarantee_of(gaussian(Fraction(sigma) / 2), float(cost["delta"])).epsilon
+    assert exact <= float(cost["epsilon"]) <= 3 * exact + 0.1
 
 
 @pytest.mark.parametrize(
@@ -439,7 +503,7 @@ def test_a_raised_budget_is_on_record(ledger, path):
     ledger.raise_budget("a", pure(1.5), "second wave, approved by the board")
     ledger.charge("a", draw(0.5))
     account = ledger.show("a")
-    assert account.budget == account.spent == pure(1.5)
+    assert account.budget == account.guarantee == pure(1.5)
     changes = [(e.budget, e.reason) for e in account.entries if isinstance(e, BudgetChange)]
     assert changes == [(pure(1.0), "opened"), (pure(1.5), "second wave, approved by the board")]
     assert [type(entry).__name__ for entry in account.entries] == [
@@ -484,6 +548,49 @@ def test_a_raised_curve_keeps_its_orders(ledger):
     with pytest.raises(errors.IncompatibleGuarantees, match="of the kind"):
         ledger.raise_budget("a", curve(2, 2, orders=(1.5, 2.0)), "fewer orders")
     ledger.raise_budget("a", curve(2, 2, 2, 2), "more")
+
+
+def test_the_delta_of_an_account_is_not_raised(ledger, path):
+    ledger.open("a", approx(1.0, 1e-6))
+    before = contents(path)
+    with pytest.raises(errors.InvalidParameter, match="delta must be 1e-06, as the account was"):
+        ledger.raise_budget("a", approx(2.0, 2e-6), "more")
+    assert contents(path) == before
+    ledger.charge("a", draw(1))
+    ledger.raise_budget("a", approx(2.0, 1e-6), "more")
+    ledger.charge("a", draw(0.5))
+    account = ledger.show("a")
+    assert account.guarantee == approx(1.5, 1e-6)
+    assert account.at_delta(1e-5) == approx(1.5, 1e-5)
+    assert isinstance(account.at_delta(1e-7), Unproven)
+
+
+@pytest.mark.parametrize(
+    ("opened", "raised", "event"),
+    [
+        (zcdp(0.5), zcdp(0.7), gaussian(1)),
+        (curve(1, 1, 4, 64), curve(2, 2, 9, 99), gaussian(3)),
+    ],
+)
+def test_what_was_raised_after_a_look_has_no_guarantee_but_at_a_delta(
+    ledger, opened, raised, event
+):
+    ledger.open("a", opened)
+    ledger.raise_budget("a", raised, "nothing was released yet")
+    assert ledger.show("a").guarantee == raised
+    ledger.raise_budget("a", opened, "less again")
+    ledger.charge("a", event)
+    ledger.raise_budget("a", raised, "no more than was allowed once")
+    assert ledger.show("a").guarantee == raised
+    assert ledger.show("a").at_delta(1e-5) == raised.at_delta(1e-5)
+    more = spent_as(raised, {n: 2 * one for n, one in limits_of("", raised).items()})
+    ledger.raise_budget("a", more, "after a look")
+    account = ledger.show("a")
+    assert isinstance(account.guarantee, Unproven)
+    assert "raised after releases were seen" in account.guarantee.reason
+    left = spent_as(more, account.remaining)
+    parts = raised.at_delta(5e-6).epsilon, left.at_delta(2.5e-6).epsilon
+    assert account.at_delta(1e-5).epsilon == pytest.approx(sum(parts), rel=1e-12)
 
 
 # Tampering and files

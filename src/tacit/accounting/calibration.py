@@ -61,11 +61,12 @@ def noise_multiplier_for(
 
 
 def _with(run: events.Event, beside: events.Event | None) -> events.Event:
-    """Both, in the other's unit: ε does not depend on what a record is called."""
+    """Both, in the other's unit: ε does not depend on what a record, or a blank one, is called."""
     if beside is None:
         return run
     assert isinstance(run, events.Repeated)
     assert isinstance(run.event, events.PoissonSampled)
+    beside = events.towards(beside, Adjacency.ZERO_OUT)
     noise = replace(run.event.event, **events.scope_of(beside))
     return events.Composed((beside, replace(run, event=replace(run.event, event=noise))))
 

@@ -8,6 +8,7 @@ keeps its promise all the same. Only sums do:
 - Rényi: the sum of the curves does, at every order of the budget; each fixed order is a filter
   [FZ21]_, so the whole curve holds.
 
+The budget is fixed beforehand: `tacit.accounting.odometer` says what holds once it was raised.
 Advanced, optimal and PLD composition need a list fixed beforehand. They are not offered here: fix
 the list as one event (`events.Composed`, `events.Repeated`) and charge that.
 
@@ -23,13 +24,15 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
-from tacit import errors, events
+from tacit import errors, events, rounding
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.privacy_loss import Unsupported, renyi_of
+from tacit.accounting.theorems import float_above
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
@@ -39,6 +42,7 @@ from tacit.guarantees import (
     PureDP,
     RenyiDP,
     Unproven,
+    steps_between,
 )
 
 Amounts = dict[str, Fraction]
@@ -60,8 +64,11 @@ def limits_of(where: str, budget: Guarantee) -> Amounts:
 
 
 def spent_as(budget: Guarantee, spent: Amounts) -> Guarantee:
-    """Sums as a guarantee of the budget's kind, in the nearest floats."""
-    values = [float(spent[name]) for name, _ in _terms(budget)]
+    """Sums as a guarantee of the budget's kind, in floats that are not below them.
+
+    Whether it is one, `tacit.accounting.odometer` says.
+    """
+    values = [float_above(spent[name]) for name, _ in _terms(budget)]
     match budget:
         case PureDP():
             return replace(budget, epsilon=values[0])
@@ -109,35 +116,96 @@ def digits(amount: Fraction) -> str:
     return text if Fraction(text) == amount else f"{text} (exactly {amount})"
 
 
+def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = rounding.above) -> str:
+    """Amounts that are not zero, for people: rounded up, as what is spent; `below` for the rest."""
+    parts = [f"{name} = {as_text(amount)}" for name, amount in amounts.items() if amount]
+    return ", ".join(parts) or "nothing"
+
+
 def price_of(
     where: str, event: events.Event, budget: Guarantee, delta: float | None = None
 ) -> Guarantee:
     """What an event promises, in the notion of the budget: nothing unproved has a price.
 
+    Events about other neighbours than the account's are charged at the price of the conversion
+    (`Guarantee.towards`): to zero-out nothing more, to replace-one that of a group of two.
     For a zCDP budget the price has ξ = 0; δ is for budgets in (ε, δ) only, for events such as a
     Gaussian that have no δ of their own.
     """
     for leaf in events.leaves(event):
         if isinstance(leaf, events.Declared):
             _proved(where, leaf.guarantee)
-    if (charged := events.scope_of(event)) != budget.scope:
-        raise errors.IncompatibleGuarantees(
-            f"{where}: the charge must share adjacency and unit with its account, which is "
-            f"{budget.adjacency}/{budget.unit}, got {charged['adjacency']}/{charged['unit']}. "
-            "Build the mechanism for the account's neighbours, with their sensitivity."
-        )
+    stated = _in_one_step if _steps(where, event, budget) == 1 else _in_two_steps
     if delta is not None and not isinstance(budget, PureDP | ApproxDP):
         errors.refuse(where, "delta", f"None for a {type(budget).__name__} account", delta)
     try:
-        if isinstance(budget, RenyiDP):
-            return renyi_of(event, budget.orders)
-        if isinstance(budget, ZCDP):
-            return _concentrated(where, event)
-        return _at_delta(where, event, delta)
+        return replace(stated(where, event, budget, delta), adjacency=budget.adjacency)
     except Unsupported as unsupported:
         _no_statement(where, event, type(budget).__name__, unsupported)
     except ArithmeticError:
         errors.refuse(where, "event", "within the range of floats", event)
+
+
+def _steps(where: str, event: events.Event, budget: Guarantee) -> int:
+    """Of the event's neighbours, how many steps make one of the account's; none is refused."""
+    charged = events.scope_of(event)
+    if charged["unit"] is budget.unit:
+        try:
+            return steps_between(where, charged["adjacency"], budget.adjacency)
+        except errors.IncompatibleGuarantees:
+            pass
+    raise errors.IncompatibleGuarantees(
+        f"{where}: the charge must have its account's unit, and neighbours that convert to its own "
+        f"({budget.adjacency}/{budget.unit}), got {charged['adjacency']}/{charged['unit']}. "
+        "Of the central ones, a zero-out account takes all, a replace-one account all at the price "
+        "of two, an add-remove account its own alone."
+    )
+
+
+def _in_one_step(
+    where: str, event: events.Event, budget: Guarantee, delta: float | None
+) -> Guarantee:
+    if isinstance(budget, RenyiDP):
+        return renyi_of(event, budget.orders)
+    if isinstance(budget, ZCDP):
+        return _concentrated(where, event)
+    return _at_delta(where, event, delta)
+
+
+def _in_two_steps(
+    where: str, event: events.Event, budget: Guarantee, delta: float | None
+) -> Guarantee:
+    """The same for two of the event's units: by the group theorem of the account's notion."""
+    if isinstance(budget, RenyiDP):
+        return _renyi_of_two(where, event, budget.orders)
+    if isinstance(budget, ZCDP):
+        return _concentrated(where, event).group(2)
+    if delta is None:
+        return _proved(where, _at_delta(where, event, None).group(2))
+    # (ε, δ₀) becomes (2ε, δ₀(1 + e^ε)). Any δ₀ for which that is at most δ will do.
+    inner = delta / 2
+    while inner > 0:
+        one = _at_delta(where, event, inner)
+        two = one.group(2)
+        if isinstance(two, PureDP) or (isinstance(two, ApproxDP) and two.delta <= delta):
+            return two
+        assert isinstance(one, PureDP | ApproxDP)
+        inner = min(inner / 2, delta * math.exp(-min(one.epsilon, 700)) / 2)
+    errors.refuse(where, "delta", "large enough for two units of this event", delta)
+
+
+def _renyi_of_two(where: str, event: events.Event, orders: tuple[float, ...]) -> Guarantee:
+    try:
+        natural = guarantee_of(event)
+    except errors.TacitError:
+        natural = None  # such as a subsampled Gaussian, which has only its curve
+    if isinstance(natural, PureDP | ZCDP):
+        # Tighter than by its curve, and at every order.
+        return natural.group(2).renyi(orders)
+    doubled = renyi_of(event, tuple(2 * order for order in orders)).group(2)
+    if not isinstance(doubled, RenyiDP) or doubled.orders != orders:
+        raise Unsupported("a group of two has a curve at orders from 2 on only")
+    return doubled
 
 
 def _at_delta(where: str, event: events.Event, delta: float | None) -> Guarantee:

@@ -3,6 +3,7 @@ r"""A budget that refuses: accounts that several processes may charge at once.
 Charges are chosen adaptively, so an account is a privacy filter: it adds up (ε, δ), which holds by
 Rogers, Roth, Ullman, Vadhan 2016; or ρ, by Whitehouse, Ramdas, Rogers, Wu 2023; or Rényi
 divergences at each fixed order, by Feldman, Zrnic 2021, hence a curve whose every order is kept.
+What holds once a budget was raised is in `tacit.accounting.odometer`.
 Advanced, optimal and PLD composition need a list fixed beforehand and are not offered here: charge
 such a list as one event. The sums and the references are in `tacit.accounting.filters`.
 
@@ -27,10 +28,10 @@ from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
 from tacit import errors, events, guarantees
-from tacit.accounting import filters
+from tacit.accounting import filters, odometer
 from tacit.accounting.filters import Amounts, digits
 from tacit.accounting.ledger_file import LedgerFile
-from tacit.guarantees import Guarantee
+from tacit.guarantees import ApproxDP, Guarantee
 from tacit.plain import event_from_plain, guarantee_from_plain, to_plain
 
 T = TypeVar("T")
@@ -62,11 +63,11 @@ class BudgetChange:
 
 @dataclass(frozen=True)
 class Account:
-    """An account as it stood: `remaining` is exact, `spent` has the floats nearest to the sums."""
+    """An account as it stood: `spent` and `remaining` are exact sums; `guarantee` is what holds."""
 
     name: str
     budget: Guarantee
-    spent: Guarantee
+    spent: Amounts
     remaining: Amounts
     entries: tuple[Receipt | BudgetChange, ...]
 
@@ -74,6 +75,22 @@ class Account:
     def charges(self) -> tuple[Receipt, ...]:
         """The entries that are charges, oldest first."""
         return tuple(entry for entry in self.entries if isinstance(entry, Receipt))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds of all charges together, though each was chosen after seeing the last.
+
+        Sums of ε, at the δ of the budget; else the budget itself, and `Unproven` if it was raised.
+        """
+        return odometer.guarantee(self.budget, self.spent, self._history)
+
+    def at_delta(self, delta: float) -> Guarantee:
+        """What holds at a δ that was not chosen by what was released; raises are paid for."""
+        return odometer.at_delta(self.budget, self.spent, self._history, delta)
+
+    @property
+    def _history(self) -> list[Guarantee | Amounts]:
+        return [one.amount if isinstance(one, Receipt) else one.budget for one in self.entries]
 
 
 class Ledger:
@@ -115,7 +132,12 @@ class Ledger:
         self.close()
 
     def open(self, account: str, budget: Guarantee) -> None:
-        """Open an account with a budget: `PureDP`, `ApproxDP`, `ZCDP` with ξ = 0 or `RenyiDP`."""
+        """Open an account with a budget: `PureDP`, `ApproxDP`, `ZCDP` with ξ = 0 or `RenyiDP`.
+
+        Its neighbours say what it takes. A zero-out account takes replace-one, add-remove and
+        zero-out events at their own price; a replace-one account takes the other two at the price
+        of a group of two; an add-remove account takes nothing else.
+        """
         where = "Ledger.open"
         account = line_of_text(where, "account", account)
         nothing = dict.fromkeys(filters.limits_of(where, budget), Fraction(0))
@@ -159,7 +181,8 @@ class Ledger:
         InvalidParameter
             The event is not proved private, or needs a δ.
         IncompatibleGuarantees
-            The event is about other neighbours, or has no statement in the account's notion.
+            The event is about neighbours that do not convert to the account's, or has no statement
+            in its notion.
         LedgerError
             There is no such account, or the key was charged for something else.
         """
@@ -184,7 +207,11 @@ class Ledger:
         return receipt
 
     def raise_budget(self, account: str, budget: Guarantee, reason: str) -> None:
-        """Set another budget of the same kind, not below what is spent; recorded with a reason."""
+        """Set another budget of the same kind, not below what is spent; recorded with a reason.
+
+        The δ of an (ε, δ) account stays as it was opened. A raised ρ or Rényi account has a
+        guarantee at each δ only (`Account.at_delta`), larger than that of the sum.
+        """
         where = "Ledger.raise_budget"
         reason, limits = line_of_text(where, "reason", reason), filters.limits_of(where, budget)
         with self._file.transaction(where, write=True) as db:
@@ -195,6 +222,8 @@ class Ledger:
                     f"{where}: budget must be of the kind (and orders) of {old}, got {budget}. "
                     "Open another account for another notion."
                 )
+            if isinstance(old, ApproxDP) and isinstance(budget, ApproxDP):
+                _same_delta(where, old.delta, budget.delta)
             for name, limit in limits.items():
                 if limit < spent[name]:
                     least = f"at least {digits(spent[name])}, which is spent"
@@ -211,8 +240,8 @@ class Ledger:
         entries = tuple(_entry(where, account, row) for row in rows)
         limits = filters.limits_of(where, budget)
         remaining = {name: limits[name] - spent[name] for name in limits}
-        found = Account(account, budget, filters.spent_as(budget, spent), remaining, entries)
-        _check_history(where, found, spent)
+        found = Account(account, budget, spent, remaining, entries)
+        _check_history(where, found)
         return found
 
     def accounts(self) -> list[str]:
@@ -287,8 +316,8 @@ def _entry(where: str, account: str, row: tuple[Any, ...]) -> Receipt | BudgetCh
     )
 
 
-def _check_history(where: str, account: Account, spent: Amounts) -> None:
-    for name, total in spent.items():
+def _check_history(where: str, account: Account) -> None:
+    for name, total in account.spent.items():
         charged = sum((one.amount.get(name, Fraction(0)) for one in account.charges), Fraction(0))
         if charged != total:
             promise = f"spent what its charges add up to ({name} {digits(charged)})"
@@ -298,6 +327,12 @@ def _check_history(where: str, account: Account, spent: Amounts) -> None:
     budgets = [entry.budget for entry in account.entries if isinstance(entry, BudgetChange)]
     if budgets[-1:] != [account.budget]:
         _tampered(where, account.name, "the budget that was last recorded", str(account.budget))
+
+
+def _same_delta(where: str, opened: float, wanted: float) -> None:
+    if wanted != opened:
+        remedy = "What holds whenever one stops is proved for a delta fixed beforehand only."
+        errors.refuse(where, "delta", f"{opened!r}, as the account was opened", wanted, remedy)
 
 
 def _tampered(where: str, account: str, promise: str, found: str) -> NoReturn:

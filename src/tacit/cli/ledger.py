@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit import errors
+from tacit import errors, rounding
 from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
 
 if TYPE_CHECKING:
@@ -32,7 +32,13 @@ BudgetOrder = Annotated[
 def ledger_open(
     path: LedgerPath,
     name: AccountName,
-    adjacency: Annotated[str, typer.Option(help="replace-one, add-remove or any-two-inputs.")],
+    adjacency: Annotated[
+        str,
+        typer.Option(
+            help="zero-out (takes all central charges at their own price), replace-one (takes the "
+            "others at the price of two), add-remove or any-two-inputs (take their own alone)."
+        ),
+    ],
     unit: Annotated[str, typer.Option(help="record, label, person or client.")] = "record",
     epsilon: BudgetEpsilon = None,
     delta: BudgetDelta = 0.0,
@@ -42,7 +48,7 @@ def ledger_open(
 ) -> None:
     """Open an account with a budget.
 
-    Example: tacit ledger open budget.sqlite patients --epsilon 1 --adjacency replace-one
+    Example: tacit ledger open budget.sqlite patients --epsilon 1 --adjacency zero-out
     --unit person
     """
     from tacit.accounting.ledger import Ledger, line_of_text
@@ -71,6 +77,7 @@ def ledger_charge(
     Example: tacit ledger charge budget.sqlite patients --epsilon 0.5 --key query-17
     """
     from tacit import events
+    from tacit.accounting import filters
     from tacit.accounting.ledger import Ledger
     from tacit.certificate import Certificate
 
@@ -88,7 +95,8 @@ def ledger_charge(
         receipt = ledger.charge(name, event, key=key, delta=delta or None)
         left = ledger.show(name)
     result = {"account": name, "key": receipt.key, "repeated": receipt.repeated}
-    print_values(result | {"spent": str(left.spent)}, as_json, "Charged")
+    stated = {"spent": filters.shown(left.spent), "guarantee": str(left.guarantee)}
+    print_values(result | stated, as_json, "Charged")
 
 
 @app.command("raise")
@@ -103,6 +111,8 @@ def ledger_raise(
     as_json: AsJson = False,
 ) -> None:
     """Set a larger budget: the only way to refill an account, and always on record.
+
+    The δ stays as it was opened. A raised ρ or Rényi account has no guarantee but at each δ.
 
     Example: tacit ledger raise budget.sqlite patients --epsilon 2 --reason "board, 12 May"
     """
@@ -147,22 +157,23 @@ def ledger_show(
         _print_entries(one)
 
 
-_COLUMNS = ("account", "budget", "spent", "left", "charges", "marks")
+_COLUMNS = ("account", "budget", "spent", "left", "guarantee", "charges", "marks")
 
 
 def _summary(account: Account) -> dict[str, Any]:
-    from tacit.accounting.filters import spent_as
+    from tacit.accounting import filters
 
     priced = sum(any(one.amount.values()) for one in account.charges)
-    left = spent_as(account.budget, account.remaining)
     marks = len(account.charges) - priced
-    values = (account.name, str(account.budget), str(account.spent), str(left), priced, marks)
-    return dict(zip(_COLUMNS, values, strict=True))
+    spent = filters.shown(account.spent)
+    left = filters.shown(account.remaining, rounding.below)
+    stated = (str(account.budget), spent, left, str(account.guarantee))
+    return dict(zip(_COLUMNS, (account.name, *stated, priced, marks), strict=True))
 
 
 def _cell(column: str, value: Any) -> str:
     """As text; whom it is about stands beside the budget already."""
-    return str(value).partition(" (")[0] if column in ("spent", "left") else str(value)
+    return str(value).partition(" (")[0] if column == "guarantee" else str(value)
 
 
 def _entry(entry: Receipt | BudgetChange) -> dict[str, Any]:
@@ -176,6 +187,7 @@ def _entry(entry: Receipt | BudgetChange) -> dict[str, Any]:
 
 
 def _print_entries(account: Account) -> None:
+    from tacit.accounting import filters
     from tacit.accounting.ledger import BudgetChange
 
     rows = []
@@ -183,8 +195,8 @@ def _print_entries(account: Account) -> None:
         if isinstance(entry, BudgetChange):
             rows.append((entry.time[:19], f"budget: {entry.reason}", str(entry.budget)))
             continue
-        costs = [f"{name} {float(value):.6g}" for name, value in entry.amount.items() if value]
-        rows.append((entry.time[:19], entry.key, ", ".join(costs) or "nothing (a mark)"))
+        cost = filters.shown(entry.amount)
+        rows.append((entry.time[:19], entry.key, "nothing (a mark)" if cost == "nothing" else cost))
     print_table(f"Entries of {account.name}", ("time (UTC)", "key", "amount"), rows)
 
 

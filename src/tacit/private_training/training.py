@@ -175,7 +175,10 @@ def train(
         beside=beside,
     )
     event = plan.event(clip, unit)
-    event = event if beside is None else events.Composed((beside, event))
+    if beside is not None:
+        event = events.Composed(
+            (events.towards(beside, events.scope_of(event)["adjacency"]), event)
+        )
     guarantee = guarantee_of(event, delta)  # before anything is looked at
     noise = Noise(float(plan.noise_multiplier * clip), stream)
     room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)

@@ -10,7 +10,7 @@ import sys
 
 from flwr.app import Context, Message
 
-from tacit import errors
+from tacit import errors, rounding
 from tacit.accounting import filters
 from tacit.accounting.ledger import Ledger
 from tacit.federated.app import wire
@@ -28,9 +28,9 @@ def tell(message: Message, context: Context, refusal: errors.TacitError | None) 
         return
     with Ledger(terms.ledger) as ledger:
         account = ledger.show(terms.account)
-    asked, left = job.record_budget(), filters.spent_as(account.budget, account.remaining)
-    cost, rest = (str(one).partition(" (")[0] for one in (asked, left))  # without whom it is about
-    _say(f"{what} answered. The whole job may cost {cost}, account {account.name} has {rest} left.")
+    cost = str(job.record_budget()).partition(" (")[0]  # without whom it is about
+    left = filters.shown(account.remaining, rounding.below)
+    _say(f"{what} answered. The whole job may cost {cost}, account {account.name} has {left} left.")
 
 
 def _asked(message: Message) -> str:
