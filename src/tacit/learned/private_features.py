@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tacit import events
 from tacit import private_statistics as statistics
+from tacit.guarantees import Adjacency
 from tacit.inhouse import Protection, Target
 from tacit.learned import features as features_of
 from tacit.learned.features import Features, Quantile, RandomFourier, Raw, Scattering
@@ -92,7 +93,8 @@ class Learning:
             return Protection.unproven(self.unproven, public)
         event = self.budget.event
         if self.trained is not None:
-            event = events.Composed((self.trained, event))
+            both = (self.trained, event)
+            event = events.Composed(tuple(events.towards(e, Adjacency.ZERO_OUT) for e in both))
         return Protection.of(
             event,
             self.target.delta,
