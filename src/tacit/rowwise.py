@@ -142,7 +142,7 @@ def cosine(turns: Reals) -> Reals:
 
 @cache
 def _cosines() -> Reals:
-    return np.cos((np.arange(_TURN) + 0.5) * (2 * np.pi / _TURN))
+    return np.asarray(np.cos((np.arange(_TURN) + 0.5) * (2 * np.pi / _TURN)))
 
 
 def _exponent(number: float) -> int:

@@ -88,7 +88,7 @@ class Codebook(Learned):
     ε-DP for any two rows, labels included, by subset selection. The encoder runs before the
     channel, and may be anything.
 
-    Towards the in-house rows: (central ε, central δ) for one row more or less, by
+    Towards the in-house rows: (central ε, central δ) for one row or a blank in its place, by
     `tacit.learned.private_quantizer`; it covers everything that is saved. Features that need
     training: an autoencoder is trained with DP-Adam on half of ε and δ, and nothing is proved of
     the contrastive one.

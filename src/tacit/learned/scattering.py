@@ -114,12 +114,13 @@ class Bank:
 
     def convert(self, to: Callable[[Floats], Any]) -> Bank:
         """The same bank with every array passed through `to`, such as `torch.from_numpy`."""
-        maps = {
+        maps: dict[str, Any] = {
             name: Separable(to(value.rows), to(value.columns), value.parts)
             for name, value in vars(self).items()
             if isinstance(value, Separable)
         }
-        return Bank(**maps, fine=tuple(map(to, self.fine)), coarse=tuple(map(to, self.coarse)))
+        fine, coarse = (tuple(map(to, filters)) for filters in (self.fine, self.coarse))
+        return Bank(**maps, fine=fine, coarse=coarse, level=self.level)
 
 
 def padded(size: int) -> int:
