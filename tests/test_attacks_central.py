@@ -21,7 +21,7 @@ from tacit.inference.search import Candidate, search
 from tacit.inference.validation import validate
 from tacit.inhouse import Protection, together
 from tacit.learned import codebook as codebooks
-from tacit.learned import private_quantizer, quantizer
+from tacit.learned import features, private_quantizer
 from tacit.learned.features import Scattering
 from tacit.private_training import clipped_sum, probing, train
 from tacit.private_training.clipping import Clipper
@@ -389,7 +389,7 @@ def test_features_of_a_row_do_not_depend_on_the_others(side: int) -> None:
     rows, kind = Rows(images, np.empty((count, 0), np.int64)), Scattering(schema)
 
     def of(some: Rows) -> Any:
-        return quantizer.in_blocks(kind.transform, some)
+        return features.alone(kind, some)
 
     assert np.array_equal(of(rows)[1:], of(rows[np.arange(1, count)]))
 

@@ -18,7 +18,7 @@ from tacit.guarantees import Adjacency, ApproxDP, NotPrivate, PureDP, Unit, Unpr
 from tacit.inference.join import JoinClassifier
 from tacit.inference.noise_aware import NoiseAwareClassifier
 from tacit.inference.novel import NovelClassClassifier
-from tacit.inhouse import COUNTED, PUBLIC, Protection, Target
+from tacit.inhouse import COUNTED, FITTED, PUBLIC, TAUGHT, Protection, Target
 from tacit.learned.codebook import Codebook
 from tacit.learned.direct import Direct
 from tacit.randomness import Seeded
@@ -168,10 +168,7 @@ def test_of_a_seeded_event_is_marked():
     made = Protection.of(gaussian(2), 1e-5, seeded=True)
     assert made.certificate.seeded
     assert "SEEDED" in made.certificate.explain()
-    assert made.and_then(gaussian(2), 1e-5).certificate.seeded
-    later = Protection.of(gaussian(2), 1e-5).and_then(gaussian(2), 1e-5, seeded=True)
-    assert later.certificate.seeded
-    assert not any("operating system" in line for line in later.certificate.assumptions)
+    assert not any("operating system" in line for line in made.certificate.assumptions)
 
 
 def test_what_was_seeded_stays_inside():
@@ -186,20 +183,27 @@ def test_what_was_seeded_stays_inside():
     assert Protection.of(gaussian(2), 1e-5).may_leave
 
 
-def test_one_more_event_adds_up():
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
+def test_the_number_of_rows_is_public_and_neighbours_say_so(adjacency):
+    """Sizes follow from it: no certificate may speak of one row more or less."""
+    made = Protection.of(gaussian(2, adjacency), 1e-5)
+    assert made.guarantee.adjacency is Adjacency.ZERO_OUT
+    assert made.certificate.event == gaussian(2)
+    assert COUNTED in made.certificate.not_protected
+
+
+def test_costs_of_someone_in_all_parts_add_up():
     first, second = gaussian(2), gaussian(3)
-    before = Protection.of(first, 1e-5, assumptions=["One.", "Both."])
-    after = before.and_then(second, 2e-6, assumptions=["Two.", "Both."])
+    before = Protection.of(first, 1e-5, assumptions=["One."])
+    after = inhouse.together([before, Protection.of(second, 2e-6, whose=TAUGHT)])
     assert after.delta == 1.2e-5
     assert after.guarantee == guarantee_of(events.Composed((first, second)), 1.2e-5)
     assert after.guarantee.epsilon > before.guarantee.epsilon
-    # No better than both at their own δ, one after the other.
-    alone = guarantee_of(second, 2e-6)
-    assert after.guarantee.epsilon <= before.guarantee.epsilon + alone.epsilon
-    assumed = after.certificate.assumptions
-    assert len(set(assumed)) == len(assumed)
-    assert {"One.", "Two.", "Both."} <= set(assumed)
-    after.certificate.verify()
+    assert str(after.guarantee) in after.sentence
+    assert [part.whose for part in after.parts] == [FITTED, TAUGHT]
+    assert after.parts[0] is before.parts[0]
+    with pytest.raises(InvalidParameter, match="of one part"):
+        _ = after.certificate
 
 
 @pytest.mark.parametrize(
@@ -207,46 +211,73 @@ def test_one_more_event_adds_up():
     [((1e-5, 2e-5), 3e-5), ((1e-6, 2e-6), 3e-6), ((1e-7, 7e-7), 8e-7), ((0.1, 0.2), 0.3)],
 )
 def test_deltas_add_up_in_decimals(deltas, total):
-    made = Protection.of(gaussian(2), deltas[0]).and_then(gaussian(2), deltas[1])
-    assert made.delta == total
+    assert inhouse.together([Protection.of(gaussian(2), one) for one in deltas]).delta == total
 
 
-def test_floats_would_not_have():
-    assert 0.1 + 0.2 != 0.3
-    assert 1e-5 + 2e-5 != 3e-5
+def test_equal_releases_are_two_and_the_same_one_is_one():
+    one, equal = Protection.of(gaussian(2), 1e-5), Protection.of(gaussian(2), 1e-5)
+    assert len(inhouse.together([one, one]).parts) == 1
+    both = inhouse.together([one, equal])
+    assert len(both.parts) == 2
+    assert both.guarantee.epsilon > one.guarantee.epsilon
 
 
-def test_nothing_follows_from_nothing():
-    for made in (Protection.none(), Protection.none(True), Protection.unproven("why")):
-        assert made.and_then(gaussian(2), 1e-5) is made
-    event = gaussian(2)
-    after = Protection.untouched().and_then(event, 1e-5, assumptions=["Said."])
-    assert after.certificate.event == event
-    assert after.delta == 1e-5
-    assert "Said." in after.certificate.assumptions
+def states():
+    """Every kind of promise, as a function: each call is another set of rows."""
+    return {
+        "none": lambda whose: Protection.none(whose=whose),
+        "public": lambda whose: Protection.none(True, whose),
+        "unproven": lambda whose: Protection.unproven("why", whose=whose),
+        "unproven, public": lambda whose: Protection.unproven("why", True, whose),
+        "proved": lambda whose: Protection.of(gaussian(2), 1e-5, whose=whose),
+        "seeded": lambda whose: Protection.of(gaussian(2), 1e-5, seeded=True, whose=whose),
+        "seeded, public": lambda whose: Protection.of(
+            gaussian(2), 1e-5, seeded=True, public=True, whose=whose
+        ),
+        "untouched": lambda whose: Protection.untouched(),
+    }
 
 
-def test_what_is_public_stays_public():
-    made = Protection.of(gaussian(2), 1e-5, public=True).and_then(gaussian(2), 1e-5)
-    assert made.public
-    assert PUBLIC in made.certificate.not_protected
+@pytest.mark.parametrize("second", states())
+@pytest.mark.parametrize("first", states())
+def test_no_part_hides_another(first, second):
+    """All must be able to leave, and every set of rows that was read has its own words."""
+    one, two = states()[first](FITTED), states()[second](TAUGHT)
+    for order in ([one, two], [two, one]):
+        both = inhouse.together(order)
+        assert both.may_leave == (one.may_leave and two.may_leave)
+        assert both.proved == (one.proved and two.proved)
+        assert both.seeded == (one.seeded or two.seeded)
+        for part in (*one.parts, *two.parts):
+            if part.learned:
+                assert part.sentence in both.sentence
+                assert any(part is kept for kept in both.parts)
+        for part in (*one.parts, *two.parts):
+            if part.learned and not part.public:  # never better than what any of them has
+                mine, whole = part.guarantee, both.guarantee
+                worse = isinstance(whole, NotPrivate | Unproven) or whole.epsilon >= mine.epsilon
+                assert worse
+        if both.may_leave:
+            both.must_leave("a classifier")
+        else:
+            with pytest.raises(InvalidParameter, match="export: a classifier must"):
+                both.must_leave("a classifier")
+        plain = json.loads(json.dumps(both.to_plain()))
+        assert Protection.from_plain(plain, learned=both.learned) == both
 
 
-def test_several_things_together():
-    """All must be able to leave; what is learned of different rows is stated one by one."""
+def test_what_was_not_read_is_not_said_beside_what_was():
     proved = Protection.of(gaussian(2), 1e-5)
-    for hidden in (Protection.none(), Protection.unproven("why")):
-        for other in (proved, Protection.none(True), Protection.untouched()):
-            assert not inhouse.together([other, hidden]).may_leave
-            assert not inhouse.together([hidden, other]).may_leave
-    open_ = inhouse.together([Protection.none(True), Protection.none(True)])
-    assert open_.public
-    assert open_.may_leave
-    assert not open_.proved
-    both = inhouse.together([proved, Protection.untouched()])
-    assert both.proved
-    assert both.guarantee.epsilon >= proved.guarantee.epsilon * (1 - 1e-9)
-    assert inhouse.together([proved]).guarantee == proved.guarantee
+    assert inhouse.together([proved, Protection.untouched()]).parts == proved.parts
+    assert not inhouse.together([Protection.untouched()]).learned
+
+
+def test_a_protection_holds_all_parts_of_what_it_was_built_on():
+    mechanism, own = Protection.of(gaussian(2), 1e-5), Protection.none(True, TAUGHT)
+    inhouse.together([mechanism, own]).must_hold(mechanism)
+    own.must_hold(Protection.untouched())
+    with pytest.raises(InvalidData, match="must include those of the mechanism"):
+        own.must_hold(mechanism)
 
 
 def test_what_may_not_leave_is_refused_in_one_line():
@@ -281,12 +312,12 @@ def test_stored_and_read_back(made):
 
 @pytest.mark.parametrize("made", KINDS, ids=lambda one: str(one.guarantee))
 def test_a_changed_byte_is_refused(made):
-    body = made.to_plain()
+    (body,) = made.to_plain()["parts"]
     text = body["certificate"]
     for place in range(0, len(text), 37):
         changed = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
         with pytest.raises(CertificateError):
-            Protection.from_plain({**body, "certificate": changed})
+            Protection.from_plain({"parts": [{**body, "certificate": changed}]})
 
 
 def test_a_certificate_that_promises_more_than_its_events_is_refused():
@@ -294,28 +325,44 @@ def test_a_certificate_that_promises_more_than_its_events_is_refused():
     better = dataclasses.replace(honest.guarantee, epsilon=honest.guarantee.epsilon / 2)
     forged = dataclasses.replace(honest.certificate, guarantee=better)
     with pytest.raises(CertificateError, match="its events give"):
-        Protection.from_plain({"public": False, "certificate": forged.to_json()})
+        Protection.from_plain({"parts": [stated(forged)]})
+
+
+def stated(certificate):
+    return {"whose": FITTED, "public": False, "certificate": certificate.to_json()}
 
 
 @pytest.mark.parametrize("flag", [1, 0, "true", "", None, []])
 def test_a_flag_that_is_no_flag_is_refused(flag):
     with pytest.raises(InvalidParameter, match="public must be"):
-        Protection.from_plain({**Protection.none(True).to_plain(), "public": flag})
+        Protection.from_plain(
+            {"parts": [{**Protection.none(True).parts[0].to_plain(), "public": flag}]}
+        )
+
+
+def test_words_of_nobody_are_refused():
+    body = {**Protection.none(True).parts[0].to_plain(), "whose": "Nobody's rows"}
+    with pytest.raises(InvalidParameter, match="whose must be"):
+        Protection.from_plain({"parts": [body]})
+    with pytest.raises(InvalidParameter, match="at least one"):
+        Protection.from_plain({"parts": []})
 
 
 @pytest.mark.parametrize("made", KINDS, ids=lambda one: str(one.guarantee))
 def test_a_flag_that_its_certificate_does_not_say_is_refused(made):
     """Else whoever writes the file lets everything leave."""
-    body = made.to_plain()
+    (body,) = made.to_plain()["parts"]
     with pytest.raises(InvalidParameter, match="public must be"):
-        Protection.from_plain({**body, "public": not made.public})
+        Protection.from_plain({"parts": [{**body, "public": not made.public}]})
 
 
-@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE_ONE, Adjacency.ANY_TWO_INPUTS])
+@pytest.mark.parametrize(
+    "adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ANY_TWO_INPUTS]
+)
 def test_a_promise_to_somebody_else_is_refused(adjacency):
     other = Certificate.issue(gaussian(2, adjacency), delta=1e-5)
-    with pytest.raises(InvalidParameter, match="about a blank row"):
-        Protection.from_plain({"public": False, "certificate": other.to_json()})
+    with pytest.raises(InvalidParameter, match="a blank in its place"):
+        Protection.from_plain({"parts": [stated(other)]})
 
 
 # --- Target --------------------------------------------------------------------------------------
@@ -526,9 +573,7 @@ def test_the_channel_alone_keeps_the_whole_one_whole(plain):
 def test_declared_bounds_touch_nobody(tmp_path):
     for settings in ({}, CENTRAL):
         made = Direct(epsilon=2, classes=2, **settings).fit(INHOUSE, schema=BOUNDS)
-        assert made.inhouse_ == dataclasses.replace(
-            Protection.untouched(), certificate=made.inhouse_.certificate
-        )
+        assert not made.inhouse_.learned
         assert made.inhouse_.guarantee.epsilon == 0
         for application in inhouse.APPLICATIONS:
             for level in LEVELS:
@@ -610,7 +655,8 @@ def test_a_novel_class_is_taught_on_raw_rows(plain, public, private, labelled, t
     loaded = tacit.load(open_.export(tmp_path / "open"))
     assert loaded.inhouse_.public
     assert any("public" in line for line in loaded.certificate.not_protected)
-    assert any("public" in line for line in loaded.inhouse_.certificate.not_protected)
+    for stated in loaded.inhouse_.certificates:
+        assert any("public" in line for line in stated.not_protected)
 
 
 def test_a_join_carries_the_clean_columns(private, public, labelled, tmp_path):
@@ -641,8 +687,43 @@ def test_a_forged_flag_in_a_file_is_refused(plain, tmp_path):
 
         def parts(self):
             parameters, arrays = plain.parts()
-            return {**parameters, "inhouse": {**parameters["inhouse"], "public": True}}, arrays
+            (part,) = parameters["inhouse"]["parts"]
+            return {**parameters, "inhouse": {"parts": [{**part, "public": True}]}}, arrays
 
     path = artifact.save(Forged(), tmp_path / "forged")
     with pytest.raises((artifact.ArtifactError, InvalidData)):
         tacit.load(path)
+
+
+def test_a_file_that_leaves_out_a_part_is_refused(private, labelled, tmp_path):
+    """A student's file without what was promised to the codebook's rows, digest and all."""
+    own = tacit.StudentClassifier(inhouse=labelled[0], inhouse_public=True)
+    model = own.fit(private.release(*labelled, rng=Seeded(4)))
+    assert len(model.inhouse_.parts) == 2
+
+    class Forged:
+        kind, certificate = model.kind, model.certificate
+
+        def parts(self):
+            parameters, arrays = model.parts()
+            return {**parameters, "inhouse": {"parts": parameters["inhouse"]["parts"][1:]}}, arrays
+
+    with pytest.raises((artifact.ArtifactError, InvalidData)):
+        tacit.load(artifact.save(Forged(), tmp_path / "forged"))
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_public_teaching_rows_do_not_hide_a_seeded_codebook(seeded, labelled, tmp_path):
+    made = Codebook(epsilon=4, codewords=4, classes=2, **CENTRAL)
+    made.fit(INHOUSE, schema=BOUNDS, rng=Seeded(1) if seeded else None)
+    reports = made.release(*labelled)
+    model = tacit.StudentClassifier(inhouse=labelled[0], inhouse_public=True).fit(reports)
+    assert made.inhouse_.sentence in model.inhouse_.sentence
+    assert model.inhouse_.may_leave is not seeded
+    if seeded:
+        with pytest.raises(InvalidParameter, match="seeded generator"):
+            model.export(tmp_path / "student")
+        assert not (tmp_path / "student").exists()
+    else:
+        loaded = tacit.load(model.export(tmp_path / "student"))
+        assert loaded.inhouse_.sentence == model.inhouse_.sentence

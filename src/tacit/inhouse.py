@@ -4,6 +4,10 @@ A mechanism is learned on rows that an organisation holds, and parts of it are h
 voters and partners. Whatever is handed out must carry a central guarantee towards those rows,
 unless their owner states that they are public.
 
+That guarantee is towards *zero-out* neighbours: the number of in-house rows is public, as sizes and
+rates follow from it, and one row is in its place or a blank is. The rows of different people may go
+into one thing: each set has a promise of its own, and none stands for another.
+
 References
 ----------
 .. [000] Mansbridge et al. Learning to noise: application-agnostic data sharing with local
@@ -13,12 +17,14 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from tacit import errors, events, wording
+from tacit import errors, events
 from tacit.accounting import gaussian
+from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
 from tacit.events import Event
 from tacit.guarantees import Adjacency, Guarantee, NotPrivate, PureDP, Unit, Unproven
@@ -43,6 +49,9 @@ COUNTED = "How many in-house rows there are: sizes, rates and step lengths were 
 DECLARED = "Bounds and categories were declared without looking at the in-house rows."
 UNFIT = "That an in-house row does not fit what was declared: fitting is then refused."
 PUBLIC = "The in-house rows: their owner states that they are public."
+FITTED = "The in-house rows that the mechanism was fitted on"
+TAUGHT = "The in-house rows that the model was taught on"
+WHOSE = (FITTED, TAUGHT)
 _SCOPE: dict[str, Any] = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.RECORD}
 _LARGEST_DELTA = 0.01
 _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
@@ -65,108 +74,27 @@ def requirements(application: str, level: str = "latent") -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Protection:
-    """What is promised to the in-house rows by everything that was learned from them.
+class Part:
+    """What is promised to one set of in-house rows.
 
     Parameters
     ----------
     certificate : Certificate
-        What ran on them, and what follows: central, towards one row that is blank in its place
-        (zero-out), as sizes and rates were set from how many there are.
+        What ran on them, and what follows: central, towards one row in its place or a blank there.
     public : bool
         Whether their owner states that they are public; then nothing needs to be promised.
+    whose : str
+        Which rows: one of `WHOSE`.
     """
 
     certificate: Certificate
     public: bool = False
-
-    @classmethod
-    def none(cls, public: bool = False) -> Protection:
-        """Nothing is promised: something was computed from the rows without noise."""
-        return cls._declared(NotPrivate(**_SCOPE), public)
-
-    @classmethod
-    def unproven(cls, reason: str, public: bool = False) -> Protection:
-        """Noise was added, and nobody has proved what it gives."""
-        return cls._declared(Unproven(reason=reason, **_SCOPE), public)
-
-    @classmethod
-    def untouched(cls) -> Protection:
-        """No row was looked at: nothing can leak."""
-        return cls._declared(_NOTHING, assumptions=(DECLARED,))
-
-    @classmethod
-    def _declared(
-        cls, guarantee: Guarantee, public: bool = False, assumptions: tuple[str, ...] = ()
-    ) -> Protection:
-        event, said = events.Declared(guarantee), (PUBLIC,) if public else ()
-        return cls(Certificate.issue(event, assumptions=assumptions, not_protected=said), public)
-
-    @classmethod
-    def of(
-        cls,
-        event: Event,
-        delta: float,
-        *,
-        assumptions: Sequence[str] = (),
-        not_protected: Sequence[str] = (),
-        public: bool = False,
-        seeded: bool = False,
-    ) -> Protection:
-        """What an event on the rows gives at this δ."""
-        issued = Certificate.issue(
-            events.towards(event, Adjacency.ZERO_OUT),
-            delta=delta,
-            assumptions=tuple(dict.fromkeys((DECLARED, *assumptions))),
-            not_protected=(COUNTED, UNFIT, *([PUBLIC] if public else []), *not_protected),
-            rng=Seeded(0) if seeded else None,
-        )
-        return cls(issued, public)
-
-    def and_then(
-        self,
-        event: Event,
-        delta: float,
-        *,
-        assumptions: Sequence[str] = (),
-        public: bool = True,
-        seeded: bool = False,
-    ) -> Protection:
-        """The same after one more event on the same rows; the δ of both add up.
-
-        Public only where it was, and the rows of that event are said to be too.
-        """
-        if not self.proved:
-            return self
-        spent, earlier = self.certificate.event, self.certificate.assumptions
-        event = events.towards(event, Adjacency.ZERO_OUT)
-        composed = events.Composed((spent, event)) if self.learned else event
-        marked = seeded or self.certificate.seeded
-        standard = {
-            line
-            for one in (True, False)
-            for part in (spent, event)
-            for line in wording.standard_assumptions(part, seeded=one)
-        }
-        further = [line for line in (*earlier, *assumptions) if line not in standard]
-        deltas = [errors.rational("and_then", "delta", one) for one in (self.delta, delta)]
-        return Protection.of(
-            composed,
-            float(sum(deltas)),
-            assumptions=list(dict.fromkeys(further)),
-            public=self.public and public,
-            seeded=marked,
-        )
+    whose: str = FITTED
 
     @property
     def guarantee(self) -> Guarantee:
-        """Towards the in-house rows."""
+        """Towards these rows."""
         return self.certificate.guarantee
-
-    @property
-    def delta(self) -> float:
-        """That of the guarantee; 0 where it has none."""
-        return float(getattr(self.guarantee, "delta", 0.0))
 
     @property
     def proved(self) -> bool:
@@ -185,79 +113,229 @@ class Protection:
 
     @property
     def sentence(self) -> str:
-        """For the certificates of those who report, under what is not protected."""
-        rows = "The in-house rows that the mechanism was fitted on"
+        """What a certificate of others says of these rows."""
         if self.public:
-            return f"{rows}: their owner states that they are public."
+            return f"{self.whose}: their owner states that they are public."
         if isinstance(self.guarantee, NotPrivate):
-            return f"{rows} are not protected: what it knows of them has no noise."
+            return f"{self.whose} are not protected: what it knows of them has no noise."
         if not self.learned:
-            return f"{rows} need no protection: it does not depend on them."
+            return f"{self.whose} need no protection: it does not depend on them."
         if isinstance(self.guarantee, Unproven):
-            return f"{rows}: {self.guarantee}."
+            return f"{self.whose}: {self.guarantee}."
         marked = " (seeded, for tests)" if self.certificate.seeded else ""
-        return f"{rows}, beyond {self.guarantee}{marked}: see the certificate towards them."
+        return f"{self.whose}, beyond {self.guarantee}{marked}: see the certificate towards them."
 
     def must_leave(self, what: str) -> None:
         """Refuse to hand out what may not leave the house."""
-        if self.proved and not self.may_leave:
+        if self.may_leave:
+            return
+        if self.proved:
             raise errors.InvalidParameter(
                 f"export: {what} must have noise from the operating system, got a seeded "
                 "generator, for tests. Fit again without rng."
             )
-        if not self.may_leave:
-            raise errors.InvalidParameter(
-                f"export: {what} must carry a central guarantee towards the in-house rows, got "
-                f"{self.guarantee}. Fit with central_epsilon and central_delta, or state that the "
-                "rows are public."
-            )
+        raise errors.InvalidParameter(
+            f"export: {what} must carry a central guarantee towards the in-house rows, got "
+            f"{self.guarantee}. Fit with central_epsilon and central_delta, or state that the "
+            "rows are public."
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {"public": self.public, "certificate": self.certificate.to_json()}
+        stated = self.certificate.to_json()
+        return {"whose": self.whose, "public": self.public, "certificate": stated}
 
     @classmethod
-    def from_plain(cls, body: dict[str, Any], *, learned: bool = True) -> Protection:
-        """Back from `to_plain`; the certificate is verified.
-
-        Of what was `learned` from rows nobody can declare a guarantee: it follows from events.
-        """
+    def from_plain(cls, body: dict[str, Any], learned: bool) -> Part:
+        """Back from `to_plain`; the certificate is verified."""
         stated = Certificate.from_json(body["certificate"])
         stated.verify()
         if body["public"] is not (PUBLIC in stated.not_protected):
             errors.refuse("inhouse", "public", "what the certificate says", body["public"])
         if events.scope_of(stated.event)["adjacency"] is not Adjacency.ZERO_OUT:
-            errors.refuse("inhouse", "certificate", "about a blank row", str(stated.guarantee))
-        made = cls(stated, body["public"])
-        stated_by_hand = any(
-            isinstance(one, events.Declared) for one in events.leaves(stated.event)
-        )
-        if learned and made.proved and stated_by_hand:
+            condition = "about one row or a blank in its place"
+            errors.refuse("inhouse", "certificate", condition, str(stated.guarantee))
+        made = cls(stated, body["public"], errors.choice("inhouse", "whose", body["whose"], WHOSE))
+        declared = any(isinstance(one, events.Declared) for one in events.leaves(stated.event))
+        if learned and made.proved and declared:
             errors.refuse("inhouse", "guarantee", "that of events", str(stated.guarantee))
         return made
 
 
-def together(protections: Sequence[Protection]) -> Protection:
-    """What several things give, all learned on in-house rows: their costs add up.
+@dataclass(frozen=True)
+class Protection:
+    """What is promised to in-house rows by everything that was learned from them.
 
-    Where nothing is proved of one, nothing is of the whole; it may still leave if that one may.
+    Rows of different people may have been used for different things, such as a codebook and the
+    student of it. Each set is one part with a promise of its own, and parts are never merged:
+    nothing leaves while any of them forbids it.
     """
-    # Noise that protects rows elsewhere protects nothing of what was learned without: so a part
-    # of which nothing is proved decides, and one whose rows are not public before the others.
-    unproved = sorted((one for one in protections if not one.proved), key=lambda one: one.public)
-    if unproved:
-        return unproved[0]
-    total = Protection.untouched()
-    for one in (one for one in protections if one.learned):
-        stated = one.certificate
-        total = total.and_then(
-            stated.event,
-            one.delta,
-            assumptions=stated.assumptions,
-            public=one.public,
-            seeded=stated.seeded,
+
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            errors.refuse("inhouse", "parts", "at least one", 0)
+
+    @classmethod
+    def none(cls, public: bool = False, whose: str = FITTED) -> Protection:
+        """Nothing is promised: something was computed from the rows without noise."""
+        return cls._declared(NotPrivate(**_SCOPE), public, whose)
+
+    @classmethod
+    def unproven(cls, reason: str, public: bool = False, whose: str = FITTED) -> Protection:
+        """Noise was added, and nobody has proved what it gives."""
+        return cls._declared(Unproven(reason=reason, **_SCOPE), public, whose)
+
+    @classmethod
+    def untouched(cls) -> Protection:
+        """No row was looked at: nothing can leak."""
+        return cls._declared(_NOTHING, assumptions=(DECLARED,))
+
+    @classmethod
+    def _declared(
+        cls,
+        guarantee: Guarantee,
+        public: bool = False,
+        whose: str = FITTED,
+        assumptions: tuple[str, ...] = (),
+    ) -> Protection:
+        event, said = events.Declared(guarantee), (PUBLIC,) if public else ()
+        issued = Certificate.issue(event, assumptions=assumptions, not_protected=said)
+        return cls((Part(issued, public, whose),))
+
+    @classmethod
+    def of(
+        cls,
+        event: Event,
+        delta: float,
+        *,
+        assumptions: Sequence[str] = (),
+        not_protected: Sequence[str] = (),
+        public: bool = False,
+        seeded: bool = False,
+        whose: str = FITTED,
+    ) -> Protection:
+        """What an event on the rows gives at this δ.
+
+        Their number is public: sizes and rates were set from it. So what is stated is towards
+        neighbours of the same number, one of which has a blank in the place of a row.
+        """
+        issued = Certificate.issue(
+            events.towards(event, Adjacency.ZERO_OUT),
+            delta=delta,
+            assumptions=tuple(dict.fromkeys((DECLARED, *assumptions))),
+            not_protected=(COUNTED, UNFIT, *([PUBLIC] if public else []), *not_protected),
+            rng=Seeded(0) if seeded else None,
         )
-    return total
+        return cls((Part(issued, public, whose),))
+
+    def beside(self, *others: Protection) -> Protection:
+        """All parts of both: the same part is said once, and one that read no row not at all."""
+        every = [part for one in (self, *others) for part in one.parts]
+        learned = [part for part in every if part.learned] or every[:1]
+        # The same object, and not an equal one: two equal releases are two.
+        return Protection(tuple({id(part): part for part in learned}.values()))
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """One for each part."""
+        return tuple(part.certificate for part in self.parts)
+
+    @property
+    def certificate(self) -> Certificate:
+        """That of the only part."""
+        if len(self.parts) > 1:
+            remedy = "Each set of in-house rows has its own: see certificates."
+            errors.refuse("inhouse", "certificate", "of one part", len(self.parts), remedy)
+        return self.parts[0].certificate
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For someone with a row in every part that is not public: costs add up, and δ does.
+
+        Those with rows in some of them have no less. Where nothing is proved of one of these
+        parts, nothing is of the whole.
+        """
+        held = [part for part in self.parts if not part.public] or list(self.parts)
+        weakest = next((part for kind in _WORST for part in held if kind(part)), None)
+        if weakest is not None or len(held) == 1:
+            return (weakest or held[0]).guarantee
+        deltas = [Fraction(str(getattr(part.guarantee, "delta", 0.0))) for part in held]
+        every = tuple(part.certificate.event for part in held)
+        return guarantee_of(events.Composed(every), float(sum(deltas)))
+
+    @property
+    def delta(self) -> float:
+        """That of the guarantee; 0 where it has none."""
+        return float(getattr(self.guarantee, "delta", 0.0))
+
+    @property
+    def proved(self) -> bool:
+        """Whether the guarantee of every part is a proved one."""
+        return all(part.proved for part in self.parts)
+
+    @property
+    def learned(self) -> bool:
+        """Whether anything was read off the rows."""
+        return any(part.learned for part in self.parts)
+
+    @property
+    def public(self) -> bool:
+        """Whether all of the rows are public."""
+        return all(part.public for part in self.parts)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether any of the noise came from a reproducible generator."""
+        return any(part.certificate.seeded for part in self.parts)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether every part may."""
+        return all(part.may_leave for part in self.parts)
+
+    @property
+    def sentence(self) -> str:
+        """For the certificates of those who report, under what is not protected."""
+        said = [part.sentence for part in self.parts]
+        if self.proved and sum(not part.public for part in self.parts) > 1:
+            said.append(f"Whoever has rows in all of these sets has {self.guarantee} in all.")
+        return " ".join(said)
+
+    def must_leave(self, what: str) -> None:
+        """Refuse to hand out what may not leave the house."""
+        for part in self.parts:
+            part.must_leave(what)
+
+    def must_hold(self, other: Protection) -> None:
+        """Refuse a protection that leaves out a part of what it was built on."""
+        mine = [part.to_plain() for part in self.parts]
+        if any(part.learned and part.to_plain() not in mine for part in other.parts):
+            raise errors.InvalidData("inhouse: parts must include those of the mechanism.")
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {"parts": [part.to_plain() for part in self.parts]}
+
+    @classmethod
+    def from_plain(cls, body: dict[str, Any], *, learned: bool = True) -> Protection:
+        """Back from `to_plain`; certificates are verified.
+
+        Of what was `learned` from rows nobody can declare a guarantee: it follows from events.
+        """
+        return cls(tuple(Part.from_plain(one, learned) for one in body["parts"]))
+
+
+_WORST: tuple[Callable[[Part], bool], ...] = (
+    lambda part: isinstance(part.guarantee, NotPrivate),
+    lambda part: isinstance(part.guarantee, Unproven),
+)
+
+
+def together(protections: Sequence[Protection]) -> Protection:
+    """What several things give, all learned on in-house rows: every part of each."""
+    return Protection.untouched().beside(*protections)
 
 
 @dataclass(frozen=True)

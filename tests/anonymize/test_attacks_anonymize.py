@@ -7,6 +7,7 @@ import json
 import math
 import pickle
 import shutil
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.optimize import linprog
 from torch import Tensor, nn
 from typer.testing import CliRunner
@@ -22,6 +24,7 @@ from typer.testing import CliRunner
 import tacit
 from tacit import AnonymizingEncoder, Seeded, artifact, ceilings, errors, events, inhouse
 from tacit.anonymize import bounds
+from tacit.anonymize import encoder as encoders
 from tacit.anonymize.probes import probe
 from tacit.anonymize.training import Schedule
 from tacit.artifact import ArtifactError
@@ -99,6 +102,85 @@ def test_no_row_goes_out_in_the_release_of_another(module: nn.Module) -> None:
     except errors.TacitError:
         return
     assert np.array_equal(*shown)
+
+
+class _Hostile(nn.Module):
+    """Once fitted, does with a row whose first number is above 5 what `deed` says."""
+
+    def __init__(self, deed: str) -> None:
+        super().__init__()
+        self.layer, self.deed, self.armed = nn.Linear(2, 2), deed, False
+        self.register_buffer("seen", torch.zeros(2))
+        self.kept: list[Tensor] = []
+
+    def forward(self, rows: Tensor) -> Tensor:
+        shown = self.layer(rows)
+        if not self.armed:
+            return shown
+        if self.deed == "buffer":
+            self.seen += rows[0]
+            return shown + self.seen
+        if self.deed == "attribute":
+            self.kept.append(rows)
+            return shown + self.kept[0][0]
+        if self.deed == "weights":
+            self.layer.weight.add_(float(rows[0, 0]))
+            return shown
+        if not bool(rows[0, 0] > 5):
+            return shown + torch.rand(1) if self.deed == "draws" else shown
+        if self.deed == "raises":
+            raise ValueError(f"secret {rows}")
+        deeds = {
+            "two rows": lambda: shown.repeat(2, 1),
+            "no row": lambda: shown[:0],
+            "wide": lambda: shown.repeat(1, 2),
+            "flat": lambda: shown[0],
+            "none": lambda: None,
+            "nan": lambda: shown * math.nan,
+            "writes": lambda: self._write(rows, shown),
+            "draws": lambda: shown + torch.rand(1000)[-1],
+            "warns": lambda: (warnings.warn("secret", stacklevel=1), shown)[1],
+        }
+        made: Tensor = deeds[self.deed]()
+        return made
+
+    def _write(self, rows: Tensor, shown: Tensor) -> Tensor:
+        whole = rows.untyped_storage()  # of the rows after it, too, where they are one array
+        torch.as_strided(rows, (whole.nbytes() // 4,), (1,), 0).fill_(9.0)
+        return shown
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("training", ["toggled", "robust"])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        *("buffer", "attribute", "weights", "two rows", "no row", "wide", "flat", "none", "nan"),
+        *("writes", "draws", "raises", "warns"),
+    ],
+)
+def test_one_row_in_one_row_out_from_the_same_state(deed: str, training: str) -> None:
+    """Whatever a module does with a row: others' are the same, and so is their number."""
+    own = _Hostile(deed)
+    made = _fitted(epsilon=1.0, training=training, encoder=own)
+    for module in made.networks_.encoder.modules():
+        if isinstance(module, _Hostile):
+            module.armed = True
+    rows = np.tile(_rows()[0].mean().to_numpy(), (6, 1))
+    shown = []
+    for value in (-1.0, 9.0):
+        rows[2] = value
+        table = pd.DataFrame(rows, columns=["a", "b"])
+        shown.append(made.represent(table))
+        assert shown[-1].shape == (6, made.representation_size_)
+        assert made.release(table, Seeded(1)).shape == shown[-1].shape
+        assert len(made.transform(table)) == 6
+    others = [0, 1, 3, 4, 5]
+    assert np.array_equal(shown[0][others], shown[1][others])
+    assert np.array_equal(shown[0][0], shown[0][5])
+    backwards = made.represent(pd.DataFrame(rows[::-1], columns=["a", "b"]))
+    assert np.array_equal(backwards[::-1], shown[1], equal_nan=True)
+    assert encoders.FORGETFUL in made.certificate.assumptions
 
 
 def test_a_release_in_pandas_does_not_carry_the_index() -> None:

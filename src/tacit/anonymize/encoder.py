@@ -36,6 +36,10 @@ DETERMINISTIC = (
     "No differential privacy: the encoder is deterministic, and hides people only from attackers "
     "that are no better than those it was tried against."
 )
+FORGETFUL = (
+    "The encoder is its owner's module: it keeps nothing of a row outside of itself, as in a file "
+    "or in a variable of its program."
+)
 LINKED = "Several representations of one person: each is one more chance to recognise them."
 
 OUTPUTS = ("default", "pandas")
@@ -264,14 +268,17 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
     def represent(self, X: Any) -> Floats:
         """Clean representations (n, d), for use in-house.
 
-        A module of one's own might mix the rows of a batch. With ε each row goes through it alone:
-        a row that were in the release of another would cost ε there, too.
+        A module of one's own might mix the rows of a batch, or remember them. With ε each row goes
+        through a copy of it alone, and one row comes out: a row that were in the release of another
+        would cost ε there, too.
         """
-        from tacit.anonymize.training import BLOCK, represent
+        from tacit.anonymize.training import represent, represent_alone
 
         inputs = self._fitted().reader_.read(X, "transform")
-        block = BLOCK if self.local_ is None or storage.plain(self.settings_) else 1
-        return np.asarray(represent(self.networks_.encoder, inputs, block).numpy())
+        encoder = self.networks_.encoder
+        if self.local_ is None or storage.plain(self.settings_):
+            return np.asarray(represent(encoder, inputs).numpy())
+        return represent_alone(encoder, inputs, self.representation_size_)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Regular labels, as read off what `transform` gives."""
@@ -333,7 +340,12 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         local = self._fitted().local_
         event = Declared(NOTHING) if local is None else local.event
         said = (DETERMINISTIC,) if local is None else ()
-        return Certificate.issue(event, not_protected=(*said, self.inhouse_.sentence, LINKED))
+        own = local is not None and not storage.plain(self.settings_)
+        return Certificate.issue(
+            event,
+            assumptions=(FORGETFUL,) if own else (),
+            not_protected=(*said, self.inhouse_.sentence, LINKED),
+        )
 
     # --- storage -------------------------------------------------------------------------------
 

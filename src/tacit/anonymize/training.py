@@ -15,12 +15,16 @@ is as good as this training makes it, and still the weakest judge there is.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -335,6 +339,27 @@ def represent(encoder: nn.Module, inputs: Tensor, block: int = BLOCK) -> Tensor:
     """Representations of all rows, block by block."""
     encoder.eval()
     return torch.cat([encoder(part) for part in torch.split(inputs, block)])
+
+
+def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArray[np.float32]:
+    """One representation a row, from a module of which nothing is known.
+
+    Each row has a copy of the module as it was fitted, the row's own numbers and the same random
+    stream, so that no buffer, attribute or write can carry it into another's. What comes out has
+    one row of a width that was fixed before; anything else, an error too, is a row of zeros: to be
+    refused would tell something of the row.
+    """
+    found = np.zeros((len(inputs), width), np.float32)
+    for place in range(len(inputs)):
+        alone = copy.deepcopy(encoder).eval()
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.default_generator.manual_seed(0)
+            with contextlib.suppress(Exception):
+                shown = np.asarray(alone(inputs[place : place + 1].clone()).cpu(), np.float32)
+                if shown.shape == (1, width):
+                    found[place] = shown[0]
+    return found
 
 
 def _parameters(parts: Sequence[nn.Module]) -> list[nn.Parameter]:

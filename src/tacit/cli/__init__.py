@@ -317,7 +317,9 @@ def explain(
         loaded = Certificate.load(certificate)
     text = loaded.explain()
     if inhouse is not None:
-        text = f"{text}\nTowards the in-house rows:\n\n{inhouse.certificate.explain()}"
+        for part in inhouse.parts:
+            whose = f"{part.whose[0].lower()}{part.whose[1:]}"
+            text = f"{text}\nTowards {whose}:\n\n{part.certificate.explain()}"
     if as_json:
         values = {"guarantee": str(loaded.guarantee), "explanation": text}
         values |= {} if inhouse is None else {"inhouse_guarantee": str(inhouse.guarantee)}

@@ -24,7 +24,7 @@ from rich.progress import (
 from tacit import errors
 from tacit.cli.console import must_exist
 from tacit.guarantees import Unproven
-from tacit.inhouse import Protection
+from tacit.inhouse import Part, Protection
 
 InhousePublic = Annotated[
     bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
@@ -129,10 +129,18 @@ def stages_progress(transient: bool = False) -> Iterator[Callable[[str, int, int
 
 
 def described(protection: Protection) -> str:
-    """What protects in-house rows, in a cell of a table, and what follows."""
-    if protection.public:
+    """What protects in-house rows, set by set, in a cell of a table, and what follows."""
+    said = [_described(part) for part in protection.parts]
+    if protection.proved and sum(not part.public for part in protection.parts) > 1:
+        # Parts of equal price are several all the same.
+        said = [*dict.fromkeys(said), f"for whoever is in all: {protection.guarantee}"]
+    return "; ".join(dict.fromkeys(said))
+
+
+def _described(part: Part) -> str:
+    if part.public:
         return "public, as their owner states"
-    if not protection.proved:
-        known = "unproven" if isinstance(protection.guarantee, Unproven) else "not protected"
+    if not part.proved:
+        known = "unproven" if isinstance(part.guarantee, Unproven) else "not protected"
         return f"{known}: keep it inside"
-    return str(protection.guarantee)
+    return f"{part.guarantee}{'' if part.may_leave else ' (seeded, for tests): keep it inside'}"

@@ -283,8 +283,9 @@ def _write(found: Any, out: Path) -> None:
         result = json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
         (partial / "search.json").write_text(result + "\n", encoding="utf-8")
         found.certificate.save(partial / "certificate.json")
-        stated = artifact.bound(found.inhouse_.certificate, found.mechanism)
-        stated.save(partial / "inhouse.certificate.json")
+        for place, stated in enumerate(found.inhouse_.certificates):
+            number = f"-{place + 1}" if len(found.inhouse_.certificates) > 1 else ""
+            artifact.bound(stated, found.mechanism).save(partial / f"inhouse{number}.certificate.json")
         partial.chmod(0o755)
         os.replace(partial, out)
     finally:

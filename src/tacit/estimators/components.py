@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, rowwise
 from tacit.accounting import gaussian
 from tacit.estimators.base import Box, Reals
 from tacit.estimators.network import LENGTH
@@ -59,25 +59,28 @@ _USUAL = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A public or released map v = x A + b; of a diagonal A, the diagonal."""
+    """A public or released map v = (s x + b) A, column by column but for A, where there is one."""
 
-    matrix: Reals
+    scale: Reals
     shift: Reals
+    turn: Reals | None = None
+    limit: float = 1.0
+    """Of s x + b, for rows of the box."""
 
     def __call__(self, X: Reals) -> npt.NDArray[np.float32]:
-        """Rows in float32: how products round in their last digits beside others is lost in it."""
-        found = np.empty((len(X), len(self.shift)), dtype=np.float32)
+        """Rows in float32, each by itself."""
+        width = len(self.shift) if self.turn is None else self.turn.shape[1]
+        found = np.empty((len(X), width), dtype=np.float32)
+        turn = None if self.turn is None else rowwise.Product.of(self.turn, self.limit)
         for start in range(0, len(X), _BLOCK):
-            block = X[start : start + _BLOCK]
-            made = block * self.matrix if self.matrix.ndim == 1 else block @ self.matrix
-            found[start : start + _BLOCK] = made + self.shift
+            made = X[start : start + _BLOCK] * self.scale + self.shift
+            found[start : start + _BLOCK] = made if turn is None else turn(made)
         return found
 
     def then(self, weights: Reals, bias: Reals) -> tuple[Reals, Reals]:
         """Weights and bias that a layer after this map has on x itself."""
-        diagonal = self.matrix.ndim == 1
-        first = self.matrix[:, None] * weights if diagonal else self.matrix @ weights
-        return first, self.shift @ weights + bias
+        turned = weights if self.turn is None else self.turn @ weights
+        return self.scale[:, None] * turned, self.shift @ turned + bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +114,7 @@ class Components:
         multiplier = gaussian.noise_multiplier_for(self.epsilon, self.delta) / math.sqrt(SHARE)
         spending = Spending(self.where, multiplier, None, self.delta, self.unit, rng)
         frame = halves(self.box)
-        rows, center = X * frame.matrix + frame.shift, np.zeros(X.shape[1])
+        rows, center = X * frame.scale + frame.shift, np.zeros(X.shape[1])
         about = spend_mean(spending, rows, self.bound, center, MEAN_SHARE)
         moments = spend_covariance(spending, rows, self.bound, center, 1 - MEAN_SHARE)
         return self._map(frame, about, moments), spending.released(None).event
@@ -121,8 +124,9 @@ class Components:
         directions = vectors[:, ::-1][:, : self.count]
         spread = float(np.maximum(values[::-1][: self.count], 0).sum())
         directions = directions * (LENGTH / math.sqrt(max(spread, moments.noise_level, 1e-12)))
-        shift = (frame.shift - about.point) @ directions
-        return Affine(frame.matrix[:, None] * directions, shift)
+        # Rows of the box lie within 1 of its middle, in half-widths.
+        limit = 1 + float(np.abs(about.point).max())
+        return Affine(frame.scale, frame.shift - about.point, directions, limit)
 
 
 def halves(box: Box, scale: float = 1.0) -> Affine:

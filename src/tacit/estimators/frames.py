@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, rowwise
 from tacit.estimators.base import Box, Reals
 
 Integers = npt.NDArray[np.int64]
@@ -176,8 +176,8 @@ class Frame:
     def _lengths(self, rows: Reals, *, power: bool = False) -> Reals:
         """Norms of rows, each by itself; in the ℓ2 norm with `power` their squares."""
         if self.order == 1:
-            return np.asarray(np.abs(rows).sum(axis=1))
-        squares = np.asarray(np.einsum("ij,ij->i", rows, rows))
+            return np.asarray(rowwise.total(np.abs(rows)))
+        squares = np.asarray(rowwise.total(rows * rows))
         return squares if power else np.asarray(np.sqrt(squares))
 
     def blocks(self, X: Reals, y: Reals) -> Iterator[Reals]:

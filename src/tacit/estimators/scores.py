@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import errors
+from tacit import errors, rowwise
 from tacit.estimators.base import Box, Reals
 
 NORM_PART = 0.6
@@ -88,7 +88,7 @@ class Scores:
             # not depend, even in its last bit, on the rows beside it.
             held, moved = self.box.clip(X[start : start + _BLOCK])
             scaled, clipped = self._scaled(held), clipped + moved
-            norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+            norms = rowwise.lengths(scaled)
             factor = self.norm / self.bound / np.maximum(norms, self.norm)
             rows = found[start : start + _BLOCK]
             np.multiply(scaled, factor[:, None], out=rows[:, : len(self.half)])

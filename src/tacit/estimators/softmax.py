@@ -40,9 +40,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
 
-from tacit import errors
+from tacit import errors, rowwise
 from tacit.estimators.base import Reals
 from tacit.estimators.classifier import Codes
 from tacit.estimators.whole import BITS, gram, norm_of_rows, parts, repaired, whole
@@ -139,12 +138,15 @@ class NoisyDescent:
 
     def _residuals(self, scores: Reals, codes: Codes) -> Reals:
         if self.scores == 1:
-            found = expit(scores)
+            # 1 / (1 + e^-s), from that of |s|.
+            away = rowwise.exp_below(-np.abs(scores))
+            found = np.where(scores < 0, away, 1.0) / (1.0 + away)
             found -= codes
             return np.asarray(np.minimum(np.maximum(found, -CLIP), CLIP))
-        found = softmax(scores, axis=1)
+        found = rowwise.exp_below(scores - scores.max(axis=1, keepdims=True))
+        found /= rowwise.total(found)[:, None]
         found[np.arange(len(codes)), codes] -= 1
-        norms = np.sqrt((found * found).sum(axis=1, keepdims=True))
+        norms = rowwise.lengths(found)[:, None]
         return np.asarray(found / np.maximum(norms / CLIP, 1.0))
 
     def _curvature(self, spending: Spending, rows: Reals) -> Reals:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit import artifact, devices, errors, labels
 from tacit.inference.neural import Network, Settings, fit_network
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
-from tacit.inhouse import Protection
+from tacit.inhouse import TAUGHT, Protection, together
 from tacit.reports import Reports
 
 Floats = npt.NDArray[np.float32]
@@ -93,7 +93,7 @@ class JoinClassifier(Stored):
             raise errors.InvalidData(f"{where}: labels must be as many as reports.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.reports_, self.certificate_ = len(reports), reports.certify(CARRIED)
-        self.inhouse_ = Protection.none()
+        self.inhouse_ = together([self.mechanism_.inhouse_, Protection.none(whose=TAUGHT)])
         settings = Settings(hidden=tuple(self.hidden))
         fits = [
             fit_network(inputs, codes, flip, settings, seed=seed, device=device)

@@ -21,7 +21,7 @@ from tacit.inference.noise_aware import (
     must_be_none,
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
-from tacit.inhouse import Protection, together
+from tacit.inhouse import TAUGHT, Protection, together
 from tacit.reports import Reports
 
 CARRIED = "The in-house rows that the model was taught on: it carries their likeness."
@@ -81,7 +81,7 @@ class NovelClassClassifier(Stored):
         self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
         self.reports_ = len(reports)
         self.classes_ = np.array([0, 1])
-        own = Protection.none(self.inhouse_public)
+        own = Protection.none(self.inhouse_public, TAUGHT)
         self.inhouse_ = together([self.mechanism_.inhouse_, own])
         vectors = self.mechanism_.vectors(self.inhouse)
         codes = self.mechanism_.quantizer_.of_vectors(vectors)

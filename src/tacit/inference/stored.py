@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tacit import artifact, errors
+from tacit import artifact
 from tacit.certificate import Certificate
 from tacit.guarantees import Guarantee
 from tacit.inhouse import Protection
@@ -80,10 +80,7 @@ def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.A
     model.guarantee_ = model.certificate_.guarantee
     nested = model.mechanism_.inhouse_
     model.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=nested.learned)
-    if model.inhouse_.may_leave and not nested.may_leave:
-        errors.refuse(
-            "model", "in-house guarantee", "no better than its mechanism's", "a better one"
-        )
+    model.inhouse_.must_hold(nested)
 
 
 def _plain(value: Any) -> Any:

@@ -23,11 +23,10 @@ from tacit.inference.noise_aware import (
     must_be_none,
 )
 from tacit.inference.stored import Stored, mechanism_parts, restore_mechanism
-from tacit.inhouse import Protection, Target, together
+from tacit.inhouse import TAUGHT, Protection, Target, together
 from tacit.randomness import Randomness
 from tacit.reports import Reports
 
-TAUGHT = "The in-house rows that the model was taught on"
 CARRIED = f"{TAUGHT}: it carries their likeness."
 TEACHING = ("auto", "table", "likelihood")
 _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
@@ -67,7 +66,8 @@ class StudentClassifier(Stored):
     guarantee_ : Guarantee
         Towards those who reported.
     inhouse_ : Protection
-        Towards the in-house rows: codebook and teaching together, or nothing at all.
+        Towards the in-house rows: those of the codebook and those of teaching, each with what is
+        promised to them.
     """
 
     kind: ClassVar[str] = "student"
@@ -103,16 +103,17 @@ class StudentClassifier(Stored):
         target, device = self._checked(reports)
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
-        vectors = self.mechanism_.vectors(self.inhouse)
         if target is not None:
+            vectors = self.mechanism_.vectors_alone(self.inhouse)
             codes = self.mechanism_.codes_alone(vectors)
             answers = teacher.given_codeword().argmax(axis=1)[codes]
             self.network_, self.inhouse_ = self._taught_privately(
                 vectors, answers, target, rng, device
             )
-            self.certificate_ = reports.certify(f"{TAUGHT}, beyond {self.inhouse_guarantee_}.")
+            self.certificate_ = reports.certify(self.inhouse_.parts[-1].sentence)
             return self
-        own = Protection.none(self.inhouse_public)
+        vectors = self.mechanism_.vectors(self.inhouse)
+        own = Protection.none(self.inhouse_public, TAUGHT)
         self.inhouse_ = together([self.mechanism_.inhouse_, own])
         codes = self.mechanism_.quantizer_.of_vectors(vectors)
         self.certificate_ = reports.certify(CARRIED)
@@ -179,14 +180,15 @@ class StudentClassifier(Stored):
             rng,
             device,
         )
-        codebook = self.mechanism_.inhouse_
-        return network, codebook.and_then(
+        own = Protection.of(
             trained.event,
             target.delta,
             assumptions=trained.assumptions,
             public=self.inhouse_public,
             seeded=trained.seeded,
+            whose=TAUGHT,
         )
+        return network, together([self.mechanism_.inhouse_, own])
 
     def _by_likelihood(self) -> bool:
         quantizer = self.mechanism_.quantizer_

@@ -89,7 +89,7 @@ class Codebook(Learned):
     ε-DP for any two rows, labels included, by subset selection. The encoder runs before the
     channel, and may be anything.
 
-    Towards the in-house rows: (central ε, central δ) for one row more or less, by
+    Towards the in-house rows: (central ε, central δ) for one row or a blank in its place, by
     `tacit.learned.private_quantizer`; it covers everything that is saved. Features that need
     training: an autoencoder is trained with DP-Adam on half of ε and δ, and nothing is proved of
     the contrastive one.
@@ -383,6 +383,11 @@ class Codebook(Learned):
         """What cells are made of: projected features of clean rows."""
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project(self.features_, rows, self.quantizer_.projection)
+
+    def vectors_alone(self, raw: Any) -> npt.NDArray[np.float32]:
+        """The same up to rounding, each from its row alone: what a guarantee to rows rests on."""
+        rows = self.schema.rows(raw, "Codebook")
+        return quantizers.project_alone(self.features_, rows, self.quantizer_.projection)
 
     def codes_alone(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
         """The codeword of each vector, whatever the others are: decided in whole numbers."""

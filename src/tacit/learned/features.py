@@ -20,6 +20,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,7 +29,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, rowwise
 from tacit.learned import scattering
 from tacit.schema import ArraySchema, Rows, Schema, TableSchema
 
@@ -42,6 +43,9 @@ QUANTILES = 100
 RANDOM = 512
 LEAST_DEVIATION = 0.1
 """A column of codes that varies less than this is not blown up to weigh like the others."""
+
+FARTHEST = 256.0
+"""Of features whose range is not known: what is beyond is held to it, where that is needed."""
 
 _BLOCK = 1024
 
@@ -60,7 +64,7 @@ class Features(Protocol):
         ...
 
     def transform(self, rows: Rows) -> Floats:
-        """One vector a row, (n, dimension)."""
+        """One vector a row, (n, dimension). See also `alone`."""
         ...
 
     def parts(self) -> Parts:
@@ -111,6 +115,26 @@ def from_parts(
     return trained
 
 
+def alone(features: Features, rows: Rows) -> Floats:
+    """One vector a row, whose bits depend on that row alone: what a guarantee to rows rests on.
+
+    In whole numbers where features can (they have `alone`), else from one row at a time: that is
+    all that is needed of those that were handed in, if they are functions of a row at all.
+    """
+    own = getattr(features, "alone", None)
+    if own is not None:
+        return np.asarray(own(rows), np.float32)
+    found = np.zeros((len(rows), features.dimension), np.float32)
+    for index in range(len(rows)):
+        found[index] = features.transform(rows[index : index + 1])[0]
+    return found
+
+
+def reach(features: Features) -> float:
+    """What no feature of a row is expected to be beyond: how coarse a grid must be."""
+    return float(getattr(features, "reach", FARTHEST))
+
+
 def blocks(rows: Rows, size: int = _BLOCK) -> Iterator[Rows]:
     """Rows a block at a time: features of all of them at once may not fit the memory."""
     for start in range(0, len(rows), size):
@@ -123,6 +147,7 @@ class Scattering:
 
     schema: Schema
     kind: ClassVar[str] = "scattering"
+    reach: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, ArraySchema) or self.schema.image is None:
@@ -143,6 +168,10 @@ class Scattering:
     def transform(self, rows: Rows) -> Floats:
         return scattering.transform(rows.numbers, self.image)
 
+    def alone(self, rows: Rows) -> Floats:
+        """In whole numbers."""
+        return scattering.transform_alone(rows.numbers, self.image)
+
     def parts(self) -> Parts:
         return {}, {}
 
@@ -153,6 +182,7 @@ class Raw:
 
     schema: Schema
     kind: ClassVar[str] = "raw"
+    reach: ClassVar[float] = 1.0
 
     @property
     def dimension(self) -> int:
@@ -161,6 +191,10 @@ class Raw:
 
     def transform(self, rows: Rows) -> Floats:
         return _layout(self.schema, rows, np.nan_to_num(rows.numbers, nan=0.5))
+
+    def alone(self, rows: Rows) -> Floats:
+        """The same: every number is computed by itself."""
+        return self.transform(rows)
 
     def parts(self) -> Parts:
         return {}, {}
@@ -192,6 +226,7 @@ class Quantile:
     offset: Floats
     scale: Floats
     kind: ClassVar[str] = "quantile"
+    reach: ClassVar[float] = 16.0  # 1 / LEAST_DEVIATION, and √12 / 2 for numbers
 
     @classmethod
     def fit(cls, schema: Schema, rows: Rows) -> Quantile:
@@ -234,6 +269,10 @@ class Quantile:
             out[start : start + _BLOCK] = (layout - self.offset) * self.scale
         return out
 
+    def alone(self, rows: Rows) -> Floats:
+        """The same: every number is computed by itself."""
+        return self.transform(rows)
+
     def _levels(self, numbers: Floats) -> Floats:
         levels = np.empty_like(numbers)
         for index, (column, points) in enumerate(zip(numbers.T, self.quantiles, strict=True)):
@@ -263,6 +302,7 @@ class RandomFourier:
     weights: Floats
     phases: Floats
     kind: ClassVar[str] = "random"
+    reach: ClassVar[float] = 1.0
 
     @classmethod
     def fit(cls, schema: Schema, rows: Rows, seed: int) -> RandomFourier:
@@ -298,6 +338,16 @@ class RandomFourier:
             angles += self.phases
             out[start : start + _BLOCK] = np.cos(angles)
         out *= np.float32(np.sqrt(2 / self.dimension))
+        return out
+
+    def alone(self, rows: Rows) -> Floats:
+        """Angles in whole numbers, and their cosines from a table: equal to about 1e-5."""
+        turns = rowwise.Product.of(self.weights / (2 * np.pi), self.base.reach)
+        out = np.empty((len(rows), self.dimension), np.float32)
+        for start in range(0, len(rows), _BLOCK):
+            angles = turns(self.base.transform(rows[start : start + _BLOCK]))
+            angles += self.phases / (2 * np.pi)
+            out[start : start + _BLOCK] = rowwise.cosine(angles) * math.sqrt(2 / self.dimension)
         return out
 
     def parts(self) -> Parts:

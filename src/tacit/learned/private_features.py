@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tacit import events
 from tacit import private_statistics as statistics
+from tacit.guarantees import Adjacency
 from tacit.inhouse import Protection, Target
 from tacit.learned import features as features_of
 from tacit.learned.features import Features, Quantile, RandomFourier, Raw, Scattering
@@ -19,7 +20,7 @@ from tacit.schema import Rows, Schema, TableSchema
 SHARE = 0.1
 """Of the budget, where features read the rows: for quantiles and the shares of categories."""
 
-ALIKE = "What is computed from an in-house row is the same whatever the other rows are."
+ALIKE = "Features that were handed in give a row that is alone the same numbers every time."
 GIVEN = "The features were learned without the in-house rows, as their owner states."
 CONTRASTIVE = (
     "a contrastive encoder compares examples with each other, so no bound on what one of them "
@@ -40,7 +41,7 @@ class Learning:
     rng: Randomness | None = None
     public_features: bool = False
     device: str = "cpu"
-    assumptions: list[str] = field(default_factory=lambda: [ALIKE])
+    assumptions: list[str] = field(default_factory=list)
     unproven: str | None = None
     trained: events.Event | None = None
 
@@ -65,6 +66,8 @@ class Learning:
         return features_of.fit(kind, schema, self.rows, self.seed, device=self.device)
 
     def _handed_in(self, features: Features) -> Features:
+        if not hasattr(features, "alone"):
+            self.assumptions.append(ALIKE)
         if self.public_features:
             self.assumptions.append(GIVEN)
         elif not isinstance(features, Scattering | Raw):  # these read no row; a name proves nothing
@@ -90,7 +93,8 @@ class Learning:
             return Protection.unproven(self.unproven, public)
         event = self.budget.event
         if self.trained is not None:
-            event = events.Composed((self.trained, event))
+            both = (self.trained, event)
+            event = events.Composed(tuple(events.towards(e, Adjacency.ZERO_OUT) for e in both))
         return Protection.of(
             event,
             self.target.delta,

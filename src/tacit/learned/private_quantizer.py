@@ -18,8 +18,9 @@ costs: query i has the share :math:`s_i` of :math:`1/z^2`, and :math:`\sum_i s_i
 Notes
 -----
 What is not noise is post-processing, or public: bounds, shares, the number of cells. The number of
-rows is taken as public. All that depends on a row is computed from that row alone, in blocks of a
-fixed length, and rounded to integers before it meets the others.
+rows is public, and enters the number of cells: neighbours have the same places, and in one of them
+nothing is in one place (zero-out). All that depends on a row is computed from that row alone, by
+arithmetic that leaves a library no choice (`tacit.rowwise`), and is whole before it meets others.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import events
+from tacit import events, rowwise
 from tacit import private_statistics as statistics
 from tacit.guarantees import Adjacency
 from tacit.learned import features as features_of
@@ -42,6 +43,7 @@ from tacit.mechanisms import Gaussian
 from tacit.mechanisms.bounding import GridBall
 from tacit.private_statistics import Released
 from tacit.randomness import Randomness, source
+from tacit.rowwise import Product
 from tacit.schema import ArraySchema, Rows, Schema, TableSchema
 
 Floats = npt.NDArray[np.float32]
@@ -144,7 +146,7 @@ def fit(
     axes = public_axes(schema, features, seed)
     reduced = _reduced(features, rows, axes)
     mean, matrix, spread = _components(reduced, axes, budget, damped)
-    vectors = quantizer.in_blocks(lambda block: (block - mean) @ matrix, reduced)
+    vectors = np.asarray(Product.of(matrix, 2 * axes.widest)(reduced - mean), np.float32)
     bound = _ROOM * float(np.linalg.norm(spread))
     count = _count(len(rows), codewords, grouping)
     linked = codewords < count
@@ -201,9 +203,10 @@ def public_axes(schema: Schema, features: Features, seed: int) -> Axes:
 
 
 def _reduced(features: Features, rows: Rows, axes: Axes) -> Floats:
-    narrow = axes.directions.astype(np.float32)
-    offset = axes.center.astype(np.float32)
-    return quantizer.in_blocks(lambda block: (features.transform(block) - offset) @ narrow, rows)
+    """Along the public directions; what a row becomes depends on that row alone."""
+    product = Product.of(axes.directions, axes.widest)
+    parts = [product(features_of.alone(features, one) - axes.center) for one in blocks(rows)]
+    return np.concatenate(parts, dtype=np.float32)
 
 
 # --- 2. principal components -----------------------------------------------------------------
@@ -241,7 +244,7 @@ def _norm_within(vectors: Floats, widest: float, name: str, budget: Budget) -> f
     A little more than the 80 % quantile: where rows are few, the noise would carry a higher one
     away to the end of the range.
     """
-    norms = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1))
+    norms = rowwise.lengths(vectors.astype(np.float64))
     share = budget.share(SHARES[name])
     found = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
     return max(_BEYOND * float(found[0]), widest / 1024)

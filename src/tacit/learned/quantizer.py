@@ -17,7 +17,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -25,7 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors
-from tacit.learned.features import Features, blocks
+from tacit.learned.features import Features, alone, blocks, reach
+from tacit.rowwise import Product
 from tacit.schema import Rows
 
 Floats = npt.NDArray[np.float32]
@@ -33,7 +34,7 @@ Integers = npt.NDArray[np.int64]
 
 GROUPINGS = ("linked", "compact")
 MOST_CELLS, ROWS_PER_CELL = 1024, 16
-_PROJECTION_ROWS, _BLOCK, _FAR = 10_000, 1024, 1e6
+_PROJECTION_ROWS, _FAR = 10_000, 1e6
 _NEIGHBOURS = ((1, 1.0), (2, 0.5))
 
 
@@ -84,21 +85,22 @@ class Quantizer:
 
 def project(features: Features, rows: Rows, projection: Projection) -> Floats:
     """Projected features of all rows, a block at a time."""
-    return in_blocks(lambda block: projection(features.transform(block)), rows)
-
-
-def in_blocks(function: Callable[[Any], Any], rows: Any) -> Floats:
-    """A function of rows, in blocks that all have the same length.
-
-    How a product is rounded depends on its shape: in a last, shorter block a row would have other
-    digits than in a full one, and one row more or less would move all the others a little.
-    """
     parts = []
-    for start in range(0, len(rows), _BLOCK):
-        block = function(rows[np.arange(start, start + _BLOCK) % len(rows)])
+    for block in blocks(rows):
+        made = projection(features.transform(block))
         # Everybody has a vector: an error would tell whose row has none.
-        finite = np.nan_to_num(block, nan=0.0, posinf=_FAR, neginf=-_FAR)
-        parts.append(np.clip(finite, -_FAR, _FAR)[: len(rows) - start])
+        finite = np.nan_to_num(made, nan=0.0, posinf=_FAR, neginf=-_FAR)
+        parts.append(np.clip(finite, -_FAR, _FAR))
+    return np.ascontiguousarray(np.concatenate(parts), np.float32)
+
+
+def project_alone(features: Features, rows: Rows, projection: Projection) -> Floats:
+    """The same up to rounding; the vector of a row depends on that row alone."""
+    matrix, mean = projection.matrix, projection.mean
+    if matrix is None:
+        matrix = np.eye(len(mean), dtype=np.float32)
+    product = Product.of(matrix, reach(features) + float(np.abs(mean).max()))
+    parts = [product(alone(features, block) - mean) for block in blocks(rows)]
     return np.ascontiguousarray(np.concatenate(parts), np.float32)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit import errors, rowwise
 from tacit.mechanisms.base import Channel
 from tacit.randomness import Randomness
 
@@ -118,8 +118,11 @@ def clip_l2(values: Integers, radius: int) -> Integers:
 def _clip(values: Integers, radius: int, order: int) -> Integers:
     radius = errors.whole("clip", "radius", radius, least=1, most=LARGEST_RADIUS)
     real = values.astype(np.float64)
-    norm = np.linalg.norm(real, ord=order, axis=-1, keepdims=True) if values.ndim else np.abs(real)
-    scaled = real * np.minimum(radius / np.maximum(norm, 1.0), 1.0)
+    # In an order that the length fixes: the norm of a row must not depend on where it stands.
+    size = np.abs(real)
+    if values.ndim:
+        size = (rowwise.total(size) if order == 1 else rowwise.lengths(size))[..., None]
+    scaled = real * np.minimum(radius / np.maximum(size, 1.0), 1.0)
     # Towards zero, but not off a whole number that only rounding has missed.
     nearest = np.rint(scaled)
     whole = np.abs(scaled - nearest) <= 2.0**-20
