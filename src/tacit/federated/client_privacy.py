@@ -132,6 +132,8 @@ class ClientPrivacy(Gathering):
     ('3.001', 0.0)
     """
 
+    hides_failures = True
+
     def __init__(
         self,
         clients: int,

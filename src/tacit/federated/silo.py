@@ -166,7 +166,7 @@ class Silo:
         self._begin("round", number, self.plan.event(1))
         with self._gradients.drawing():
             model = _Private(self._model, self._gradients, self.plan.draws)
-            reply, kept = rounds.answer(
+            reply, kept = rounds.computed(
                 phase, self.config, model, received, state, self.stand_in, rng
             )
         return reply._replace(stated=(self.spent, float(self.privacy.delta))), kept
