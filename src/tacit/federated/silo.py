@@ -405,7 +405,10 @@ def _labelled(labels: npt.NDArray[Any], classes: int | None) -> npt.NDArray[np.b
 def _assumptions(unit: str) -> tuple[str, ...]:
     return (
         f"Which {unit}s are held out, and never trained on, went by their place in the silo's "
-        "file, and one less leaves the places of the others.",
+        f"file. A {unit} that is blanked keeps its place: towards one that is taken out, so that "
+        "others move up, nothing is stated.",
+        f"Each held-out {unit} is judged in a place of its own, mapped over them by torch.vmap: "
+        "how numbers in one place are rounded is taken not to depend on what is in another.",
         "Mean, deviation and count of rows, where they were released, are stated as the one "
         "Gaussian that they come to.",
         "The ledger's file, where there is one, was not put back to an earlier state.",
