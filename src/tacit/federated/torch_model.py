@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.random import mtrand
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _NormBase
@@ -30,6 +31,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from tacit import devices, errors
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Vector
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of outputs and labels: the mean over a batch."""
 
 _BLOCK = 8192  # rows that are evaluated at a time
 _PROBES = ((2, 1.0), (5, 1e3), (3, 1.0))  # made-up rows, and how far out they lie
@@ -68,7 +72,7 @@ class TorchModel:
     def __init__(
         self,
         build: Callable[[], nn.Module],
-        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        loss: Loss = F.cross_entropy,
         *,
         seed: int = 0,
         device: str = "cpu",
@@ -243,12 +247,12 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     """All draws of torch, numpy and Python that name no generator; as before afterwards."""
     # Not torch.random.fork_rng and torch.manual_seed, which cost as much as a client's step.
     torch_before, python_before = torch.get_rng_state(), random.getstate()
-    numpy_before = np.random.get_bit_generator()
+    numpy_before = mtrand.get_bit_generator()
     cuda_before = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     try:
         torch.default_generator.manual_seed(seed)
         random.seed(seed)
-        np.random.set_bit_generator(np.random.MT19937(seed))
+        mtrand.set_bit_generator(np.random.MT19937(seed))
         if cuda_before is not None:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
@@ -256,7 +260,7 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
     finally:
         torch.set_rng_state(torch_before)
         random.setstate(python_before)
-        np.random.set_bit_generator(numpy_before)
+        mtrand.set_bit_generator(numpy_before)
         if cuda_before is not None:
             torch.cuda.set_rng_state(cuda_before, device)
 
@@ -265,10 +269,10 @@ def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: one for name, one in module.named_parameters() if one.requires_grad}
 
 
-def _copied(module_and_loss: tuple[nn.Module, Any]) -> tuple[nn.Module, Any]:
+def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
     """Deep copies; parameters, buffers, attributes and generators are all their own."""
     try:
-        return copy.deepcopy(module_and_loss)
+        return copy.deepcopy(built)
     except Exception as error:  # whatever an attribute raises
         remedy = (
             "Every client works on a copy. For weight normalisation and the like use "
