@@ -159,6 +159,23 @@ def test_subfedavg_with_full_masks_is_fedavg(quadratic: Any) -> None:
     assert all(state["mask"].all() for state in full.states.values())
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_subfedavg_prunes_and_is_not_fedavg(epochs: int, digits: Any) -> None:
+    """With one epoch too: its two masks were the same, so it was FedAvg under another name."""
+    model, held, test = digits(0)
+    shared = {"epochs": epochs, "learning_rate": 0.1}
+    pruned, plain = (
+        rounds.run(name, model, held, 6, config=algorithm(name).config(**shared), test=test)
+        for name in ("subfedavg", "fedavg")
+    )
+    shares = [float(np.mean(state["mask"] == 0)) for state in pruned.states.values()]
+    assert min(shares) > 0.1
+    assert max(shares) <= 0.5
+    assert [one.bytes_up for one in pruned.history] != [one.bytes_up for one in plain.history]
+    assert not np.allclose(pruned.model, plain.model, atol=1e-3)
+    assert rounds.personal_accuracy(algorithm("subfedavg"), model, pruned, held) > 0.9
+
+
 def test_intersection_by_hand() -> None:
     state = ServerState(np.array([10, 10, 10], dtype=np.float32), 4.0)
     one = Payload({"update": np.array([1.0, 2, 0]), "mask": np.array([1.0, 1, 0])}, 1.0)

@@ -49,7 +49,7 @@ def test_a_run_writes_model_certificate_and_history(table: Data, tmp_path: Path)
     found = RUNNER.invoke(federate.app, ["run", str(config), "--out", str(out), "--json"])
     assert found.exit_code == 0, found.output
     told = json.loads(found.stdout)
-    assert told["guarantee"] == "not private (central, add-remove, unit: client)"
+    assert told["guarantee"] == "not private (central, zero-out, unit: client)"
     certificate = Certificate.load(out / "certificate.json")
     certificate.verify(out / "model.safetensors")
     for command in ("verify", "explain"):

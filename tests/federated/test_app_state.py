@@ -221,7 +221,7 @@ with flower.identity(9):
 def test_a_process_killed_in_a_round_loses_no_charge_and_no_state(tmp_path: Path) -> None:
     """Killed by the system after its work and before its answer; then started again."""
     with Ledger(tmp_path / "ledger.db") as ledger:
-        ledger.open("silo", PureDP(9, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD))
+        ledger.open("silo", PureDP(9, adjacency=Adjacency.ZERO_OUT, unit=Unit.RECORD))
 
     def work(*given: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-c", KILLED, str(tmp_path), *given]

@@ -19,7 +19,7 @@ from torch import nn
 
 from tacit import errors
 from tacit.cli.federate_data import read_run
-from tacit.federated import ClientPrivacy, Data, TorchModel
+from tacit.federated import ClientPrivacy, Data, TorchModel, rounds
 from tacit.federated.app import deployment
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.nodes import write_data
@@ -100,7 +100,14 @@ def test_a_node_without_tls_talks_to_loopback_alone(tmp_path: Path) -> None:
         )
 
 
-def test_dropout_is_refused() -> None:
-    """One generator serves all clients: who is asked would change the replies of the others."""
-    with pytest.raises(errors.TacitError, match="without dropout"):
-        TorchModel(lambda: nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+@pytest.mark.parametrize("part", [nn.Dropout(0.5), nn.RReLU()])
+def test_draws_of_a_client_do_not_go_by_who_else_is_asked(part: nn.Module) -> None:
+    """One generator of torch serves the process: client 0 with more rows takes more draws."""
+
+    def reply(rows: int) -> np.ndarray:
+        model = TorchModel(lambda: nn.Sequential(nn.Linear(2, 2), part, nn.Linear(2, 2)))
+        held = [Data(np.ones((n, 2), np.float32), np.zeros(n, np.int64)) for n in (rows, 5)]
+        lost = {"intercept": lambda number, client, sent: sent if client else None}
+        return rounds.run("fedavg", model, held, 2, **lost).model  # type: ignore[arg-type]
+
+    assert np.array_equal(reply(3), reply(50))

@@ -33,7 +33,7 @@ from tacit.federated.torch_model import mlp
 from tacit.guarantees import ApproxDP, RenyiDP
 from tacit.private_training.noise import Noise
 
-SCOPE: Any = {"adjacency": "add-remove", "unit": "record"}
+SCOPE: Any = {"adjacency": "zero-out", "unit": "record"}
 ALL = {"batch_size": None, "epochs": 1}
 FEDSGD = algorithm("fedsgd")
 

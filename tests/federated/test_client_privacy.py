@@ -22,7 +22,7 @@ from tacit.guarantees import ApproxDP, RenyiDP
 from tacit.randomness import Seeded
 
 ALIKE = {"weighted": False}
-SCOPE: dict[str, Any] = {"adjacency": "add-remove", "unit": "client"}
+SCOPE: dict[str, Any] = {"adjacency": "zero-out", "unit": "client"}
 GOLDEN = {"clients": 1000, "cohort": 100, "epsilon": 7.1, "noise_multiplier": 1, "rounds": 100}
 LAYOUT = Layout((("left", (2, 2)), ("right", (2,))))
 

@@ -27,7 +27,7 @@ from tacit.federated.till import Till
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.guarantees import ApproxDP, PureDP, RenyiDP
 
-SCOPE: Any = {"adjacency": "add-remove", "unit": "record"}
+SCOPE: Any = {"adjacency": "zero-out", "unit": "record"}
 ORDERS = (2.0, 8.0, 32.0)
 MODEL = TorchModel(mlp(4, 3))
 SETTINGS = {"batch_size": None, "epochs": 1}

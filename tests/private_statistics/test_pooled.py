@@ -24,9 +24,10 @@ def test_a_row_adds_no_more_than_is_claimed() -> None:
     assert count == np.isfinite(rows).all(axis=1).sum()
 
 
-def test_a_row_adds_what_it_adds_alone() -> None:
-    rows = np.asfortranarray(np.random.default_rng(1).random((50, 9)))
-    low, high = np.zeros(9), np.ones(9)
+@pytest.mark.parametrize("columns", [9, 10_000])
+def test_a_row_adds_what_it_adds_alone(columns: int) -> None:
+    rows = np.asfortranarray(np.random.default_rng(1).random((50, columns)))
+    low, high = np.zeros(columns), np.ones(columns)
     first, second, _ = steps_of(rows, low, high, pooled=True)
     alone = [steps_of(row[None], low, high, pooled=True) for row in rows]
     assert np.array_equal(first, np.concatenate([one[0] for one in alone]))

@@ -5,7 +5,7 @@ client has: a weight of its own. Left out it stays silent, and the number of cli
 public, is that of the plan. Run by run all coins are thrown anew. From what a run released, an
 attacker names one canary, the one that stands out most, and says whether it was in.
 
-Theorem. If a run is (ε, δ)-DP under add-remove neighbours and has m canaries, then a guess is
+Theorem. If a run is (ε, δ)-DP under zero-out neighbours and has m canaries, then a guess is
 right with probability
 
 .. math:: p \le \frac{e^\varepsilon + m\delta}{1 + e^\varepsilon}.
@@ -301,6 +301,10 @@ class _Pulled:
     def __init__(self, canaries: int, strength: float) -> None:
         self.layout = Layout((("weights", (canaries,)),))
         self._strength = strength
+
+    def __deepcopy__(self, memo: object) -> _Pulled:
+        """Itself, as it keeps nothing: a copy for every client and round would take most time."""
+        return self
 
     def start(self) -> Vector:
         return np.zeros(self.layout.size)

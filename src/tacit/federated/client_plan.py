@@ -46,7 +46,7 @@ class Plan:
     def event(self, rounds: int = 1) -> events.Event:
         """What so many rounds are."""
         noise = events.Gaussian(
-            Fraction(1), self.multiplier, adjacency=Adjacency.ADD_REMOVE, unit=Unit.CLIENT
+            Fraction(1), self.multiplier, adjacency=Adjacency.ZERO_OUT, unit=Unit.CLIENT
         )
         return events.Repeated(events.PoissonSampled(self.probability, noise), rounds)
 

@@ -23,7 +23,7 @@ class Pruning:
         Share of what is left that goes at once.
     distance : float
         Prune only where the masks after the first and the last epoch differ in at least this share
-        of the parameters: a mask that still moves.
+        of the parameters: a mask that still moves. With one epoch, those before and after it.
     accuracy : float
         Prune only once the client's own model is this good on its rows.
     """

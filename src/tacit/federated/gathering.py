@@ -23,6 +23,9 @@ from tacit.federated.payload import Layout, Payload
 class Gathering(Protocol):
     """Chooses cohorts and combines replies. Inherit from it for `admit` and `refuses`."""
 
+    hides_failures: bool = False
+    """Whether a client whose part raises is silent, as an error would tell that client's rows."""
+
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
         """Refuse, before the first round, what cannot hold. By default nothing is refused."""
         return None

@@ -147,8 +147,9 @@ def pruned(
     .. math:: w \leftarrow m_k \odot w_t, \quad w \leftarrow w - \eta\, m_k \odot \nabla \ell(w; b)
 
     After the first and the last epoch a thinner mask is derived. The last one is taken while the
-    target is not reached, the two differ enough, and the client's model is good enough. "personal"
-    in the state is the client's own model.
+    target is not reached, the two differ enough, and the client's model is good enough. With one
+    epoch both would be the same, and nothing would ever go: the first is then that of the weights
+    as they were received. "personal" in the state is the client's own model.
 
     Notes
     -----
@@ -158,12 +159,12 @@ def pruned(
     """
     start, layout, rule = received["model"].astype(model.dtype), model.layout, config.pruning
     mask = state.get("mask", np.ones_like(start))
-    now = first = mask
+    now = earlier = start * mask
     for epoch, now in enumerate(_epochs(config, model, start * mask, data, rng, mask=mask)):
-        if epoch == 0 and rule.target > 0:
-            first = pruning.thinner(now, mask, layout, rule)
+        if epoch == 0 and config.epochs > 1:
+            earlier = now.copy()  # the steps of the next epoch are taken in place
     if pruning.pruned_share(mask, layout, rule.kind) < rule.target:
-        last = pruning.thinner(now, mask, layout, rule)
+        first, last = (pruning.thinner(one, mask, layout, rule) for one in (earlier, now))
         moving = pruning.distance(first, last) >= rule.distance
         if moving and model.evaluate(now, data.rows, data.labels).accuracy >= rule.accuracy:
             mask, now = last, now * last

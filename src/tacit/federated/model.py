@@ -6,6 +6,8 @@ module; a quadratic with a closed form is another.
 
 from __future__ import annotations
 
+import copy
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -62,3 +64,16 @@ class Data:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+def serving(model: Model, data: Data, rng: np.random.Generator) -> AbstractContextManager[Model]:
+    """A copy of a model that one client's part of one phase has to itself.
+
+    The engine's own model meets no rows, so every copy is as it was built. A model whose passes
+    also draw, or keep what a deep copy does not cover, has a `serving` of its own.
+    """
+    own = getattr(model, "serving", None)
+    found: AbstractContextManager[Model] = (
+        nullcontext(copy.deepcopy(model)) if own is None else own(data, rng)
+    )
+    return found

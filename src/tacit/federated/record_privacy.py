@@ -5,7 +5,8 @@ each on a Poisson sample of its rows with probability :math:`q = k / 2^{32}`. Be
 release a mean and a deviation of its rows, once, and noisy confusion matrices of rows that it never
 trains on.
 
-Theorem. All that a silo releases is (ε, δ)-DP towards its records, under add-remove neighbours.
+Theorem. All that a silo releases is (ε, δ)-DP towards its records, under zero-out neighbours: one
+record, trained on or held out, is blanked and keeps its place. The number of rows is public.
 
 Proof. (1) A round is T Gaussians of multiplier z on Poisson samples of the trained rows: each is a
 draw of `private_training.gradients` at weights that depend on earlier releases alone, since the
@@ -14,14 +15,16 @@ trained rows, with :math:`\sum_i z_i^{-2} = s \mu^2`, where :math:`\mu` is that 
 mechanism which spends (ε, δ) [DRS22]_, and s the share. (3) z is such that R rounds and the
 statistics, composed by their privacy loss distribution, spend (ε, δ) at most. (4) A row is trained
 on or held out by its place, so a record is in one of both parts. A held-out row changes one count
-of a confusion matrix by one; E matrices with noise of multiplier :math:`\sqrt E / \mu` spend (ε, δ)
-by themselves. A record's loss is that of its own part, also where what is asked of one part was
-chosen by looking at releases of the other: noise and numbers of draws are fixed beforehand.
+of a confusion matrix by one (`tacit.federated.judging`); E matrices with noise of multiplier
+:math:`\sqrt E / \mu` spend (ε, δ) by themselves. A record's loss is that of its own part, also
+where what is asked of one part was chosen by looking at releases of the other: noise and numbers of
+draws are fixed beforehand.
 
 Notes
 -----
-Places are those in the silo's file. A record less leaves the places of the others, as where its row
-is blanked: a row without finite numbers counts nowhere. The number of rows is public.
+Places are those in the silo's file. A row without finite numbers, or whose label is no class, is
+blank: it counts nowhere, and its place stays. Add-remove is not stated: sampling rate, steps and
+weight come from the exact number of rows, and with a row more or less other rows have other places.
 
 References
 ----------
@@ -48,7 +51,7 @@ from tacit.federated.normalisation import Bounds, bounds_of
 from tacit.guarantees import Adjacency, Guarantee, Unit
 
 _WORDS = 2**32
-_SCOPE: Any = {"adjacency": Adjacency.ADD_REMOVE, "unit": Unit.RECORD}
+_SCOPE: Any = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.RECORD}
 _WHERE = "RecordPrivacy"
 
 

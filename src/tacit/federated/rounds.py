@@ -13,6 +13,7 @@ ever.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -28,7 +29,7 @@ from tacit.federated.config import Config
 from tacit.federated.gathering import Gathering, Plain
 from tacit.federated.gathering import cohort as cohort
 from tacit.federated.local import Global, State
-from tacit.federated.model import Data, Evaluation, Model
+from tacit.federated.model import Data, Evaluation, Model, serving
 from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
 
 
@@ -130,7 +131,21 @@ def answer(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Reply, State]:
-    """A client's part of a phase, from arrays to arrays."""
+    """A client's part of a phase, on a copy of the model: nothing of another client is in it."""
+    with serving(model, data, rng) as own:
+        return computed(phase, config, own, received, state, data, rng)
+
+
+def computed(
+    phase: Phase,
+    config: Config,
+    model: Model,
+    received: Global,
+    state: State,
+    data: Data,
+    rng: np.random.Generator,
+) -> tuple[Reply, State]:
+    """The same on a model that the client has to itself, from arrays to arrays."""
     found, kept = phase.client(config, model, received, state, data, rng)
     return Reply(payload.encode(found, phase.parts, model.layout), found.weight), kept
 
@@ -253,7 +268,7 @@ class Server:
         """How good the global model is on test rows, if there are any."""
         if test is None:
             return None
-        return self.model.evaluate(self.state.model, test.rows, test.labels)
+        return copy.deepcopy(self.model).evaluate(self.state.model, test.rows, test.labels)
 
 
 def run(
@@ -278,7 +293,7 @@ def run(
     algorithm : Algorithm or str
         What runs.
     model : Model
-        Serves one client after the other.
+        Every client works on a copy of it, as it was built.
     clients : sequence of Data or Party
         Each one's rows, or one that keeps them to itself (`tacit.federated.silo.Silo`).
     rounds : int
@@ -303,7 +318,8 @@ def run(
 
     Notes
     -----
-    Without a gathering that brings a guarantee there is none. Replies that are missing or refused
+    Without a gathering that brings a guarantee there is none. Under one for clients, a client whose
+    part raises is silent: an error would tell its rows. Replies that are missing or refused
     leave the mean to the others; where none is left the round is skipped, says so, and the model
     stays. A gathering that refuses a further round ends the run, which says why; the model of the
     rounds before is there. A party that has nothing left to spend is silent; where that is so of
@@ -321,6 +337,7 @@ def run(
         errors.refuse("run", "clients", "at least one", 0)
     settled = chosen.config() if config is None else config
     must_agree(clients, settled)
+    must_fit(model, clients)
     gatherer = Plain(seed, participation) if gathering is None else gathering
     server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
     loop = _Loop(server, clients, seed, intercept)
@@ -335,6 +352,14 @@ def run(
         if callback is not None and callback(history[-1]):
             break
     return Outcome(server.state, loop.states, tuple(history))
+
+
+def must_fit(model: Model, clients: Sequence[object]) -> None:
+    """Refuse, before anyone is asked, a model that does not fit the shape of the clients' rows."""
+    admit = getattr(model, "admit", None)
+    first = next((one for one in clients if isinstance(one, Data)), None)
+    if admit is not None and first is not None:
+        admit(first)
 
 
 def must_agree(clients: Sequence[object], config: Config) -> None:
@@ -356,7 +381,7 @@ def personal_accuracy(
         state = outcome.states.get(client, {})
         own = outcome.model if algorithm.personal is None else state.get(algorithm.personal)
         weights = outcome.model if own is None else own
-        found.append(model.evaluate(weights, test.rows, test.labels).accuracy)
+        found.append(copy.deepcopy(model).evaluate(weights, test.rows, test.labels).accuracy)
     return float(np.mean(found))
 
 
@@ -397,6 +422,10 @@ class _Loop:
                 reply, states[client] = self._answer(number, index, sent, client)
             except errors.BudgetExceeded as refused:
                 refusal = refused
+                continue
+            except Exception:
+                if not self.server.gathering.hides_failures:
+                    raise
                 continue
             size += payload.nbytes(reply.record)
             arrived = reply if self.intercept is None else self.intercept(number, client, reply)

@@ -13,6 +13,7 @@ nothing is computed twice.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from tacit import errors, events
 from tacit.accounting.ledger import Ledger
 from tacit.certificate import Certificate
-from tacit.federated import rounds
+from tacit.federated import judging, rounds
 from tacit.federated.algorithms import Algorithm, Phase
 from tacit.federated.algorithms import algorithm as named
 from tacit.federated.config import Config
@@ -45,7 +46,6 @@ from tacit.private_training.noise import Noise
 from tacit.private_training.schedule import Schedule
 from tacit.randomness import Keystream, Randomness, rounded_gaussian, source
 
-_BLOCK = 8192  # rows that are evaluated at a time
 _WHERE = "Silo"
 
 
@@ -92,12 +92,15 @@ class Silo:
         rng: Randomness | None = None,
     ) -> None:
         self.algorithm = named(algorithm) if isinstance(algorithm, str) else algorithm
+        model = copy.deepcopy(model)  # nothing that a pass leaves in it reaches another silo
         self.privacy, self.config, self._model = privacy, config, model
         self._held = _places(len(data), privacy.held_out)
         self._data = data
         self._rows: npt.NDArray[Any] = data.rows
         self.classes = _classes(model, data)
         self._there = _labelled(data.labels, self.classes)
+        if self.classes is not None and privacy.evaluations:
+            judging.admit(_WHERE, model, data.rows)
         trained = self._tensors()
         clipper = probing.clipper(_WHERE, model.module, _Loss(model), trained)
         self.plan = privacy.plan(len(data), self.algorithm, config)
@@ -166,7 +169,7 @@ class Silo:
         self._begin("round", number, self.plan.event(1))
         with self._gradients.drawing():
             model = _Private(self._model, self._gradients, self.plan.draws)
-            reply, kept = rounds.answer(
+            reply, kept = rounds.computed(
                 phase, self.config, model, received, state, self.stand_in, rng
             )
         return reply._replace(stated=(self.spent, float(self.privacy.delta))), kept
@@ -223,7 +226,8 @@ class Silo:
         truth = self._data.labels[self._held].astype(np.int64)
         # A row that is blank, or whose label is no class, counts nowhere.
         there = _finite(self._data.rows[self._held]) & self._there[self._held]
-        np.add.at(counts, (truth[there], self._predictions(weights)[there]), 1)
+        found, there = judging.judge(self._model, weights, self._rows[self._held], there)
+        np.add.at(counts, (truth[there], found[there]), 1)
         noise = rounded_gaussian(self.privacy.evaluation_multiplier, counts.size, self._rng)
         return np.asarray(counts + noise.reshape(counts.shape))
 
@@ -243,17 +247,6 @@ class Silo:
         raise errors.BudgetExceeded(
             f"{_WHERE}: evaluations must be at most {most}, got one more. Plan for more."
         )
-
-    def _predictions(self, parameters: Vector) -> npt.NDArray[np.int64]:
-        self._model.load(parameters)
-        rows, found = self._rows[self._held], []
-        module = self._model.module.eval()
-        with torch.no_grad():
-            for at in range(0, len(rows), _BLOCK):
-                outputs = module(self._model.tensor(rows[at : at + _BLOCK]))
-                found.append(outputs.argmax(dim=1).cpu().numpy())
-        module.train()
-        return np.concatenate(found)
 
     def _begin(self, kind: str, number: int, event: events.Event | None) -> None:
         assert event is not None
@@ -391,7 +384,7 @@ def _classes(model: TorchModel, data: Data) -> int | None:
     blank = model.tensor(np.zeros_like(data.rows[:1]))
     try:
         with torch.no_grad():
-            outputs = model.module(blank)
+            outputs = copy.deepcopy(model).module(blank)
     except (RuntimeError, ValueError, IndexError):
         raise errors.InvalidData(
             f"{_WHERE}: the model must take rows of shape {tuple(data.rows.shape[1:])}, as these "
@@ -412,7 +405,10 @@ def _labelled(labels: npt.NDArray[Any], classes: int | None) -> npt.NDArray[np.b
 def _assumptions(unit: str) -> tuple[str, ...]:
     return (
         f"Which {unit}s are held out, and never trained on, went by their place in the silo's "
-        "file, and one less leaves the places of the others.",
+        f"file. A {unit} that is blanked keeps its place: towards one that is taken out, so that "
+        "others move up, nothing is stated.",
+        f"Each held-out {unit} is judged in a place of its own, mapped over them by torch.vmap: "
+        "how numbers in one place are rounded is taken not to depend on what is in another.",
         "Mean, deviation and count of rows, where they were released, are stated as the one "
         "Gaussian that they come to.",
         "The ledger's file, where there is one, was not put back to an earlier state.",

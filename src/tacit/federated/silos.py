@@ -5,7 +5,8 @@ model made of it are post-processing. What the server adds is the account: each 
 reply what (ε, δ) it has spent so far.
 
 Theorem. If each statement is true and no person has records in two silos, all global models are
-(max ε_k, max δ_k)-DP towards records. Where persons may be in several, (Σ ε_k, Σ δ_k) holds.
+(max ε_k, max δ_k)-DP towards records, under the silos' zero-out neighbours. Where persons may be in
+several, (Σ ε_k, Σ δ_k) holds.
 
 Proof. One record lies in one silo; all the rest is a function of other silos' replies and of that
 silo's, which is (ε_k, δ_k)-DP whatever the others send it. A person with a record in every silo is
@@ -127,7 +128,7 @@ class Silos(Gathering):
         """What silos declared; None before the first reply that counted."""
         if not self.stated:
             return None
-        scope = {"adjacency": Adjacency.ADD_REMOVE, "unit": self.unit}
+        scope = {"adjacency": Adjacency.ZERO_OUT, "unit": self.unit}
         said: list[events.Event] = []
         for _, (epsilon, delta) in sorted(self.stated.items()):
             kind: Guarantee = (

@@ -2,32 +2,45 @@
 
 All parameters are views of one buffer and all gradients of another, set up once. So a step of a
 client is one forward, one backward and a few operations on one vector: no optimiser, no state
-dictionaries, no copies of the module.
+dictionaries.
+
+Every client works on a copy of its own of the module as it was built, and draws from generators
+that are seeded for it (`TorchModel.serving`). Whatever a pass writes (buffers, attributes, caches,
+counters, layers that are made on first use) is thrown away with that copy. State outside the module
+(a global, a closure, a class) no copy covers: `TorchModel.admit` refuses a module in which it shows
+on made-up rows, and a certificate states the rest as an assumption.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.random import mtrand
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.dropout import _DropoutNd
 
 from tacit import devices, errors
-from tacit.federated.model import Evaluation
+from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Vector
 
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Of outputs and labels: the mean over a batch."""
+
 _BLOCK = 8192  # rows that are evaluated at a time
+_PROBES = ((2, 1.0), (5, 1e3), (3, 1.0))  # made-up rows, and how far out they lie
 
 
 class TorchModel:
-    """Parameters that require a gradient, of a module that is built once.
+    """Parameters that require a gradient, of a module that is built once and copied for clients.
 
     Parameters
     ----------
@@ -42,10 +55,10 @@ class TorchModel:
 
     Notes
     -----
-    One object serves one client at a time. Parameters without a gradient and buffers stay as built:
-    they are public constants and do not travel. Batch normalisation with running statistics is
-    refused: the statistics are data of a client that no average covers. So is dropout: it draws
-    from torch's one generator, and a client's reply would depend on who was asked before it.
+    Parameters without a gradient and buffers stay as built: they are public constants and do not
+    travel. A deep copy is the model as it was built, whatever this one has met since. Batch
+    normalisation with running statistics is refused: the statistics are data of a client that no
+    average covers.
 
     Examples
     --------
@@ -59,23 +72,85 @@ class TorchModel:
     def __init__(
         self,
         build: Callable[[], nn.Module],
-        loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        loss: Loss = F.cross_entropy,
         *,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self._module = build()
+            built = build()
         self._device = torch.device(devices.resolve("TorchModel", device))
-        self._module.to(self._device).train()
-        trained = {n: p for n, p in self._module.named_parameters() if p.requires_grad}
-        _check(self._module, trained)
-        self._loss = loss
+        # Copied: who built it may hold on to it, and run it, or hand it out twice.
+        self._pristine = _copied((built, loss))
+        self._pristine[0].to(self._device).train()
+        trained = _trained(self._pristine[0])
+        _check(self._pristine[0], trained)
         self.layout = Layout(tuple((name, tuple(p.shape)) for name, p in trained.items()))
         self.dtype = np.dtype(np.float32)
-        self._adopt(trained)
+        self._admitted: set[Any] = set()
+        self._open()
+        if _held(self._module) & _held(self._pristine[0]):
+            remedy = "What one client's pass writes would reach the next."
+            errors.refuse("TorchModel", "module", "one that is copied whole", "a part", remedy)
         self._start = self._host.numpy().copy()
+
+    def _open(self) -> None:
+        """Work on a copy of the module and the loss as they were built."""
+        self._module, self._loss = _copied(self._pristine)
+        self._adopt(_trained(self._module))
+
+    def __deepcopy__(self, memo: object) -> TorchModel:
+        """The model as it was built."""
+        found = copy.copy(self)
+        found._open()
+        return found
+
+    def serving(self, data: Data, rng: np.random.Generator) -> AbstractContextManager[TorchModel]:
+        """A copy for one client's part of one phase, with draws that are its own.
+
+        What torch, numpy and Python draw while it is open goes by `rng` alone, not by who was asked
+        before, and their generators are as before afterwards. `rng` itself is not used up.
+        """
+        self.admit(data)
+        return self._serving(rng)
+
+    @contextmanager
+    def _serving(self, rng: np.random.Generator) -> Iterator[TorchModel]:
+        own = int(rng.spawn(1)[0].integers(2**63))
+        with _seeded(own, self._device):
+            yield copy.deepcopy(self)
+
+    def admit(self, data: Data) -> None:
+        """Refuse a module that cannot take rows like these, or whose copies are not apart.
+
+        It looks at shapes and types alone and runs on made-up rows, so what it refuses tells
+        nothing of a client. Passes of other copies must not change a bit of a copy's gradient.
+        """
+        like = self.tensor(data.rows[:0]), self.tensor(data.labels[:0])
+        key = tuple((one.shape[1:], one.dtype) for one in like)
+        if key in self._admitted:
+            return
+        first, *others = (_made_up(like, *probe) for probe in _PROBES)
+        try:
+            found = [self._alone(one) for one in (first, *others, first)]
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            rows, labels = (tuple(one.shape[1:]) for one in like)
+            raise errors.InvalidData(
+                f"TorchModel: the module must take rows of shape {rows} and labels of shape "
+                f"{labels}, as these have. {type(error).__name__} on made-up ones: {error}"
+            ) from None
+        slack = 0.0 if self._device.type == "cpu" else 1e-3  # sums on a GPU have no fixed order
+        size = slack * float(np.abs(found[0]).max())
+        if not np.allclose(found[0], found[-1], rtol=slack, atol=size, equal_nan=True):
+            remedy = "It keeps something outside itself, which would carry one client into others."
+            errors.refuse("TorchModel", "module", "unchanged by passes", "another one", remedy)
+        self._admitted.add(key)
+
+    def _alone(self, data: Data) -> Vector:
+        """A client's gradient at the start."""
+        with self._serving(np.random.default_rng(0)) as own:
+            return own.gradient(own.start(), data.rows, data.labels).copy()
 
     def _adopt(self, trained: dict[str, nn.Parameter]) -> None:
         """Let parameters and gradients be views of two flat buffers."""
@@ -132,17 +207,14 @@ class TorchModel:
             self._flat.copy_(self._host)
 
     def tensor(self, array: npt.NDArray[Any]) -> Tensor:
-        """Rows or labels as the module takes them: reals as float32, others as int64.
-
-        Without a copy where nothing changes.
-        """
+        """A copy of rows or labels, as the module takes them: reals as float32, others as int64."""
         if array.dtype.kind not in "biuf":  # numpy's message would quote a value
             raise errors.InvalidData(
                 "TorchModel: rows and labels must be numbers. Encode them first."
             )
         kind = np.float32 if array.dtype.kind == "f" else np.int64
-        array = array.astype(kind, copy=not array.flags.writeable)
-        return torch.from_numpy(array).to(self._device)
+        # A copy: a pass may write into what it is given, and rows of clients may share memory.
+        return torch.from_numpy(array.astype(kind, order="C")).to(self._device)
 
 
 def mlp(*sizes: int) -> Callable[[], nn.Module]:
@@ -170,6 +242,63 @@ def _right(outputs: Tensor, truth: Tensor) -> int:
     return int((outputs.argmax(dim=1) == truth).sum())
 
 
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """All draws of torch, numpy and Python that name no generator; as before afterwards."""
+    # Not torch.random.fork_rng and torch.manual_seed, which cost as much as a client's step.
+    torch_before, python_before = torch.get_rng_state(), random.getstate()
+    numpy_before = mtrand.get_bit_generator()
+    cuda_before = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    try:
+        torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        mtrand.set_bit_generator(np.random.MT19937(seed))
+        if cuda_before is not None:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+    finally:
+        torch.set_rng_state(torch_before)
+        random.setstate(python_before)
+        mtrand.set_bit_generator(numpy_before)
+        if cuda_before is not None:
+            torch.cuda.set_rng_state(cuda_before, device)
+
+
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: one for name, one in module.named_parameters() if one.requires_grad}
+
+
+def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
+    """Deep copies; parameters, buffers, attributes and generators are all their own."""
+    try:
+        return copy.deepcopy(built)
+    except Exception as error:  # whatever an attribute raises
+        remedy = (
+            "Every client works on a copy. For weight normalisation and the like use "
+            "torch.nn.utils.parametrizations."
+        )
+        found = f"{type(error).__name__} in a copy"
+        errors.refuse("TorchModel", "module", "one that copy.deepcopy takes", found, remedy)
+
+
+def _held(module: nn.Module) -> set[int]:
+    """Its parts and the memory of its tensors, to see whether another has one of them too."""
+    tensors = (*module.parameters(), *module.buffers())
+    memory = {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
+    return memory | {id(part) for part in module.modules()}
+
+
+def _made_up(like: tuple[Tensor, Tensor], count: int, scale: float) -> Data:
+    """Rows of these shapes and types that depend on nothing else; all labels are 0."""
+    rng = np.random.default_rng(count)
+    rows = np.asarray(rng.integers(2, size=(count, *like[0].shape[1:])))
+    if like[0].is_floating_point():
+        rows = (scale * rng.normal(size=rows.shape)).astype(np.float32)
+    kind = np.float32 if like[1].is_floating_point() else np.int64
+    return Data(rows, np.zeros((count, *like[1].shape[1:]), kind))
+
+
 def _check(module: nn.Module, trained: dict[str, nn.Parameter]) -> None:
     if not trained:
         errors.refuse("TorchModel", "module", "one with parameters to train", type(module).__name__)
@@ -177,9 +306,6 @@ def _check(module: nn.Module, trained: dict[str, nn.Parameter]) -> None:
     if others:
         errors.refuse("TorchModel", "parameters", "float32", ", ".join(sorted(others)))
     for part in module.modules():
-        if isinstance(part, _DropoutNd) and part.p > 0:
-            remedy = "One generator serves all clients: a reply would depend on who else is asked."
-            errors.refuse("TorchModel", "module", "without dropout", type(part).__name__, remedy)
         if isinstance(part, _NormBase) and part.track_running_stats:
             remedy = "Use group normalisation, or track_running_stats=False."
             found = type(part).__name__

@@ -81,8 +81,8 @@ def standardize(
     minimise the summed variance of both means to first order, :math:`\sum_i w_i^2/s_i` with
     :math:`w = (d, d/2, \sqrt{5d/4})`, at :math:`s_i \propto w_i`.
 
-    Pooled, a row adds the mean of its u and of its :math:`u^2 - \tfrac12`: one number each, no
-    larger than 1 and ½, as with d = 1.
+    Pooled, a row adds the mean of its u and of its :math:`u^2 - \tfrac12`, each in whole grid
+    steps: one number each, no larger than 1 and ½, as with d = 1.
     """
     spending = Spending("standardize", noise_multiplier, epsilon, delta, unit, rng)
     array = matrix("standardize", rows)
@@ -117,14 +117,17 @@ def steps_of(
         scaled = np.clip((real - low) / (high - low), 0.0, 1.0) * 2 - 1
     finite = np.isfinite(real).all(axis=1)
     scaled = scaled[finite]
-    square = scaled**2
-    if pooled:
-        # Row after row in memory, so that a row becomes what it would become alone.
-        both = (np.array(one, order="C") for one in (scaled, square))
-        scaled, square = (np.mean(one, axis=1, keepdims=True) for one in both)
     first = np.rint(scaled / _STEP).astype(np.int64)
-    second = np.rint((square - 0.5) / _STEP).astype(np.int64)
+    second = np.rint((scaled**2 - 0.5) / _STEP).astype(np.int64)
+    if pooled:
+        first, second = (_row_means(one) for one in (first, second))
     return first, second, int(finite.sum())
+
+
+def _row_means(steps: Integers) -> Integers:
+    """The nearest whole number to each row's mean: in integers, so by that row alone."""
+    columns = steps.shape[1]
+    return np.asarray((2 * steps.sum(axis=1, keepdims=True) + columns) // (2 * columns))
 
 
 def _totals(

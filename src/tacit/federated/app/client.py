@@ -7,6 +7,7 @@ records have a guarantee, answers through `tacit.federated.silo.Silo`, which pay
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -219,6 +220,7 @@ def _evaluate(message: Message, client: Client) -> Message:
         raise errors.InvalidData("client: a silo tells noisy counts alone.")
     received, _ = wire.received(message, client.model.layout)
     data = client.data
-    loss, accuracy = client.model.evaluate(received["model"], data.rows, data.labels)
+    model = copy.deepcopy(client.model)
+    loss, accuracy = model.evaluate(received["model"], data.rows, data.labels)
     scores = MetricRecord({"loss": loss, "accuracy": accuracy})
     return Message(RecordDict({"scores": scores}), reply_to=message)

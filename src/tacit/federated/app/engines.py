@@ -35,7 +35,7 @@ from tacit.federated.gathering import Gathering, Plain
 from tacit.federated.local import State
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Layout, Limits
-from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_agree
+from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_agree, must_fit
 
 if TYPE_CHECKING:
     from tacit.federated.silo import Silo
@@ -89,6 +89,7 @@ def run(
         errors.refuse("run", "clients", "at least one", 0)
     settled = chosen.config() if config is None else config
     must_agree(clients, settled)
+    must_fit(model, clients)
     held = [_client(chosen, settled, model, f"client-{k}", one) for k, one in enumerate(clients)]
     keeper = Keeper(state)
     app = client_app(

@@ -246,7 +246,7 @@ class Job:
         if self.unit != "record" or self.privacy is None:
             return None
         epsilon, delta = self.privacy["epsilon"], self.privacy["delta"]
-        return ApproxDP(epsilon, delta, adjacency=Adjacency.ADD_REMOVE, unit=Unit.RECORD)
+        return ApproxDP(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=Unit.RECORD)
 
     def to_json(self) -> str:
         """As it travels."""

@@ -67,7 +67,7 @@ def certify(gathering: Gathering, artifact: Path) -> Certificate:
     if own is not None:
         found: Certificate = own(artifact)
         return found
-    nothing = NotPrivate(adjacency=Adjacency.ADD_REMOVE, unit=Unit.CLIENT)
+    nothing = NotPrivate(adjacency=Adjacency.ZERO_OUT, unit=Unit.CLIENT)
     return Certificate.issue(events.Declared(nothing), artifact=artifact, not_protected=_NOTHING)
 
 

@@ -30,7 +30,7 @@ from tacit.federated.config import Config
 from tacit.federated.gathering import Gathering, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Limits
-from tacit.federated.rounds import Intercept, Outcome, Round, Server
+from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_fit
 from tacit.federated.threats import Attackers
 
 
@@ -77,7 +77,9 @@ def run(
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
     settled = chosen.config() if config is None else config
     gatherer = Plain(seed, participation) if gathering is None else gathering
-    server = Server(chosen, settled, build(), [len(one) for one in clients], gatherer, limits)
+    model = build()
+    must_fit(model, clients)
+    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
     roster = Named()
     strategy = Federation(server, roster, seed=seed, test=test, callback=callback)
     stopped: list[str] = []
