@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -27,6 +25,7 @@ import numpy.typing as npt
 
 from tacit import artifact, errors, labels
 from tacit.certificate import Certificate
+from tacit.draft import Draft, must_be_clear
 from tacit.events import Event
 from tacit.guarantees import Guarantee, Unit
 from tacit.mechanisms import RandomizedResponse, SubsetSelection
@@ -283,14 +282,13 @@ class Votes:
             errors.refuse("votes", "path", "new", str(path), remedy)
         if not path.parent.is_dir():
             errors.refuse("votes", "folder", "an existing one", str(path.parent))
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        must_be_clear(path)
+        draft = Draft(path)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_sealed(self._body()))
-            Path(name).chmod(0o644)
-            os.replace(name, path)
+            draft.file.write(_sealed(self._body()))
+            draft.place()
         finally:
-            Path(name).unlink(missing_ok=True)
+            draft.close()
         return path
 
     def _body(self) -> dict[str, Any]:
