@@ -37,7 +37,7 @@ class Draft:
             opened = f"/proc/self/fd/{number}"
             os.link(opened, self.path, src_dir_fd=folder, follow_symlinks=True)
         except FileExistsError:
-            errors.refuse("reports", "path", "new", str(self.path), "Choose another.")
+            errors.refuse("write", "path", "new", str(self.path), "Choose another.")
         except OSError:
             self._copy()
         finally:
@@ -66,7 +66,7 @@ def must_be_clear(path: Path) -> None:
             f"A run was stopped: whoever reads its {_prefix(path)}… and what you make now has two "
             "draws of a row. Remove it if nobody has read it, else keep to what was drawn."
         )
-        errors.refuse("reports", "path", "without a part of it beside it", str(path), remedy)
+        errors.refuse("write", "path", "without a part of it beside it", str(path), remedy)
 
 
 def _prefix(path: Path) -> str:

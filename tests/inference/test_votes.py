@@ -244,9 +244,9 @@ def test_a_certificate_of_another_epsilon_is_refused(tmp_path):
 
 def test_votes_add_up_only_if_they_are_about_the_same():
     one = released(Ballot(epsilon=2))
-    assert len(Votes.concatenate([one, one])) == 40
+    assert len(Votes.concatenate([one, one[:]])) == 40
     known = Votes(one.ballot, one.symbols, ("a",) * 20)
-    assert Votes.concatenate([known, known]).groups == ("a",) * 40
+    assert Votes.concatenate([known, known[:]]).groups == ("a",) * 40
     others = (
         Votes(one.ballot, one.symbols, about="another model"),
         released(Ballot(epsilon=1)),
@@ -259,3 +259,20 @@ def test_votes_add_up_only_if_they_are_about_the_same():
         Votes.concatenate([])
     assert len(one[:5]) == 5
     assert known[np.arange(20) < 3].groups == ("a",) * 3
+
+
+def test_the_same_votes_are_not_twice_the_people(tmp_path):
+    ballot = Ballot(epsilon=1)
+    one, other = ballot.release(np.ones(20, bool)), ballot.release(np.ones(30, bool))
+    path = one.write(tmp_path / "v.json")
+    for parts in ([one, one], [one, Votes.read(path)], [Votes.concatenate([one, other]), other]):
+        with pytest.raises(InvalidData, match="every release must be there once"):
+            Votes.concatenate(parts)
+    assert len(Votes.concatenate([one, other])) == 50
+    assert len(Votes.concatenate([one[:5], one[5:]])) == 20
+
+
+def test_votes_are_drawn_once_beside_a_part_of_an_earlier_run(tmp_path):
+    (tmp_path / ".v.json-x1").write_bytes(b"half")
+    with pytest.raises(InvalidParameter, match="two draws of a row"):
+        Ballot(epsilon=1).release(np.ones(20, bool)).write(tmp_path / "v.json")

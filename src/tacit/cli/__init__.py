@@ -69,7 +69,7 @@ Sampling = Annotated[
 CertificateFile = Annotated[Path, typer.Argument(help="A certificate.", metavar="FILE")]
 Verified = Annotated[
     Path,
-    typer.Argument(help="A certificate, or a directory that holds one.", metavar="PATH"),
+    typer.Argument(help="A certificate, reports, or a directory that holds one.", metavar="PATH"),
 ]
 
 
@@ -232,6 +232,8 @@ def verify(
     certificate = _of_folder(certificate)
     if certificate.is_dir():
         loaded = _stored(certificate, artifact)
+    elif certificate.suffix == ".parquet":
+        loaded = _of_reports(certificate)
     else:
         must_exist(certificate)
         loaded = Certificate.load(certificate)
@@ -256,6 +258,17 @@ def verify(
     if declared:  # nothing there can be derived again
         result["declared"] = declared
     print_values(result, as_json, f"{certificate.name}: verified")
+
+
+def _of_reports(path: Path) -> Any:
+    """The certificate of a file of reports, whose rows are those that it names."""
+    from tacit.reports import Reports
+
+    must_exist(path)
+    try:
+        return Reports.read(path).certificate
+    except errors.InvalidData as error:
+        raise errors.CertificateError(str(error)) from None
 
 
 def _described(certificate: Any, path: Path | None) -> Any:

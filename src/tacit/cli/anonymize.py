@@ -301,8 +301,14 @@ def _write(columns: dict[str, Any], out: Path) -> None:
     from pyarrow import parquet
 
     from tacit.datasets.arrow import arrow
+    from tacit.draft import Draft
 
-    parquet.write_table(arrow().table(columns), out)
+    draft = Draft(out)  # a second run beside a part of this one would be two draws of a row
+    try:
+        parquet.write_table(arrow().table(columns), draft.file)
+        draft.place()
+    finally:
+        draft.close()
 
 
 def _print(

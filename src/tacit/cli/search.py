@@ -29,6 +29,7 @@ from tacit.cli.files import (
     warnings_on_stderr,
 )
 from tacit.cli.votes import Account, Confidence, Key, LabelColumn, LedgerFile, ends, opened_ledger
+from tacit.draft import must_be_clear
 from tacit.inhouse import Target
 from tacit.tables import naming, words_of
 
@@ -95,6 +96,7 @@ def search(
     from tacit.inference.selection import precision
 
     must_be_new(out)
+    must_be_clear(out)
     settings = _grid(grid)
     declared = declared_classes(classes)
     target = Target.of("search", central_epsilon, central_delta)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -27,13 +26,14 @@ import numpy.typing as npt
 
 from tacit import artifact, errors, labels
 from tacit.certificate import Certificate
+from tacit.draft import Draft, must_be_clear
 from tacit.events import Event
 from tacit.guarantees import Guarantee, Unit
 from tacit.mechanisms import RandomizedResponse, SubsetSelection
 from tacit.randomness import Randomness, Seeded, source
 from tacit.reports import REFUSED
 
-FORMAT = "tacit-votes/1"
+FORMAT = "tacit-votes/2"
 _LARGEST_FILE = 2**30
 
 KNOWN_GROUP = "Which group a voter belongs to: whoever counts the votes knows it."
@@ -214,6 +214,8 @@ class Votes:
         Fingerprint of the model that was voted on, "" where unknown.
     seeded : bool
         Whether a reproducible generator drew the noise: such votes protect nobody.
+    releases : tuple of str
+        The numbers of the releases that the votes are from, of this one unless they are given.
     """
 
     ballot: Ballot
@@ -221,6 +223,7 @@ class Votes:
     groups: tuple[str, ...] | None = None
     about: str = ""
     seeded: bool = False
+    releases: tuple[str, ...] = field(default_factory=lambda: (secrets.token_hex(16),))
     event: Event = field(init=False)
     guarantee: Guarantee = field(init=False)
 
@@ -257,7 +260,7 @@ class Votes:
 
     @staticmethod
     def concatenate(parts: Sequence[Votes]) -> Votes:
-        """All votes of one ballot about one model."""
+        """All votes of one ballot about one model; the same release twice is refused."""
         if not parts:
             errors.refuse("concatenate", "parts", "at least one", 0)
         first = parts[0]
@@ -268,12 +271,18 @@ class Votes:
                     "concatenate: votes must be on equal ballots and about the same model. "
                     "Count each part on its own."
                 )
+        releases = tuple(one for part in parts for one in part.releases)
+        if len(set(releases)) != len(releases):
+            raise errors.InvalidData(
+                "concatenate: every release must be there once: the same people's votes would "
+                "count twice. Leave copies out."
+            )
         groups = None
         if first.groups is not None:
             groups = tuple(group for part in parts for group in part.groups or ())
         symbols = np.concatenate([part.symbols for part in parts])
         seeded = any(part.seeded for part in parts)
-        return Votes(first.ballot, symbols, groups, first.about, seeded)
+        return Votes(first.ballot, symbols, groups, first.about, seeded, releases)
 
     def write(self, path: str | Path) -> Path:
         """Write JSON, whole or not at all; a file that exists may be the only draw and stays."""
@@ -283,14 +292,13 @@ class Votes:
             errors.refuse("votes", "path", "new", str(path), remedy)
         if not path.parent.is_dir():
             errors.refuse("votes", "folder", "an existing one", str(path.parent))
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        must_be_clear(path)
+        draft = Draft(path)
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_sealed(self._body()))
-            Path(name).chmod(0o644)
-            os.replace(name, path)
+            draft.file.write(_sealed(self._body()))
+            draft.place()
         finally:
-            Path(name).unlink(missing_ok=True)
+            draft.close()
         return path
 
     def _body(self) -> dict[str, Any]:
@@ -299,6 +307,7 @@ class Votes:
             "ballot": self.ballot.to_plain(),
             "about": self.about,
             "seeded": self.seeded,
+            "releases": list(self.releases),
             "certificate": self.certificate.to_json(),
             "votes": self.symbols.tolist(),
             "groups": None if self.groups is None else list(self.groups),
@@ -387,7 +396,9 @@ def _sealed(body: dict[str, Any]) -> bytes:
 def _from_body(body: dict[str, Any]) -> Votes:
     ballot = Ballot.from_plain(body["ballot"])
     groups = None if body["groups"] is None else tuple(body["groups"])
-    votes = Votes(ballot, body["votes"], groups, str(body["about"]), bool(body["seeded"]))
+    releases = tuple(map(str, body["releases"]))
+    known = (str(body["about"]), bool(body["seeded"]), releases)
+    votes = Votes(ballot, body["votes"], groups, *known)
     stated = Certificate.from_json(body["certificate"])
     stated.verify()
     if stated.event != votes.event or stated.seeded != votes.seeded:
