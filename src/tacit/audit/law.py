@@ -45,7 +45,8 @@ _DEEPEST = 14
 _COLUMNS = 8
 _COARSE = 8
 _ENTRIES = 4
-_SINGLES = 300
+_SINGLES = 500
+_SEVERAL = 4
 
 
 class Check(NamedTuple):
@@ -129,11 +130,12 @@ def follows(
         count = samples if index < 2 else samples // 8
         seen = stated.places(channel.release(repeated(raw, count), rng))
         checks += [*frequencies(f"outcomes {at}", stated, seen), *_lagged(at, stated, seen)]
+        if index < _SEVERAL:
+            checks += _one_at_a_time(channel, raw, stated, at, rng)
         if index < 2:
             whole.append((stated, seen))
             again = stated.places(channel.release(repeated(raw, count // 4), rng))
             checks += independent(f"two calls {at}", (stated, seen), (stated, again))
-            checks += _one_at_a_time(channel, raw, stated, at, rng)
             checks += _entries(channel, raw, stated, at, count // 16, rng) if entrywise else []
     if len(whole) == 2:
         checks += independent("draws at two inputs", *whole)
