@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
@@ -225,8 +225,7 @@ def _exponential(epsilon: float, delta: float) -> Subject:
 
 
 def _permute_and_flip(epsilon: float, delta: float) -> Subject:
-    channel = PermuteAndFlip(epsilon=epsilon, sensitivity=1, **_NEIGHBOURS)
-    return replace(_selection(channel, epsilon), samples=SAMPLES // 5)  # one at a time
+    return _selection(PermuteAndFlip(epsilon=epsilon, sensitivity=1, **_NEIGHBOURS), epsilon)
 
 
 def _selection(channel: Exponential | PermuteAndFlip, epsilon: float) -> Subject:

@@ -195,8 +195,8 @@ def audit(
     samples: Annotated[
         int | None,
         typer.Option(
-            help="Draws of each of two inputs. 200,000 where not said; fewer of permute-and-flip "
-            "and smooth-laplace, which are drawn one at a time."
+            help="Draws of each of two inputs: 200,000 where not said, 20,000 of smooth-laplace, "
+            "which is drawn one at a time."
         ),
     ] = None,
     confidence: Annotated[
