@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import laplace
 from torch import Tensor, nn
 
 from tacit import private_statistics as statistics
@@ -574,6 +575,33 @@ def test_one_run_of_a_tight_mechanism_is_valid_and_sees_most() -> None:
     # Half of the guesses are ties where more or less than half of the coins fell on one side.
     assert sum(bound > 1 for bound in bounds) <= 50  # P(Bin(300, 0.1) > 50) < 2e-4
     assert np.median(bounds) > 0.6
+
+
+@pytest.mark.parametrize("shared", ["seed", "generator"])
+def test_coins_are_not_the_noise_of_a_fit_with_the_same_seed(shared: str) -> None:
+    # A sound fit at ε = 0.1: the sign of a canary's noise is the top bit of the word that, in a
+    # careless audit, was its coin.
+    count = 400
+    bounds = []
+    for seed in range(20):
+        stream = Seeded(seed)
+
+        def fit(rows: np.ndarray, seed: int = seed, stream: Any = stream) -> np.ndarray:
+            noise = (stream if shared == "generator" else Seeded(seed)).words(count)
+            return rows.sum(axis=0) + laplace.ppf(noise / 2.0**64, scale=10)
+
+        found = one_run_bound(
+            fit,
+            np.zeros((0, count)),
+            np.eye(count),
+            lambda released: released,
+            guesses=count,
+            absent=np.zeros(count),
+            confidence=0.999,
+            rng=stream,
+        )
+        bounds.append(found.epsilon)
+    assert max(bounds) <= 0.1
 
 
 @pytest.mark.parametrize("mutant", [False, True])

@@ -40,8 +40,9 @@ import numpy.typing as npt
 from scipy.special import betainc, gammaln, xlog1py, xlogy
 
 from tacit import errors
+from tacit.audit.coins import apart, coins
 from tacit.audit.statistical import Bound, Score, bound_from_draws
-from tacit.randomness import Randomness, source
+from tacit.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Fit = Callable[[Any], Any]
@@ -255,7 +256,8 @@ def one_run_bound(
     guesses : int
         r, even, fixed beforehand: the highest half of so many are guessed in, the lowest out.
     rng : Randomness, optional
-        Of the coins; the operating system's without.
+        Of the coins; the operating system's without. A seed or a generator that the fit has too
+        does no harm: coins are drawn from a stream of their own.
     """
     records = np.asarray(canaries)
     count = errors.whole("one_run_bound", "canaries", len(records), least=2, most=10**7)
@@ -264,7 +266,7 @@ def one_run_bound(
     confidence = errors.probability("one_run_bound", "confidence", confidence, zero=False)
     if guesses % 2:
         errors.refuse("one_run_bound", "guesses", "even", guesses)
-    inside = (source(rng).words(count) >> np.uint64(63)).astype(bool)
+    inside = coins(count, apart(rng))
     if absent is None:
         put = records[inside]
     else:

@@ -14,7 +14,6 @@ References
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +23,12 @@ import numpy.typing as npt
 
 from tacit import errors
 from tacit.audit.canaries import OneRun
-from tacit.randomness import Randomness, Seeded, source
+from tacit.audit.coins import Booleans, apart, coins
+from tacit.randomness import Randomness
 
-Booleans = npt.NDArray[np.bool_]
 Reals = npt.NDArray[np.float64]
+
+__all__ = ["Booleans", "Proof", "apart", "coins", "from_pairs", "from_singles"]
 
 _SHARES = (1, 4, 16)
 _LEAST = 8
@@ -45,24 +46,6 @@ class Proof(OneRun):
         """The largest ε that any of them could certify."""
         known = {"delta": self.delta, "confidence": self.confidence}
         return max(OneRun.of(self.canaries, r, r, **known).epsilon for r in set(self.tried))
-
-
-def apart(rng: Randomness | None) -> Randomness:
-    """A stream that shares no draw with a fit of the same seed.
-
-    Coins must not depend on the noise that they are guessed through. Where a fit and a game are
-    given equal seeds they would be the same words, and a sound fit would be refuted.
-    """
-    stream = source(rng)
-    if stream.secure:
-        return stream
-    digest = hashlib.sha256(b"tacit.audit" + stream.words(4).tobytes()).digest()
-    return Seeded(int.from_bytes(digest, "big"))
-
-
-def coins(count: int, rng: Randomness) -> Booleans:
-    """Fair and independent."""
-    return (rng.words(count) >> np.uint64(63)).astype(np.bool_)
 
 
 def from_singles(

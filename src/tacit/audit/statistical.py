@@ -2,7 +2,9 @@ r"""A lower bound on ε from draws, with confidence.
 
 For an event E, (ε, δ)-DP says :math:`P(E) \le e^\varepsilon P'(E) + \delta`. The event (a score
 above a threshold) is chosen on one half of the draws and counted on the other, so that choosing
-costs nothing; one-sided Clopper–Pearson bounds on both counts give
+costs nothing. Scores are the ratio of the stated laws, where there are any, and what the draws
+themselves show: a sampler that is not what it states is not judged by its own statement alone.
+One-sided Clopper–Pearson bounds on both counts give
 
 .. math:: \varepsilon \ge \ln\frac{\underline{P}(E) - \delta}{\overline{P'}(E)}
 
@@ -12,9 +14,8 @@ claim is false, a bound below it proves nothing.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from tacit import errors
+from tacit.audit import law
 from tacit.mechanisms.base import Channel, Mechanism
 from tacit.randomness import Randomness
 
@@ -29,6 +31,7 @@ Reals = npt.NDArray[np.float64]
 Score = Callable[[Any], Reals]
 
 _THRESHOLDS = 400
+_QUANTILES = np.linspace(0, 1, 65)[1:-1]
 
 
 @dataclass(frozen=True)
@@ -60,50 +63,61 @@ def lower_bound(
 ) -> Bound:
     """Audit a mechanism on one pair of inputs, with `samples` draws of each.
 
-    The scores are the likelihood ratio where the mechanism states its law, and whatever a black
-    box shows otherwise.
+    A quarter of the draws teaches what tells the two inputs apart (`black_box`), the second quarter
+    chooses among these scores and, where the mechanism states its law, the likelihood ratio; the
+    other half is counted.
     """
     errors.whole("lower_bound", "samples", samples, least=100, most=10**9)
-    draws = [_repeat(mechanism, raw, samples, rng) for raw in (first, second)]
+    draws = [mechanism.release(law.repeated(raw, samples), rng) for raw in (first, second)]
+    quarter, half = samples // 4, samples // 2
+    scores = black_box(*(d[:quarter] for d in draws))
     if isinstance(mechanism, Channel):
-        scores: list[Score] = [likelihood_ratio(mechanism, first, second)]
-    else:
-        # Scores learned from draws must be judged on others, or the luckiest is chosen.
-        learning, draws = [d[: samples // 4] for d in draws], [d[samples // 4 :] for d in draws]
-        scores = black_box(*learning)
-    return bound_from_draws(draws[0], draws[1], scores, delta=delta, confidence=confidence)
+        scores.insert(0, likelihood_ratio(mechanism, first, second))
+    parts = [[d[quarter:half] for d in draws], [d[half : 2 * half] for d in draws]]
+    return _bound(*parts, scores, delta=delta, confidence=confidence)
 
 
 def bound_from_draws(
     first: Any, second: Any, scores: list[Score], *, delta: float = 0.0, confidence: float = 0.99
 ) -> Bound:
     """The bound from draws at two inputs, with the best threshold of the best score."""
-    delta = errors.probability("bound_from_draws", "delta", delta)
-    confidence = errors.probability("bound_from_draws", "confidence", confidence, zero=False)
     samples = min(len(first), len(second))
     if samples < 2 or not scores:
         errors.refuse("bound_from_draws", "draws and scores", "given", (samples, len(scores)))
-    half, level = samples // 2, (1 - confidence) / 2
-    choices = [_best_event(score, first[:half], second[:half], level, delta) for score in scores]
+    half = samples // 2
+    parts = [[draws[:half], draws[half : 2 * half]] for draws in (first, second)]
+    found = _bound(*zip(*parts, strict=True), scores, delta=delta, confidence=confidence)
+    return replace(found, samples=samples)
+
+
+def _bound(
+    choosing: Sequence[Any],
+    counting: Sequence[Any],
+    scores: list[Score],
+    *,
+    delta: float,
+    confidence: float,
+) -> Bound:
+    """From draws that choose the event and others that are counted, at two inputs each."""
+    delta = errors.probability("bound_from_draws", "delta", delta)
+    confidence = errors.probability("bound_from_draws", "confidence", confidence, zero=False)
+    level = (1 - confidence) / 2
+    choices = [_best_event(score, *choosing, level, delta) for score in scores]
     best = max(range(len(scores)), key=lambda index: choices[index][0])
     score, (_, threshold, swapped) = scores[best], choices[best]
-    inside, outside = (
-        int((score(draws[half : 2 * half]) >= threshold).sum()) for draws in (first, second)
-    )
+    total = len(counting[0])
+    inside, outside = (int((score(draws) >= threshold).sum()) for draws in counting)
     if swapped:
-        inside, outside = half - outside, half - inside
-    epsilon = _log_odds(_lower(inside, half, level), _upper(outside, half, level), delta)
-    return Bound(epsilon=max(epsilon, 0.0), delta=delta, confidence=confidence, samples=samples)
+        inside, outside = total - outside, total - inside
+    epsilon = _log_odds(_lower(inside, total, level), _upper(outside, total, level), delta)
+    return Bound(max(epsilon, 0.0), delta, confidence, samples=2 * total)
 
 
 def likelihood_ratio(channel: Channel, first: Any, second: Any) -> Score:
     """The most powerful score there is, from the mechanism's own law."""
 
     def score(released: Any) -> Reals:
-        laws = [
-            _flat(channel.log_prob(released, _repeated(raw, len(released))))
-            for raw in (first, second)
-        ]
+        laws = [law.log_chances(channel, released, raw) for raw in (first, second)]
         with np.errstate(invalid="ignore"):
             return np.nan_to_num(laws[0] - laws[1], nan=0.0)
 
@@ -111,18 +125,22 @@ def likelihood_ratio(channel: Channel, first: Any, second: Any) -> Score:
 
 
 def black_box(first: Any, second: Any) -> list[Score]:
-    """Scores for a mechanism that does not state its law.
+    """Scores that need no law, learned from these draws; to be judged on others.
 
-    The value; how fine its binary expansion is (floating-point noise gives itself away there); and
-    for outputs that repeat, their frequencies among the draws given here.
+    How often an output was seen at each input; the same with entries sorted into bins, where
+    outputs hardly repeat; the value, whose tails are events; and how fine its binary expansion is,
+    where floating-point noise gives itself away.
     """
     released = np.asarray(first)
     scores: list[Score] = [_table_score(first, second)]
-    if released.ndim == 1 and released.dtype.kind in "iuf":
-        scores += [lambda draws: np.asarray(draws, dtype=np.float64)]
-        scores += [lambda draws: -np.asarray(draws, dtype=np.float64)]
-    if released.ndim == 1 and released.dtype.kind == "f":
-        scores += [fineness, lambda draws: -fineness(draws)]
+    if released.dtype.kind not in "iuf":
+        return scores
+    scores.append(_binned_score(first, second))
+    if released[0].size == 1:
+        values: list[Score] = [_values]
+        if released.dtype.kind == "f":
+            values.append(lambda draws: fineness(_values(draws)))
+        scores += [one for score in values for one in (score, _negative(score))]
     return scores
 
 
@@ -138,16 +156,45 @@ def fineness(released: Any) -> Reals:
 
 def _table_score(first: Any, second: Any) -> Score:
     """Log-ratio of how often an output was seen, one added to each count."""
-    counts: dict[Any, list[int]] = {}
-    for side, draws in enumerate((first, second)):
-        for key in map(_key, np.asarray(draws)):
-            counts.setdefault(key, [1, 1])[side] += 1
-    table = {key: math.log(a / b) for key, (a, b) in counts.items()}
-    return lambda draws: np.array([table.get(key, 0.0) for key in map(_key, np.asarray(draws))])
+    both = np.concatenate([np.asarray(first), np.asarray(second)])
+    _, kept = np.unique(law.keys(both), return_index=True)
+    outputs = both[kept]
+    counts = [
+        np.bincount(law.places(outputs, side), minlength=len(outputs)) for side in (first, second)
+    ]
+    ratios = np.append(np.log((1.0 + counts[0]) / (1.0 + counts[1])), 0.0)
+    return lambda draws: np.asarray(ratios[law.places(outputs, draws)])
 
 
-def _key(row: Any) -> Any:
-    return row.tobytes() if isinstance(row, np.ndarray) else row
+def _binned_score(first: Any, second: Any) -> Score:
+    """Sum over entries of the log-ratio of their bins, of equal mass in these draws."""
+    sides = [np.asarray(side, np.float64).reshape(len(side), -1) for side in (first, second)]
+    both = np.nan_to_num(np.concatenate(sides))
+    edges = [np.unique(np.quantile(column, _QUANTILES)) for column in both.T]
+
+    def binned(rows: Reals) -> list[npt.NDArray[np.int64]]:
+        columns = np.nan_to_num(rows).T
+        return [np.searchsorted(e, c, side="right") for e, c in zip(edges, columns, strict=True)]
+
+    tables = []
+    for edge, mine, theirs in zip(edges, *map(binned, sides), strict=True):
+        one, two = (np.bincount(codes, minlength=len(edge) + 1) for codes in (mine, theirs))
+        tables.append(np.log((1.0 + one) / (1.0 + two)))
+
+    def score(draws: Any) -> Reals:
+        rows = np.asarray(draws, np.float64).reshape(len(draws), -1)
+        found = zip(tables, binned(rows), strict=True)
+        return np.asarray(sum((table[codes] for table, codes in found), np.zeros(len(rows))))
+
+    return score
+
+
+def _values(draws: Any) -> Reals:
+    return np.asarray(draws, dtype=np.float64).reshape(len(draws))
+
+
+def _negative(score: Score) -> Score:
+    return lambda draws: -score(draws)
 
 
 def _best_event(
@@ -189,16 +236,3 @@ def _log_odds(first: Any, second: Any, delta: float) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(np.maximum(first - delta, 0.0) / second)
     return odds if np.ndim(odds) else float(odds)
-
-
-def _repeat(mechanism: Mechanism, raw: Any, samples: int, rng: Randomness | None) -> Any:
-    return mechanism.release(_repeated(raw, samples), rng)
-
-
-def _repeated(raw: Any, count: int) -> Any:
-    return np.broadcast_to(np.asarray(raw), (count, *np.shape(raw)))
-
-
-def _flat(log_prob: Any) -> Reals:
-    array = np.asarray(log_prob, dtype=np.float64)
-    return np.asarray(array.reshape(len(array), -1).sum(axis=1))

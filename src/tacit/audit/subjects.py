@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -10,18 +11,88 @@ from typing import Any
 import numpy as np
 
 from tacit import errors
-from tacit.audit import exact, statistical
-from tacit.guarantees import Adjacency, ApproxDP, PureDP
+from tacit.audit import exact, law, statistical
+from tacit.audit.law import Outputs
+from tacit.events import Event
+from tacit.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
 from tacit.mechanisms import (
     Channel,
     DiscreteGaussian,
     DiscreteLaplace,
     Exponential,
+    FiniteChannel,
+    Gaussian,
     Geometric,
+    Laplace,
+    LatticeGeometric,
+    LocalGaussian,
+    LocalLaplace,
+    PermuteAndFlip,
     RandomizedResponse,
+    SmoothLaplace,
     SparseVector,
     SubsetSelection,
 )
+from tacit.mechanisms.integer_table import from_log_weights
+from tacit.randomness import Randomness
+
+SAMPLES = 200_000
+_SHARE_OF_LAW = 0.01
+"""Of the risk of a false alarm, what goes to comparing draws with their law: it needs no more."""
+_MOST_OUTPUTS = 2**16
+_TOGETHER = 100
+_GRID = 2.0**-10
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """One entry a row, through a Laplace mechanism that releases a hundred at a time."""
+
+    inner: Laplace
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.inner.guarantee
+
+    @property
+    def event(self) -> Event:
+        return self.inner.event
+
+    def release(self, raw: Any, rng: Randomness | None = None) -> Any:
+        blocks = [self.inner.release(block, rng) for block in _blocks(raw)]
+        return np.concatenate(blocks)[: len(raw)]
+
+    def log_prob(self, released: Any, raw: Any) -> Any:
+        pairs = zip(_blocks(released), _blocks(raw), strict=True)
+        blocks = [self.inner.log_prob(said, block) for said, block in pairs]
+        return np.concatenate(blocks)[: len(raw)]
+
+
+def _blocks(rows: Any) -> Any:
+    """A hundred rows at a time, the last ones filled up with zeros."""
+    return np.pad(np.asarray(rows, np.float64), (0, -len(rows) % _TOGETHER)).reshape(-1, _TOGETHER)
+
+
+@dataclass(frozen=True)
+class _Bounded:
+    """Rows of a value and its smooth bound."""
+
+    inner: SmoothLaplace
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.inner.guarantee
+
+    @property
+    def event(self) -> Event:
+        return self.inner.event
+
+    def release(self, raw: Any, rng: Randomness | None = None) -> Any:
+        return np.array([self.inner.release(v, rng, bound=b) for v, b in np.asarray(raw).tolist()])
+
+    def log_prob(self, released: Any, raw: Any) -> Any:
+        value, bound = np.asarray(raw)[0]  # all rows are the same
+        return self.inner.log_prob(released, np.full(len(released), value), bound=bound)
 
 
 @dataclass(frozen=True)
@@ -32,6 +103,189 @@ class Subject:
     first: Any
     second: Any
     table: exact.Table | None
+    outputs: Outputs | None = None
+    """Outputs that hold nearly all of the mass, given an input: what draws are compared with."""
+    others: tuple[Any, ...] = ()
+    """Further inputs at which draws are compared with their law."""
+    entrywise: bool = False
+    samples: int = SAMPLES
+    """Draws of each input, unless said otherwise."""
+
+
+def _finite(channel: FiniteChannel, first: int, second: int, *, entrywise: bool = True) -> Subject:
+    others = tuple(raw for raw in channel.inputs() if raw not in (first, second))
+    listed = np.asarray(list(channel.outputs()))
+    table = exact.tabulate(channel)
+    return Subject(channel, first, second, table, lambda raw: listed, others, entrywise)
+
+
+def _chosen(channel: Channel, pair: Any, others: Any, outputs: Any) -> Subject:
+    """Few outputs, inputs without end: the table is of the pair."""
+    table = exact.tabulate_over(channel, pair, outputs, lambda a, b: True)
+    return Subject(channel, *pair, table, lambda raw: np.asarray(outputs), others)
+
+
+def _around(spread: float) -> Outputs:
+    """Integers, far on either side of a number."""
+    far = _reach(spread, _MOST_OUTPUTS)
+    return lambda raw: np.rint(raw).astype(np.int64) + np.arange(-far, far + 1)
+
+
+def _square(spread: float, step: float, centre: float = 0.0) -> Outputs:
+    """Vectors of two entries on a grid."""
+    far = _reach(spread, math.isqrt(_MOST_OUTPUTS)) + math.ceil(centre / step)
+    axis = np.arange(-far, far + 1) * step
+    listed = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    return lambda raw: listed
+
+
+def _reach(spread: float, most: int) -> int:
+    return math.ceil(min(26 * spread + 2, most // 2))
+
+
+# --- subjects ---------------------------------------------------------------------------------
+
+_NEIGHBOURS: dict[str, Any] = {"adjacency": Adjacency.REPLACE_ONE}
+_NUMBERS = (2, -7, 12_345, -(2**40) - 1)
+
+
+def _discrete_laplace(epsilon: float, delta: float) -> Subject:
+    channel = DiscreteLaplace(epsilon=epsilon, sensitivity=1, **_NEIGHBOURS)
+    return Subject(channel, 0, 1, None, _around(1 / epsilon), _NUMBERS, True)
+
+
+def _laplace(epsilon: float, delta: float) -> Subject:
+    answers = Laplace(
+        epsilon=epsilon, sensitivity=1.0, dimension=_TOGETHER, grid=_GRID, **_NEIGHBOURS
+    )
+    around = _around((1 / _GRID + _TOGETHER) / epsilon)
+    others = (0.6, -7.25, 2.0**20 + 1)
+    return Subject(
+        _Answers(answers), 0.0, 1.0, None, lambda raw: around(raw / _GRID) * _GRID, others
+    )
+
+
+def _local_laplace(epsilon: float, delta: float) -> Subject:
+    channel = LocalLaplace(epsilon=epsilon, radius=1.0, grid=0.5)
+    others = ([7.0, -3.0], [0.4, 0.3], [0.0, -1.0])
+    outputs = _square(4 / epsilon, 0.5, 1.0)
+    return Subject(channel, [1.0, 0.0], [-1.0, 0.0], None, outputs, others)
+
+
+def _discrete_gaussian(epsilon: float, delta: float) -> Subject:
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 1e-5, "sensitivity": 1}
+    channel = DiscreteGaussian(**given, dimension=1, **_NEIGHBOURS)
+    around = _around(math.sqrt(channel.event.variance))
+    others = tuple([n] for n in _NUMBERS)
+    return Subject(channel, [0], [1], None, lambda raw: around(raw)[:, None], others, True)
+
+
+def _gaussian(epsilon: float, delta: float) -> Subject:
+    channel = Gaussian(epsilon=epsilon, delta=delta or 1e-5, sensitivity=40, **_NEIGHBOURS)
+    return Subject(channel, 0, 40, None, _around(float(channel.event.sigma)), _NUMBERS, True)
+
+
+def _local_gaussian(epsilon: float, delta: float) -> Subject:
+    channel = LocalGaussian(epsilon=epsilon, delta=delta or 1e-5, radius=1.0, grid=0.25)
+    others = ([7.0, -3.0], [0.4, 0.3], [0.0, -1.0])
+    outputs = _square(float(channel.event.sigma), 0.25, 1.0)
+    return Subject(channel, [1.0, 0.0], [-1.0, 0.0], None, outputs, others)
+
+
+def _randomized_response(epsilon: float, delta: float) -> Subject:
+    return _finite(RandomizedResponse(categories=10, epsilon=epsilon), 0, 1)
+
+
+def _subset_selection(epsilon: float, delta: float) -> Subject:
+    return _finite(SubsetSelection(categories=10, epsilon=epsilon), 0, 1, entrywise=False)
+
+
+def _geometric(epsilon: float, delta: float) -> Subject:
+    return _finite(Geometric(epsilon=epsilon, lower=0, upper=20, **_NEIGHBOURS), 10, 11)
+
+
+def _integer_table(epsilon: float, delta: float) -> Subject:
+    # Geometric weights, each row made to sum to one: both sides pay half.
+    numbers = np.arange(7)
+    weights = -(epsilon / 2) * np.abs(numbers[:, None] - numbers)
+    pairs = [(i, i + 1) for i in range(6)]
+    return _finite(from_log_weights(weights, pairs, epsilon=epsilon), 3, 4)
+
+
+def _lattice_geometric(epsilon: float, delta: float) -> Subject:
+    channel = LatticeGeometric(epsilon=epsilon, categories=3, total=6)
+    free = _square(1 / epsilon, 1.0, 6.0)(None)
+    listed = np.column_stack([free, 6 - free.sum(axis=1)]).astype(np.int64)
+    others = ([6, 0, 0], [0, 1, 5])
+    return Subject(channel, [2, 1, 3], [1, 2, 3], None, lambda raw: listed, others)
+
+
+def _exponential(epsilon: float, delta: float) -> Subject:
+    return _selection(Exponential(epsilon=epsilon, sensitivity=1, **_NEIGHBOURS), epsilon)
+
+
+def _permute_and_flip(epsilon: float, delta: float) -> Subject:
+    return _selection(PermuteAndFlip(epsilon=epsilon, sensitivity=1, **_NEIGHBOURS), epsilon)
+
+
+def _selection(channel: Exponential | PermuteAndFlip, epsilon: float) -> Subject:
+    # The further behind a candidate is, the nearer its odds come to e^ε.
+    behind = 8 / epsilon
+    inputs = [[-behind, 0.0], [1 - behind, -1.0]]
+    return _chosen(channel, inputs, ([0.0, 0.0], [1 / epsilon, 0.0]), range(2))
+
+
+def _sparse_vector(epsilon: float, delta: float) -> Subject:
+    # The answers before the one above fall while it rises: threshold and comparison both pay.
+    channel = SparseVector(epsilon=epsilon, threshold=0, **_NEIGHBOURS)
+    questions = 6
+    inputs = [[1] * (questions - 1) + [0], [0] * (questions - 1) + [1]]
+    outputs = [
+        run for run in product((1, 0, -1), repeat=questions) if _is_run(list(run), positives=1)
+    ]
+    return _chosen(channel, inputs, ([0] * questions, [-3, 2, -1, 0, 1, 4]), outputs)
+
+
+def _is_run(outcomes: list[int], positives: int) -> bool:
+    """Whether a sparse vector could have said this."""
+    asked = [outcome for outcome in outcomes if outcome != -1]
+    if outcomes[: len(asked)] != asked or asked.count(1) > positives:
+        return False
+    stopped = asked.count(1) == positives
+    return (stopped and asked[-1] == 1) or (not stopped and len(asked) == len(outcomes))
+
+
+def _smooth_laplace(epsilon: float, delta: float) -> Subject:
+    channel = _Bounded(SmoothLaplace(epsilon=epsilon, delta=delta or 1e-5, **_NEIGHBOURS))
+    # Values as far apart as the smaller bound, bounds as far apart as they may be.
+    inputs = [0.0, 1.0], [1.0, math.exp(channel.inner.beta)]
+    around = _around(5 / float(channel.inner.event.alpha))
+    others = ([7.0, 5.0],)
+    return Subject(
+        channel, *inputs, None, lambda raw: around(raw[0]), others, samples=SAMPLES // 10
+    )
+
+
+SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
+    "discrete-laplace": _discrete_laplace,
+    "discrete-gaussian": _discrete_gaussian,
+    "geometric": _geometric,
+    "randomized-response": _randomized_response,
+    "subset-selection": _subset_selection,
+    "exponential": _exponential,
+    "sparse-vector": _sparse_vector,
+    "laplace": _laplace,
+    "gaussian": _gaussian,
+    "local-laplace": _local_laplace,
+    "local-gaussian": _local_gaussian,
+    "permute-and-flip": _permute_and_flip,
+    "integer-table": _integer_table,
+    "lattice-geometric": _lattice_geometric,
+    "smooth-laplace": _smooth_laplace,
+}
+
+
+# --- audit --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -45,90 +299,40 @@ class Report:
     lower_bound: float
     confidence: float
     samples: int
+    law_p_value: float | None = None
+    """Chance, at most, that draws of the stated law look as little like it as these did."""
+    law_finding: str | None = None
+    """Where draws are least like their law."""
+
+    @property
+    def follows_law(self) -> bool:
+        """Whether the draws may have the law that is stated."""
+        risk = _SHARE_OF_LAW * (1 - self.confidence)
+        return self.law_p_value is None or self.law_p_value >= risk
+
+    @property
+    def exceeds_claim(self) -> bool:
+        """Whether ε is larger than claimed: by the exact law, or by the draws."""
+        known = self.exact_epsilon or 0.0
+        return known > self.claimed_epsilon + 1e-9 or self.lower_bound > self.claimed_epsilon
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false: by the exact law, or by the draws."""
-        exact_epsilon = self.exact_epsilon or 0.0
-        return exact_epsilon > self.claimed_epsilon + 1e-9 or (
-            self.lower_bound > self.claimed_epsilon
-        )
+        """Whether something that is stated is false: ε, or the law that it was proved for."""
+        return self.exceeds_claim or not self.follows_law
+
+    @property
+    def words(self) -> str:
+        """The verdict."""
+        reasons = []
+        if self.exceeds_claim:
+            reasons.append("ε is larger than claimed")
+        if not self.follows_law:
+            reasons.append(f"draws do not follow the stated law ({self.law_finding})")
+        return "REFUTED: " + "; ".join(reasons) if reasons else "not refuted"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def _discrete_laplace(epsilon: float, delta: float) -> Subject:
-    return Subject(
-        DiscreteLaplace(epsilon=epsilon, sensitivity=1, adjacency=Adjacency.REPLACE_ONE), 0, 1, None
-    )
-
-
-def _discrete_gaussian(epsilon: float, delta: float) -> Subject:
-    channel = DiscreteGaussian(
-        epsilon=epsilon,
-        delta=delta or 1e-5,
-        sensitivity=1,
-        dimension=1,
-        adjacency=Adjacency.REPLACE_ONE,
-    )
-    return Subject(channel, [0], [1], None)
-
-
-def _randomized_response(epsilon: float, delta: float) -> Subject:
-    channel = RandomizedResponse(categories=10, epsilon=epsilon)
-    return Subject(channel, 0, 1, exact.tabulate(channel))
-
-
-def _subset_selection(epsilon: float, delta: float) -> Subject:
-    channel = SubsetSelection(categories=10, epsilon=epsilon)
-    return Subject(channel, 0, 1, exact.tabulate(channel))
-
-
-def _geometric(epsilon: float, delta: float) -> Subject:
-    channel = Geometric(epsilon=epsilon, lower=0, upper=20, adjacency=Adjacency.REPLACE_ONE)
-    return Subject(channel, 10, 11, exact.tabulate(channel))
-
-
-def _exponential(epsilon: float, delta: float) -> Subject:
-    # The further behind a candidate is, the nearer its odds come to e^ε.
-    channel = Exponential(epsilon=epsilon, sensitivity=1, adjacency=Adjacency.REPLACE_ONE)
-    behind = 8 / epsilon
-    inputs = [[-behind, 0.0], [1 - behind, -1.0]]
-    table = exact.tabulate_over(channel, inputs, range(2), lambda a, b: True)
-    return Subject(channel, inputs[0], inputs[1], table)
-
-
-def _sparse_vector(epsilon: float, delta: float) -> Subject:
-    # The answers before the one above fall while it rises: threshold and comparison both pay.
-    channel = SparseVector(epsilon=epsilon, threshold=0, adjacency=Adjacency.REPLACE_ONE)
-    questions = 6
-    inputs = [[1] * (questions - 1) + [0], [0] * (questions - 1) + [1]]
-    outputs = [
-        run for run in product((1, 0, -1), repeat=questions) if _is_run(list(run), positives=1)
-    ]
-    table = exact.tabulate_over(channel, inputs, outputs, lambda a, b: True)
-    return Subject(channel, inputs[0], inputs[1], table)
-
-
-def _is_run(outcomes: list[int], positives: int) -> bool:
-    """Whether a sparse vector could have said this."""
-    asked = [outcome for outcome in outcomes if outcome != -1]
-    if outcomes[: len(asked)] != asked or asked.count(1) > positives:
-        return False
-    stopped = asked.count(1) == positives
-    return (stopped and asked[-1] == 1) or (not stopped and len(asked) == len(outcomes))
-
-
-SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
-    "discrete-laplace": _discrete_laplace,
-    "discrete-gaussian": _discrete_gaussian,
-    "geometric": _geometric,
-    "randomized-response": _randomized_response,
-    "subset-selection": _subset_selection,
-    "exponential": _exponential,
-    "sparse-vector": _sparse_vector,
-}
 
 
 def audit(
@@ -136,15 +340,18 @@ def audit(
     *,
     epsilon: float,
     delta: float = 0.0,
-    samples: int = 200_000,
+    samples: int | None = None,
     confidence: float = 0.99,
 ) -> Report:
     """Try to refute a mechanism's claim: by its exact law where finite, and by draws."""
     errors.choice("audit", "mechanism", name, list(SUBJECTS))
     epsilon = float(errors.epsilon_in_range("audit", epsilon))
     delta = errors.probability("audit", "delta", delta)
-    samples = errors.whole("audit", "samples", samples, least=1000, most=10**8)
+    confidence = errors.probability("audit", "confidence", confidence, zero=False)
+    if samples is not None:
+        samples = errors.whole("audit", "samples", samples, least=1000, most=10**8)
     subject = SUBJECTS[name](epsilon, delta)
+    samples = samples or subject.samples
     claim = subject.channel.guarantee
     assert isinstance(claim, PureDP | ApproxDP)
     bound = statistical.lower_bound(
@@ -153,18 +360,36 @@ def audit(
         np.asarray(subject.second),
         samples=samples,
         delta=claim.delta,
-        confidence=confidence,
+        confidence=1 - (1 - _SHARE_OF_LAW) * (1 - confidence),
     )
-    known = None
-    if subject.table is not None:
-        # Twelve digits: beyond them the logarithms themselves are rounded.
-        known = round(exact.smallest_epsilon(subject.table, claim.delta), 12)
+    agreement = _agreement(subject, samples)
     return Report(
         mechanism=name,
         claimed_epsilon=claim.epsilon,
         claimed_delta=claim.delta,
-        exact_epsilon=known,
+        exact_epsilon=_known(subject, claim.delta),
         lower_bound=bound.epsilon,
         confidence=confidence,
         samples=samples,
+        law_p_value=agreement and agreement.p_value,
+        law_finding=agreement and agreement.finding,
+    )
+
+
+def _known(subject: Subject, delta: float) -> float | None:
+    # Twelve digits: beyond them the logarithms themselves are rounded.
+    if subject.table is None:
+        return None
+    return round(exact.smallest_epsilon(subject.table, delta), 12)
+
+
+def _agreement(subject: Subject, samples: int) -> law.Agreement | None:
+    if subject.outputs is None:
+        return None
+    return law.follows(
+        subject.channel,
+        (subject.first, subject.second, *subject.others),
+        subject.outputs,
+        samples=samples,
+        entrywise=subject.entrywise,
     )

@@ -185,16 +185,27 @@ def audit(
         str,
         typer.Argument(
             help="discrete-laplace, discrete-gaussian, geometric, randomized-response, "
-            "subset-selection, exponential or sparse-vector."
+            "subset-selection, exponential, sparse-vector, laplace, gaussian, local-laplace, "
+            "local-gaussian, permute-and-flip, integer-table, lattice-geometric or smooth-laplace."
         ),
     ],
     epsilon: Epsilon = 1.0,
-    delta: Annotated[float, typer.Option(help="Of discrete-gaussian; 0 means 1e-5.")] = 0.0,
-    samples: Annotated[int, typer.Option(help="Draws of each of two inputs.")] = 200_000,
-    confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.99,
+    delta: Annotated[
+        float, typer.Option(help="Of Gaussian noise and smooth-laplace; 0 means 1e-5.")
+    ] = 0.0,
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            help="Draws of each of two inputs: 200,000 where not said, 20,000 of smooth-laplace, "
+            "which is drawn one at a time."
+        ),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="That nothing is refuted which is true.")
+    ] = 0.99,
     as_json: AsJson = False,
 ) -> None:
-    """Try to refute a mechanism's claim, from its exact law and from its draws.
+    """Try to refute a mechanism: its ε by its exact law and its draws, its law by its draws.
 
     Exit code 1 if it is refuted. Example: tacit audit discrete-laplace --epsilon 1
     """
@@ -203,8 +214,7 @@ def audit(
     report = subjects.audit(
         mechanism, epsilon=epsilon, delta=delta, samples=samples, confidence=confidence
     )
-    verdict = "REFUTED" if report.refuted else "not refuted"
-    print_values(report.to_dict(), as_json, f"{mechanism}: {verdict}")
+    print_values(report.to_dict(), as_json, f"{mechanism}: {report.words}")
     if report.refuted:
         raise typer.Exit(REFUSED)
 

@@ -13,7 +13,6 @@ References
    JASA 1965.
 .. [CP34] Clopper, Pearson. The use of confidence or fiducial limits illustrated in the case of the
    binomial. Biometrika 1934.
-.. [Fie54] Fieller. Some problems in interval estimation. JRSS B 1954.
 .. [Hoe56] Hoeffding. On the distribution of the number of successes in independent trials. 1956.
 """
 
@@ -26,20 +25,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv
 
 from tacit import errors
 from tacit.accounting.ledger import Ledger
 from tacit.certificate import Certificate
 from tacit.events import Event
 from tacit.guarantees import Guarantee, Unit
+from tacit.inference import parts
 from tacit.inference.votes import Ballot, Law, Votes, outcomes
 from tacit.randomness import Randomness
-
-Reals = npt.NDArray[np.float64]
-
-_STEPS = 2000  # of the accuracies that are tried; ends are moved out by one
-
 
 HANDED_OUT = "What the classifier carries of in-house rows: it was handed to those who voted."
 
@@ -195,9 +190,8 @@ def estimate(votes: Votes, confidence: float = 0.95) -> Validation:
     """Count votes: accuracy in all, and by the classes and groups that they tell of."""
     confidence = errors.probability("estimate", "confidence", confidence, zero=False)
     whole = whole_estimate(votes, confidence)
-    ballot, support = votes.ballot, _support(votes)
-    by_class = _by_part(ballot.classes, support.sum(axis=1), votes, confidence)
-    by_group = _by_part(ballot.groups, support.sum(axis=0), votes, confidence)
+    by_class = _by_part(votes.ballot.classes, 0, votes, confidence)
+    by_group = _by_part(votes.ballot.groups, 1, votes, confidence)
     if votes.groups is not None:
         known = np.array(votes.groups, object)
         by_group = {
@@ -225,15 +219,18 @@ def unbiased_accuracy(votes: Votes) -> float:
 
 
 def whole_estimate(votes: Votes, confidence: float) -> Estimate:
-    """Accuracy over all voters: exact where a vote is one symbol, else by the score test."""
+    """Accuracy over all voters, with an exact interval."""
     ballot, voters = votes.ballot, len(votes)
-    support = _support(votes).sum(axis=(0, 1))
     accuracy = min(max(unbiased_accuracy(votes), 0.0), 1.0)
     if ballot.law.size == 1:
-        interval = exact_interval(int(support[1]), voters, *answers(ballot), confidence)
+        right = int(_support(votes)[..., 1].sum())
+        interval = exact_interval(right, voters, *answers(ballot), confidence)
     else:
-        wrong, right = (float(count) for count in support)
-        interval = ratio_interval(right, wrong, ballot.parts, voters, ballot.law, confidence)
+        chances = parts.chances(ballot.law, ballot.parts)
+        counts = parts.count(votes, None, chances.least)
+        ends = parts.interval(counts, voters, chances, confidence, everybody=True)
+        low, high = (float(end[0]) for end in ends)
+        interval = min(low, accuracy), max(high, accuracy)
     return Estimate(accuracy, interval, voters, confidence)
 
 
@@ -272,70 +269,12 @@ def half_width(voters: int, epsilon: Any, confidence: float = 0.95) -> float:
     return (upper - lower) / 2
 
 
-def ratio_interval(
-    right: float, wrong: float, each: int, voters: int, law: Law, confidence: float
-) -> tuple[float, float]:
-    r"""Interval for the accuracy within a private part, in the manner of Fieller [Fie54]_.
-
-    With :math:`\hat n_+, \hat n_-` the unbiased counts of those of the part for whom the
-    classifier is right and wrong, held to at least 0, an accuracy r is in the interval where
-
-    .. math:: \left|(1 - r)\,\hat n_+ - r\,\hat n_-\right| (p - q) - \tfrac12\max(r, 1 - r)
-              \le z \sqrt{n\,\mathrm{Var}_r(Y)}, \qquad
-              Y = (1 - r)\,|S \cap S_+| - r\,|S \cap S_-|
-
-    where S is a vote, and :math:`\mathrm{Var}_r` is exact for the channel if the accuracy is r and
-    the part is as large as estimated. The left side has mean 0 then. Holding counts to 0 only
-    shrinks it; ½ is for continuity. Where the part is hidden by noise the interval is [0, 1].
-
-    Parameters
-    ----------
-    right, wrong : float
-        How often votes name a symbol of the part with that answer.
-    each : int
-        Symbols of the part with either answer.
-    """
-    r = np.arange(_STEPS + 1) / _STEPS
-    plus, minus = _held_counts((right, wrong), each, voters, law)
-    share = min((plus + minus) / voters, 1.0)
-    distance = np.abs((1 - r) * plus - r * minus) * (law.own - law.other)
-    spread = np.sqrt(voters * _null_variance(r, share, each, law))
-    reach = float(ndtri((1 + confidence) / 2)) * spread + np.maximum(r, 1 - r) / 2
-    inside = np.flatnonzero(distance <= reach)
-    return max(int(inside[0]) - 1, 0) / _STEPS, min(int(inside[-1]) + 1, _STEPS) / _STEPS
-
-
 def _held_counts(
     counts: tuple[float, float], each: int, voters: int, law: Law
 ) -> tuple[float, float]:
     """Unbiased counts of those right and wrong, held to at least 0."""
     noise, gap = voters * each * law.other, law.own - law.other
     return max((counts[0] - noise) / gap, 0.0), max((counts[1] - noise) / gap, 0.0)
-
-
-def _null_variance(r: Reals, share: float, each: int, law: Law) -> Reals:
-    r"""Var Y where the accuracy is r: of the noise for each voter, and of who the voters are.
-
-    Symbols have weights 1 − r, −r and 0; a voter's own has mean 0 and variance πr(1 − r) over
-    voters. Given it, a vote is it and d − 1 others, or d others, drawn without replacement.
-    """
-    total, squares = each * (1 - 2 * r), each * ((1 - r) ** 2 + r**2)
-    others = law.symbols - 1
-
-    def noise(weight: Reals) -> Reals:
-        rest, rest_squares = total - weight, squares - weight**2
-        spread = np.maximum(rest_squares - rest**2 / others, 0) / max(others - 1, 1)
-        with_own, without = (
-            (taken / others * rest, taken * (1 - taken / others) * spread)
-            for taken in (law.size - 1, law.size)
-        )
-        apart = weight + with_own[0] - without[0]
-        within = law.own * with_own[1] + (1 - law.own) * without[1]
-        return np.asarray(within + law.own * (1 - law.own) * apart**2)
-
-    inside = r * noise(1 - r) + (1 - r) * noise(-r)
-    drawn = (law.own - law.other) ** 2 * share * r * (1 - r)
-    return np.asarray(share * inside + (1 - share) * noise(np.zeros_like(r)) + drawn)
 
 
 def _support(votes: Votes) -> npt.NDArray[np.int64]:
@@ -345,18 +284,21 @@ def _support(votes: Votes) -> npt.NDArray[np.int64]:
 
 
 def _by_part(
-    values: tuple[Any, ...] | None,
-    support: npt.NDArray[np.int64],
-    votes: Votes,
-    confidence: float,
+    values: tuple[Any, ...] | None, axis: int, votes: Votes, confidence: float
 ) -> dict[Any, Estimate]:
     if values is None:
         return {}
-    law, each = votes.ballot.law, votes.ballot.parts // len(values)
+    law, each, voters = votes.ballot.law, votes.ballot.parts // len(values), len(votes)
+    chances = parts.chances(law, each)
+    counts = parts.count(votes, axis, chances.least)
+    ends = parts.interval(counts, voters, chances, confidence, everybody=len(values) == 1)
     found = {}
-    for value, (wrong, right) in zip(values, support.astype(float).tolist(), strict=True):
-        ends = ratio_interval(right, wrong, each, len(votes), law, confidence)
-        plus, minus = _held_counts((right, wrong), each, len(votes), law)
+    support = _support(votes).sum(axis=1 - axis).astype(float).tolist()
+    for value, (minus, plus), low, high in zip(values, support, *ends, strict=True):
+        plus, minus = _held_counts((plus, minus), each, voters, law)
         accuracy = plus / (plus + minus) if plus + minus else math.nan
-        found[value] = Estimate(accuracy, ends, min(plus + minus, float(len(votes))), confidence)
+        # The estimate counts every symbol that was named, the interval every vote once.
+        known = (low, high) if math.isnan(accuracy) else (min(low, accuracy), max(high, accuracy))
+        size = min(plus + minus, float(voters))
+        found[value] = Estimate(accuracy, (float(known[0]), float(known[1])), size, confidence)
     return found

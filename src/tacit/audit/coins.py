@@ -1,0 +1,30 @@
+"""Coins that decide who is in: fair, independent, and of nothing that the fit draws."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.randomness import Randomness, Seeded, source
+
+Booleans = npt.NDArray[np.bool_]
+
+
+def apart(rng: Randomness | None) -> Randomness:
+    """A stream that shares no draw with a fit of the same seed, or of the same generator.
+
+    Coins must not depend on the noise that they are guessed through. Where a fit and a game are
+    given equal seeds they would be the same words, and a sound fit would be refuted.
+    """
+    stream = source(rng)
+    if stream.secure:
+        return stream
+    digest = hashlib.sha256(b"tacit.audit" + stream.words(4).tobytes()).digest()
+    return Seeded(int.from_bytes(digest, "big"))
+
+
+def coins(count: int, rng: Randomness) -> Booleans:
+    """Fair and independent."""
+    return (rng.words(count) >> np.uint64(63)).astype(np.bool_)
