@@ -40,6 +40,7 @@ from tacit.guarantees import (
     RenyiDP,
     Unproven,
 )
+from tacit.rounding import float_above, sum_above
 
 Amounts = dict[str, Fraction]
 """What a filter sums, by name: epsilon and delta, or rho, or epsilon at each Rényi order."""
@@ -60,8 +61,8 @@ def limits_of(where: str, budget: Guarantee) -> Amounts:
 
 
 def spent_as(budget: Guarantee, spent: Amounts) -> Guarantee:
-    """Sums as a guarantee of the budget's kind, in the nearest floats."""
-    values = [float(spent[name]) for name, _ in _terms(budget)]
+    """Sums as a guarantee of the budget's kind, in the floats above them."""
+    values = [float_above(spent[name]) for name, _ in _terms(budget)]
     match budget:
         case PureDP():
             return replace(budget, epsilon=values[0])
@@ -163,8 +164,8 @@ def _concentrated(where: str, event: events.Event) -> ZCDP:
         _no_statement(where, event, "ZCDP", found)
     if found.xi <= 0:
         return replace(found, xi=0.0)
-    # For every α > 1: ξ + ρα ≤ (ξ + ρ)α. The float sum is rounded up.
-    return replace(found, xi=0.0, rho=math.nextafter(found.rho + found.xi, math.inf))
+    # For every α > 1: ξ + ρα ≤ (ξ + ρ)α.
+    return replace(found, xi=0.0, rho=sum_above([found.rho, found.xi]))
 
 
 def _proved(where: str, guarantee: Guarantee) -> Guarantee:
