@@ -59,6 +59,11 @@ def least(number: Real) -> Fraction:
     return min(_readings(number))
 
 
+def most(number: Real) -> Fraction:
+    """The larger reading of a number, as a fraction."""
+    return max(_readings(number))
+
+
 def above(value: arb) -> float:
     """The least float, to a last digit or two, above the whole ball; ∞ where nothing is known."""
     if not value.is_finite():

@@ -172,7 +172,7 @@ def advanced_epsilon(epsilons: npt.NDArray[np.float64], count: int, slack: float
         squares = count * sum((loss**2 for loss in losses), arb(0))
         tails = (1 / low(slack)).log(), (arb.const_e() + squares.sqrt() / low(slack)).log()
         return min(
-            above(count * sum(losses, arb(0))),
+            float_above(count * sum((Fraction(repr(float(one))) for one in epsilons), Fraction(0))),
             *(above(mean + (2 * squares * tail).sqrt()) for tail in tails),
         )
 
@@ -240,7 +240,7 @@ def _responses_delta(epsilon: float, count: int, total: float) -> float:
 
     From the largest L down; ratios of the terms fall, so that a geometric series bounds the rest.
     """
-    one, at = max(Fraction(epsilon), Fraction(repr(epsilon))), rounding.least(total)
+    one, at = rounding.most(epsilon), rounding.least(total)
     flips = math.ceil((count - at / one) / 2) - 1
     if flips < 0:
         return 0.0

@@ -136,9 +136,8 @@ class Response:
         whole = 1 / (1 + (-loss).exp())
         for sign in (1, -1):
             mass = whole * (-loss).exp() if sign < 0 else whole
-            node = math.floor(Fraction(sign * self.epsilon) / Fraction(step))
-            # One more on either side: readings of ε differ in their last digit.
-            found.spread((node - 1, node + 2), width, mass, mass * (-sign * loss).exp())
+            node = math.floor(sign * rounding.most(self.epsilon) / Fraction(step))
+            found.spread((node, node + 1), width, mass, mass * (-sign * loss).exp())
         return found
 
 
@@ -409,7 +408,7 @@ def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.com
 
 
 def _geometric(start: float, ratio: float, count: int) -> Reals:
-    """start · ratioⁱ by `count` products, each rounded once."""
+    """Powers of the ratio, times start, by `count` products, each rounded once."""
     factors = np.full(count, ratio)
     factors[0] = start
     return np.asarray(np.multiply.accumulate(factors))

@@ -246,9 +246,9 @@ def compare(
     """
     run = subsampled_gaussian(noise_multiplier, sampling_probability, steps)
     delta = errors.probability("compare", "delta", delta, zero=False)
-    noise_multiplier = float(errors.positive("compare", "noise_multiplier", noise_multiplier))
-    per_step = _analytic_step(noise_multiplier, float(sampling_probability), steps, delta)
-    naive = steps * per_step.epsilon
+    multiplier = errors.positive("compare", "noise_multiplier", noise_multiplier)
+    per_step = _analytic_step(multiplier, float(sampling_probability), steps, delta)
+    naive = rounding.float_above(int(steps) * Fraction(repr(per_step.epsilon)))
     rdp = epsilon_rdp(run, delta)
     notes: tuple[str, ...] = ()
     try:
@@ -256,10 +256,11 @@ def compare(
     except Unsupported as reason:
         pld = rdp
         notes = (f"pld: fell back to RDP ({reason})",)
-    concentrated = ZCDP(xi=0.0, rho=steps / (2 * noise_multiplier**2), **per_step.scope)
+    rho = rounding.float_above(int(steps) / (2 * multiplier**2))
+    concentrated = ZCDP(xi=0.0, rho=rho, **per_step.scope)
     return Comparison(
         naive=naive,
-        advanced=composition.advanced_epsilon(np.array([per_step.epsilon]), steps, delta / 2),
+        advanced=composition.advanced_epsilon(np.array([per_step.epsilon]), int(steps), delta / 2),
         zcdp=concentrated.at_delta(delta).epsilon,  # type: ignore[attr-defined]
         rdp=rdp,
         pld=pld,
@@ -282,9 +283,10 @@ def subsampled_gaussian(noise_multiplier: Any, probability: Any, steps: Any) -> 
 
 
 def _analytic_step(
-    noise_multiplier: float, probability: float, steps: int, delta: float
+    noise_multiplier: Fraction, probability: float, steps: int, delta: float
 ) -> ApproxDP:
-    share = min(delta / (2 * probability * steps), 0.5)
+    sampled_share = rounding.least(delta) / (2 * Fraction(repr(probability)) * int(steps))
+    share = min(rounding.float_below(sampled_share), 0.5)
     scope = {"adjacency": "add-remove", "unit": "record"}
     epsilon = gaussian.epsilon_of(noise_multiplier, share)
     step = composition.amplified(ApproxDP(epsilon=epsilon, delta=share, **scope), probability)  # type: ignore[arg-type]

@@ -146,7 +146,7 @@ class _Points:
         return total + arb(0, wrong)
 
     def _at(self, i: int, h: arb) -> tuple[arb, arb, arb]:
-        """b − 1, ln b and the density but for its factor, the same for all orders."""
+        """What all orders share: b − 1, ln b and the density but for its factor."""
         key = (self.nats, flint.ctx.prec, i)
         if key not in self.known:
             x = i * h
