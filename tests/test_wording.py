@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tacit import Certificate, events, guarantees, rounding, wording
+from tacit import Certificate, digits, events, guarantees, wording
 from tacit.errors import InvalidParameter
 from tacit.guarantees import (
     ZCDP,
@@ -40,7 +40,7 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     ),
     "RandomizedResponse": (
         RandomizedResponse(categories=3, epsilon=1.0).event,
-        ["one of 3", f"{math.e / (math.e + 2):.6g}", rounding.below(1 / (math.e + 2))],
+        ["one of 3", f"{math.e / (math.e + 2):.6g}", digits.below(1 / (math.e + 2))],
     ),
     "SubsetSelection": (
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
@@ -351,9 +351,9 @@ def test_printed_bounds_round_outwards() -> None:
     assert "1.23e-05" not in told
     for number in (1.2349e-5, 0.1, 1 / 3, 2 / 3, 1e-300, 123456789.0, 0.0, 1.0, 999999.5):
         for digits in (1, 3, 6):
-            assert Fraction(rounding.below(number, digits)) <= Fraction(repr(number))
-            assert Fraction(repr(number)) <= Fraction(rounding.above(number, digits))
-    assert rounding.above(0.1) == rounding.below(0.1) == "0.1"
-    assert rounding.above(Fraction(1, 3), 3) == "0.334"
-    assert rounding.below(Fraction(2, 3), 3) == "0.666"
-    assert rounding.above(math.inf) == "inf"
+            assert Fraction(digits.below(number, digits)) <= Fraction(repr(number))
+            assert Fraction(repr(number)) <= Fraction(digits.above(number, digits))
+    assert digits.above(0.1) == digits.below(0.1) == "0.1"
+    assert digits.above(Fraction(1, 3), 3) == "0.334"
+    assert digits.below(Fraction(2, 3), 3) == "0.666"
+    assert digits.above(math.inf) == "inf"

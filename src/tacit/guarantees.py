@@ -20,14 +20,14 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, ClassVar
 
-import numpy as np
+from flint import arb
 from scipy.optimize import minimize_scalar
-from scipy.special import digamma
 
-from tacit import errors
-from tacit.rounding import above
+from tacit import digits, errors, rounding
+from tacit.rounding import above, ball, float_above
 
 
 class Adjacency(StrEnum):
@@ -123,12 +123,11 @@ class PureDP(Guarantee):
         Randomized response is the worst ε-DP pair [KOV15]_, so its profile is the profile.
         """
         delta = errors.probability("PureDP.at_delta", "delta", delta)
-        inner = -delta * (1 + math.exp(-self.epsilon))
-        epsilon = max(self.epsilon + math.log1p(inner), 0.0) if inner > -1 else 0.0
-        return ApproxDP(epsilon=epsilon, delta=delta, **self.scope)
+        spent = _spent_above(self.epsilon, rounding.least(delta))
+        return ApproxDP(epsilon=spent, delta=delta, **self.scope)
 
     def group(self, size: int) -> PureDP:
-        return replace(self, epsilon=_group_size(size) * self.epsilon)
+        return replace(self, epsilon=_times(_group_size(size), self.epsilon))
 
     def concentrated(self) -> ConcentratedDP:
         r"""(μ, τ)-CDP, :math:`\mu = \varepsilon\tanh(\varepsilon/2)`, :math:`\tau = \varepsilon`.
@@ -136,13 +135,13 @@ class PureDP(Guarantee):
         The mean of the loss is at most that of randomized response [KOV15]_ and the loss lies in
         [−ε, ε], so Hoeffding's lemma gives τ [DR16]_.
         """
-        return ConcentratedDP(
-            mu=self.epsilon * math.tanh(self.epsilon / 2), tau=self.epsilon, **self.scope
-        )
+        with rounding.precision():
+            mean = above(ball(self.epsilon) * (ball(self.epsilon) / 2).tanh())
+        return ConcentratedDP(mu=mean, tau=self.epsilon, **self.scope)
 
     def zcdp(self) -> ZCDP:
         r""":math:`\varepsilon^2/2`-zCDP [BS16]_, Proposition 1.4."""
-        return ZCDP(xi=0.0, rho=self.epsilon**2 / 2, **self.scope)
+        return ZCDP(xi=0.0, rho=float_above(_decimal(self.epsilon) ** 2 / 2), **self.scope)
 
     def renyi(self, orders: tuple[float, ...]) -> RenyiDP:
         r"""Rényi curve of randomized response, the worst ε-DP pair.
@@ -157,7 +156,7 @@ class PureDP(Guarantee):
         )
 
     def __str__(self) -> str:
-        return f"{above(self.epsilon)}-DP ({self.whom})"
+        return f"{digits.above(self.epsilon)}-DP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -177,31 +176,33 @@ class ApproxDP(Guarantee):
         """The same statement at a larger δ; at a smaller one nothing is known."""
         delta = errors.probability("ApproxDP.at_delta", "delta", delta)
         if delta < self.delta:
-            reason = f"an (epsilon, {above(self.delta)}) statement says nothing at delta {delta!r}"
+            reason = f"an (epsilon, {digits.above(self.delta)}) statement says nothing at delta {delta!r}"
             return Unproven(reason=reason, **self.scope)
         # Above its δ the pair still factors through randomized response that fails with δ.
-        spare = (delta - self.delta) / (1 - self.delta)
-        epsilon = PureDP(epsilon=self.epsilon, **self.scope).at_delta(spare).epsilon
-        return replace(self, epsilon=epsilon, delta=delta)
+        failing = _decimal(self.delta)
+        spare = (_decimal(delta) - failing) / (1 - failing)
+        return replace(self, epsilon=_spent_above(self.epsilon, spare), delta=delta)
 
     def group(self, size: int) -> Guarantee:
         r"""(kε, δ (e^{kε} − 1)/(e^ε − 1))."""
         size = _group_size(size)
         if size == 1:
             return self
-        if self.epsilon == 0:
-            delta = size * self.delta
+        if self.epsilon == 0 or self.delta == 0:
+            delta = _times(size, self.delta)
         elif size * self.epsilon > 700:
-            delta = math.inf if self.delta else 0.0
+            delta = math.inf
         else:
-            delta = self.delta * (math.expm1(size * self.epsilon) / math.expm1(self.epsilon))
-            delta *= 1 + 4e-15  # above what three roundings may have lost
+            with rounding.precision():
+                # The factor grows with ε.
+                one = rounding.high(self.epsilon)
+                delta = above(rounding.high(self.delta) * ((size * one).expm1() / one.expm1()))
         if delta >= 1:
             return NotPrivate(**self.scope)
-        return replace(self, epsilon=size * self.epsilon, delta=delta)
+        return replace(self, epsilon=_times(size, self.epsilon), delta=delta)
 
     def __str__(self) -> str:
-        return f"({above(self.epsilon)}, {above(self.delta)})-DP ({self.whom})"
+        return f"({digits.above(self.epsilon)}, {digits.above(self.delta)})-DP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,9 @@ class ConcentratedDP(Guarantee):
 
     def zcdp(self) -> ZCDP:
         r""":math:`(\mu - \tau^2/2, \tau^2/2)`-zCDP [BS16]_, Lemma 4.2."""
-        return ZCDP(xi=self.mu - self.tau**2 / 2, rho=self.tau**2 / 2, **self.scope)
+        half = _decimal(self.tau) ** 2 / 2
+        rho = float_above(half)
+        return ZCDP(xi=max(float_above(_decimal(self.mu) - half), -rho), rho=rho, **self.scope)
 
     def at_delta(self, delta: float) -> Guarantee:
         return self.zcdp().at_delta(delta)
@@ -228,7 +231,7 @@ class ConcentratedDP(Guarantee):
         return self.zcdp().group(size)
 
     def __str__(self) -> str:
-        return f"({above(self.mu)}, {above(self.tau)})-CDP ({self.whom})"
+        return f"({digits.above(self.mu)}, {digits.above(self.tau)})-CDP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -261,22 +264,32 @@ class ZCDP(Guarantee):
         found = minimize_scalar(
             epsilon_at, bounds=bounds, method="bounded", options={"xatol": 1e-9}
         )
-        epsilon = min(float(found.fun), epsilon_at(middle))
+        log_excess = min((float(found.x), middle), key=epsilon_at)
+        # Any order will do, as long as ξ + ρα, too, is computed at that one.
+        order = Fraction(max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0)))
+        with rounding.precision():
+            divergence = ball(self.xi) + ball(self.rho) * ball(order)
+            epsilon = above(_converted(ball(order), divergence, rounding.low(delta)))
         return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
 
     def group(self, size: int) -> ZCDP:
         r""":math:`(\xi k \sum_{i \le k} 1/i,\; k^2\rho)` [BS16]_, Proposition 1.9."""
         size = _group_size(size)
-        harmonic = float(digamma(size + 1)) + np.euler_gamma
-        # A negative ξ may not be scaled up: the proposition is for ξ ≥ 0.
-        return replace(self, xi=max(self.xi, 0.0) * size * harmonic, rho=size**2 * self.rho)
+        if size == 1:
+            return self
+        with rounding.precision():
+            harmonic = ball(size + 1).digamma() + arb.const_euler()
+            # A negative ξ may not be scaled up: the proposition is for ξ ≥ 0.
+            xi = above(ball(self.xi) * size * harmonic) if self.xi > 0 else 0.0
+        return replace(self, xi=xi, rho=_times(size**2, self.rho))
 
     def renyi(self, orders: tuple[float, ...]) -> RenyiDP:
-        curve = tuple(self.xi + self.rho * order for order in orders)
+        xi, rho = _decimal(self.xi), _decimal(self.rho)
+        curve = tuple(float_above(xi + rho * _decimal(order)) for order in orders)
         return RenyiDP(orders=orders, epsilons=curve, **self.scope)
 
     def __str__(self) -> str:
-        return f"({above(self.xi)}, {above(self.rho)})-zCDP ({self.whom})"
+        return f"({digits.above(self.xi)}, {digits.above(self.rho)})-zCDP ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -304,18 +317,21 @@ class RenyiDP(Guarantee):
         delta = errors.probability("RenyiDP.at_delta", "delta", delta)
         if delta == 0:
             return _no_pure_statement(self)
-        epsilon = min(
-            map(_renyi_to_epsilon, self.orders, self.epsilons, [delta] * len(self.orders))
-        )
-        if epsilon == math.inf:
+        pairs = zip(self.orders, self.epsilons, strict=True)
+        order, divergence = min(pairs, key=lambda pair: _renyi_to_epsilon(*pair, delta))
+        if divergence == math.inf:
             return NotPrivate(**self.scope)
+        with rounding.precision():
+            # The conversion is one at the order that the float denotes, in either reading.
+            balls = ball(order), rounding.high(divergence), rounding.low(delta)
+            epsilon = above(_converted(*balls))
         return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
 
     def group(self, size: int) -> Guarantee:
         r"""For k ≤ 2^c: :math:`3^c\varepsilon(\alpha)` at order α/2^c, if α ≥ 2^{c+1} [Mir17]_."""
         doublings = (_group_size(size) - 1).bit_length()
         kept = [
-            (order / 2**doublings, 3**doublings * epsilon)
+            (order / 2**doublings, _times(3**doublings, epsilon))
             for order, epsilon in zip(self.orders, self.epsilons, strict=True)
             if order >= 2 ** (doublings + 1) or doublings == 0
         ]
@@ -327,7 +343,7 @@ class RenyiDP(Guarantee):
 
     def __str__(self) -> str:
         best = min(zip(self.epsilons, self.orders, strict=True))
-        return f"Rényi DP, {len(self.orders)} orders, {above(best[0])} at {best[1]:g} ({self.whom})"
+        return f"Rényi DP, {len(self.orders)} orders, {digits.above(best[0])} at {best[1]:g} ({self.whom})"
 
 
 @dataclass(frozen=True)
@@ -426,22 +442,47 @@ def _no_pure_statement(guarantee: Guarantee) -> Unproven:
     return Unproven(reason=reason, **guarantee.scope)
 
 
+def _decimal(number: float) -> Fraction:
+    return Fraction(repr(number))
+
+
+def _times(count: int, number: float) -> float:
+    return float_above(count * _decimal(number)) if number < math.inf else math.inf
+
+
+@rounding.precision()
+def _spent_above(epsilon: float, spare: Fraction) -> float:
+    """The profile of ε-randomized response at δ = `spare`, from above."""
+    if spare == 0:
+        return epsilon
+    inner = rounding.low(-spare) * (1 + (-rounding.high(epsilon)).exp())
+    if not inner > -1:
+        return 0.0 if inner < -1 else epsilon
+    return min(max(above(rounding.high(epsilon) + inner.log1p()), 0.0), epsilon)
+
+
 def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
-    r""":math:`D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}`."""
+    """`_converted` in floats, to look for the best order."""
     return divergence + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 
+def _converted(order: arb, divergence: arb, delta: arb) -> arb:
+    r""":math:`D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}`."""
+    return divergence + (-1 / order).log1p() - (delta.log() + order.log()) / (order - 1)
+
+
+@rounding.precision()
 def _renyi_of_response(epsilon: float, order: float) -> float:
-    """Rényi divergence between the two answers of binary ε-randomized response, in logs."""
+    """Rényi divergence between the two answers of binary ε-randomized response, from above.
+
+    The excess of its moment over 1 is 2 sinh(αε/2) sinh((α − 1)ε/2) / cosh(ε/2), which grows with
+    both; the divergence itself grows with the order.
+    """
     if epsilon == 0:
         return 0.0
-    if order * epsilon < 700:  # without cancellation, wherever it does not overflow
-        half = epsilon / 2
-        excess = 2 * math.sinh(order * half) * math.sinh((order - 1) * half) / math.cosh(half)
-        return min(math.log1p(excess) / (order - 1), epsilon)
-    keep, flip = -np.logaddexp(0, -epsilon), -np.logaddexp(0, epsilon)
-    total = np.logaddexp(order * keep + (1 - order) * flip, order * flip + (1 - order) * keep)
-    return min(max(float(total) / (order - 1), 0.0), epsilon)
+    half, alpha = rounding.high(epsilon) / 2, rounding.high(order)
+    excess = 2 * (alpha * half).sinh() * ((alpha - 1) * half).sinh() / half.cosh()
+    return min(above(excess.log1p() / (alpha - 1)), epsilon)
 
 
 def _floats(name: str, values: Any) -> tuple[float, ...]:

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from tacit import events
+from tacit.digits import above, below
 from tacit.guarantees import (
     Adjacency,
     ApproxDP,
@@ -15,7 +16,6 @@ from tacit.guarantees import (
     Unit,
     Unproven,
 )
-from tacit.rounding import above, below
 
 _PRIORS = (0.01, 0.5)
 _USUAL_DELTA = 1e-6

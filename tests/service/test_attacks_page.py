@@ -11,6 +11,7 @@ from tacit import artifact
 from tacit.inference.votes import Ballot
 from tacit.learned.codebook import Codebook
 from tacit.learned.direct import Direct
+from tacit.mechanisms import SubsetSelection
 from tacit.schema import Categorical, Continuous, TableSchema
 from tacit.service import device
 
@@ -320,17 +321,98 @@ def test_what_is_no_law_is_refused(call, name):
         assert kind != law["kind"] or call("channels", body, law) == "taken"
 
 
-def test_a_law_that_hardly_ever_names_its_own_costs_what_it_tells(call):
-    rare = {**SETS, "categories": 4, "size": 1, "inclusion": str(2**20)}
-    body = """(m, given) => m.channelOf(given).epsilon"""
-    assert call("channels", body, rare) > 29
-    refused = tried("""const { channelOf } = await import("/channels.js");
-        m.mustCost(channelOf(given).epsilon, 1); return "taken";""")
-    assert call("device", refused, rare) == "refused"
+def test_a_reversed_inclusion_is_refused(call):
+    """What its own report rarely names would be told by its absence: half of all guesses right."""
+    body = tried("m.channelOf(given); return 'taken';")
+    chance = {**SETS, "categories": 4, "size": 3, "inclusion": str(3 * TOTAL // 4)}
+    assert call("channels", body, chance) == "taken"
+    for inclusion in (3 * TOTAL // 4 - 1, TOTAL // 2, 2**20):
+        assert call("channels", body, {**chance, "inclusion": str(inclusion)}) == "refused"
+
+
+COST = tried("""const { channelOf } = await import("/channels.js");
+    m.mustCost(channelOf(given.law).cost, given.epsilon); return "taken";""")
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.7, 1 / 3, 2.5, 30.0])
+def test_odds_are_compared_with_e_to_the_epsilon_in_whole_numbers(call, epsilon):
+    """One unit of 2⁻⁶⁴ more is too much: floats saw no difference below one in 10⁹."""
+    drawn = SubsetSelection(epsilon=epsilon, categories=200, size=3).event
+    law = device._law(drawn)
+    assert call("device", COST, {"law": law, "epsilon": epsilon}) == "taken"
+    more = {**law, "inclusion": str(drawn.inclusion + 1)}
+    assert call("device", COST, {"law": more, "epsilon": epsilon}) == "refused"
+    assert call("device", COST, {"law": law, "epsilon": epsilon * (1 - 1e-10)}) == "refused"
+
+
+@pytest.mark.parametrize("stated", [None, "1", -1, 701, 1e300])
+def test_what_is_no_epsilon_is_refused(call, stated):
+    assert call("device", COST, {"law": COINS, "epsilon": stated}) == "refused"
+
+
+def test_costs_shown_are_those_of_the_channel(call):
+    law = device._law(SubsetSelection(epsilon=0.7, categories=200, size=3).event)
+    body = """async (m, given) => {
+        const { channelOf } = await import("/channels.js");
+        return m.cost(channelOf(given).cost.epsilon); }"""
+    assert call("words", body, law) == "ε\u00a0=\u00a00.7"
+    assert call("words", "(m, given) => m.cost(given)", 1.2345671) == "ε\u00a0=\u00a01.23457"
+
+
+def lying(person, **told):
+    """A server that says other things of its campaign, and of its certificate."""
+
+    def lie(route):
+        said = route.fetch().json()
+        certificate = {**said["certificate"], **told.pop("certificate", {})}
+        route.fulfill(json={**said, **told, "certificate": certificate})
+
+    person.page.route(f"**/campaigns/{person.site.campaign_id}", lie)
+
+
+COSTS = {
+    "a total that is no sum": {"total_epsilon": 4.5},
+    "a total below the report": {"total_epsilon": 1},
+    "a report that costs less": {"epsilon": 2, "total_epsilon": 4},
+    "a vote that costs less": {"vote_epsilon": 0.5},
+    "a certificate of another total": {"certificate": {"guarantee": {"epsilon": 5}}},
+    "a delta": {"delta": 1e-6},
+    "other labels": {"classes": ["a", "b"]},
+}
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_stated_costs_that_are_not_those_of_the_channels_are_refused(visitor, site, name):
+    person = visitor()
+    lying(person, **copy.deepcopy(COSTS[name]))
+    page = person.open(invite(site)[0])
+    page.wait_for_selector("#problem:visible")
+    assert "Nothing was sent" in page.inner_text("#problem").replace("so nothing", "Nothing")
+    assert not page.is_visible("#start")
+    assert person.sent == []
+
+
+def test_a_report_with_a_reversed_inclusion_is_refused(visitor, site):
+    """The page said that guesses are right at most 35 times in 100; they were more than half."""
+    person = visitor()
+
+    def reverse(route):
+        told = route.fetch().json()
+        channel = told["channel"]
+        channel["inclusion"] = str(TOTAL - int(channel["inclusion"]))
+        route.fulfill(json=told)
+
+    person.page.route("**/device", reverse)
+    page = person.open(invite(site)[0])
+    page.wait_for_selector("#problem:visible")
+    assert "inclusion" in page.inner_text("#problem") or "weaker" in page.inner_text("#problem")
+    assert not page.is_visible("#start")
 
 
 @pytest.mark.parametrize("category", [-2, -1, 2, 0.5, None, "1"])
-@pytest.mark.parametrize("law", [{**SETS, "categories": 2, "size": 1}, COINS])
+@pytest.mark.parametrize(
+    "law", [{**SETS, "categories": 2, "size": 1, "inclusion": str(6 * TOTAL // 10)}, COINS]
+)
 def test_what_is_no_category_is_not_released(call, law, category):
     body = tried("""const { SystemEntropy } = await import("/randomness.js");
         return m.channelOf(given.law).release(given.category, new SystemEntropy());""")

@@ -118,7 +118,7 @@ def test_the_same_words_give_the_same_report(call, channel):
 
 def test_a_law_states_its_cost(call):
     for channel in (*SETS, *ANSWERS):
-        cost = call("channels", f"(m, given) => {{ {IMPORT} return channel.epsilon; }}",
+        cost = call("channels", f"(m, given) => {{ {IMPORT} return channel.cost.epsilon; }}",
                     {"law": law(channel)})  # fmt: skip
         assert cost == pytest.approx(float(channel.epsilon), abs=1e-12)
 

@@ -553,6 +553,27 @@ def test_a_description_that_is_not_true(
     assert campaign.kept() == []
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("total_epsilon", 4.5),  # the parts cost 4 and 2
+        ("total_epsilon", "6"),
+        ("total_epsilon", None),
+        ("epsilon", 2.0),
+        ("delta", 1e-6),
+        ("classes", [0, 1]),
+        ("classes", None),
+    ],
+)
+def test_costs_that_do_not_follow_from_the_mechanism(
+    campaign: Campaign, row: Any, name: str, value: Any
+) -> None:
+    campaign.wire.change = described(lambda body: body.update({name: value}))
+    with pytest.raises(errors.CertificateError, match=f"{name} must be what follows"):
+        campaign.client().report(campaign.token(), *row)
+    assert campaign.kept() == []
+
+
 def test_the_terms_are_derived_here(campaign: Campaign) -> None:
     """Sentences of a server's certificate do not reach a person."""
 

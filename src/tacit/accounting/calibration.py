@@ -39,7 +39,8 @@ def noise_multiplier_for(
     spent = _accountant(accountant)
     if sampling_probability == 1 and accountant != "rdp" and beside is None:
         privacy_loss.subsampled_gaussian(1, 1, steps)
-        return gaussian.noise_multiplier_for(epsilon, delta) * math.sqrt(steps)
+        # A little more than the product: what adds the draws up again rounds, too.
+        return gaussian.noise_multiplier_for(epsilon, delta) * math.sqrt(steps) * (1 + 1e-14)
 
     def excess(log_multiplier: float) -> float:
         run = privacy_loss.subsampled_gaussian(

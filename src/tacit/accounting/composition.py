@@ -20,10 +20,11 @@ from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from flint import arb
 from scipy.special import gammaln
 
-from tacit import errors, events
-from tacit.accounting.theorems import float_above
+from tacit import errors, events, rounding
+from tacit.accounting import gaussian
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
@@ -35,6 +36,7 @@ from tacit.guarantees import (
     Unproven,
     same_scope,
 )
+from tacit.rounding import above, ball, float_above, high, low, sum_above
 
 
 def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
@@ -53,11 +55,10 @@ def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
     if any(isinstance(one, RenyiDP) for one in guarantees):
         return renyi(guarantees)
     if all(isinstance(one, ConcentratedDP) for one in guarantees):
-        return ConcentratedDP(
-            mu=math.fsum(one.mu for one in guarantees if isinstance(one, ConcentratedDP)),
-            tau=math.hypot(*(one.tau for one in guarantees if isinstance(one, ConcentratedDP))),
-            **scope,
-        )
+        parts = [one for one in guarantees if isinstance(one, ConcentratedDP)]
+        with rounding.precision():
+            tau = above(sum((ball(one.tau) ** 2 for one in parts), arb(0)).sqrt())
+        return ConcentratedDP(mu=sum_above([one.mu for one in parts]), tau=tau, **scope)
     return concentrated(guarantees)
 
 
@@ -67,10 +68,9 @@ def naive(guarantees: Sequence[Guarantee]) -> Guarantee:
     for one in guarantees:
         if not isinstance(one, PureDP | ApproxDP):
             _refused("naive", one)
-    # As rationals, rounded up: a sum of floats may fall below what it sums.
-    parts = [one.epsilon for one in guarantees if isinstance(one, PureDP | ApproxDP)]
-    epsilon = float_above(sum((Fraction(repr(one)) for one in parts), Fraction(0)))
-    delta = math.fsum(one.delta for one in guarantees if isinstance(one, PureDP | ApproxDP))
+    parts = [one for one in guarantees if isinstance(one, PureDP | ApproxDP)]
+    epsilon = sum_above([one.epsilon for one in parts])
+    delta = sum_above([one.delta for one in parts])
     if delta >= 1:
         return NotPrivate(**scope)
     if delta == 0:
@@ -89,7 +89,7 @@ def concentrated(guarantees: Sequence[Guarantee]) -> ZCDP:
             parts.append(one)
         else:
             _refused("concentrated", one)
-    xi, rho = math.fsum(part.xi for part in parts), math.fsum(part.rho for part in parts)
+    xi, rho = sum_above([part.xi for part in parts]), sum_above([part.rho for part in parts])
     return ZCDP(xi=max(xi, -rho), rho=rho, **scope)
 
 
@@ -101,7 +101,7 @@ def renyi(guarantees: Sequence[Guarantee]) -> RenyiDP:
     orders = tuple(sorted(shared))
     if not orders:
         errors.refuse("renyi", "orders", "shared by all curves", "none")
-    total = np.zeros(len(orders))
+    parts: list[list[float]] = [[] for _ in orders]
     for one in guarantees:
         if isinstance(one, PureDP | ZCDP):
             one = one.renyi(orders)
@@ -110,8 +110,9 @@ def renyi(guarantees: Sequence[Guarantee]) -> RenyiDP:
         elif not isinstance(one, RenyiDP):
             _refused("renyi", one)
         curve = dict(zip(one.orders, one.epsilons, strict=True))
-        total += [curve[order] for order in orders]
-    return RenyiDP(orders=orders, epsilons=tuple(total.tolist()), **scope)
+        for part, order in zip(parts, orders, strict=True):
+            part.append(curve[order])
+    return RenyiDP(orders=orders, epsilons=tuple(map(sum_above, parts)), **scope)
 
 
 def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
@@ -153,8 +154,11 @@ def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
     if len(parts) != len(guarantees):
         _refused("advanced", next(g for g in guarantees if not isinstance(g, PureDP | ApproxDP)))
     epsilon = advanced_epsilon(np.array([one.epsilon for one in parts]), 1, slack)
-    failures = math.fsum(math.log1p(-one.delta) for one in parts)
-    delta = -math.expm1(math.log1p(-slack) + failures)
+    failing, delta = [one.delta for one in parts if one.delta], slack
+    if failing:
+        with rounding.precision():
+            held = math.prod((1 - high(one) for one in failing), start=1 - high(slack))
+            delta = above(1 - held)
     if delta >= 1:
         return NotPrivate(**scope)
     return ApproxDP(epsilon=epsilon, delta=delta, **scope)
@@ -162,13 +166,15 @@ def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
 
 def advanced_epsilon(epsilons: npt.NDArray[np.float64], count: int, slack: float) -> float:
     """The ε of `advanced` for these, each `count` times."""
-    mean = count * math.fsum(epsilons * np.tanh(epsilons / 2))
-    squares = count * math.fsum(epsilons**2)
-    return min(
-        count * math.fsum(epsilons),
-        mean + math.sqrt(2 * squares * math.log(1 / slack)),
-        mean + math.sqrt(2 * squares * math.log(math.e + math.sqrt(squares) / slack)),
-    )
+    with rounding.precision():
+        losses = [high(float(epsilon)) for epsilon in epsilons]
+        mean = count * sum((loss * (loss / 2).tanh() for loss in losses), arb(0))
+        squares = count * sum((loss**2 for loss in losses), arb(0))
+        tails = (1 / low(slack)).log(), (arb.const_e() + squares.sqrt() / low(slack)).log()
+        return min(
+            float_above(count * sum((Fraction(repr(float(one))) for one in epsilons), Fraction(0))),
+            *(above(mean + (2 * squares * tail).sqrt()) for tail in tails),
+        )
 
 
 def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee:
@@ -182,21 +188,76 @@ def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee
         _refused("optimal", guarantee)
     count = errors.whole("optimal", "count", count, least=1)
     delta = errors.probability("optimal", "delta", delta)
-    spare = -math.expm1(math.log1p(-delta) - count * math.log1p(-guarantee.delta))
+    spare = _spare(guarantee.delta, count, delta)
     if spare < 0:
         reason = f"{count} failures of chance {guarantee.delta:g} exceed delta {delta:g}"
         return Unproven(reason=reason, **guarantee.scope)
+    epsilon = float_above(count * Fraction(repr(guarantee.epsilon)))
+    if spare > 0 and epsilon > 0:
+        epsilon = min(epsilon, _optimal_epsilon(guarantee.epsilon, count, spare))
+    return ApproxDP(epsilon=epsilon, delta=delta, **guarantee.scope)
+
+
+@rounding.precision()
+def _spare(failing: float, count: int, delta: float) -> float:
+    """What is left of δ after `count` failures, from below; below 0 where they exceed it."""
+    if (failing == 0 and delta == 0) or (count == 1 and failing == delta):
+        return 0.0
+    return rounding.below(1 - (1 - low(delta)) / (1 - high(failing)) ** count)
+
+
+def _optimal_epsilon(epsilon: float, count: int, spare: float) -> float:
+    """Found in floats, certified by the profile of `count` randomized responses."""
+
+    def certain(total: float) -> float:
+        return _responses_delta(epsilon, count, total)
+
+    rough = _rough_optimal(epsilon, count, spare)
+    if rough <= 0 and certain(0.0) <= spare:
+        return 0.0
+    return gaussian.certified(certain, certain, spare, max(rough, 1e-12))
+
+
+def _rough_optimal(epsilon: float, count: int, spare: float) -> float:
     flips = np.arange(count + 1)
     log_binomial = gammaln(count + 1) - gammaln(flips + 1) - gammaln(count - flips + 1)
-    normaliser = count * np.logaddexp(0, guarantee.epsilon)
-    log_first = log_binomial + (count - flips) * guarantee.epsilon - normaliser
-    log_second = log_binomial + flips * guarantee.epsilon - normaliser
+    normaliser = count * np.logaddexp(0, epsilon)
+    log_first = log_binomial + (count - flips) * epsilon - normaliser
+    log_second = log_binomial + flips * epsilon - normaliser
     held = np.exp(np.logaddexp.accumulate(log_first)) - spare
-    above = held > 0
-    log_odds = np.log(held[above]) - np.logaddexp.accumulate(log_second)[above]
-    epsilon = max(float(log_odds.max(initial=0.0)), 0.0)
-    epsilon = min(epsilon, count * guarantee.epsilon)
-    return ApproxDP(epsilon=epsilon, delta=delta, **guarantee.scope)
+    some = held > 0
+    log_odds = np.log(held[some]) - np.logaddexp.accumulate(log_second)[some]
+    return float(log_odds.max(initial=0.0))
+
+
+@rounding.precision(192)
+def _responses_delta(epsilon: float, count: int, total: float) -> float:
+    r"""δ at `total` of n randomized responses, from above.
+
+    .. math:: \sum_{L:\,(n - 2L)\varepsilon_0 > \varepsilon} \binom nL
+              \frac{e^{(n - L)\varepsilon_0} - e^{\varepsilon + L\varepsilon_0}}
+              {(1 + e^{\varepsilon_0})^n}
+
+    From the largest L down; ratios of the terms fall, so that a geometric series bounds the rest.
+    """
+    one, at = rounding.most(epsilon), rounding.least(total)
+    flips = math.ceil((count - at / one) / 2) - 1
+    if flips < 0:
+        return 0.0
+    loss, n = low(one), ball(count)
+    log_binomial = (n + 1).lgamma() - ball(flips + 1).lgamma() - ball(count - flips + 1).lgamma()
+    term = (log_binomial + (count - flips) * loss - count * loss.exp().log1p()).exp()
+    taken, shrink = low(at - (count - 2 * flips) * one).exp(), (-2 * loss).exp()
+    odds, excess, rest = loss.exp(), arb(0), arb(0)
+    for left in range(flips, -1, -1):
+        excess += term * (1 - taken)
+        taken *= shrink
+        ratio = odds * left / (count - left + 1)
+        term *= ratio
+        if left % 32 == 0 and ratio < 1 and term < excess * (1 - ratio) * arb(2) ** -90:
+            rest = term / (1 - ratio)
+            break
+    return max(above(excess + rest), 0.0)
 
 
 def amplified(guarantee: PureDP | ApproxDP, probability: float) -> PureDP | ApproxDP:
@@ -212,16 +273,14 @@ def amplified(guarantee: PureDP | ApproxDP, probability: float) -> PureDP | Appr
         errors.refuse("amplified", "adjacency", "add-remove or zero-out", named)
     if probability == 1:
         return guarantee
-    if guarantee.epsilon < 1:
-        epsilon = math.log1p(probability * math.expm1(guarantee.epsilon))
-    else:
-        epsilon = float(
-            np.logaddexp(math.log1p(-probability), math.log(probability) + guarantee.epsilon)
-        )
-    if isinstance(guarantee, PureDP):
-        return PureDP(epsilon=max(epsilon, 0.0), **guarantee.scope)
-    delta = probability * guarantee.delta
-    return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **guarantee.scope)
+    with rounding.precision():
+        chance = high(probability)
+        epsilon = above((chance * high(guarantee.epsilon).expm1()).log1p())
+        epsilon = min(max(epsilon, 0.0), guarantee.epsilon)
+        if isinstance(guarantee, PureDP):
+            return PureDP(epsilon=epsilon, **guarantee.scope)
+        delta = above(chance * high(guarantee.delta)) if guarantee.delta else 0.0
+    return ApproxDP(epsilon=epsilon, delta=delta, **guarantee.scope)
 
 
 def _refused(where: str, guarantee: Guarantee) -> NoReturn:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 from tacit import errors, events
 from tacit.accounting import composition, privacy_loss
-from tacit.accounting.theorems import float_above, of_leaf
+from tacit.accounting.theorems import of_leaf
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
@@ -18,6 +19,7 @@ from tacit.guarantees import (
     RenyiDP,
     Unproven,
 )
+from tacit.rounding import above, ball, float_above, precision
 
 
 def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
@@ -70,16 +72,20 @@ def _natural(event: events.Event) -> Guarantee:
 
 def _times(guarantee: Guarantee, count: int) -> Guarantee:
     """`count` equal guarantees, without a list of them."""
+
+    def times(number: float) -> float:
+        return float_above(count * Fraction(repr(number))) if number < math.inf else number
+
     match guarantee:
         case PureDP(epsilon=epsilon):
-            total = count * errors.rational("guarantee_of", "epsilon", epsilon)
-            return replace(guarantee, epsilon=float_above(total))
-        case ApproxDP(epsilon=epsilon, delta=delta) if count * delta < 1:
-            return replace(guarantee, epsilon=count * epsilon, delta=count * delta)
+            return replace(guarantee, epsilon=times(epsilon))
+        case ApproxDP(epsilon=epsilon, delta=delta) if times(delta) < 1:
+            return replace(guarantee, epsilon=times(epsilon), delta=times(delta))
         case ConcentratedDP(mu=mu, tau=tau):
-            return replace(guarantee, mu=count * mu, tau=math.sqrt(count) * tau)
+            with precision():
+                return replace(guarantee, mu=times(mu), tau=above(ball(count).sqrt() * ball(tau)))
         case ZCDP(xi=xi, rho=rho):
-            return replace(guarantee, xi=count * xi, rho=count * rho)
+            return replace(guarantee, xi=max(times(xi), -times(rho)), rho=times(rho))
         case RenyiDP(epsilons=epsilons):
-            return replace(guarantee, epsilons=tuple(count * epsilon for epsilon in epsilons))
+            return replace(guarantee, epsilons=tuple(map(times, epsilons)))
     return NotPrivate(**guarantee.scope)

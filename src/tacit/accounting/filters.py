@@ -29,7 +29,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
-from tacit import errors, events, rounding
+from tacit import digits, errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.privacy_loss import Unsupported, renyi_of
 from tacit.accounting.theorems import float_above
@@ -44,6 +44,7 @@ from tacit.guarantees import (
     Unproven,
     steps_between,
 )
+from tacit.rounding import float_above, sum_above
 
 Amounts = dict[str, Fraction]
 """What a filter sums, by name: epsilon and delta, or rho, or epsilon at each Rényi order."""
@@ -116,7 +117,7 @@ def digits(amount: Fraction) -> str:
     return text if Fraction(text) == amount else f"{text} (exactly {amount})"
 
 
-def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = rounding.above) -> str:
+def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = digits.above) -> str:
     """Amounts that are not zero, for people: rounded up, as what is spent; `below` for the rest."""
     parts = [f"{name} = {as_text(amount)}" for name, amount in amounts.items() if amount]
     return ", ".join(parts) or "nothing"
@@ -231,8 +232,8 @@ def _concentrated(where: str, event: events.Event) -> ZCDP:
         _no_statement(where, event, "ZCDP", found)
     if found.xi <= 0:
         return replace(found, xi=0.0)
-    # For every α > 1: ξ + ρα ≤ (ξ + ρ)α. The float sum is rounded up.
-    return replace(found, xi=0.0, rho=math.nextafter(found.rho + found.xi, math.inf))
+    # For every α > 1: ξ + ρα ≤ (ξ + ρ)α.
+    return replace(found, xi=0.0, rho=sum_above([found.rho, found.xi]))
 
 
 def _proved(where: str, guarantee: Guarantee) -> Guarantee:

@@ -61,53 +61,62 @@ References
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+from flint import arb
 
-from tacit import events
+from tacit import events, rounding
 from tacit.accounting import gaussian
 from tacit.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
+from tacit.rounding import above, float_below, low, normal_below
 
-_ROUND_UP = 1 + 1e-12
 
-
+@rounding.precision()
 def guarantee(event: events.ObjectivePerturbation, delta: float | None) -> Guarantee:
     """At this δ, or without one the natural statement: zCDP, or pure for Laplace entries."""
     scope = events.scope_of(event)
-    lost = event.problems * distortion(event)
+    lost = event.problems * _distortion(event)
     if event.law == "laplace":
         ratios = event.sensitivity / event.scale + event.output_sensitivity / event.output_scale
-        return PureDP(epsilon=_ROUND_UP * (lost + event.problems * float(ratios)), **scope)
+        return PureDP(epsilon=above(lost + event.problems * low(ratios)), **scope)
     tau, mu = _shifts(event)
     squares = event.problems * (tau**2 + mu**2)
     if delta is None:
-        xi = lost + event.problems * tau * math.sqrt(2 / math.pi)
-        return ZCDP(xi=_ROUND_UP * xi, rho=_ROUND_UP * squares / 2, **scope)
-    epsilon = gaussian.epsilon_of(1 / math.sqrt(squares), delta / 2**event.problems)
-    return ApproxDP(epsilon=_ROUND_UP * (lost + epsilon), delta=delta, **scope)
+        xi = lost + event.problems * tau * (2 / arb.pi()).sqrt()
+        return ZCDP(xi=above(xi), rho=above(squares / 2), **scope)
+    share = float_below(rounding.least(delta) / 2**event.problems)
+    epsilon = gaussian.epsilon_of(rounding.below(1 / squares.sqrt()), share)
+    return ApproxDP(epsilon=above(lost + rounding.high(epsilon)), delta=delta, **scope)
 
 
+@rounding.precision()
 def renyi(
     event: events.ObjectivePerturbation, orders: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The curve of the Gaussian law."""
+    """The curve of the Gaussian law, from above."""
     tau, mu = _shifts(event)
-    above = orders - 1
-    folded = (math.log(2) + log_ndtr(above * tau)) / above
-    curve = distortion(event) + orders * (tau**2 + mu**2) / 2 + folded
-    return np.asarray(_ROUND_UP * event.problems * curve)
+    lost, squares = _distortion(event), tau**2 + mu**2
+
+    def at(order: float) -> float:
+        alpha = rounding.ball(order)
+        folded = (2 * normal_below((alpha - 1) * tau)).log() / (alpha - 1)
+        return above(event.problems * (lost + alpha * squares / 2 + folded))
+
+    return np.array([at(float(order)) for order in orders])
 
 
+@rounding.precision()
 def distortion(event: events.ObjectivePerturbation) -> float:
-    r""":math:`\ln(1 + \beta/\lambda)`: what one record does to the volume."""
-    return math.log1p(float(event.smoothness / event.convexity))
+    r""":math:`\ln(1 + \beta/\lambda)`: what one record does to the volume, from above."""
+    return above(_distortion(event))
 
 
-def _shifts(event: events.ObjectivePerturbation) -> tuple[float, float]:
+def _distortion(event: events.ObjectivePerturbation) -> arb:
+    return low(event.smoothness / event.convexity).log1p()
+
+
+def _shifts(event: events.ObjectivePerturbation) -> tuple[arb, arb]:
     return (
-        float(event.sensitivity / event.scale),
-        float(event.output_sensitivity / event.output_scale),
+        low(event.sensitivity / event.scale),
+        low(event.output_sensitivity / event.output_scale),
     )

@@ -1,4 +1,4 @@
-"""Tight accounting of composed events with Google's dp-accounting. Its only importer.
+"""Tight accounting of composed events: Rényi curves, and privacy loss distributions.
 
 References
 ----------
@@ -10,19 +10,16 @@ References
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tacit import errors, events
-from tacit.accounting import composition, gaussian, perturbed
+from tacit import errors, events, rounding
+from tacit.accounting import composition, gaussian, loss_grid, perturbed, sampled_gaussian
 from tacit.accounting.theorems import of_leaf
 from tacit.guarantees import (
     ZCDP,
@@ -34,27 +31,19 @@ from tacit.guarantees import (
     Unproven,
 )
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
 ORDERS: tuple[float, ...] = (
     *(1 + step / 1000 for step in (1, 2, 5, 10, 20, 50)),
     *(1 + step / 10 for step in range(1, 100)),
     *range(11, 64),
     *(2.0**power for power in range(6, 13)),
 )
-"""Rényi orders: dp-accounting's own, and a few more at both ends."""
+"""Rényi orders: the usual ones, and a few more at both ends."""
 
-SMALLEST_PLD_NOISE = 0.3
-"""Below this multiplier a discretised privacy loss needs too much memory."""
+SMALLEST_PLD_NOISE = Fraction(3, 10)
+"""Below this multiplier losses are too wide for a grid."""
 
-SMALLEST_PLD_DELTA = 1e-9
-"""Below this δ the Fourier transforms behind a composed privacy loss have no digits left."""
-
-_FOURIER_ERROR = 1e-11  # absolute; up to 2e-12 was seen against exactly known profiles
+_SMALLEST_PLD_DELTA = 1e-24  # beyond, the tails that one draw counts as infinite would show
 _MOST_COMPOSITIONS = 10**8
-_USUAL_GRID, _FINEST_GRID = 1e-4, 1e-9
-_ROUGH_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 256.0, 1024.0)
 
 
 class Unsupported(errors.TacitError):
@@ -97,19 +86,23 @@ def renyi_of(event: events.Event, orders: tuple[float, ...] = ORDERS) -> RenyiDP
 def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
     match event:
         case events.Repeated():
-            return np.asarray(event.count * _curve(event.event, orders))
+            return rounding.inflated(event.count * _curve(event.event, orders), 1)
         case events.Composed():
-            return np.asarray(np.sum([_curve(part, orders) for part in event.events], axis=0))
+            parts = [_curve(part, orders) for part in event.events]
+            return rounding.inflated(np.sum(parts, axis=0), len(parts))
         case events.Parallel():
             return np.asarray(np.max([_curve(part, orders) for part in event.events], axis=0))
-        case events.Gaussian():
-            return np.array(orders) / (2 * event.noise_multiplier**2)
-        case events.DiscreteGaussian():
-            return event.rho * np.array(orders)
+        case events.Gaussian() | events.DiscreteGaussian():
+            concentrated = of_leaf(event)
+            assert isinstance(concentrated, ZCDP)
+            return rounding.inflated(concentrated.rho * np.array(orders), 1)
         case events.ObjectivePerturbation(law="gaussian"):
             return perturbed.renyi(event, np.array(orders))
+        case events.PoissonSampled(probability=1.0):
+            return _curve(event.event, orders)
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
-            return np.array(_sampled_gaussian_curve(probability, inner.noise_multiplier, orders))
+            multiplier = inner.sigma / inner.l2_sensitivity
+            return np.array(sampled_gaussian.renyi(probability, multiplier, orders))
     guarantee = _closed_form(event)
     if isinstance(guarantee, ConcentratedDP):
         guarantee = guarantee.zcdp()
@@ -121,56 +114,21 @@ def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
     raise Unsupported(f"{type(event).__name__} has no Rényi curve")
 
 
-@lru_cache(maxsize=64)
-def _sampled_gaussian_curve(
-    probability: float, noise_multiplier: float, orders: tuple[float, ...]
-) -> tuple[float, ...]:
-    from dp_accounting import dp_event
-    from dp_accounting.rdp import RdpAccountant
-
-    accountant = RdpAccountant(list(orders))
-    event = dp_event.GaussianDpEvent(noise_multiplier)
-    with _quiet():
-        accountant.compose(dp_event.PoissonSampledDpEvent(probability, event))
-    return tuple(max(float(value), 0.0) for value in accountant.rdp)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """An order whose series does not converge is left out as infinite: no need to say so."""
-    logger = logging.getLogger("absl")
-    logger.addFilter(_drop)
-    try:
-        yield
-    finally:
-        logger.removeFilter(_drop)
-
-
-def _drop(record: logging.LogRecord) -> bool:
-    return False
-
-
 @lru_cache(maxsize=256)
 def epsilon_pld(event: events.Event, delta: float) -> float:
     """ε at δ by the discretised privacy loss distribution, rounded on the safe side."""
     event = merged(event)
     if isinstance(event, events.Gaussian):
-        return gaussian.epsilon_of(event.noise_multiplier, delta)
+        return gaussian.epsilon_of(event.sigma / event.l2_sensitivity, delta)
+    if delta < _SMALLEST_PLD_DELTA:
+        raise Unsupported(f"delta below {_SMALLEST_PLD_DELTA:g}")
+    parts = _parts(event, 1)
+    if sum(count for _, count in parts) > _MOST_COMPOSITIONS:
+        raise Unsupported(f"more than {_MOST_COMPOSITIONS} compositions")
     try:
-        curve = renyi_of(event, _ROUGH_ORDERS)
-        # Where ε is near zero the grid follows the spread of the loss instead.
-        spread = math.sqrt(curve.epsilons[_ROUGH_ORDERS.index(2.0)])
-        estimate = max(_epsilon_of(curve, delta), spread)
-    except Unsupported:
-        estimate = 10.0
-    if delta < SMALLEST_PLD_DELTA:
-        raise Unsupported(f"delta below {SMALLEST_PLD_DELTA:g}")
-    # As fine as the answer needs and memory allows: the grid's error only ever adds to ε.
-    interval = max(min(_USUAL_GRID, estimate / 20_000), estimate / 200_000, _FINEST_GRID)
-    try:
-        return float(_loss(event, interval).get_epsilon_for_delta(delta - _FOURIER_ERROR))
-    except (OverflowError, ValueError, MemoryError):
-        raise Unsupported("privacy loss too wide for a grid") from None
+        return loss_grid.epsilon_of(parts, delta)
+    except loss_grid.TooWide as reason:
+        raise Unsupported(str(reason)) from None
 
 
 def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
@@ -214,26 +172,20 @@ def _one_gaussian(draws: list[events.Gaussian], count: int = 1) -> events.Gaussi
     if len(draws) * count == 1:
         return draws[0]
     precision = count * sum((one.l2_sensitivity / one.sigma) ** 2 for one in draws)
-    # Two floats down: neither rounding may make the noise look larger than it is.
-    sigma = math.nextafter(math.nextafter(1 / math.sqrt(precision), 0), 0)
+    with rounding.precision():
+        sigma = rounding.below(rounding.low(Fraction(precision)).rsqrt())
     return events.Gaussian(
         Fraction(1), errors.rational("merged", "sigma", sigma), **events.scope_of(draws[0])
     )
 
 
-def _loss(event: events.Event, interval: float) -> PrivacyLossDistribution:
-    from dp_accounting.pld import common, privacy_loss_distribution
-
+def _parts(event: events.Event, count: int) -> loss_grid.Parts:
+    """Draws with a privacy loss distribution, and how often each is made."""
     match event:
         case events.Repeated():
-            if event.count > _MOST_COMPOSITIONS:
-                raise Unsupported(f"more than {_MOST_COMPOSITIONS} compositions")
-            return _loss(event.event, interval).self_compose(event.count)
+            return _parts(event.event, count * event.count)
         case events.Composed():
-            total = _loss(event.events[0], interval)
-            for part in event.events[1:]:
-                total = total.compose(_loss(part, interval))
-            return total
+            return [one for part in event.events for one in _parts(part, count)]
         case events.Gaussian():
             probability, inner = 1.0, event
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
@@ -242,14 +194,11 @@ def _loss(event: events.Event, interval: float) -> PrivacyLossDistribution:
             guarantee = _closed_form(event)
             if not isinstance(guarantee, PureDP | ApproxDP):
                 raise Unsupported(f"{type(event).__name__} has no privacy loss distribution")
-            return privacy_loss_distribution.from_privacy_parameters(
-                common.DifferentialPrivacyParameters(guarantee.epsilon, guarantee.delta), interval
-            )
-    if inner.noise_multiplier < SMALLEST_PLD_NOISE:
-        raise Unsupported(f"noise multiplier below {SMALLEST_PLD_NOISE}")
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        inner.noise_multiplier, value_discretization_interval=interval, sampling_prob=probability
-    )
+            return [(loss_grid.Response(guarantee.epsilon, guarantee.delta), count)]
+    multiplier = inner.sigma / inner.l2_sensitivity
+    if multiplier < SMALLEST_PLD_NOISE:
+        raise Unsupported(f"noise multiplier below {float(SMALLEST_PLD_NOISE)}")
+    return [(loss_grid.Normal(probability, multiplier), count)]
 
 
 def _closed_form(event: events.Event) -> Guarantee:
@@ -297,9 +246,9 @@ def compare(
     """
     run = subsampled_gaussian(noise_multiplier, sampling_probability, steps)
     delta = errors.probability("compare", "delta", delta, zero=False)
-    noise_multiplier = float(errors.positive("compare", "noise_multiplier", noise_multiplier))
-    per_step = _analytic_step(noise_multiplier, float(sampling_probability), steps, delta)
-    naive = steps * per_step.epsilon
+    multiplier = errors.positive("compare", "noise_multiplier", noise_multiplier)
+    per_step = _analytic_step(multiplier, float(sampling_probability), steps, delta)
+    naive = rounding.float_above(int(steps) * Fraction(repr(per_step.epsilon)))
     rdp = epsilon_rdp(run, delta)
     notes: tuple[str, ...] = ()
     try:
@@ -307,10 +256,11 @@ def compare(
     except Unsupported as reason:
         pld = rdp
         notes = (f"pld: fell back to RDP ({reason})",)
-    concentrated = ZCDP(xi=0.0, rho=steps / (2 * noise_multiplier**2), **per_step.scope)
+    rho = rounding.float_above(int(steps) / (2 * multiplier**2))
+    concentrated = ZCDP(xi=0.0, rho=rho, **per_step.scope)
     return Comparison(
         naive=naive,
-        advanced=composition.advanced_epsilon(np.array([per_step.epsilon]), steps, delta / 2),
+        advanced=composition.advanced_epsilon(np.array([per_step.epsilon]), int(steps), delta / 2),
         zcdp=concentrated.at_delta(delta).epsilon,  # type: ignore[attr-defined]
         rdp=rdp,
         pld=pld,
@@ -333,9 +283,10 @@ def subsampled_gaussian(noise_multiplier: Any, probability: Any, steps: Any) -> 
 
 
 def _analytic_step(
-    noise_multiplier: float, probability: float, steps: int, delta: float
+    noise_multiplier: Fraction, probability: float, steps: int, delta: float
 ) -> ApproxDP:
-    share = min(delta / (2 * probability * steps), 0.5)
+    sampled_share = rounding.least(delta) / (2 * Fraction(repr(probability)) * int(steps))
+    share = min(rounding.float_below(sampled_share), 0.5)
     scope = {"adjacency": "add-remove", "unit": "record"}
     epsilon = gaussian.epsilon_of(noise_multiplier, share)
     step = composition.amplified(ApproxDP(epsilon=epsilon, delta=share, **scope), probability)  # type: ignore[arg-type]

@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from tacit import events
+from tacit import events, rounding
 from tacit.accounting import gaussian, perturbed
 from tacit.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
+from tacit.rounding import float_above
 
 
 def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
@@ -51,8 +52,9 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
             return ApproxDP(epsilon=epsilon, delta=event.delta, **scope)
         case events.Gaussian():
             if delta is None:
-                return ZCDP(xi=0.0, rho=1 / (2 * event.noise_multiplier**2), **scope)
-            epsilon = gaussian.epsilon_of(event.noise_multiplier, delta)
+                rho = (event.l2_sensitivity / event.sigma) ** 2 / 2
+                return ZCDP(xi=0.0, rho=float_above(rho), **scope)
+            epsilon = gaussian.epsilon_of(event.sigma / event.l2_sensitivity, delta)
             return ApproxDP(epsilon=epsilon, delta=delta, **scope)
         case events.DiscreteGaussian():
             return _discrete_gaussian(event, delta)
@@ -61,15 +63,10 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
     raise AssertionError(f"no theorem for {type(event).__name__}")
 
 
-def float_above(number: Fraction) -> float:
-    """The float that denotes a number as a decimal, or else the next one above it."""
-    nearest = float(number)
-    return nearest if Fraction(repr(nearest)) >= number else math.nextafter(nearest, math.inf)
-
-
 def _discrete_gaussian(event: events.DiscreteGaussian, delta: float | None) -> Guarantee:
     scope = events.scope_of(event)
-    concentrated = ZCDP(xi=0.0, rho=event.rho, **scope)
+    rho = event.squared_sensitivity / (2 * event.variance)
+    concentrated = ZCDP(xi=0.0, rho=float_above(rho), **scope)
     if delta is None:
         return concentrated
     if gaussian.discrete_is_exact(event.variance, event.squared_sensitivity, event.dimension):
@@ -89,6 +86,7 @@ def smooth_laplace_epsilon(event: events.SmoothLaplace) -> float:
     :math:`e^{\Delta/t' + |k|/t\,(e^\beta - 1)}`, and :math:`|k|/t > \ln(2/\delta)` has probability
     at most δ. This is [NRS07]_ carried over to the integers.
     """
-    alpha, beta = float(event.alpha), float(event.beta)
-    # A few roundings of floats, each less than 2^-52 of the sum.
-    return (alpha + max(beta, math.log(2 / event.delta) * math.expm1(beta))) * (1 + 2e-15)
+    with rounding.precision():
+        alpha, beta = rounding.high(event.alpha), rounding.high(event.beta)
+        tail = (2 / rounding.low(event.delta)).log()
+        return max(rounding.above(alpha + beta), rounding.above(alpha + tail * beta.expm1()))

@@ -38,8 +38,8 @@ from tacit import errors
 from tacit.audit import intervals
 from tacit.audit.intervals import Interval
 from tacit.audit.membership import allowed_advantage
+from tacit.digits import above
 from tacit.guarantees import Guarantee
-from tacit.rounding import above
 
 Reals = npt.NDArray[np.float64]
 

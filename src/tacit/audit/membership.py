@@ -57,9 +57,9 @@ from tacit.audit import guesses, intervals
 from tacit.audit.guesses import Proof
 from tacit.audit.intervals import Interval
 from tacit.audit.statistical import bound_from_draws
+from tacit.digits import above, below
 from tacit.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
 from tacit.randomness import Randomness
-from tacit.rounding import above, below
 
 Reals = npt.NDArray[np.float64]
 Promise = PureDP | ApproxDP

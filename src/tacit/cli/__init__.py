@@ -34,7 +34,7 @@ from tacit.cli.console import (
     print_text,
     print_values,
 )
-from tacit.rounding import above
+from tacit.digits import above
 
 REFUSED, BAD_INPUT = 1, 2
 """Exit codes: the answer is no (refuted, refused, not verified); the question is wrong."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tacit.cli.console import print_json, print_table, print_text
+from tacit.digits import above, below
 from tacit.guarantees import Guarantee
-from tacit.rounding import above, below
 
 if TYPE_CHECKING:
     from tacit.audit.attributes import AttributeReport

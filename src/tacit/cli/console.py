@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit import errors
-from tacit.rounding import above
+from tacit.digits import above
 
 WIDTH = 80
 

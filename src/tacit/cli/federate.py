@@ -21,7 +21,7 @@ from tacit import errors
 from tacit.cli.console import AsJson, must_exist, print_values
 from tacit.cli.files import must_be_new
 from tacit.cli.votes import opened_ledger
-from tacit.rounding import above
+from tacit.digits import above
 
 if TYPE_CHECKING:
     from tacit.cli.federate_data import Run

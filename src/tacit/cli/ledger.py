@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit import errors, rounding
+from tacit import digits, errors
 from tacit.cli.console import AsJson, must_exist, print_json, print_table, print_values
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _summary(account: Account) -> dict[str, Any]:
     priced = sum(any(one.amount.values()) for one in account.charges)
     marks = len(account.charges) - priced
     spent = filters.shown(account.spent)
-    left = filters.shown(account.remaining, rounding.below)
+    left = filters.shown(account.remaining, digits.below)
     stated = (str(account.budget), spent, left, str(account.guarantee))
     return dict(zip(_COLUMNS, (account.name, *stated, priced, marks), strict=True))
 

@@ -12,7 +12,7 @@ from tacit import errors
 from tacit.cli.console import AsJson, print_json, print_table, print_values
 from tacit.cli.files import must_be_new
 from tacit.cli.votes import Account, Key, LedgerFile, opened_ledger
-from tacit.rounding import above
+from tacit.digits import above
 
 Prior = Annotated[str, typer.Option(help="Of the shares, one number a value: 1,1 is uniform.")]
 Mechanism = Annotated[str, typer.Option(help="geometric, laplace or hellinger.")]

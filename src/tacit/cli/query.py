@@ -12,7 +12,7 @@ import typer
 from tacit import errors
 from tacit.cli.console import AsJson, print_json, print_table, print_values
 from tacit.cli.votes import Account, LedgerFile, opened_ledger
-from tacit.rounding import below
+from tacit.digits import below
 
 Source = Annotated[
     str,

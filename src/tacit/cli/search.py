@@ -287,7 +287,9 @@ def _write(found: Any, out: Path) -> None:
         found.certificate.save(partial / "certificate.json")
         for place, stated in enumerate(found.inhouse_.certificates):
             number = f"-{place + 1}" if len(found.inhouse_.certificates) > 1 else ""
-            artifact.bound(stated, found.mechanism).save(partial / f"inhouse{number}.certificate.json")
+            artifact.bound(stated, found.mechanism).save(
+                partial / f"inhouse{number}.certificate.json"
+            )
         partial.chmod(0o755)
         os.replace(partial, out)
     finally:

@@ -63,6 +63,7 @@ from scipy.special import betaincinv
 
 from tacit import errors
 from tacit.audit.guesses import apart, coins
+from tacit.digits import above, below
 from tacit.federated import rounds as plain
 from tacit.federated.adaptive import Adaptive
 from tacit.federated.aggregation import Averaged
@@ -75,7 +76,6 @@ from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Limits, Payload, Vector
 from tacit.federated.rounds import Reply
 from tacit.randomness import Randomness, source
-from tacit.rounding import above, below
 
 _WHERE = "audit_clients"
 _LOUD = 1e3

@@ -38,11 +38,11 @@ from torch import Tensor, nn
 from tacit import errors
 from tacit.audit import guesses as guessing
 from tacit.audit.guesses import Proof
+from tacit.digits import above, below
 from tacit.private_training.clipping import flat_data
 from tacit.private_training.tracing import Loss
 from tacit.private_training.training import Trained, train
 from tacit.randomness import Randomness
-from tacit.rounding import above, below
 
 _LOUD = 1e3  # clip norms that a canary would add, were it not clipped
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tacit import artifact, errors, events
 from tacit.inference.votes import Ballot
 from tacit.learned.direct import STEPS
+from tacit.rounding import float_above
 from tacit.schema import ArraySchema, Schema
 
 DEVICE, BALLOT = "tacit-device/1", "tacit-ballot/1"
@@ -41,7 +42,7 @@ def describe(mechanism: Any, labelled: bool, encoder: bytes | None) -> dict[str,
         "format": DEVICE,
         "kind": mechanism.kind,
         "artifact": artifact.fingerprint(mechanism),
-        "epsilon": float(mechanism.epsilon),
+        "epsilon": float(mechanism.guarantee(labelled).epsilon),
         "labelled": labelled,
         "classes": list(mechanism.classes) if labelled else None,
         "schema": mechanism.schema.to_plain(),
@@ -56,7 +57,7 @@ def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
     return {
         "format": BALLOT,
         "model": artifact.fingerprint(model),
-        "epsilon": float(ballot.epsilon),
+        "epsilon": float_above(Fraction(ballot.epsilon)),
         "answers": [_plain(label) for label in model.classes_],
         "classes": None if ballot.classes is None else list(ballot.classes),
         "channel": _law(ballot.channel.event),

@@ -8,6 +8,7 @@ is a certificate that was issued here.
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,7 @@ def checked(described: dict[str, Any], packed: bytes) -> Campaign:
         campaign = Campaign(mechanism=mechanism, vote_by_class=by_class, **settings)
         _must_be(stated, campaign.fingerprint)
         if campaign.event == certificate.event:
+            _must_cost(described, campaign)
             return campaign
     raise errors.CertificateError(
         "campaign: its certificate must be about its mechanism and its votes. Nothing was drawn."
@@ -63,6 +65,24 @@ def _certificate(body: Any) -> Certificate:
     certificate = Certificate.from_json(text)
     certificate.verify()
     return certificate
+
+
+def _must_cost(described: dict[str, Any], campaign: Campaign) -> None:
+    """Refuse a server that states other costs, or other labels, than follow from its mechanism."""
+    derived = campaign.describe(False, 0, 0, None)
+    for name in ("epsilon", "total_epsilon", "delta", "classes"):
+        stated, found = described.get(name), derived[name]
+        if stated != found and not _close(stated, found):
+            raise errors.CertificateError(
+                f"campaign: {name} must be what follows from its mechanism and its votes, "
+                f"{found!r}, got {stated!r:.60}. Nothing was drawn."
+            )
+
+
+def _close(stated: Any, found: Any) -> bool:
+    """Whether both are the same number but for rounding: servers of other versions round, too."""
+    numbers = isinstance(stated, int | float) and isinstance(found, float)
+    return numbers and math.isclose(stated, found, rel_tol=1e-9)
 
 
 def _must_be(stated: str, found: str) -> None:

@@ -10,7 +10,7 @@ import sys
 
 from flwr.app import Context, Message
 
-from tacit import errors, rounding
+from tacit import digits, errors
 from tacit.accounting import filters
 from tacit.accounting.ledger import Ledger
 from tacit.federated.app import wire
@@ -29,7 +29,7 @@ def tell(message: Message, context: Context, refusal: errors.TacitError | None) 
     with Ledger(terms.ledger) as ledger:
         account = ledger.show(terms.account)
     cost = str(job.record_budget()).partition(" (")[0]  # without whom it is about
-    left = filters.shown(account.remaining, rounding.below)
+    left = filters.shown(account.remaining, digits.below)
     _say(f"{what} answered. The whole job may cost {cost}, account {account.name} has {left} left.")
 
 

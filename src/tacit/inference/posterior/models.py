@@ -29,7 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import errors, events
-from tacit.accounting.theorems import float_above
 from tacit.guarantees import Adjacency, NotPrivate, Unit
 from tacit.inference.posterior import hellinger
 from tacit.inference.posterior.count_channels import (
@@ -48,6 +47,7 @@ from tacit.mechanisms import DiscreteLaplace, Geometric
 from tacit.mechanisms.bounding import project_counts
 from tacit.mechanisms.lattice import LatticeGeometric
 from tacit.randomness import Randomness, source
+from tacit.rounding import float_above
 
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -1,5 +1,6 @@
 /* The channels: what leaves the browser is drawn here, and every one can state its exact law. */
 
+import { Cost } from "./odds.js";
 import { TOTAL, bernoulli, discreteLaplace, subset } from "./randomness.js";
 
 const MOST = 2 ** 32;  // categories that can be drawn from
@@ -31,6 +32,8 @@ export class SubsetSelection {
     must(wholeFrom(2, categories, MOST), "categories");
     must(wholeFrom(1, size, categories - 1), "size");
     must(0n < this.inclusion && this.inclusion < TOTAL, "inclusion");
+    // Named less often than by chance, the own category would be told by its absence.
+    must(this.cost.odds[0] >= this.cost.odds[1], "inclusion");
   }
 
   release(category, rng) {
@@ -70,10 +73,10 @@ export class SubsetSelection {
     return (this.categories / count) * (((1 - none) * own) / this.size + outside);
   }
 
-  /** What one report costs, from the law itself: naming the own category too rarely tells as much. */
-  get epsilon() {
-    const inside = Number(this.inclusion) * (this.categories - this.size);
-    return Math.abs(Math.log(inside / (Number(TOTAL - this.inclusion) * this.size)));
+  /** What one report costs, from the law itself: a set with the own category against one without. */
+  get cost() {
+    const held = this.inclusion * BigInt(this.categories - this.size);
+    return new Cost([held, (TOTAL - this.inclusion) * BigInt(this.size)]);
   }
 }
 
@@ -103,8 +106,8 @@ export class RandomizedResponse {
     return [this.keep, this.other].map((weight) => Number(weight) / Number(TOTAL));
   }
 
-  get epsilon() {
-    return Math.log(Number(this.keep) / Number(this.other));
+  get cost() {
+    return new Cost([this.keep, this.other]);
   }
 }
 
@@ -120,9 +123,9 @@ export class DiscreteLaplace {
     return values.map((value) => value + discreteLaplace(this.scale, rng));
   }
 
-  /** The noise's scale, t: P(y | x) is proportional to e^(−|y − x|/t). */
-  get spread() {
-    return Number(this.scale[0]) / Number(this.scale[1]);
+  /** For values that differ by at most so much in all: P(y | x) is proportional to e^(−|y − x|/t). */
+  costOf(sensitivity) {
+    return new Cost([1n, 1n], [BigInt(sensitivity) * this.scale[1], this.scale[0]]);
   }
 }
 

@@ -1,6 +1,7 @@
 /* The mechanism on a person's device: encode a row, draw a report, ask the model. */
 
 import { channelOf } from "./channels.js";
+import { FREE } from "./odds.js";
 import { Graph } from "./onnx.js";
 import { columnsOf } from "./rows.js";
 
@@ -26,14 +27,31 @@ export async function deviceOf(described, encoder) {
   const Kind = KINDS[described.channel.kind];
   mustFit(Kind);
   const device = new Kind(described, described.encoder === null ? null : new Graph(encoder));
-  mustCost(device.epsilon, described.epsilon);
+  mustCost(device.cost, described.epsilon);
   return device;
 }
 
 /** The law that would be drawn from must cost what is stated, or less. */
-export function mustCost(found, stated) {
-  if (!(found >= 0 && found <= stated * (1 + 1e-9))) {
+export function mustCost(cost, stated) {
+  if (!cost.within(stated)) {
     throw new Error("The noise is weaker than this collection states, so nothing was sent.");
+  }
+}
+
+/** What the server says of a campaign must be what its own channel and its other words say. */
+export function mustAgree(campaign, described, device) {
+  const { epsilon, vote_epsilon: vote, total_epsilon: total, delta, certificate } = campaign;
+  const same = `${described.classes}` === `${campaign.classes}` && described.labelled === campaign.labelled;
+  if (!same || described.artifact !== campaign.artifact.sha256 || described.epsilon !== epsilon) {
+    throw new Error("The server describes two different mechanisms. Nothing was sent; try again later.");
+  }
+  const costs = vote === null ? epsilon : epsilon + vote;
+  // With a δ less than the sum can be proved, but not by a browser, which has no such noise.
+  const adds = total >= epsilon && (delta > 0 || Math.abs(total - costs) <= 1e-9 * costs);
+  const { epsilon: certified, delta: allowed } = certificate.guarantee;
+  if (!adds || certified !== total || (allowed ?? 0) !== delta || (device && delta > 0)) {
+    throw new Error("What this collection states as the cost of report and vote together is not their sum, "
+      + "so nothing was sent.");
   }
 }
 
@@ -46,7 +64,7 @@ function mustFit(holds) {
 export function votesOf({ channel, classes, epsilon }) {
   const made = channelOf(channel, [...SETS, ...FLIPS]);
   mustFit(made.categories === 2 * (classes?.length ?? 1));
-  mustCost(made.epsilon, epsilon);
+  mustCost(made.cost, epsilon);
   return made;
 }
 
@@ -66,13 +84,14 @@ class Codebook {
     this.channel = channelOf(described.channel, SETS);
     this.classes = described.labelled ? described.classes.length : 1;
     this.codewords = described.codewords;
-    mustFit(this.channel.categories === this.codewords * this.classes);
+    mustFit(Number.isSafeInteger(this.codewords) && this.channel.categories === this.codewords * this.classes);
     this.prototypes = bytesOf(described.prototypes);
     this.width = this.prototypes.length / described.codewords;
+    mustFit(Number.isSafeInteger(this.width));
   }
 
-  get epsilon() {
-    return this.channel.epsilon;
+  get cost() {
+    return this.channel.cost;
   }
 
   /** The codeword of a row. */
@@ -110,8 +129,8 @@ class Latent {
     this.flip = labelOf(described.channel.label, described);
   }
 
-  get epsilon() {
-    return (2 * this.radius) / this.noise.spread + (this.flip?.epsilon ?? 0);
+  get cost() {
+    return this.noise.costOf(2 * this.radius).and(this.flip?.cost ?? FREE);
   }
 
   /** Clipped grid steps of a row. */
@@ -143,9 +162,9 @@ class Features {
     this.flip = labelOf(label, described);
   }
 
-  get epsilon() {
-    const numbers = this.noise ? (this.numbers * this.steps) / this.noise.spread : 0;
-    return [...this.flips, this.flip].reduce((sum, flip) => sum + (flip?.epsilon ?? 0), numbers);
+  get cost() {
+    const numbers = this.noise ? this.noise.costOf(this.numbers * this.steps) : FREE;
+    return [...this.flips, this.flip].reduce((sum, flip) => sum.and(flip?.cost ?? FREE), numbers);
   }
 
   encode({ numbers, codes }) {

@@ -2,7 +2,7 @@
 
 import { Answer, askable } from "./answer.js";
 import { Api, patiently } from "./api.js";
-import { deviceOf, votesOf } from "./device.js";
+import { deviceOf, mustAgree, votesOf } from "./device.js";
 import { Kept } from "./kept.js";
 import { attempt, campaignId, complain, explained, find, make, save, say, step } from "./page.js";
 import { examples, own } from "./preview.js";
@@ -36,11 +36,9 @@ async function begin() {
   id = campaignId();
   const open = new Api(id);
   [campaign, described] = await Promise.all([open.json(""), open.json("/device", { keep: "default" })]);
-  const same = campaign.id === id && described.artifact === campaign.artifact.sha256;
-  if (!same || !(described.epsilon <= campaign.epsilon)) {
-    throw new Error("The server describes two different mechanisms. Nothing was sent; try again later.");
-  }
+  if (campaign.id !== id) throw new Error("The server describes another collection. Nothing was sent; try again later.");
   if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes("/encoder")));
+  mustAgree(campaign, described, device);
   describe();
   if (token === null) return arrive();
   try {
@@ -245,7 +243,7 @@ async function startVote() {
   if (kept.all.vote !== undefined) return deliverVote();
   if (!(await unused("vote"))) return sent();
   ballot = await new Api(id).json("/ballot");
-  if (ballot.model !== campaign.model.sha256 || !(ballot.epsilon <= campaign.vote_epsilon)) {
+  if (ballot.model !== campaign.model.sha256 || ballot.epsilon !== campaign.vote_epsilon) {
     throw new Error("The server describes two different votes. Nothing was sent; load this page again.");
   }
   if (ballot.codewords === null && ballot.network === null) {
@@ -264,7 +262,7 @@ function tryModel() {
   if (place < 0) throw new Error("The vote has no place for this label, so nothing was sent.");
   taken.symbol = 2 * place + right;
   find("said").textContent = `The model says ${said}. You said ${truth}. It was ${right ? "right" : "wrong"}.`;
-  find("vote-told").replaceChildren(...lines(voteTold(ballot, votes, campaign.total_epsilon)));
+  find("vote-told").replaceChildren(...lines(voteTold(ballot, votes, device.cost)));
   find("vote-agree").checked = false;
   step("ballot");
 }

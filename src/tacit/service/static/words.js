@@ -15,8 +15,11 @@ export function factor(epsilon) {
   return String(Number((Math.ceil(value / unit - 1e-9) * unit).toPrecision(6)));
 }
 
-/** ε as people who know it write it, on one line. */
-export const cost = (epsilon) => `ε\u00a0=\u00a0${epsilon}`;
+/** ε as people who know it write it, on one line; six digits, rounded up. */
+export function cost(epsilon) {
+  const unit = epsilon > 0 ? 10 ** (Math.floor(Math.log10(epsilon)) - 5) : 1;
+  return `ε\u00a0=\u00a0${Number((Math.ceil(epsilon / unit - 1e-6) * unit).toPrecision(6))}`;
+}
 
 /** The most that a belief can become, in percent, rounded up. */
 export function believed(prior, epsilon) {
@@ -28,10 +31,15 @@ export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString(
 
 // --- before somebody decides --------------------------------------------------------------------
 
-/** What this is about, in a few sentences; the last is null where nobody votes. */
+/** What this is about, in a few sentences; the last is null where nobody votes.
+ *
+ * What a report costs is computed from the channel that it would be drawn from. Only where this browser
+ * cannot take part, and sends nothing, is it what the server says.
+ */
 export function facts(campaign, described, device) {
-  const { epsilon, vote_epsilon: vote, total_epsilon: total, certificate } = campaign;
-  const { delta } = certificate.guarantee;
+  const { vote_epsilon: vote, delta } = campaign;
+  const epsilon = device?.cost.epsilon ?? campaign.epsilon;
+  const total = delta ? campaign.total_epsilon : epsilon + vote;
   return {
     stays: described.schema.image ? "Your drawing never leaves this browser."
       : "Your answers never leave this browser.",
@@ -69,7 +77,7 @@ export function closed({ state, opens }) {
 
 /** What leaves and how often it is true, then what somebody could conclude. */
 export function conclusions(device, described) {
-  const { epsilon } = described;
+  const { epsilon } = device.cost;
   return [
     ...(device.channel ? ofSets : ofNoise)(device, described),
     `Whatever else is guessed about you: the report changes the odds by a factor of at most ${factor(epsilon)} `
@@ -88,7 +96,7 @@ function ofSets({ channel, codewords }, { classes, schema }) {
   ];
 }
 
-function ofNoise({ flip }, { classes, epsilon }) {
+function ofNoise({ flip, cost: { epsilon } }, { classes }) {
   const noise = "All numbers that are sent have noise added.";
   if (!flip) return [noise];
   const [own, other] = flip.chances, count = classes.length;
@@ -101,7 +109,7 @@ function ofNoise({ flip }, { classes, epsilon }) {
 
 const guess = (right, count, what) =>
   `Somebody who knows everything else about you, and thinks ${count === 2 ? "both" : `all ${count}`} ${what}s `
-  + `equally likely, guesses yours from the report right at most ${Math.ceil(100 * right)} times in 100. `
+  + `equally likely, guesses yours from the report right at most ${Math.ceil(100 * right - 1e-9)} times in 100. `
   + `Without it: ${Math.round(100 / count)} times.`;
 
 // --- used invitations ---------------------------------------------------------------------------
@@ -125,8 +133,9 @@ export function voteState({ vote, voteReceipt, voteWithdrawn }, model, stored) {
       + "as one random vote.";
 }
 
-/** What a vote would tell. */
-export function voteTold({ epsilon, classes }, { chances: [chance], size, categories }, total) {
+/** What a vote would tell, by its channel, and beside the channel of the report. */
+export function voteTold({ classes }, { chances: [chance], size, categories, cost: vote }, report) {
+  const { epsilon } = vote, total = epsilon + report.epsilon;
   const asked = classes === null ? "" : ", and what you said,";
   const named = size > 1 ? `it names ${size} of ${categories} answers, the true one among them` : "it is true";
   return [

@@ -1,0 +1,31 @@
+"""Numbers for people to read: bounds round outwards, so that what is printed holds, too."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+
+DIGITS = 6
+
+
+def above(number: float | Fraction, digits: int = DIGITS) -> str:
+    """At least the number, in so many digits: for what is promised to be no more."""
+    return _shown(number, digits, ROUND_CEILING)
+
+
+def below(number: float | Fraction, digits: int = DIGITS) -> str:
+    """At most the number, in so many digits: for what is shown to be no less."""
+    return _shown(number, digits, ROUND_FLOOR)
+
+
+def _shown(number: float | Fraction, digits: int, rounding: str) -> str:
+    """A float is read as the shortest decimal that denotes it: 0.1 is a tenth."""
+    context = Context(prec=digits, rounding=rounding)
+    if isinstance(number, Fraction):
+        rounded = context.divide(Decimal(number.numerator), Decimal(number.denominator))
+    elif math.isfinite(number):
+        rounded = context.create_decimal(repr(float(number)))
+    else:
+        return f"{number:g}"
+    return f"{float(rounded):.{digits}g}"
