@@ -74,7 +74,15 @@ class Network:
         # Settings that have no price are looked at too: what is refused must not be charged.
         clip = errors.positive(self.where, "clip_norm", self._settings["clip_norm"])
         own = self._schedule.event(clip, self.unit)
-        return own if self.beside is None else Composed((self.beside, own))
+        return own if self.beside is None else Composed((self._beside, own))
+
+    @property
+    def _beside(self) -> Event:
+        """What ran beside it, towards the same neighbours."""
+        from tacit.private_training.schedule import blanked
+
+        assert self.beside is not None
+        return blanked(self.beside)
 
     @property
     def noise(self) -> float:
