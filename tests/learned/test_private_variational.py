@@ -66,7 +66,7 @@ def same(first, second):
 def test_both_networks_carry_the_guarantee(private, tmp_path):
     found = private.inhouse_.guarantee
     assert isinstance(found, ApproxDP)
-    assert found.adjacency is Adjacency.ADD_REMOVE
+    assert found.adjacency is Adjacency.ZERO_OUT
     assert found.delta == 1e-5
     assert 0.95 * 5 < found.epsilon <= 5 * (1 + 1e-9)
     assert private.inhouse_.may_leave

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch._dynamo.config
 from torch import Tensor, fx, nn
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -104,7 +105,7 @@ def _traced(
     )
     try:
         # Fake tensors that Python keeps must not outlive the trace; compiled parts are run plainly.
-        as_written = torch.compiler.set_stance("force_eager")  # type: ignore[no-untyped-call]
+        as_written = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
         with attributes_kept(total), as_written, torch.inference_mode(False), torch.enable_grad():
             made = tracer(*state_of(total).values(), *batch)
     except Unfit:
