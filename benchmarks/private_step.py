@@ -13,6 +13,9 @@ included, goes to stderr, and to a file with --json FILE.
 Peak memory is that of 5 steps at batch 1024 in a process of its own: the highest resident set minus
 that before weights and optimiser were made, after a warm-up on a small network.
 
+With --against FOLDER, another source tree (say, `git worktree add FOLDER COMMIT`) takes turns with
+this one, each in a process of its own: `ours_over_before` is the ratio of steps.
+
 Opacus lives in `.bench/opacus`, made on first use; torch is that of the environment at hand.
 """
 
@@ -262,6 +265,48 @@ def times(batch_size: int, threads: int) -> dict[str, float]:
     return {name: median(values) for name, values in taken.items()}
 
 
+def answer_turns(batch_size: int, threads: int) -> None:
+    """In a process of its own: a step for every line that comes, and how long it took."""
+    import torch
+
+    clock = time.process_time if threads == 1 else time.perf_counter
+    torch.set_num_threads(threads)
+    step = ours(network(), rows(batch_size))[0]
+    for _ in range(3):
+        step()
+    for _ in sys.stdin:
+        start = clock()
+        step()
+        print(clock() - start, flush=True)
+
+
+def against(folder: Path, batch_size: int, threads: int) -> float:
+    """Median step of this tree over that of another, turn by turn."""
+    script = [sys.executable, __file__, "--turns", str(batch_size), str(threads)]
+    trees = [HERE.parent / "src", folder / "src"]
+    asked = [
+        subprocess.Popen(
+            script,
+            env={**os.environ, "PYTHONPATH": str(tree)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for tree in trees
+    ]
+    taken: list[list[float]] = [[], []]
+    for _ in range(TURNS[batch_size]):
+        for one, seconds in zip(asked, taken, strict=True):
+            assert one.stdin is not None
+            assert one.stdout is not None
+            one.stdin.write("\n")
+            one.stdin.flush()
+            seconds.append(float(one.stdout.readline()))
+    for one in asked:
+        one.communicate()
+    return median(taken[0]) / median(taken[1])
+
+
 def resident(field: str) -> int:
     """VmRSS or VmHWM in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -333,9 +378,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write everything to this file")
     parser.add_argument("--peak-of", choices=list(CONTENDERS), help=argparse.SUPPRESS)
+    parser.add_argument("--against", type=Path, help="compare with this other source tree only")
+    parser.add_argument("--turns", nargs=2, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak_of:
         return print_peak(arguments.peak_of)
+    if arguments.turns:
+        return answer_turns(*arguments.turns)
+    if arguments.against:
+        found = {
+            f"ours_over_before_{batch}": max(against(arguments.against, batch, t) for t in THREADS)
+            for batch in BATCHES
+        }
+        return print(json.dumps({name: float(f"{v:.4g}") for name, v in found.items()}, indent=2))
     in_environment()
     warnings.filterwarnings("ignore", message="Full backward hook is firing")  # of Opacus
     differences = check_sums()

@@ -85,7 +85,7 @@ def test_no_record_moves_a_sum_by_more_than_its_share(name: str) -> None:
     module = zoo.ANIMALS[name]()
     before = copy.deepcopy(module.state_dict())
     if name in REFUSED:
-        with pytest.raises(InvalidParameter, match="^test: [^\n]*$"):
+        with pytest.raises(InvalidParameter, match=r"^test: [^\n]*$"):
             probing.clipper("test", module, loss, crowd("plain")).prepare(SLOTS)
         return
     made = probing.clipper("test", module, loss, crowd("plain"))

@@ -29,10 +29,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NoReturn
 
-from tacit import digits, errors, events
+from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.privacy_loss import Unsupported, renyi_of
-from tacit.accounting.theorems import float_above
+from tacit.digits import above
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
@@ -117,7 +117,7 @@ def digits(amount: Fraction) -> str:
     return text if Fraction(text) == amount else f"{text} (exactly {amount})"
 
 
-def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = digits.above) -> str:
+def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = above) -> str:
     """Amounts that are not zero, for people: rounded up, as what is spent; `below` for the rest."""
     parts = [f"{name} = {as_text(amount)}" for name, amount in amounts.items() if amount]
     return ", ".join(parts) or "nothing"

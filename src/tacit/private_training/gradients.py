@@ -140,19 +140,23 @@ def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def whole_products() -> Iterator[None]:
-    """No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default.
+    """Products in whole precision, by kernels that the shapes alone choose.
 
-    It shortens both factors of a product to 11 digits or fewer: what is summed may then be longer
+    No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default: it
+    shortens both factors of a product to 11 digits or fewer, and what is summed may then be longer
     by 2^-10 than the norm that it was clipped by, ten times the room that `Schedule.rounding` has.
+    And no cuDNN algorithms that are chosen by a race, or add up in the order of arrival: with those
+    a row's gradient changes its last bits from run to run.
     """
-    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    cudnn, precision = torch.backends.cudnn, torch.get_float32_matmul_precision()
+    before = cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = False, True, False
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(products)
-        torch.backends.cudnn.allow_tf32 = convolutions
+        torch.set_float32_matmul_precision(precision)
+        cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
 
 
 def assumptions(noise: Noise) -> tuple[str, ...]:

@@ -188,6 +188,15 @@ def _usable(made: Clipper, like: tuple[Tensor, ...]) -> None:
         with torch.enable_grad():
             losses = checked_losses(made.where, made.loss(made.module, *rows), _ROWS)
             _reference(made, losses)
+        with Still(), torch.no_grad():  # type: ignore[no-untyped-call]
+            sizes = [made.loss(made.module, *(part[:n] for part in rows)) for n in (2, _ROWS)]
+        if not _alike([sizes[0]], [sizes[1][:2]]):
+            _refuse_mixed(made)
+
+
+def _refuse_mixed(made: Clipper) -> None:
+    remedy = "It depends on the others: nothing bounds what one record changes."
+    errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
 
 
 def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
@@ -235,8 +244,7 @@ def _refuse_company(made: Clipper, alone: Alone, like: tuple[Tensor, ...], step:
             starts = range(0, count, block)
             parts = [alone.run([part[at : at + block] for part in rows])[0] for at in starts]
         if not _alike([torch.cat(parts)], [together]):
-            remedy = "It depends on the others: nothing bounds what one record changes."
-            errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
+            _refuse_mixed(made)
 
 
 def _alike(first: list[Tensor], second: list[Tensor]) -> bool:

@@ -82,7 +82,7 @@ class Schedule:
         added up in float64. Crafted gradients were seen to move a running float32 sum of n by about
         :math:`n^2 2^{-24} / 18` clip norms through rounding alone; twice that is left.
         """
-        block = min(self.slots, block_for(self.expected_size, dtype))
+        block = min(self.slots, block_for(self.slots, dtype))
         return 1e-4 + block**2 * torch.finfo(dtype).eps / 18
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch._dynamo.config
 from torch import Tensor, fx, nn
 from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -76,13 +77,24 @@ def gradient_graph(
         return [loss.detach(), *dense]
 
     # Attention and recurrent cells by plain products, which `vmap` knows how to map.
-    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+    with sdpa_kernel(SDPBackend.MATH), _plain_cells():
         made = _traced(total, joint, example, pre_dispatch=False)
     for node in made.graph.nodes:
         if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
             node.target = torch.ops.aten.reshape.default  # mapped values may have other strides
     made.recompile()
     return made
+
+
+@contextmanager
+def _plain_cells() -> Iterator[None]:
+    """Without oneDNN's recurrent layers."""
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def _traced(
@@ -93,7 +105,7 @@ def _traced(
     )
     try:
         # Fake tensors that Python keeps must not outlive the trace; compiled parts are run plainly.
-        as_written = torch.compiler.set_stance("force_eager")  # type: ignore[no-untyped-call]
+        as_written = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
         with attributes_kept(total), as_written, torch.inference_mode(False), torch.enable_grad():
             made = tracer(*state_of(total).values(), *batch)
     except Unfit:
@@ -152,6 +164,9 @@ def _without_writes(graph: fx.Graph) -> None:
             continue
         schema = node.target._schema
         target, name = node.args[0] if node.args else None, schema.name.split("::")[1]
+        if name == "detach_":  # writes no memory
+            node.target = torch.ops.aten.detach.default
+            continue
         if not isinstance(target, fx.Node) or not _is_fresh(target) or not name.endswith("_"):
             raise Unfit(f"{name} writes into memory that is used elsewhere")
         packet = getattr(torch.ops.aten, name[:-1], None)

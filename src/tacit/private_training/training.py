@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
 from tacit.certificate import Certificate
-from tacit.guarantees import Guarantee, Unit
+from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.private_training import probing
 from tacit.private_training.gradients import (
     NoisyGradients,
@@ -176,9 +176,7 @@ def train(
     )
     event = plan.event(clip, unit)
     if beside is not None:
-        event = events.Composed(
-            (events.towards(beside, events.scope_of(event)["adjacency"]), event)
-        )
+        event = events.Composed((events.towards(beside, Adjacency.ZERO_OUT), event))
     guarantee = guarantee_of(event, delta)  # before anything is looked at
     noise = Noise(float(plan.noise_multiplier * clip), stream)
     room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)
