@@ -62,6 +62,23 @@ def codebook(name: str, schema: Any, slow: bool = True, **options: Any) -> Path:
 ADJACENCY = "zero-out"
 
 
+def bigger() -> Path:
+    """One row more where sizes are set from the number of rows: n is public, or noisy."""
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        made = tacit.Codebook(epsilon=4, codewords=6, classes=2, **CENTRAL)
+        made.fit(data[0], schema=SCHEMA, rng=coins)
+        return Outcome((made.codewords, len(made.counts_)), made.inhouse_.certificate.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        rows = base(rows=1750)[0]
+        # Towards zero-out neighbours the last row is another; towards add-remove it is gone.
+        other = np.vstack([rows[:-1], rows[:1]]) if ADJACENCY == "zero-out" else rows[:-1]
+        yield Pair("at the edge of a size", (rows,), (other,))
+
+    return Path("Codebook of 1,750 rows", ADJACENCY, run, pairs, ("Codebook",), steps=2)
+
+
 def student() -> Path:
     """Taught with DP-Adam on the in-house rows of a private codebook."""
     people = np.random.default_rng(3).uniform(0, 1, (300, COLUMNS))
@@ -100,6 +117,7 @@ def paths() -> list[Path]:
         codebook("wide", schemas.ArraySchema(300, 0.0, 1.0, outside="clip")),
         codebook("scattering", PICTURES),
         codebook("random", SCHEMA, features="random"),
+        bigger(),
         student(),
         variational(),
     ]

@@ -179,6 +179,63 @@ def shown(answer: Any) -> Any:
     return [(one.estimate, one.groups, one.left) for one in answer.parts or (answer,)]
 
 
+LINES = [f"{i},ok,{20 + i % 50}".encode() for i in range(60)]
+TEXTS = {
+    "a quote": b'77,"hello,33',
+    "a quote at the end": b'77,hello",33',
+    "two quotes": b'77,"a""b",33',
+    "a bare carriage return": b"77,he\rllo,33",
+    "a null": b"77,he\0llo,33",
+    "not UTF-8": b"77,\xff\xfe,33",
+    "too many fields": b"77,a,b,c,33",
+    "too few": b"77",
+    "no number": b"seventy,ok,many",
+    "a mark of order": b"\xef\xbb\xbf77,ok,33",
+    "a comment": b"# 77,ok,33",
+    "a backslash": b"77,ok\\,33",
+    "a line separator": b"77,a\xe2\x80\xa8b,33",
+    "long": b"77," + b"a" * 300_000 + b",33",
+}
+
+
+def text() -> Path:
+    """A file of lines: somebody's text may be anything but the end of a line."""
+
+    def run(lines: list[bytes], coins: Coins) -> Outcome:
+        with tempfile.TemporaryDirectory() as folder:
+            file = File(folder) / "people.csv"
+            file.write_bytes(b"\n".join([b"id,note,age", *lines, b""]))
+            bounds = {"age": (0, 100)}
+            with Curator(str(file), 10.0, bounds=bounds, rng=coins) as house:
+                asked = model.Several((model.Count(), model.Sum("age"), model.Count("note")))
+                return Outcome(shown(house.answer(asked, epsilon=1.0)), house.certificate().event)
+
+    def lines(everything: bool) -> Iterator[Pair]:
+        for name, line in TEXTS.items():
+            for place in (0, 30, 60) if everything else (1,):
+                yield Pair(f"{name} at {place}", [*LINES[:place], line, *LINES[place:]], LINES)
+
+    return Path("Curator, lines of text", "add-remove", run, lines, ("queries on csv",))
+
+
+def view() -> Path:
+    """A view that fails on one row: refused, whatever the rows are."""
+
+    def run(rows: list[Record], coins: Coins) -> Outcome:
+        connection = duck(rows, File())
+        connection.execute("CREATE VIEW seen AS SELECT CAST(sex AS INTEGER) AS x FROM people")
+        with Curator(connection, 10.0, bounds={"x": (0, 1)}, table="seen", rng=coins) as house:
+            found = house.answer(model.Sum("x"), epsilon=1.0)
+            return Outcome(shown(found), house.certificate().event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        digits = [(i, str(i % 2), 0.0, 0) for i in range(9)]
+        yield Pair("a word", [*digits, (9, "word", 0.0, 0)], digits)
+
+    covers = ("queries on duckdb",)
+    return Path("Curator on a view", "add-remove", run, pairs, covers, refused=True)
+
+
 def stream() -> Path:
     def run(rows: list[Record], coins: Coins) -> Outcome:
         with curator(arrow(rows), coins, 10.0) as house:
@@ -230,4 +287,6 @@ def paths() -> list[Path]:
         *(query(asked, budget="replaced") for asked in ("count", "mean", "quantile", "top")),
         *(query(asked, budget="zcdp") for asked in ("count by", "mean", "histogram")),
         stream(),
+        text(),
+        view(),
     ]

@@ -77,7 +77,7 @@ def loss(module: nn.Module, rows: Any, labels: Any) -> Any:
     return cross_entropy(module(rows), labels, reduction="none")
 
 
-def training(name: str, make: Any, **options: Any) -> Path:
+def training(name: str, make: Any, refused: bool = False, **options: Any) -> Path:
     settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
 
     def run(data: Columns, coins: Coins) -> Outcome:
@@ -92,11 +92,13 @@ def training(name: str, make: Any, **options: Any) -> Path:
         drawn = np.random.default_rng(5)
         base = drawn.uniform(-1, 1, (40, COLUMNS)), drawn.integers(0, CLASSES, 40)
         one = np.repeat(base[0][:1], 40, axis=0), np.repeat(base[1][:1], 40)
-        yield from neighbours(base, "zero-out", -1, 1, everything, (0, CLASSES - 1))
-        yield from neighbours(one, "zero-out", -1, 1, False, (0,))
+        yield from neighbours(one, "zero-out", -1, 1, everything, (0,))
+        if everything:
+            yield from neighbours(base, "zero-out", -1, 1, everything, (0, CLASSES - 1))
 
     covers = ("private_training.train",)
-    return Path(f"private_training.train {name}", "zero-out", run, pairs, covers)
+    title = f"private_training.train {name}"
+    return Path(title, "zero-out", run, pairs, covers, refused=refused)
 
 
 def paths() -> list[Path]:
@@ -107,5 +109,5 @@ def paths() -> list[Path]:
         training("steep", steep),
         training("microbatches", mlp, microbatch=7),
         training("sorted rows", Sorted),
-        training("experts", Experts),
+        training("experts", Experts, refused=True),
     ]

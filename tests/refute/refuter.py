@@ -91,8 +91,10 @@ def refute(path: Path, everything: bool = False) -> Verdict:
     """Replay the path on all its neighbours."""
     verdict = Verdict(path.name)
     for pair in path.pairs(everything):
-        for one, other, side in ((pair.one, pair.other, ""), (pair.other, pair.one, ", turned")):
-            _compare(path, one, other, pair.name + side, verdict)
+        _compare(path, pair.one, pair.other, pair.name, verdict)
+        verdict.neighbours += 1
+        if everything:
+            _compare(path, pair.other, pair.one, f"{pair.name}, turned", verdict)
             verdict.neighbours += 1
     return verdict
 
