@@ -176,7 +176,8 @@ class ApproxDP(Guarantee):
         """The same statement at a larger δ; at a smaller one nothing is known."""
         delta = errors.probability("ApproxDP.at_delta", "delta", delta)
         if delta < self.delta:
-            reason = f"an (epsilon, {digits.above(self.delta)}) statement says nothing at delta {delta!r}"
+            stated = f"an (epsilon, {digits.above(self.delta)}) statement"
+            reason = f"{stated} says nothing at delta {delta!r}"
             return Unproven(reason=reason, **self.scope)
         # Above its δ the pair still factors through randomized response that fails with δ.
         failing = _decimal(self.delta)
@@ -343,7 +344,8 @@ class RenyiDP(Guarantee):
 
     def __str__(self) -> str:
         best = min(zip(self.epsilons, self.orders, strict=True))
-        return f"Rényi DP, {len(self.orders)} orders, {digits.above(best[0])} at {best[1]:g} ({self.whom})"
+        least = f"{digits.above(best[0])} at {best[1]:g}"
+        return f"Rényi DP, {len(self.orders)} orders, {least} ({self.whom})"
 
 
 @dataclass(frozen=True)
