@@ -350,9 +350,9 @@ def test_printed_bounds_round_outwards() -> None:
     assert "epsilon = 1.00001, delta = 1.24e-05." in told
     assert "1.23e-05" not in told
     for number in (1.2349e-5, 0.1, 1 / 3, 2 / 3, 1e-300, 123456789.0, 0.0, 1.0, 999999.5):
-        for digits in (1, 3, 6):
-            assert Fraction(digits.below(number, digits)) <= Fraction(repr(number))
-            assert Fraction(repr(number)) <= Fraction(digits.above(number, digits))
+        for places in (1, 3, 6):
+            assert Fraction(digits.below(number, places)) <= Fraction(repr(number))
+            assert Fraction(repr(number)) <= Fraction(digits.above(number, places))
     assert digits.above(0.1) == digits.below(0.1) == "0.1"
     assert digits.above(Fraction(1, 3), 3) == "0.334"
     assert digits.below(Fraction(2, 3), 3) == "0.666"

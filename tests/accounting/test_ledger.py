@@ -20,7 +20,6 @@ from tacit.accounting.derivation import guarantee_of
 from tacit.accounting.filters import limits_of, spent_as
 from tacit.accounting.ledger import BudgetChange, Ledger
 from tacit.accounting.privacy_loss import renyi_of
-from tacit.accounting.theorems import float_above
 from tacit.guarantees import (
     ZCDP,
     ApproxDP,
