@@ -22,7 +22,7 @@ from tacit.errors import BudgetExceeded, InvalidData, InvalidParameter, TacitErr
 from tacit.estimators import base, scalers, softmax
 from tacit.estimators.base import Box
 from tacit.estimators.classifier import READ_CLASSES, UNSOLVED
-from tacit.estimators.forest import ROUGH_SIZE, RandomForestClassifier
+from tacit.estimators.forest import RandomForestClassifier
 from tacit.estimators.fourier import Fourier
 from tacit.estimators.linear import LinearRegression
 from tacit.estimators.logistic import LogisticRegression
@@ -177,9 +177,10 @@ def flat(value: Any) -> list[Any]:
 
 def test_settings_that_are_changed_after_a_fit_change_no_certificate() -> None:
     X, y = made_up()
+    many = "How many records there are."
     cases = [
         (LogisticRegression, {}, {"classes": [0, 1], "delta": 0.0}, READ_CLASSES),
-        (RandomForestClassifier, {"algorithm": "dprf"}, {"algorithm": "histograms"}, ROUGH_SIZE),
+        (RandomForestClassifier, {"algorithm": "dprf"}, {"algorithm": "histograms"}, many),
         (LinearSVC, {"algorithm": "objective"}, {"algorithm": "dual"}, UNSOLVED),
     ]
     for kind, given, change, said in cases:

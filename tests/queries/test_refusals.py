@@ -126,7 +126,7 @@ BUILT: list[tuple[str, dict[str, Any], str]] = [
     (
         "local budget",
         {"budget": PureDP(epsilon=1, adjacency="any-two-inputs", unit="record")},
-        "add-remove or replace-one",
+        "add-remove, zero-out or replace-one",
     ),
     ("rényi", {"budget": RenyiDP(orders=(2.0,), epsilons=(1.0,), **RECORD)}, "ZCDP"),
     ("xi", {"budget": ZCDP(xi=0.1, rho=1.0, **RECORD)}, "xi must be 0"),
