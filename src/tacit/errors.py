@@ -103,6 +103,16 @@ def probability(where: str, name: str, value: Any, *, zero: bool = True) -> floa
     return number
 
 
+def share(where: str, name: str, value: Any) -> float:
+    """A number in [0, 1], both ends included."""
+    if isinstance(value, int | float | np.number) and float(value) == 1:
+        return 1.0
+    try:
+        return probability(where, name, value)
+    except InvalidParameter:
+        refuse(where, name, "in [0, 1]", value)
+
+
 def whole(where: str, name: str, value: Any, *, least: int, most: int = LARGEST_INTEGER) -> int:
     """An integer in [least, most]; booleans and fractions are refused."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)

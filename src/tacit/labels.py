@@ -44,7 +44,10 @@ def codes(where: str, labels: Any, classes: tuple[Label, ...] | None) -> npt.NDA
     """Places of the labels among the declared classes; a label never declared is refused."""
     if classes is None:
         refuse_undeclared(where)
-    given = np.asarray(labels)
+    try:
+        given = np.asarray(labels)
+    except ValueError:  # the rows are of unequal length
+        given = np.empty((0, 0))
     declared = np.asarray(classes)
     if given.ndim != 1 or given.size == 0:
         raise errors.InvalidData(f"{where}: labels must be one column with at least one row.")

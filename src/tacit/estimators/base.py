@@ -53,12 +53,28 @@ UNFIT = "That the rows do not fit what was declared: they are refused, and nothi
 
 _LARGEST = 1e150
 
-_QUOTING = {
+_UNQUOTED = (
+    "contains NaN",
+    "contains infinity",
+    "Found array with",
+    "Found input variables with inconsistent numbers of samples",
+    "requires y to be passed",
+    "feature names should match those that were passed",
+    "features, but",
+    "should be a 1d array, got an array of shape",
+    "Sparse data was passed",
+    "Unknown label type",
+)
+"""What scikit-learn's messages that say enough, and quote nothing of the data, have in them."""
+
+_SAID = {
     "could not convert string": "data must be numbers. Encode them first.",
     "Complex data not supported": "Complex data not supported: data must be real numbers.",
     "Reshape your data": "data must be one row a record, in two dimensions. Reshape your data.",
 }
-"""What scikit-learn's messages that quote data have in them, and what is said instead."""
+"""What others have in them, and what is said instead."""
+
+_IRREGULAR = "data must be numbers, one row a record, and labels one column. Encode them first."
 
 
 class MostlyNoise(UserWarning):
@@ -244,12 +260,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _checked(self, *data: Any, **options: Any) -> Any:
         """Rows, and what is beside them, as scikit-learn checks them; errors quote none of them."""
         try:
-            return validate_data(self, *data, dtype=np.float64, **options)
-        except ValueError as caught:
-            for quoting, said in _QUOTING.items():
-                if quoting in str(caught):
-                    raise errors.InvalidData(f"{type(self).__name__}: {said}") from None
-            raise
+            found = validate_data(self, *data, dtype=np.float64, **options)
+            if options.get("y_numeric"):
+                return found[0], np.asarray(found[1], np.float64)
+        except (ValueError, TypeError, OverflowError, AttributeError) as caught:
+            raise unquoted(type(self).__name__, caught) from None
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         """Of a copy or a pickle, which may leave the house: without `clipped_`."""
@@ -258,6 +274,15 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
 def _numbers(event: Event) -> tuple[str, ...]:
     return (NUMBERS,) if scope_of(event)["adjacency"] is Adjacency.ADD_REMOVE else ()
+
+
+def unquoted(where: str, caught: Exception) -> Exception:
+    """The same error where its message quotes no data, else one that says what is wanted."""
+    message = str(caught)
+    if any(known in message for known in _UNQUOTED):
+        return caught
+    said = next((said for quoting, said in _SAID.items() if quoting in message), _IRREGULAR)
+    return errors.InvalidData(f"{where}: {said}")
 
 
 def _one_row(unit: str) -> tuple[str, ...]:

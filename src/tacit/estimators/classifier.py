@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from tacit import errors
-from tacit.estimators.base import Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.estimators.base import Bounds, Box, PrivateEstimator, Reals, unquoted, warn_of_noise
 from tacit.estimators.scores import Scores
 from tacit.events import Event
 from tacit.randomness import Randomness
@@ -151,11 +151,17 @@ class LinearClassifier(ScoreClassifier):
 
 def coded(where: str, y: Any, declared: Any) -> tuple[npt.NDArray[Any], Codes]:
     """Classes, read off the labels where none are declared, and the labels as their numbers."""
-    check_classification_targets(y)
-    classes = np.unique(y if declared is None else np.asarray(declared))
+    try:
+        check_classification_targets(y)
+        classes = np.unique(y if declared is None else np.asarray(declared))
+    except (ValueError, TypeError) as caught:
+        raise unquoted(where, caught) from None
     if len(classes) < 2:
         raise errors.InvalidData(f"{where}: there must be two classes or more, got one class.")
-    codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    try:
+        codes = np.searchsorted(classes, y).clip(max=len(classes) - 1)
+    except TypeError as caught:
+        raise unquoted(where, caught) from None
     if declared is not None and not np.array_equal(classes[codes], y):
         raise errors.InvalidData(f"{where}: labels must be among the declared classes.")
     return classes, np.asarray(codes, dtype=np.int64)

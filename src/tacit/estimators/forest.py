@@ -216,7 +216,7 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
             bins=errors.whole(WHERE, "bins", self.bins, least=2, most=256),
             columns=errors.whole(WHERE, "max_features", tried, least=1, most=columns),
             records=public_size(rows),
-            blend=errors.probability(WHERE, "blend", self.blend),
+            blend=errors.share(WHERE, "blend", self.blend),
         )
 
     def _delta(self) -> float | None:

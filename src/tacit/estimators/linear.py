@@ -53,7 +53,6 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Fit to records; the ledger, if any, is charged before values are used."""
         X, y = self._checked(X, y, y_numeric=True)
-        y = np.asarray(y, np.float64)
         charged = self._charge(*X.shape)
         frame = self._frame(X.shape[1])
         held, outside = frame.box.clip(X)

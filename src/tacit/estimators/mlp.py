@@ -384,7 +384,7 @@ optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
         X, y = self._checked(X, y, y_numeric=True)
         target = Box.of(type(self).__name__, "target_bounds", self.target_bounds, 1)
         charged = self._charge(*X.shape)
-        held, outside = target.clip(np.asarray(y, np.float64))
+        held, outside = target.clip(y)
         layers = self._fit(X, (held - target.center) / target.radius, charged)
         self.clipped_ += outside
         weights, bias = layers[-1]
