@@ -319,7 +319,7 @@ class RenyiDP(Guarantee):
         if delta == 0:
             return _no_pure_statement(self)
         pairs = zip(self.orders, self.epsilons, strict=True)
-        order, divergence = min(pairs, key=lambda pair: _renyi_to_epsilon(*pair, delta))
+        order, divergence = min(pairs, key=lambda pair: _renyi_to_epsilon(pair[0], pair[1], delta))
         if divergence == math.inf:
             return NotPrivate(**self.scope)
         with rounding.precision():
