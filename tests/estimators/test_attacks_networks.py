@@ -79,7 +79,7 @@ def test_components_and_training_are_one_promise() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"adjacency": Adjacency.REPLACE_ONE, "unit": Unit.RECORD},
+        {"adjacency": Adjacency.ANY_TWO_INPUTS, "unit": Unit.RECORD},
         {"adjacency": Adjacency.ADD_REMOVE, "unit": Unit.PERSON},
     ],
 )
