@@ -11,7 +11,7 @@ Right for every differentiable module, and slower: memory grows with slots times
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -85,8 +85,9 @@ def dense(value: Tensor) -> Tensor:
 @contextmanager
 def quiet() -> Iterator[None]:
     """A missing batching rule is slow, not wrong: no need to say so at every step."""
-    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+    say: Callable[[bool], None] = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
+    say(False)
     try:
         yield
     finally:
-        torch._C._functorch._set_vmap_fallback_warning_enabled(True)
+        say(True)

@@ -35,7 +35,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, fx
@@ -93,8 +93,11 @@ class States:
         return found
 
     def _taken(self, node: fx.Node) -> State:
-        states = self.of[node.args[0]]  # type: ignore[index]
-        return states[node.args[1]] if isinstance(states, list) else states
+        value, place = node.args
+        assert isinstance(value, fx.Node)
+        assert isinstance(place, int)
+        states = self.of[value]
+        return states[place] if isinstance(states, list) else states
 
     def _called(self, node: fx.Node) -> State:
         if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
@@ -122,7 +125,9 @@ class States:
         if rows.outer == rows.inner == 1:
             return value.movedim(rows.axis, 0)
         parts = (rows.outer, self.count, rows.inner)
-        return value.unflatten(rows.axis, parts).movedim(rows.axis + 1, 0)
+        shape = value.shape
+        apart = value.reshape(*shape[: rows.axis], *parts, *shape[rows.axis + 1 :])
+        return apart.movedim(rows.axis + 1, 0)
 
 
 @dataclass(frozen=True)
@@ -175,7 +180,7 @@ class Call:
             self.refuse()
         return self.own()
 
-    def refuse(self) -> Any:
+    def refuse(self) -> NoReturn:
         raise Unfit(f"{self.name} is not proved to keep rows apart here")
 
 
@@ -464,7 +469,7 @@ def _attention(call: Call) -> State:
 def _similar(call: Call) -> State:
     """Cosine of two values along an axis that goes."""
     shapes = [call.shape(call.arg(name)) for name in ("x1", "x2")]
-    wide = tuple(torch.broadcast_shapes(*shapes))
+    wide = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     own = _aligned(call, [call.arg("x1"), call.arg("x2")], wide)
     dim = call.arg("dim") % len(wide)
     return call.refuse() if own.axis == dim else replace(own, axis=own.axis - (dim < own.axis))
