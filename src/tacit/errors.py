@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -11,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
+
+_LARGEST_DELTA = 0.5
 
 LARGEST_INTEGER = 2**53
 """Integers up to here are exact in float64, and sums with noise stay inside int64."""
@@ -42,6 +45,10 @@ class LedgerError(TacitError):
 
 class CertificateError(TacitError):
     """A certificate does not say what its events and its artifact say."""
+
+
+class LargeDelta(UserWarning):
+    """δ is so large that the guarantee would let somebody's whole record be published."""
 
 
 def refuse(where: str, name: str, condition: str, value: object, remedy: str = "") -> NoReturn:
@@ -101,6 +108,27 @@ def probability(where: str, name: str, value: Any, *, zero: bool = True) -> floa
     if not (0 <= number < 1) or (number == 0 and not zero):
         refuse(where, name, "in [0, 1)" if zero else "in (0, 1)", value)
     return number
+
+
+def delta_in_range(where: str, value: Any, *, records: int | None = None) -> float:
+    """A δ that says something: below one half, and a warning where it is not below 1/records.
+
+    Publishing each of n records with chance δ is (0, δ)-DP, and publishes nδ of them. With one half
+    or more whoever guesses is right as often as without any guarantee. The warning is for whoever
+    holds the records: it may rest on their number, and is not kept with what is released.
+    """
+    delta = probability(where, "delta", value, zero=False)
+    if not delta < _LARGEST_DELTA:
+        remedy = "So large a delta protects nobody: choose one below 1/(number of records)."
+        refuse(where, "delta", f"below {_LARGEST_DELTA:g}", value, remedy)
+    if records and delta * records >= 1:
+        warnings.warn(
+            f"{where}: delta should be far below 1/(number of records), got {delta:g}. So large a "
+            "delta would let whole records be published. Choose a smaller one.",
+            LargeDelta,
+            stacklevel=3,
+        )
+    return delta
 
 
 def share(where: str, name: str, value: Any) -> float:

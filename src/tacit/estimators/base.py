@@ -64,6 +64,7 @@ _UNQUOTED = (
     "should be a 1d array, got an array of shape",
     "Sparse data was passed",
     "Unknown label type",
+    "argument must be a string or a real number",
 )
 """What scikit-learn's messages that say enough, and quote nothing of the data, have in them."""
 
@@ -162,6 +163,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         where = type(self).__name__
         self._forget()
         event = self._event(rows, columns)
+        if delta := self._delta():
+            errors.delta_in_range(where, delta, records=rows)
         guarantee_of(event, self._delta())
         if self.ledger is not None:
             if self.account is None:

@@ -81,8 +81,15 @@ class Functional:
 
     @property
     def noise(self) -> float:
-        """Norm of the noise on a vector, about."""
-        return self._deviations[1] / 2.0 ** (BITS + 1) * math.sqrt(self.dimension * self.scores)
+        """Norm of the noise on a vector, or of that on the matrix, about, where this hides more.
+
+        The noise on the matrix has a spectral norm of twice its deviation times √d, and hides it
+        where that is twice the mean eigenvalue or more, which is n/d at most: so d/4 of it are
+        compared with n/2.
+        """
+        on_matrix, on_vectors = self._deviations
+        norm = on_vectors / 2.0 ** (BITS + 1) * math.sqrt(self.dimension * self.scores)
+        return max(norm, on_matrix / 4.0**BITS * self.dimension**1.5 / 2)
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
         """Weights, one row a score, and what ran."""

@@ -84,7 +84,7 @@ def plan(
     count = errors.whole(where, "clients", clients, least=1, most=_WORDS)
     size = errors.positive(where, "cohort", cohort)
     epsilon = float(errors.epsilon_in_range(where, epsilon))
-    delta = errors.probability(where, "delta", delta, zero=False)
+    delta = errors.delta_in_range(where, delta, records=count)
     errors.choice(where, "accountant", accountant, calibration.ACCOUNTANTS)
     threshold = math.floor(min(size / count, Fraction(1)) * _WORDS)
     if threshold == 0:

@@ -70,7 +70,7 @@ class Silos(Gathering):
         seed: int = 0,
         unit: Unit | str = Unit.RECORD,
     ) -> None:
-        self.delta = errors.probability("Silos", "delta", delta, zero=False)
+        self.delta = errors.delta_in_range("Silos", delta)
         self.overlapping = bool(overlapping)
         if epsilon is not None:
             epsilon = float(errors.epsilon_in_range("Silos", epsilon))

@@ -233,7 +233,7 @@ def _target(
     if sigma is None and epsilon is not None and delta is not None:
         return (
             float(errors.epsilon_in_range(where, epsilon)),
-            errors.probability(where, "delta", delta, zero=False),
+            errors.delta_in_range(where, delta),
         )
     errors.refuse(
         where, "noise", "given as sigma, or as epsilon and delta", (sigma, epsilon, delta)

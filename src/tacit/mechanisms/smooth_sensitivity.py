@@ -92,7 +92,7 @@ class SmoothLaplace:
     @cached_property
     def event(self) -> events.SmoothLaplace:
         epsilon = errors.epsilon_in_range("SmoothLaplace", self.epsilon)
-        delta = errors.probability("SmoothLaplace", "delta", self.delta, zero=False)
+        delta = errors.delta_in_range("SmoothLaplace", self.delta)
         largest = min(math.log1p(float(epsilon) / 2 / math.log(2 / delta)), float(epsilon) / 2)
         # Rounded down: the digits of the logarithm are not all right.
         beta = Fraction(repr(largest * (1 - 1e-9)))

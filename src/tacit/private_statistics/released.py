@@ -166,7 +166,7 @@ def _composed(parts: list[events.Event]) -> events.Event:
 
 def _multiplier(where: str, noise_multiplier: Any, epsilon: Any, delta: Any) -> Fraction:
     if delta is not None:
-        delta = errors.probability(where, "delta", delta, zero=False)
+        delta = errors.delta_in_range(where, delta)
     if noise_multiplier is not None and epsilon is None:
         number = errors.positive(where, "noise_multiplier", noise_multiplier)
         if not Fraction(1, 10**4) <= number <= 10**6:

@@ -130,7 +130,7 @@ def schedule(
     if beside is not None and noise_multiplier is not None:
         errors.refuse("train", "noise_multiplier", "left out beside an event", noise_multiplier)
     errors.epsilon_in_range("train", epsilon)
-    errors.probability("train", "delta", delta, zero=False)
+    errors.delta_in_range("train", delta, records=records)
     errors.choice("train", "accountant", accountant, calibration.ACCOUNTANTS)
     size = errors.whole("train", "batch_size", batch_size, least=1)
     threshold = min(size, records) * _WORDS // records
