@@ -1,0 +1,163 @@
+"""Holes that were there once, put back: the refuter must find each of them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow.csv
+import pytest
+
+from tacit import lines
+from tacit.anonymize import training as anonymizing
+from tacit.federated.torch_model import TorchModel
+from tacit.private_statistics import released, rows
+from tacit.private_training import rowwise
+from tacit.private_training.tracing import Unfit
+from tacit.queries import duckdb_engine, postgres_engine
+
+from .refuter import Verdict, refute
+from .registry import ROOT, paths
+from .tape import load_all
+from .test_refuter import _path
+
+BY_NAME = {path.name: path for path in paths()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _everything_is_loaded() -> None:
+    load_all()
+
+
+def found(name: str) -> Verdict:
+    return refute(BY_NAME[name])
+
+
+def test_rows_of_layers_that_are_believed_to_be_examples(monkeypatch: Any) -> None:
+    """Every operator is taken to keep rows in place."""
+    called = rowwise.States._called
+
+    def believed(self: Any, node: Any) -> Any:
+        try:
+            return called(self, node)
+        except Unfit:
+            made = node.meta["val"]
+            rowed = getattr(made, "shape", ())[:1] == (self.count,)
+            return rowwise.Rows(0) if rowed else None
+
+    monkeypatch.setattr(rowwise.States, "_called", believed)
+    assert found("private_training.train sorted rows").refuted
+
+
+def test_one_module_that_serves_every_client(monkeypatch: Any) -> None:
+    @contextmanager
+    def shared(self: Any, rng: Any) -> Any:
+        yield self
+
+    monkeypatch.setattr(TorchModel, "_serving", shared)
+    monkeypatch.setattr(TorchModel, "admit", lambda self, data: None)
+    assert found("ClientPrivacy a buffer that a pass writes").refuted
+
+
+def test_quotes_that_reach_over_lines(monkeypatch: Any) -> None:
+    def naive(path: Any, delimiter: str = ",") -> Any:
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=_skipped)
+        kinds = dict.fromkeys(lines.header(path), pyarrow.string())
+        convert = pyarrow.csv.ConvertOptions(column_types=kinds, check_utf8=False)
+        read = pyarrow.csv.read_csv(path, parse_options=options, convert_options=convert)
+        return iter(read.to_batches())
+
+    monkeypatch.setattr(lines, "batches", naive)
+    assert found("Curator, lines of text").refuted
+
+
+def _skipped(row: Any) -> str:
+    return "skip"
+
+
+def test_views_that_fail_on_one_row(monkeypatch: Any) -> None:
+    for engine in (duckdb_engine, postgres_engine):
+        monkeypatch.setattr(engine, "must_be_stored", lambda *said: None, raising=False)
+    assert found("Curator on a view").refuted
+
+
+def test_an_encoder_that_remembers(monkeypatch: Any) -> None:
+    def together(encoder: Any, inputs: Any, size: int) -> Any:
+        return anonymizing.represent(encoder, inputs)
+
+    monkeypatch.setattr(anonymizing, "represent_alone", together)
+    assert found("AnonymizingEncoder remembering").refuted
+
+
+def test_rows_that_are_not_clipped(monkeypatch: Any) -> None:
+    def whole(self: Any, block: Any) -> Any:
+        fine = np.isfinite(block).all(axis=1)
+        steps = np.where(fine[:, None], np.clip(block, -1e6, 1e6), 0) / self.step
+        return steps.astype(np.int64), fine
+
+    monkeypatch.setattr(rows.Ball, "clipped", whole)
+    for name in ("mean", "covariance", "kmeans"):
+        assert found(f"private_statistics.{name}").refuted
+
+
+def test_noise_that_the_event_does_not_name(monkeypatch: Any) -> None:
+    draw = released.Spending.draw
+    monkeypatch.setattr(
+        released.Spending, "draw", lambda self, sigma, shape: draw(self, sigma / 2, shape)
+    )
+    assert found("private_statistics.mean").refuted
+
+
+def test_a_row_that_is_refused(monkeypatch: Any) -> None:
+    """What one record can raise is told without noise."""
+    clipped = rows.Ball.clipped
+
+    def strict(self: Any, block: Any) -> Any:
+        if not np.isfinite(block).all():
+            raise ValueError("rows must be finite")
+        return clipped(self, block)
+
+    monkeypatch.setattr(rows.Ball, "clipped", strict)
+    assert found("private_statistics.mean").refuted
+
+
+def test_numbers_that_are_told_exactly(monkeypatch: Any) -> None:
+    """Such as n in an artifact that states add-remove."""
+    path = copy.copy(BY_NAME["private_statistics.mean"])
+    run = path.run
+    object.__setattr__(
+        path,
+        "run",
+        lambda data, coins: type(out := run(data, coins))((len(data[0]), out.released), out.event),
+    )
+    assert refute(path).refuted
+
+
+FLOAT_PRODUCTS = """
+import numpy as np
+from tacit import rowwise
+rowwise.Product.__call__ = lambda self, rows: np.asarray(
+    np.asarray(rows, np.float32) @ self.matrix.astype(np.float32), np.float64)
+rowwise.total = lambda x: x.sum(axis=-1)
+from refute.registry import paths
+from refute.refuter import refute
+from refute.tape import load_all
+load_all()
+wide = next(path for path in paths() if path.name == "Codebook wide")
+raise SystemExit(0 if refute(wide, everything=True).refuted else 1)
+"""
+
+
+@pytest.mark.slow
+def test_products_that_depend_on_a_rows_place() -> None:
+    """On kernels where they do: others never showed it."""
+    given = {**os.environ, "OPENBLAS_CORETYPE": "Haswell", "PYTHONPATH": _path()}
+    done = subprocess.run(
+        [sys.executable, "-c", FLOAT_PRODUCTS], env=given, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
