@@ -123,7 +123,6 @@ def paths() -> list[Path]:
         statistic("standardize", LOW, HIGH),
         counts(),
         statistic("mean", 40.0, wide=9000),
-        statistic("kmeans", 2, 40.0, wide=9000, steps=1),
         statistic("covariance", 4.0, wide=300),
         *(
             estimator("LinearRegression", a, algorithm=a, **target)
