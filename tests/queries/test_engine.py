@@ -219,7 +219,7 @@ def test_a_connection_of_yours_keeps_its_settings(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": [1.0, NAN, NAN, 2.0]}), path)
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE VIEW v AS SELECT * FROM '{path}'")
+        connection.execute(f"CREATE TABLE v AS SELECT * FROM '{path}'")
         connection.execute("SET disabled_optimizers = 'top_n'")
         curator = Curator(connection, 600.0, table="v", bounds={"x": (0, 5)})
         assert curator.count("x", epsilon=100).value == 2

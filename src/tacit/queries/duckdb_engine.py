@@ -152,7 +152,9 @@ def _stored(table: str, parts: list[str], found: list[Row]) -> tuple[str, str, s
         for one, (database, schema) in zip(found, names, strict=True)
         if above in ([], [schema], [database], [database, schema])
     ]
-    if len(fit) != 1:
+    if not fit:
+        failed("table", "CatalogException")
+    if len(fit) > 1:
         remedy = "Give its full name: database.schema.name."
         errors.refuse(
             "Curator", "table", "one of the connection's", f"{len(fit)} of {table}", remedy
