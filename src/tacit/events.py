@@ -7,7 +7,7 @@ numbers that would void its own statement. `tacit.accounting.guarantee_of` has t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -412,3 +412,23 @@ KINDS: dict[str, type[Event]] = {
         Parallel,
     )
 }
+
+
+def blanked(event: Event) -> Event:
+    """The same, restated for zero-out neighbours, where they follow (see `Guarantee.towards`)."""
+    match event:
+        case Leaf() if event.adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
+            return replace(event, adjacency=Adjacency.ZERO_OUT)
+        case Composed() | Parallel():
+            return replace(event, events=tuple(map(blanked, event.events)))
+        case Repeated() | PoissonSampled():
+            return replace(event, event=blanked(event.event))
+    return event
+
+
+def composed(*parts: Event) -> Composed:
+    """All of these on the same data; towards zero-out neighbours where one of them is."""
+    zero_out = any(
+        scope_of(leaf)["adjacency"] is Adjacency.ZERO_OUT for part in parts for leaf in leaves(part)
+    )
+    return Composed(tuple(map(blanked, parts)) if zero_out else parts)

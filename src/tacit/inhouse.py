@@ -71,7 +71,7 @@ class Protection:
     Parameters
     ----------
     certificate : Certificate
-        What ran on them, and what follows: central, towards one row more or less.
+        What ran on them, and what follows: central, towards one row that counts, or does not.
     public : bool
         Whether their owner states that they are public; then nothing needs to be promised.
     """
@@ -138,7 +138,7 @@ class Protection:
         if not self.proved:
             return self
         spent, earlier = self.certificate.event, self.certificate.assumptions
-        composed = events.Composed((spent, event)) if self.learned else event
+        composed = events.composed(spent, event) if self.learned else event
         marked = seeded or self.certificate.seeded
         standard = {
             line
@@ -224,7 +224,7 @@ class Protection:
         stated.verify()
         if body["public"] is not (PUBLIC in stated.not_protected):
             errors.refuse("inhouse", "public", "what the certificate says", body["public"])
-        if events.scope_of(stated.event)["adjacency"] is not Adjacency.ADD_REMOVE:
+        if events.scope_of(stated.event)["adjacency"] not in events.ONE_OR_NONE:
             errors.refuse(
                 "inhouse", "certificate", "about one row more or less", str(stated.guarantee)
             )

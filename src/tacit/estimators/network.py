@@ -28,7 +28,7 @@ import numpy.typing as npt
 from tacit import devices, errors
 from tacit.estimators.base import Reals
 from tacit.estimators.recipe import Recipe
-from tacit.events import Composed, Event
+from tacit.events import Event, composed
 from tacit.randomness import Randomness, source
 
 if TYPE_CHECKING:
@@ -74,15 +74,7 @@ class Network:
         # Settings that have no price are looked at too: what is refused must not be charged.
         clip = errors.positive(self.where, "clip_norm", self._settings["clip_norm"])
         own = self._schedule.event(clip, self.unit)
-        return own if self.beside is None else Composed((self._beside, own))
-
-    @property
-    def _beside(self) -> Event:
-        """What ran beside it, towards the same neighbours."""
-        from tacit.private_training.schedule import blanked
-
-        assert self.beside is not None
-        return blanked(self.beside)
+        return own if self.beside is None else composed(self.beside, own)
 
     @property
     def noise(self) -> float:

@@ -90,7 +90,7 @@ class Learning:
             return Protection.unproven(self.unproven, public)
         event = self.budget.event
         if self.trained is not None:
-            event = events.Composed((self.trained, event))
+            event = events.composed(self.trained, event)
         return Protection.of(
             event,
             self.target.delta,

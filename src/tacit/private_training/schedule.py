@@ -27,7 +27,7 @@ So an overflow costs no δ, and M is chosen for speed: one step in 1,000 overflo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -114,21 +114,6 @@ class Schedule:
         return chosen, torch.from_numpy(np.argsort(keys)[: len(chosen)])
 
 
-def blanked(event: events.Event) -> events.Event:
-    """What ran beside a training, restated for its neighbours: a blank record is an absent one.
-
-    Where zero-out does not follow (see `Guarantee.towards`) the event stays, and is refused later.
-    """
-    match event:
-        case events.Leaf() if event.adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE):
-            return replace(event, adjacency=Adjacency.ZERO_OUT)
-        case events.Composed() | events.Parallel():
-            return replace(event, events=tuple(map(blanked, event.events)))
-        case events.Repeated() | events.PoissonSampled():
-            return replace(event, event=blanked(event.event))
-    return event
-
-
 def schedule(
     records: int,
     *,
@@ -142,7 +127,7 @@ def schedule(
     beside: events.Event | None = None,
 ) -> Schedule:
     """Noise for the steps, or steps for the noise."""
-    beside = None if beside is None else blanked(beside)
+    beside = None if beside is None else events.blanked(beside)
     if beside is not None and noise_multiplier is not None:
         errors.refuse("train", "noise_multiplier", "left out beside an event", noise_multiplier)
     errors.epsilon_in_range("train", epsilon)

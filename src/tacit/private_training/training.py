@@ -42,7 +42,7 @@ from tacit.private_training.gradients import (
     limits,
 )
 from tacit.private_training.noise import Noise
-from tacit.private_training.schedule import blanked, schedule
+from tacit.private_training.schedule import schedule
 from tacit.private_training.tracing import Loss
 from tacit.randomness import Keystream, Randomness, Seeded, source
 
@@ -175,7 +175,7 @@ def train(
         beside=beside,
     )
     event = plan.event(clip, unit)
-    event = event if beside is None else events.Composed((blanked(beside), event))
+    event = event if beside is None else events.composed(beside, event)
     guarantee = guarantee_of(event, delta)  # before anything is looked at
     noise = Noise(float(plan.noise_multiplier * clip), stream)
     room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)
