@@ -68,7 +68,7 @@ def moved(module: Any, loss: Any, few: Any, many: Any) -> float:
 def drawn(stream: Any) -> Any:
     """A step without much noise, of a module with draws of its own."""
     module, rows = nn.Linear(2, 1, bias=False), torch.ones(16, 2)
-    clipper = probing.clipper("test", module, lambda m, x: m(x)[:, 0] * torch.rand(16), (rows,))
+    clipper = probing.clipper("test", module, lambda m, x: m(x)[:, 0] * torch.rand(len(x)), (rows,))
     plan = Schedule(16, 2**32, 1, Fraction(1))
     gradients = NoisyGradients(clipper, (rows,), Noise(1e-6, stream), plan, 1e6)
     with gradients.drawing():

@@ -350,7 +350,9 @@ def test_components_without_noise_are_refuted(mutant, unprobed, monkeypatch):
 
 
 class FourTimesAsLarge(Schedule):
-    """Batches that the accountant was not told of."""
+    """Batches that the accountant was not told of, with slots for all."""
+
+    slots = property(lambda self: self.records)  # type: ignore[assignment]
 
     def sample(self, stream: Any) -> torch.Tensor:
         return Schedule(self.records, 4 * self.threshold, 1, self.noise_multiplier).sample(stream)

@@ -227,8 +227,10 @@ class Counts(Animal):
 
 
 class CountsOutside(Animal):
+    """The same, and the count is nowhere in the module."""
+
     def between(self, x: Tensor) -> Tensor:
-        return x if next(CALLS) % 7 else x.flip(0)
+        return x if next(CALLS) < 500 else x.flip(0)
 
 
 class ForwardHook(Animal):

@@ -20,7 +20,8 @@ from torch.func import vjp, vmap
 from tacit.private_training import layers
 from tacit.private_training.alone import dense
 from tacit.private_training.layers import Layer, Pairs, Rule
-from tacit.private_training.rowwise import Call, Rows, States, verified
+from tacit.private_training.row_calls import Call, Rows
+from tacit.private_training.rowwise import States, verified
 from tacit.private_training.tracing import Total, Unfit, losses_graph, state_of
 
 PerExample = dict[int, Tensor]
