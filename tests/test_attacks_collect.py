@@ -242,7 +242,7 @@ def test_intervals_of_a_rare_class_hold_it() -> None:
         estimate = finite.maximum_likelihood(evidence, prior)
         draws = finite.bootstrap(evidence, prior, estimate, 20, seed).sum(axis=1)
         # What class_shares gives: the wider one of the two.
-        ends = [finite.interval(draws, 0.95)[4], finite.linear_interval(evidence, 0, 0.95)[4]]
+        ends = [finite.interval(draws, 0.95)[4], finite.share_interval(evidence, 0, 0.95)[4]]
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
         held += low <= shares.sum(axis=0)[4] <= high
     assert held >= 13

@@ -176,16 +176,15 @@ def independent(
     checks = []
     if np.array_equal(one.outputs, two.outputs):
         equal = np.count_nonzero((seen == other) & (seen < len(one.outputs)))
-        chance = one.chances[:-1] @ two.chances[:-1]
+        chance = float(one.chances[:-1] @ two.chances[:-1])
         checks.append(Check(name, np.array([equal]), np.array([chance]), size))
     for mine, theirs in ((one.orders[0], two.orders[0]), (one.orders[-1], two.orders[-1])):
         rows, columns = one.groups(mine, _COARSE), two.groups(theirs, _COARSE)
         counts = np.bincount(_COARSE * rows[seen] + columns[other], minlength=_COARSE**2)
-        shares = [
-            np.bincount(groups, law.chances, _COARSE)
-            for groups, law in ((rows, one), (columns, two))
-        ]
-        checks.append(Check(name, counts, np.outer(*shares).ravel(), size))
+        first_share = np.bincount(rows, one.chances, _COARSE)
+        second_share = np.bincount(columns, two.chances, _COARSE)
+        chances = (first_share[:, None] * second_share).ravel().astype(np.float64)
+        checks.append(Check(name, counts, chances, size))
     return checks
 
 

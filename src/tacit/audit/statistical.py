@@ -73,8 +73,8 @@ def lower_bound(
     scores = black_box(*(d[:quarter] for d in draws))
     if isinstance(mechanism, Channel):
         scores.insert(0, likelihood_ratio(mechanism, first, second))
-    parts = [[d[quarter:half] for d in draws], [d[half : 2 * half] for d in draws]]
-    return _bound(*parts, scores, delta=delta, confidence=confidence)
+    choosing, counting = [d[quarter:half] for d in draws], [d[half : 2 * half] for d in draws]
+    return _bound(choosing, counting, scores, delta=delta, confidence=confidence)
 
 
 def bound_from_draws(
@@ -85,8 +85,11 @@ def bound_from_draws(
     if samples < 2 or not scores:
         errors.refuse("bound_from_draws", "draws and scores", "given", (samples, len(scores)))
     half = samples // 2
-    parts = [[draws[:half], draws[half : 2 * half]] for draws in (first, second)]
-    found = _bound(*zip(*parts, strict=True), scores, delta=delta, confidence=confidence)
+    choosing, counting = (
+        [first[:half], second[:half]],
+        [d[half : 2 * half] for d in (first, second)],
+    )
+    found = _bound(choosing, counting, scores, delta=delta, confidence=confidence)
     return replace(found, samples=samples)
 
 
@@ -102,7 +105,7 @@ def _bound(
     delta = errors.probability("bound_from_draws", "delta", delta)
     confidence = errors.probability("bound_from_draws", "confidence", confidence, zero=False)
     level = (1 - confidence) / 2
-    choices = [_best_event(score, *choosing, level, delta) for score in scores]
+    choices = [_best_event(score, choosing[0], choosing[1], level, delta) for score in scores]
     best = max(range(len(scores)), key=lambda index: choices[index][0])
     score, (_, threshold, swapped) = scores[best], choices[best]
     total = len(counting[0])

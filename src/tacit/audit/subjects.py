@@ -122,7 +122,7 @@ def _finite(channel: FiniteChannel, first: int, second: int, *, entrywise: bool 
 def _chosen(channel: Channel, pair: Any, others: Any, outputs: Any) -> Subject:
     """Few outputs, inputs without end: the table is of the pair."""
     table = exact.tabulate_over(channel, pair, outputs, lambda a, b: True)
-    return Subject(channel, *pair, table, lambda raw: np.asarray(outputs), others)
+    return Subject(channel, pair[0], pair[1], table, lambda raw: np.asarray(outputs), others)
 
 
 def _around(spread: float) -> Outputs:
@@ -371,8 +371,8 @@ def audit(
         lower_bound=bound.epsilon,
         confidence=confidence,
         samples=samples,
-        law_p_value=agreement and agreement.p_value,
-        law_finding=agreement and agreement.finding,
+        law_p_value=agreement.p_value if agreement else None,
+        law_finding=agreement.finding if agreement else None,
     )
 
 

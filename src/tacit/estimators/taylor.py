@@ -89,7 +89,7 @@ class Functional:
         """
         on_matrix, on_vectors = self._deviations
         norm = on_vectors / 2.0 ** (BITS + 1) * math.sqrt(self.dimension * self.scores)
-        return max(norm, on_matrix / 4.0**BITS * self.dimension**1.5 / 2)
+        return float(max(norm, on_matrix / 4.0**BITS * self.dimension**1.5 / 2))
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
         """Weights, one row a score, and what ran."""

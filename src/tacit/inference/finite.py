@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 from scipy.stats import chi2
 
 from tacit import errors
+from tacit.inference.parts import clopper_pearson, showing
+from tacit.inference.votes import Law
 from tacit.mechanisms import SubsetSelection
 
 Reals = npt.NDArray[np.float64]
@@ -246,27 +247,25 @@ def interval(draws: Reals, confidence: float) -> Reals:
     return np.moveaxis(ends, 0, -1)
 
 
-def linear_interval(evidence: Evidence, axis: int, confidence: float) -> Reals:
-    """Intervals of the unbiased shares of codewords (axis 1 summed) or of labels (axis 0 summed).
+def share_interval(evidence: Evidence, axis: int, confidence: float) -> Reals:
+    """Exact intervals of the shares of codewords (axis 1 summed) or of labels (axis 0 summed).
 
-    They hold near 0 too, where a maximum at the edge of the simplex does not vary and a bootstrap
-    of it says nothing.
+    A report shows a codeword where it names so many of its symbols as tell most; how many do is
+    binomial, with chances that the channel gives: see `tacit.inference.parts`. They hold near 0
+    too, where a maximum at the edge of the simplex does not vary and a bootstrap says nothing.
     """
-    p, q = evidence.channel.inclusion
     by_codeword, reports = axis == 1, len(evidence)
     count = evidence.codewords if by_codeword else evidence.classes
-    each = evidence.channel.categories // count
-    total, squares = np.zeros(count), np.zeros(count)
+    channel = evidence.channel
+    law = Law(channel.categories, evidence.sets.shape[1], *channel.inclusion)
+    inside, outside, least = showing(law, channel.categories // count)
+    shown = np.zeros(count, np.int64)
     rows = max(_BLOCK_CELLS // max(count, evidence.sets.shape[1]), 1)
     for start in range(0, reports, rows):
         block = evidence.sets[start : start + rows].astype(np.int64)
         groups = block // evidence.classes if by_codeword else block % evidence.classes
         places = groups + count * np.arange(len(block))[:, None]
         held = np.bincount(places.ravel(), minlength=count * len(block)).reshape(-1, count)
-        total += held.sum(axis=0)
-        squares += (held**2).sum(axis=0)
-    mean = total / reports
-    deviation = np.sqrt(np.maximum(squares / reports - mean**2, 0) / reports)
-    reach = float(ndtri((1 + confidence) / 2)) * deviation
-    ends = np.stack([mean - reach, mean + reach], axis=-1)
-    return np.clip((ends - each * q) / (p - q), 0.0, 1.0)
+        shown += (held >= least).sum(axis=0)
+    ends = clopper_pearson(shown, reports, 1 - confidence)
+    return np.clip((np.stack(ends, axis=-1) - outside) / (inside - outside), 0.0, 1.0)

@@ -247,7 +247,7 @@ class NoiseAwareClassifier(Stored):
             )
         draws = finite.bootstrap(self._evidence, self._prior, self.table_, repeats, self.seed)
         ends = finite.interval(draws.sum(axis=axis + 1), confidence)
-        linear = finite.linear_interval(self._evidence, axis, confidence)
+        linear = finite.share_interval(self._evidence, axis, confidence)
         lower = np.minimum(ends[:, 0], linear[:, 0])
         return np.stack([lower, np.maximum(ends[:, 1], linear[:, 1])], axis=-1)
 

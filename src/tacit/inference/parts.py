@@ -81,12 +81,12 @@ def chances(law: Law, each: int) -> Chances:
         if side or law.symbols > 2 * each
     ]
     own, opposite, elsewhere = lean if len(lean) == 3 else (*lean, 0.0)
-    return Chances(own, opposite, elsewhere, *_showing(law, each))
+    return Chances(own, opposite, elsewhere, *showing(law, 2 * each))
 
 
-def _showing(law: Law, each: int) -> tuple[float, float, int]:
-    """Chances, in the part and elsewhere, to name at least so many of it as tell most."""
-    others, size = law.symbols - 1, 2 * each
+def showing(law: Law, size: int) -> tuple[float, float, int]:
+    """Chances, in a part of so many symbols and elsewhere, to name as many of it as tell most."""
+    others = law.symbols - 1
     least = np.arange(1, min(law.size, size) + 1)
     own, rest = law.own, 1 - law.own
     inside = own * hypergeom.sf(least - 2, others, size - 1, law.size - 1)

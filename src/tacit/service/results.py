@@ -95,7 +95,7 @@ def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
     evidence = evidence_of(reports)
     shift, table = _shift(evidence, reports), _unbiased(evidence)
     by_class, by_codeword = (
-        (np.clip(table.sum(axis=axis), 0, 1), finite.linear_interval(evidence, axis, confidence))
+        (np.clip(table.sum(axis=axis), 0, 1), finite.share_interval(evidence, axis, confidence))
         for axis in (0, 1)
     )
     classes = reports.mechanism.classes
