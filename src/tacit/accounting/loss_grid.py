@@ -74,7 +74,7 @@ _REACH = 12.7
 """Deviations; beyond them lies a chance of 1e-36, which counts as an infinite loss."""
 
 _LONGEST = 2**19
-_FINENESS = 400
+_FINENESS = 200
 _MOST_NODES = 3000
 _TINY = 1e-290  # more than all that underflows
 _U = 2.0**-53
