@@ -209,7 +209,7 @@ def _integer_table(epsilon: float, delta: float) -> Subject:
     numbers = np.arange(7)
     weights = -(epsilon / 2) * np.abs(numbers[:, None] - numbers)
     pairs = [(i, i + 1) for i in range(6)]
-    return _finite(from_log_weights(weights, pairs, epsilon=epsilon), 3, 4)
+    return _finite(from_log_weights(weights, pairs, epsilon=epsilon, **_NEIGHBOURS), 3, 4)
 
 
 def _lattice_geometric(epsilon: float, delta: float) -> Subject:
