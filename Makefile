@@ -6,13 +6,18 @@ BIN := $(VENV)/bin
 export TACIT_DATA ?= $(wildcard ../shared/data)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install demo test test-full check lint bench docs clean
+KERNELS := OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=SkylakeX \
+  OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=2 ATEN_CPU_CAPABILITY=default \
+  ATEN_CPU_CAPABILITY=avx2,OPENBLAS_CORETYPE=Haswell
+
+.PHONY: help install demo test test-full refute check lint bench docs clean
 
 help:
 	@echo "make demo       run the main job on data that comes with an installed library"
 	@echo "make test       the tests"
 	@echo "make check      format, lint, types, layers, documentation that runs"
 	@echo "make test-full  the tests and the slow rest"
+	@echo "make refute     every release path, on hostile neighbours, under other kernels"
 	@echo "make docs       the site, into site/"
 	@echo "make bench      ratios against peers, measured side by side"
 	@echo "make install    .venv with every extra"
@@ -55,6 +60,12 @@ test: $(VENV)/.dev
 
 test-full: $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Kernels are chosen when libraries load: one process for each.
+refute: $(VENV)/.dev
+	for kernels in $(KERNELS); do \
+	  env OMP_NUM_THREADS=1 PYTHONPATH=tests $$(echo $$kernels | tr , ' ') $(BIN)/python -m refute || exit 1; \
+	done
 
 check: lint
 	$(BIN)/python -m pytest tests/test_docs.py
