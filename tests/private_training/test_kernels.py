@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tacit.private_training.gradients import whole_products
+
 SIZES = (2, 7, 64)
 FILLS = ("blank", "ordinary", "enormous", "subnormal", "nan", "infinite")
 
@@ -107,9 +109,11 @@ def test_nor_with_other_instructions(capability: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", LAYERS)
 def test_nor_on_a_gpu(name: str) -> None:
-    check(name, "cuda")
+    with whole_products():  # as training has it
+        check(name, "cuda")
 
 
 if __name__ == "__main__":
-    for each in LAYERS:
-        check(each)
+    with whole_products():
+        for each in LAYERS:
+            check(each, *sys.argv[1:])
