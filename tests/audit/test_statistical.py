@@ -416,8 +416,8 @@ def test_subjects_state_what_is_exact() -> None:
         for name in subjects.SUBJECTS
     }
     assert [name for name, exact in known.items() if exact is None] == [
-        "discrete-laplace",
-        "discrete-gaussian",
+        *("discrete-laplace", "discrete-gaussian", "laplace", "gaussian", "local-laplace"),
+        *("local-gaussian", "lattice-geometric", "smooth-laplace"),
     ]
     for name in ("geometric", "randomized-response", "subset-selection"):
         assert known[name] == pytest.approx(1.0, abs=1e-9)
