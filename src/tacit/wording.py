@@ -116,7 +116,7 @@ def _fact(guarantee: Guarantee) -> str:
     if guarantee.adjacency is Adjacency.ADD_REMOVE:
         return f"that one {guarantee.unit} is in the data"
     if guarantee.adjacency is Adjacency.ZERO_OUT:
-        return f"that one {guarantee.unit} counts, and is not blank"
+        return f"that one {guarantee.unit} was used, rather than a blank one"
     return f"of something about one {guarantee.unit}"
 
 

@@ -110,7 +110,7 @@ def ledger_raise(
     order: BudgetOrder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set a larger budget: the only way to refill an account, and always on record.
+    """Set another budget: the only way to refill an account, and always on record.
 
     The δ stays as it was opened. A raised ρ or Rényi account has no guarantee but at each δ.
 
@@ -122,7 +122,7 @@ def ledger_raise(
     with Ledger(path) as ledger:
         budget = _budget(epsilon, delta, rho, order, ledger.show(name).budget.scope)
         ledger.raise_budget(name, budget, reason)
-    print_values({"account": name, "budget": str(budget), "reason": reason}, as_json, "Raised")
+    print_values({"account": name, "budget": str(budget), "reason": reason}, as_json, "Budget set")
 
 
 @app.command("show")

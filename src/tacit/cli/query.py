@@ -36,7 +36,8 @@ UnitColumn = Annotated[
 MaxRows = Annotated[int, typer.Option(help="With --unit: rows a person counts for in a group.")]
 MaxGroups = Annotated[int, typer.Option(help="With --unit: groups a person counts in.")]
 Adjacency = Annotated[
-    str, typer.Option(help="add-remove, zero-out or replace-one. An account has its own.")
+    str | None,
+    typer.Option(help="add-remove (unless said), zero-out or replace-one. An account has its own."),
 ]
 PriceOnly = Annotated[bool, typer.Option("--price", help="Say what it would cost; read nothing.")]
 Memory = Annotated[str, typer.Option(help="What the engine may hold in memory.")]
@@ -59,7 +60,7 @@ def query(
     unit: UnitColumn = None,
     max_rows: MaxRows = 1,
     max_groups: MaxGroups = 1,
-    adjacency: Adjacency = "add-remove",
+    adjacency: Adjacency = None,
     ledger: LedgerFile = None,
     account: Account = None,
     price: PriceOnly = False,
@@ -123,7 +124,7 @@ def _cost(epsilon: float | None, delta: float | None, rho: float | None) -> dict
 @contextmanager
 def _budget(
     cost: dict[str, float | None],
-    adjacency: str,
+    adjacency: str | None,
     unit: str | None,
     ledger: Path | None,
     account: str | None,
@@ -138,9 +139,15 @@ def _budget(
             if (rho is None) == isinstance(budget, ZCDP):
                 kind = "--rho, or --epsilon with --delta" if rho is None else "--epsilon alone"
                 errors.refuse("query", "cost", f"given as {kind}, as the account is {budget}", cost)
+            if adjacency not in (None, str(budget.adjacency)):
+                remedy = "Leave it out, or open another account."
+                errors.refuse("query", "adjacency", f"{budget.adjacency}", adjacency, remedy)
             yield budget, opened
             return
-        scope: dict[str, Any] = {"adjacency": adjacency, "unit": "person" if unit else "record"}
+        scope: dict[str, Any] = {
+            "adjacency": adjacency or "add-remove",
+            "unit": "person" if unit else "record",
+        }
         if epsilon is not None:
             yield PureDP(float(errors.epsilon_in_range("query", epsilon)), **scope), None
         else:

@@ -97,6 +97,9 @@ class Box:
             errors.refuse(
                 where, name, "a pair (lower, upper), numbers or one a column", bounds, remedy
             )
+        if isinstance(bounds, list) and all(isinstance(one, tuple) for one in bounds):
+            remedy = "One pair a column would be read as lowers and uppers: give (lowers, uppers)."
+            errors.refuse(where, name, "a tuple (lower, upper)", bounds, remedy)
         try:
             low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
         except (TypeError, ValueError):
@@ -167,6 +170,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             errors.delta_in_range(where, delta, records=rows)
         guarantee_of(event, self._delta())
         if self.ledger is not None:
+            if not isinstance(self.ledger, Ledger):
+                found = type(self.ledger).__name__
+                errors.refuse(where, "ledger", "a Ledger", found, "Open it with Ledger(path).")
             if self.account is None:
                 errors.refuse(where, "account", "given with a ledger", None, "Name the account.")
             self.ledger.charge(self.account, event, delta=self._delta())

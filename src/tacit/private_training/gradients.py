@@ -185,6 +185,6 @@ def assumptions(noise: Noise) -> tuple[str, ...]:
 def limits(unit: str) -> tuple[str, ...]:
     """What trained weights do not protect."""
     return (
-        f"How many {unit}s there are: the sampling rate and the size of a step were set from it.",
+        f"The sampling rate and the size of a step, which were set from the number of {unit}s.",
         "Training losses and the count of dropped examples: not released, nor may they be.",
     )

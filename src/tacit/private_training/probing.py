@@ -137,8 +137,10 @@ def checked_data(where: str, data: Any, module: nn.Module, *, least: int = 1) ->
     """Tensors of equal length on the module's device."""
     tensors = flat_data(data)
     if not tensors or not all(isinstance(part, Tensor) and part.dim() for part in tensors):
-        kinds = [type(part).__name__ for part in tensors]
-        errors.refuse(where, "data", "a tensor or a tuple of tensors", kinds, "Convert them first.")
+        given = [data] if isinstance(data, dict) else tensors
+        kinds = [type(part).__name__ for part in given]
+        remedy = "Put records on the first axis of tensors; a loss may build what the module takes."
+        errors.refuse(where, "data", "a tensor or a tuple of tensors", kinds, remedy)
     lengths = [len(part) for part in tensors]
     if len(set(lengths)) > 1:
         errors.refuse(where, "data", "tensors of one length", lengths)
@@ -195,7 +197,10 @@ def _usable(made: Clipper, like: tuple[Tensor, ...]) -> None:
 
 
 def _refuse_mixed(made: Clipper) -> None:
-    remedy = "It depends on the others: nothing bounds what one record changes."
+    remedy = (
+        "It depends on the others, so nothing bounds what one record changes. Keep records on the "
+        "first axis (batch_first=True), and let no layer look across it."
+    )
     errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
 
 
