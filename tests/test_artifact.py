@@ -411,13 +411,13 @@ def test_a_table_with_foreign_letters_comes_back(tmp_path):
 def test_a_certificate_towards_in_house_rows_is_about_one_artifact(stored):
     """One of another fit is refused, and so is one that names nothing, however it is hashed."""
     document = json.loads((stored / "mechanism.json").read_text())
-    inhouse = document["parameters"]["inhouse"]
+    (inhouse,) = document["parameters"]["inhouse"]["parts"]
     own = Certificate.from_json(inhouse["certificate"])
     assert own.artifact.sha256 == artifact.fingerprint(tacit.load(stored))
     assert tacit.load(stored).inhouse_.certificate.artifact is None
     other = dataclasses.replace(own, artifact=dataclasses.replace(own.artifact, sha256="0" * 64))
     for wrong in (other, dataclasses.replace(own, artifact=None)):
         changed = {**inhouse, "certificate": wrong.to_json()}
-        parameters = {**document["parameters"], "inhouse": changed}
+        parameters = {**document["parameters"], "inhouse": {"parts": [changed]}}
         line = refused(rewritten(stored, parameters=parameters))
         assert "certificate towards in-house rows is not about it" in line

@@ -23,6 +23,7 @@ PROCESSES = 8
 
 NURSERY = """
 import json, os, signal, sys, time, traceback
+from fractions import Fraction
 from tacit import errors, events
 from tacit.accounting.ledger import Ledger
 

@@ -33,7 +33,7 @@ from tacit.learned import private_quantizer
 from tacit.learned.codebook import Codebook
 from tacit.learned.private_quantizer import Budget
 from tacit.private_statistics import moments
-from tacit.private_training import Noise, train
+from tacit.private_training import Noise, probing, train
 from tacit.private_training.clipping import Clipper
 from tacit.private_training.gradients import NoisyGradients
 from tacit.private_training.schedule import Schedule
@@ -200,12 +200,21 @@ class Parts:
 
     plan: Schedule = WHOLE
     noise: Callable[[float, Randomness], Noise] = Noise
-    clipper: Callable[..., Clipper] = Clipper
+    clipper: type[Clipper] = Clipper
 
     def fit(self, stream: Randomness) -> Callable[[Any], np.ndarray]:
+        @cache
+        def made(width: int) -> Clipper:
+            """One for all runs: tracing the module takes longer than a step."""
+            like = (torch.zeros(0, width),)
+            clipper = probing.clipper("test", TwoLayers(width), minus_output, like)
+            clipper.__class__ = self.clipper
+            return clipper
+
         def fitted(rows: np.ndarray) -> np.ndarray:
-            module = TwoLayers(rows.shape[1])
-            clipper = self.clipper("test", module, minus_output)
+            clipper = made(rows.shape[1])
+            module = clipper.module
+            module.load_state_dict(TwoLayers(rows.shape[1]).state_dict())
             stepper = optimizer_of("sgd", clipper.trained, 1.0, 0.0)
             noise = self.noise(float(self.plan.noise_multiplier), stream)
             room = 1 / (1 + self.plan.rounding(torch.float32))
@@ -233,17 +242,16 @@ class SparesOneLayer(Noise):
 class FullBatches(Schedule):
     """Everybody in every batch; the accountant was told otherwise."""
 
-    def sample(self, stream: Randomness) -> Tensor:
-        return torch.arange(self.records)
+    def layout(self, stream: Randomness) -> tuple[Tensor, Tensor]:
+        self.__dict__["slots"] = self.records
+        return torch.arange(self.records), torch.arange(self.records)
 
 
 class ClippedAfterAveraging(Clipper):
     """The average gradient is clipped, not each: one huge gradient is all of it."""
 
-    def sums(
-        self, batch: tuple[Tensor, ...], clip_norm: float, microbatch: int | None = None
-    ) -> tuple[Tensor, int]:
-        total, dropped = super().sums(batch, math.inf, microbatch)
+    def sums(self, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
+        total, dropped = super().sums(batch, math.inf, *layout)
         size = max(len(batch[0]), 1)
         average = total / size
         return average * min(1.0, clip_norm / max(float(average.norm()), 1e-30)) * size, dropped
@@ -252,10 +260,8 @@ class ClippedAfterAveraging(Clipper):
 class Unclipped(Clipper):
     """Gradients as they come."""
 
-    def sums(
-        self, batch: tuple[Tensor, ...], clip_norm: float, microbatch: int | None = None
-    ) -> tuple[Tensor, int]:
-        return super().sums(batch, math.inf, microbatch)
+    def sums(self, batch: Any, clip_norm: float, *layout: Any) -> tuple[Tensor, int]:
+        return super().sums(batch, math.inf, *layout)
 
 
 @cache

@@ -31,6 +31,7 @@ from tacit.private_training.schedule import schedule
 from tacit.randomness import Seeded
 
 COLUMNS = 8
+SCOPE: dict[str, Any] = {"adjacency": "replace-one", "unit": "record"}
 KINDS: dict[str, Callable[..., Any]] = {
     **{
         f"logistic {name}": lambda name=name, **given: LogisticRegression(algorithm=name, **given)
@@ -135,8 +136,8 @@ def test_a_delta_that_means_nothing_is_refused(delta: float) -> None:
         lambda: LogisticRegression(epsilon=1.0, delta=delta, bounds=(-1, 1)).fit(X, y),
         lambda: KMeans(2, epsilon=1.0, delta=delta, bounds=(-1, 1)).fit(X),
         lambda: private_statistics.vector_sum(X, 1.0, epsilon=1.0, delta=delta),
-        lambda: Gaussian(epsilon=1.0, delta=delta, sensitivity=1),
-        lambda: DiscreteGaussian(epsilon=1.0, delta=delta, sensitivity=1),
+        lambda: Gaussian(epsilon=1.0, delta=delta, sensitivity=1, **SCOPE),
+        lambda: DiscreteGaussian(epsilon=1.0, delta=delta, sensitivity=1, **SCOPE),
         lambda: plan(100, cohort=10, epsilon=1.0, delta=delta, rounds=1),
         lambda: schedule(
             records=100,

@@ -352,8 +352,8 @@ def test_a_node_pays_from_its_own_ledger_and_no_exchange_is_computed_twice(
     assert len(keys()) == 5
     lines = capsys.readouterr().err.splitlines()  # for the owner, and nothing but lines
     assert lines[0].startswith("tacit: statistics answered. The whole job may cost (4, 0.001)-DP, ")
-    assert "account records has (" in lines[0]
-    assert lines[0].endswith(", 0)-DP left.")
+    assert "account records has epsilon = " in lines[0]
+    assert lines[0].endswith(" left.")
     assert lines[1].startswith("tacit: statistics refused. Silo: statistics 1 of this run must be")
     whats = [one.split(".")[0] for one in lines[2:6]]
     assert whats == [

@@ -247,7 +247,8 @@ def test_samples_cost_what_an_oracle_said(share: float, expected: float) -> None
     """Golden values of dp-accounting's PLDAccountant: 20 draws, q = 1/5, z = 1."""
     privacy = RecordPrivacy(epsilon=3, delta=1e-4, rounds=4, statistics=share)
     plan = Plan(privacy, 500, 0, 2**32 // 5, 5, Fraction(1))
-    assert plan.epsilon(4, statistics=share > 0) == pytest.approx(expected, rel=1e-6)
+    found = plan.epsilon(4, statistics=share > 0)
+    assert expected <= found <= expected * (1 + 2e-5)
 
 
 @pytest.mark.slow

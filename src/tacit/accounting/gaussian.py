@@ -76,7 +76,6 @@ def _rough_delta(noise_multiplier: float, epsilon: float) -> float:
     return math.exp(first) * max(-math.expm1(min(second - first, 0.0)), 0.0)
 
 
-@rounding.precision()
 def discrete_delta_of(variance: Fraction, sensitivity: int, epsilon: float) -> float:
     r"""Smallest δ at ε of one-dimensional discrete Gaussian noise [CKS20]_, Theorem 7, rounded up.
 
@@ -84,7 +83,12 @@ def discrete_delta_of(variance: Fraction, sensitivity: int, epsilon: float) -> f
     largest value over the shifts 1, …, Δ is returned. Both ε and σ² are rational, so that the
     first such k is known exactly.
     """
-    loss = rounding.least(epsilon)
+    # What is taken away is multiplied by e^ε, and with it what was rounded off.
+    with rounding.precision(128 + min(math.ceil(1.5 * epsilon), 4096)):
+        return _discrete_delta_of(variance, sensitivity, rounding.least(epsilon))
+
+
+def _discrete_delta_of(variance: Fraction, sensitivity: int, loss: Fraction) -> float:
     shifts = range(1, sensitivity + 1)
     firsts = [math.floor(loss * variance / s - Fraction(s, 2)) + 1 for s in shifts]
     start = firsts[-1]  # the smallest of them
@@ -238,6 +242,7 @@ def certified(rough: Profile, certain: Profile, delta: float, root: float) -> fl
         further = root * (1 + 1e-6)
         fall = math.log(max(rough(root), 1e-320) / max(rough(further), 1e-320))
         missing = 1e-6 * root * math.log(found / delta) / fall if fall > 0 else 0.0
-        root += 1.01 * missing + step * root
+        # In small steps, where the slope says little: a profile may have flat places.
+        root += min(1.01 * missing, 0.05 * root) + step * root
         step *= 2
     return root

@@ -77,6 +77,7 @@ _LONGEST = 2**19
 _FINENESS = 200
 _MOST_NODES = 3000
 _TINY = 1e-290  # more than all that underflows
+_RARE = 1e-250
 _U = 2.0**-53
 
 
@@ -203,7 +204,7 @@ class Normal:
             """From the likeliest loss on, in strides that grow slowly and look ahead."""
             node, stride, sign, found = start, 1.0, 1 if end > start else -1, []
             while node != end:
-                places = np.array([node, node + sign * stride]) * step
+                places = np.array([float(node), float(node) + sign * stride]) * step
                 allowed = float(np.interp(places, losses, strides).min())
                 stride = max(1.0, min(1.2 * stride + 1, allowed))
                 node += sign * min(int(stride), abs(end - node))
@@ -255,7 +256,8 @@ def _tilt(parts: Parts, delta: float, removed: bool) -> float:
         return (_moments(parts, tilt, removed)[0] - math.log(delta)) / tilt
 
     middle = math.log(1 / spread)
-    bounds = (middle - 3, middle + 12)
+    # Losses of small samples are rare and large: their θ is near 1, however small the spread is.
+    bounds = (min(middle - 3, -1.0), middle + 12)
     return math.exp(float(minimize_scalar(bound, bounds=bounds, method="bounded").x))
 
 
@@ -266,7 +268,9 @@ def _step(parts: Parts, delta: float, tilt: float, removed: bool) -> float:
     top = (log_moment - math.log(delta) + 40) / tilt
     bottom = mean - 12 * math.sqrt(variance)
     fine = math.sqrt(variance / draws) / _FINENESS
-    return max(fine, 1.05 * (top - bottom) / _LONGEST, 1e-300)
+    # Nodes are counted in 64 bits, from the rarest losses on.
+    farthest = max(float(np.abs(part.sketch(removed)[1]).max()) for part, _ in parts)
+    return max(fine, 1.05 * (top - bottom) / _LONGEST, farthest * 2.0**-50, 1e-300)
 
 
 class _Composition:
@@ -362,8 +366,13 @@ class _Tilted:
     """One part's measure, tilted to a mass of about 1, at most one float above its true value."""
 
     def __init__(self, measure: Measure, count: int, step: float, tilt: float) -> None:
-        self.count, self.infinite = count, measure.infinite
-        self.nodes = np.array(sorted(measure.masses), dtype=np.int64)
+        self.count = count
+        # What is next to nothing would be rounded up to the least float, and tilted to much: such
+        # losses count as infinite.
+        rare = sum(mass for mass in measure.masses.values() if mass < _RARE)
+        self.infinite = math.nextafter(measure.infinite + rare * 1.01, math.inf)
+        kept = sorted(node for node, mass in measure.masses.items() if mass >= _RARE)
+        self.nodes = np.array(kept, dtype=np.int64)
         masses = [measure.masses[int(node)] for node in self.nodes]
         exponents = np.log(masses) + tilt * step * self.nodes
         self.shift = float(exponents.max() + math.log(np.exp(exponents - exponents.max()).sum()))
@@ -375,7 +384,7 @@ class _Tilted:
                     for node, mass in zip(self.nodes, masses, strict=True)
                 ]
             )
-            self.total = above(sum(map(arb, [*masses, measure.infinite]), arb(0)))
+            self.total = above(sum(map(arb, [*masses, self.infinite]), arb(0)))
             self.mass = above(sum(map(arb, self.values.tolist()), arb(0)))
         losses = step * self.nodes
         self.mean = float(self.values @ losses)

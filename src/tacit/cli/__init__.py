@@ -287,7 +287,10 @@ def _described(certificate: Any, path: Path | None) -> Any:
 
     if path is None or not path.is_dir():
         return path
-    return artifact.bound(certificate, artifact.load(path)).artifact
+    try:
+        return artifact.bound(certificate, artifact.load(path)).artifact
+    except errors.ArtifactError as error:
+        raise errors.CertificateError(f"verify: {error}") from None
 
 
 def _of_folder(path: Path) -> Path:
