@@ -669,7 +669,7 @@ def test_damaged_reports_are_named(refuse: Callable[..., str], work: Path, tmp_p
     """Where a byte of the certificate or of the mechanism is another, nothing is learned."""
     content = (work / "reports.parquet").read_bytes()
     bad = tmp_path / "bad.parquet"
-    for mark in (b"tacit-certificate/1", b"tacit-artifact/1", b"tacit-reports/1"):
+    for mark in (b"tacit-certificate/1", b"tacit-artifact/1", b"tacit-reports/2"):
         changed = bytearray(content)
         changed[content.index(mark) + 2] ^= 1
         bad.write_bytes(changed)
@@ -705,6 +705,7 @@ def test_a_disk_that_is_full(
         raise OSError(28, "No space left on device", "disk")
 
     monkeypatch.setattr("os.replace", full)
+    monkeypatch.setattr("os.link", full)
     arguments = ("privatize", work / "images", work / "people.parquet", "--label", "digit")
     assert "No space left" in refuse(*arguments, "--out", tmp_path / "r.parquet")
     assert "No space left" in refuse("learn", work / "reports.parquet", "--out", tmp_path / "m")

@@ -179,7 +179,17 @@ def test_a_vote_is_all_that_leaves(run: Run, work: Path, tmp_path: Path) -> None
     assert not np.array_equal(first.symbols, second.symbols)
     body = json.loads((tmp_path / "a.json").read_text())
     assert sorted(body) == sorted(
-        ["about", "ballot", "certificate", "digest", "format", "groups", "seeded", "votes"]
+        [
+            "about",
+            "ballot",
+            "certificate",
+            "digest",
+            "format",
+            "groups",
+            "releases",
+            "seeded",
+            "votes",
+        ]
     )
     assert body["groups"] is None
     assert set(body["votes"]) <= {0, 1}

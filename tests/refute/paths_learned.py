@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tacit
+from tacit import events
 from tacit import schema as schemas
 from tacit.randomness import Seeded
 
@@ -89,7 +90,8 @@ def student() -> Path:
         reports = made.release(people, (people[:, 0] > 0.5).astype(int), rng=Seeded(1))
         settings = {"inhouse": data[0], "prior": "none", "hidden": (8,), **CENTRAL}
         taught = tacit.StudentClassifier(**settings).fit(reports, rng=coins)
-        return Outcome(left(taught), taught.inhouse_.certificate.event)
+        stated = tuple(one.event for one in taught.inhouse_.certificates)
+        return Outcome(left(taught), events.Composed(stated))
 
     def pairs(everything: bool) -> Iterator[Pair]:
         yield from neighbours(base(), "add-remove", 0, 1, everything, finite=True)

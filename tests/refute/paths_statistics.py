@@ -149,7 +149,7 @@ def paths() -> list[Path]:
             n_estimators=2,
             max_depth=2,
             last=True,
-            **{**classes, "delta": 0},
+            **{**classes, "delta": 0, "adjacency": "zero-out"},
         ),
         estimator("StandardScaler", **alone),
         estimator("MinMaxScaler", **alone),

@@ -289,7 +289,7 @@ def _described(certificate: Any, path: Path | None) -> Any:
         return path
     try:
         return artifact.bound(certificate, artifact.load(path)).artifact
-    except errors.ArtifactError as error:
+    except artifact.ArtifactError as error:
         raise errors.CertificateError(f"verify: {error}") from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -52,19 +53,41 @@ class Remembered:
         self.kind = inner.kind if projection is None else "projected"
         matrix = None if projection is None else projection.matrix
         self.dimension = inner.dimension if matrix is None else int(matrix.shape[1])
+        self.reach = features_of.reach(inner)
         self._stored = np.float16 if self.dimension > 1000 else np.float32
         self._known: dict[bytes, npt.NDArray[Any]] = {}
+        self._known_alone: dict[bytes, npt.NDArray[Any]] = {}
 
     def transform(self, rows: Rows) -> npt.NDArray[np.float32]:
         """One vector a row."""
+
+        def vectors(new: Rows) -> npt.NDArray[Any]:
+            found = self.inner.transform(new)
+            return found if self.projection is None else self.projection(found)
+
+        return self._remembered(rows, self._known, vectors)
+
+    def alone(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """The same, by arithmetic that sees each row alone."""
+
+        def vectors(new: Rows) -> npt.NDArray[Any]:
+            found = features_of.alone(self.inner, new)
+            return found if self.projection is None else self.projection(found)
+
+        return self._remembered(rows, self._known_alone, vectors)
+
+    def _remembered(
+        self,
+        rows: Rows,
+        known: dict[bytes, npt.NDArray[Any]],
+        vectors: Callable[[Rows], npt.NDArray[Any]],
+    ) -> npt.NDArray[np.float32]:
         keys = [blake2b(row.tobytes(), digest_size=16).digest() for row in rows.numbers]
-        new = {key: place for place, key in enumerate(keys) if key not in self._known}
+        new = {key: place for place, key in enumerate(keys) if key not in known}
         if new:
-            vectors = self.inner.transform(rows[np.fromiter(new.values(), np.int64)])
-            if self.projection is not None:
-                vectors = self.projection(vectors)
-            self._known |= dict(zip(new, vectors.astype(self._stored), strict=True))
-        return np.stack([self._known[key] for key in keys]).astype(np.float32)
+            found = vectors(rows[np.fromiter(new.values(), np.int64)])
+            known |= dict(zip(new, found.astype(self._stored), strict=True))
+        return np.stack([known[key] for key in keys]).astype(np.float32)
 
     def parts(self) -> features_of.Parts:
         """Nothing that is saved: studies keep no mechanisms."""
