@@ -44,6 +44,30 @@ def steep() -> nn.Module:
     return made
 
 
+class Positions(nn.Module):
+    """A layer on two halves of a row, with opposite signs: what they add may cancel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.last = nn.Linear(COLUMNS // 2, 4), nn.Linear(4, CLASSES)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        halves = self.inner(rows.reshape(len(rows), 2, COLUMNS // 2))
+        return self.last(1e6 * (halves[:, 0] - halves[:, 1]))
+
+
+class Words(nn.Module):
+    """Signs of a row as words of a table, added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2, CLASSES)
+        self.register_buffer("scales", 10.0 ** torch.arange(COLUMNS))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return (self.table((rows > 0).long()) * self.scales[:, None]).sum(1)
+
+
 class Sorted(nn.Module):
     """Rows in the order of their first column, and back."""
 
@@ -107,6 +131,8 @@ def paths() -> list[Path]:
         training("mlp, every record", mlp, batch_size=41),
         training("convolutional", convolutional),
         training("steep", steep),
+        training("positions", Positions),
+        training("words", Words),
         training("microbatches", mlp, microbatch=7),
         training("sorted rows", Sorted),
         training("experts", Experts, refused=True),
