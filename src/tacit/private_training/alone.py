@@ -55,7 +55,7 @@ class Alone:
 
 
 def _refuse_unknown(graph: fx.Graph) -> None:
-    """Memory that nobody has written yet could hold anybody's rows; and what may end the process."""
+    """Memory that nobody has written could hold anybody's rows; whole divisions may trap."""
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
