@@ -40,6 +40,9 @@ _MARGIN = 1 + 1e-6
 _LEAST = 2.0**-100
 _LEAST_CLIP_NORM = 2.0**-30
 
+FEW_BLOCKS = 8
+"""So few are added up in the type of the weights, more of them in float64."""
+
 Way = Book | Alone
 """How gradients of blocks of one size are computed."""
 
@@ -95,7 +98,7 @@ class Clipper:
         """The clipped sum as one flat tensor, and how many examples were dropped.
 
         `present` says which slots are filled; all without it. Rows that are dropped may be blanked
-        in place. In float64 where the sum was made of several blocks.
+        in place. In float64 where the sum was made of many blocks.
         """
         if clip_norm < _LEAST_CLIP_NORM:
             remedy = "Gradients so short are lost in float32: scale the loss."
@@ -109,12 +112,17 @@ class Clipper:
             present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
         missing = -count % step
         rows = tuple(_padded(part, missing) for part in (*batch, present))
+        few = count <= FEW_BLOCKS * step
+        flat = self._empty()
         for start in range(0, count, step):
             *some, there = (part[start : start + step] for part in rows)
-            flat = self._empty()
             dropped += self._safely(way, flat, tuple(some), there, clip_norm)
-            # In float64: running sums of float32 drift apart where one record is missing.
-            total = flat if total is None else total.double().add_(flat)
+            if total is not None:
+                total.add_(flat)
+            elif few:
+                total, flat = flat, torch.empty_like(flat) if count > step else flat
+            else:
+                total = flat.double()
         assert total is not None
         return total, dropped
 
