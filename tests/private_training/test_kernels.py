@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tacit.private_training.gradients import whole_products
 
 SIZES = (2, 7, 64)
-FILLS = ("blank", "ordinary", "enormous", "subnormal", "nan", "infinite")
+FILLS = ("blank", "some zeros", "ordinary", "enormous", "subnormal", "nan", "infinite")
 
 
 class Attention(nn.Module):
@@ -28,6 +28,25 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.attend(x, x, x, need_weights=False)[0]
+
+
+class Reductions(nn.Module):
+    """Of `row_rules`: their derivatives must not ask what is anywhere in the batch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = [x.sum(1), x.mean(1), x.amax(1), x.amin(1), x.var(1), x.std(1), x.logsumexp(1)]
+        made += [x.norm(dim=1, p=p) for p in (0.5, 1, 2, 3, torch.inf)]
+        made += [torch.linalg.vector_norm(x, dim=1), x.nansum(1), x.median(1)[0], x.mode(1)[0]]
+        made += [x.kthvalue(3, 1)[0], x.max(1)[0], x.min(1)[0]]
+        made += [F.cosine_similarity(x[:, :8], x[:, 8:])]
+        return torch.stack(made, 1)
+
+
+class Running(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        made = [x.cumsum(1), x.logcumsumexp(1), x.sort(1)[0], x.softmax(1), F.glu(x, 1)]
+        made += [x.topk(3, 1)[0], x.gather(1, x.argsort(1)), x.scatter_add(1, x.argsort(1), x)]
+        return torch.cat(made, 1)
 
 
 LAYERS = {
@@ -42,6 +61,8 @@ LAYERS = {
     "attention": (Attention, (7, 16)),
     "softmax": (lambda: nn.Sequential(nn.Linear(20, 10), nn.LogSoftmax(1)), (20,)),
     "pool": (lambda: nn.Sequential(nn.MaxPool2d(2), nn.Tanh()), (16, 6, 6)),
+    "reductions": (lambda: Reductions(), (16,)),
+    "running sums": (lambda: Running(), (16,)),
     "embedding": (lambda: nn.Embedding(50, 16), (9,)),
 }
 
@@ -51,6 +72,8 @@ def others(shape: tuple[int, ...], fill: str, generator: torch.Generator) -> Ten
     match fill:
         case "blank":
             return rows * 0
+        case "some zeros":
+            return rows * (rows > 0)
         case "enormous":
             return rows * 1e30
         case "subnormal":

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.func import vmap
 
-from tacit.private_training.tracing import Total, Unfit, gradient_graph, state_of
+from tacit.private_training.tracing import Total, Unfit, gradient_graph, refuse_trapping, state_of
 
 _MOST_ENTRIES = 1 << 25
 _FORBIDDEN = ("resize", "as_strided", "set_", "record_stream")
@@ -33,7 +33,7 @@ class Alone:
     ) -> None:
         self._state = list(state_of(total).values())
         self._made = gradient_graph(total, trained, example)
-        _refuse_hidden_memory(self._made.graph)
+        _refuse_unknown(self._made.graph)
 
     @staticmethod
     def block(trained: Sequence[nn.Parameter], most: int) -> int:
@@ -54,14 +54,15 @@ class Alone:
         return losses, [dense(one) for one in gradients]
 
 
-def _refuse_hidden_memory(graph: fx.Graph) -> None:
-    """Memory that nobody has written yet could hold anybody's rows."""
+def _refuse_unknown(graph: fx.Graph) -> None:
+    """Memory that nobody has written could hold anybody's rows; whole divisions may trap."""
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
             name = target.overloadpacket.__name__
+            refuse_trapping(node, name)
             known = target.namespace in ("aten", "prims") and not target._schema.is_mutable
             if "empty" in name:
                 known = known and all(_overwrites(user) for user in node.users)

@@ -303,6 +303,11 @@ def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
     public = [one for one in node.all_input_nodes if one in states.trained]
     if not isinstance(rows, Rows) or not all(one in of and one in weights for one in public):
         return None
+    given = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, fx.Node)]
+    if len(given) != len(set(given)):
+        return (
+            None  # a weight that is the bias too: its two gradients add up before they are squared
+        )
     plain = rows == Rows(0)
     if name in (*_CONVOLUTIONS, "group_norm", "instance_norm") and not plain:
         return None

@@ -13,9 +13,9 @@ rows, and a steep network makes that anything: so shapes and places must not dep
 (`schedule` has the proof). Nothing here branches on values in a way that other rows could notice.
 
 The norm is overstated by a millionth and by a bound on its own rounding (see `layers`), so that a
-clipped gradient is not longer than C. The sum is rounded too, relative to its own size:
-`Schedule.rounding` leaves room for that, and certificates say so. An example whose loss or gradient
-is not finite, or on which an operator raises, contributes exactly zero.
+clipped gradient is not longer than C. Sums are rounded too, relative to the size of their terms:
+`schedule` has a bound on that, for which `Schedule.rounding` leaves room. An example whose loss or
+gradient is not finite, or on which an operator raises, contributes exactly zero.
 
 References
 ----------
@@ -32,12 +32,16 @@ from torch import Tensor, nn
 
 from tacit import errors
 from tacit.private_training.alone import Alone, quiet
-from tacit.private_training.bookkeeping import Book, PerExample
+from tacit.private_training.bookkeeping import Book, Kept, PerExample
 from tacit.private_training.layers import scaled, squares
 from tacit.private_training.tracing import Loss
 
 _MARGIN = 1 + 1e-6
 _LEAST = 2.0**-100
+_LEAST_CLIP_NORM = 2.0**-30
+
+FEW_BLOCKS = 8
+"""So few are added up in the type of the weights, more of them in float64."""
 
 Way = Book | Alone
 """How gradients of blocks of one size are computed."""
@@ -80,7 +84,7 @@ class Clipper:
 
         Where there is one row only, an axis of rows cannot be told from any other.
         """
-        most = min(microbatch or count, block_for(count, self.trained[0].dtype))
+        most = min(microbatch or count, block_for(self.trained[0].dtype))
         blocks = -(-max(1, count) // max(1, most))
         return max(2, -(-max(1, count) // blocks))
 
@@ -94,8 +98,11 @@ class Clipper:
         """The clipped sum as one flat tensor, and how many examples were dropped.
 
         `present` says which slots are filled; all without it. Rows that are dropped may be blanked
-        in place. In float64 where the sum was made of several blocks.
+        in place. In float64 where the sum was made of many blocks.
         """
+        if clip_norm < _LEAST_CLIP_NORM:
+            remedy = "Gradients so short are lost in float32: scale the loss."
+            errors.refuse(self.where, "clip_norm", "at least 1e-9", clip_norm, remedy)
         count, dropped, total = len(batch[0]), 0, None
         if count == 0:
             return self._empty().zero_(), 0
@@ -105,12 +112,17 @@ class Clipper:
             present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
         missing = -count % step
         rows = tuple(_padded(part, missing) for part in (*batch, present))
+        few = count <= FEW_BLOCKS * step
+        flat = self._empty()
         for start in range(0, count, step):
             *some, there = (part[start : start + step] for part in rows)
-            flat = self._empty()
             dropped += self._safely(way, flat, tuple(some), there, clip_norm)
-            # In float64: running sums of float32 drift apart where one record is missing.
-            total = flat if total is None else total.double().add_(flat)
+            if total is not None:
+                total.add_(flat)
+            elif few:
+                total, flat = flat, torch.empty_like(flat) if count > step else flat
+            else:
+                total = flat.double()
         assert total is not None
         return total, dropped
 
@@ -129,29 +141,43 @@ class Clipper:
     ) -> int:
         """Blocks on which an operator raises (a label beyond the classes) go without those rows.
 
-        Whether a row raises is found out with blanks beside it, so it depends on that row alone.
+        Whether a row raises is found out with blanks beside it, and with the random draws that the
+        block had, so it depends on that row alone. Once those rows are blank nothing is left that
+        raises but weights at which a blank row does: then the block is zero, whoever is in it.
         """
+        draws = _Draws(flat.device)
         try:
             return self._add(way, flat, batch, there, clip_norm)
-        except (IndexError, RuntimeError, ValueError):
+        except Exception:  # whatever it is, nobody must learn of it
             fine = there.clone()
-            fine[self._raising(way, batch, list(range(len(there))))] = False
-            blank = tuple(_blanked(part, fine) for part in batch)
+            fine[self._raising(way, batch, list(range(len(there))), draws)] = False
+        blank = tuple(_blanked(part, fine) for part in batch)
+        draws.repeat()
+        try:
             lost = int(there.sum()) - int(fine.sum())
             return lost + self._add(way, flat, blank, fine, clip_norm)
+        except Exception:
+            flat.zero_()
+            return int(there.sum())
 
-    def _raising(self, way: Way, batch: tuple[Tensor, ...], places: list[int]) -> list[int]:
+    def _raising(
+        self, way: Way, batch: tuple[Tensor, ...], places: list[int], draws: _Draws
+    ) -> list[int]:
         """Those among these slots on which a pass raises, by halves."""
         only = torch.zeros(len(batch[0]), dtype=torch.bool, device=batch[0].device)
         only[places] = True
+        draws.repeat()
         try:
-            way.run(tuple(_blanked(part, only) for part in batch))
-        except (IndexError, RuntimeError, ValueError):
+            # All of it, as norms and written-out gradients may raise too; what it adds up to is not
+            # looked at.
+            blank = tuple(_blanked(part, only) for part in batch)
+            self._add(way, self._empty(), blank, only, 1.0)
+        except Exception:
             half = len(places) // 2
             if half == 0:
                 return places
-            first = self._raising(way, batch, places[:half])
-            return first + self._raising(way, batch, places[half:])
+            first = self._raising(way, batch, places[:half], draws)
+            return first + self._raising(way, batch, places[half:], draws)
         return []
 
     def _add(
@@ -178,14 +204,7 @@ class Clipper:
         self, way: Book, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
     ) -> int:
         """Norms of all examples, then the weighted sum of their gradients into `flat`."""
-        losses, values, arrived = way.run(batch)
-        with quiet():
-            written = way.write_out(values, arrived) if way.written else {}
-        kept = way.pairs(values, arrived)
-        del values, arrived  # what is not needed again may go
-        norms = [group.rule.squared_norms(group.layer, group.trained, p) for group, p in kept]
-        norms += [squares(value) for value in written.values()]
-        total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
+        losses, total, kept, written = self.measured(way, batch)
         weights, fine = factors(losses, total, clip_norm, there)
         views, bad = self._views_by_id(flat), torch.nonzero(~fine).flatten()
         covered = {id(p) for g, _ in kept if g.rule.overwrites for p in g.trained.values()}
@@ -201,6 +220,21 @@ class Clipper:
         self._add_written(views, written, weights, fine)
         return int(there.sum()) - int(fine.sum())
 
+    @torch.no_grad()
+    def measured(
+        self, way: Book, batch: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, Kept, PerExample]:
+        """Losses and squared norms of all examples, and what their gradients are made of."""
+        losses, values, arrived = way.run(batch)
+        with quiet():
+            written = way.write_out(values, arrived) if way.written else {}
+        kept = way.pairs(values, arrived)
+        del values, arrived  # what is not needed again may go
+        norms = [group.rule.squared_norms(group.layer, group.trained, p) for group, p in kept]
+        norms += [squares(value) for value in written.values()]
+        total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
+        return losses, total, kept, written
+
     def _add_written(
         self, views: dict[int, Tensor], written: PerExample, weights: Tensor, fine: Tensor
     ) -> None:
@@ -213,11 +247,26 @@ class Clipper:
         return dict(zip(map(id, self.trained), self.views(flat), strict=True))
 
 
-def block_for(size: float, dtype: torch.dtype) -> int:
-    """Slots that are summed in one product; blocks are added up in float64."""
-    if dtype == torch.float64:
-        return 16384  # for memory alone: nothing drifts there
-    return 1280 if size <= 4096 else 256
+class _Draws:
+    """The state of torch's generator, so that a block that is run again draws the same."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._state = torch.get_rng_state()
+        self._there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def repeat(self) -> None:
+        torch.set_rng_state(self._state)
+        if self._there is not None:
+            torch.cuda.set_rng_state(self._there, self._device)
+
+
+def block_for(dtype: torch.dtype) -> int:
+    """Most slots of a block, within which sums may be float32; blocks are added up in float64.
+
+    What rounding may do within one grows with the square of its slots (`schedule`).
+    """
+    return 1024 if dtype == torch.float64 else 256
 
 
 def factors(

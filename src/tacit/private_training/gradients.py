@@ -144,7 +144,7 @@ def whole_products() -> Iterator[None]:
 
     No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default: it
     shortens both factors of a product to 11 digits or fewer, and what is summed may then be longer
-    by 2^-10 than the norm that it was clipped by, ten times the room that `Schedule.rounding` has.
+    by 2^-10 than the norm that it was clipped by, for which `Schedule.rounding` has no room.
     And no cuDNN algorithms that are chosen by a race, or add up in the order of arrival: with those
     a row's gradient changes its last bits from run to run.
     """
@@ -172,8 +172,8 @@ def assumptions(noise: Noise) -> tuple[str, ...]:
     return (
         f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
         f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
-        "Gradients are clipped and summed in floating point: how their sums are rounded is taken "
-        "to stay within what clipping leaves free of the clip norm.",
+        "Torch's products and sums are of IEEE numbers with one rounding an operation, in any "
+        "order: what that may move is proved to be within what clipping leaves free.",
         "Weights and settings at the start of training did not depend on these data, nor did "
         "constants of the module or its loss.",
         "The bits that torch's kernels compute for a row depend on that row, on the weights and on "

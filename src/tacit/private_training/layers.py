@@ -15,6 +15,30 @@ Where squared norms are sums of products that can cancel, a bound on the roundin
 a norm is never understated: T ε ‖A‖ ‖G‖ for a sum over T positions, and d ε of itself for a sum of
 d squares [Hig02]_. Squared norms are added up in float64.
 
+Rounding of the weighted sum of m examples. Write u for half the ε of a type and :math:`\gamma_k =
+ku / (1 - ku)`. A sum of products in any order, each term with k roundings at the most on its way,
+errs by at most :math:`\gamma_k` times the sum of the terms' absolute values [Hig02]_; so in the
+Euclidean norm by :math:`\gamma_k` times the sum of the terms' norms.
+
+1. One term an example (one position; a gradient that is written out; a norm layer's): the term's
+   norm is what is measured, so with the weights f they add up to mC at the most. There are m + 1
+   additions, two products and the rounding of f: at most :math:`\gamma_{m+4} m C`, in the module's
+   own type.
+2. Several terms an example, which may cancel: the gradient may be short and its terms huge. Their
+   norms add up to :math:`S_j = \|A_j\|_F \|G_j\|_F` at the most (:math:`\sum_t \|g_t\|` for
+   an embedding). These are summed in float64, rounded once into the module's type, and an example
+   counts as if its norm were at least :math:`S_j / L`, with :math:`L = \rho / (2 m
+   \gamma_{mT+4})`: so :math:`\sum_j f_j S_j \le m L C`, and the sum errs by at most
+   :math:`\rho C / 2`, besides one rounding of a sum no longer than mC. L is in the thousands and
+   more, so that only gradients notice that cancel but for a thousandth.
+3. Biases at several positions are summed over them first, in float64: that sum is measured and
+   added, which is case 1.
+
+Norms of several layers are those of one long vector, and so are these errors (Minkowski). Underflow
+is apart: a product in float32 may lose :math:`2^{-126}`. In case 1 that is multiplied by the input,
+so an input longer than :math:`2^{60}` is no number here, and its example is dropped; what is left
+is below :math:`2^{-16} C`, for clip norms from :math:`2^{-30}` on and :math:`2^{20}` outputs.
+
 References
 ----------
 .. [Goo15] Goodfellow. Efficient per-example gradient computations. 2015.
@@ -45,12 +69,21 @@ Sums = dict[str, Tensor]
 _MOST_ENTRIES = 1 << 22
 """Of matrices that are made for several examples at a time."""
 
+ROOM = 2.0**-10
+"""ρ: of the clip norm, for rounding in float64 of terms that cancel (case 2)."""
+
+_LONGEST = 2.0**60
+"""Norm of an input, beyond which float32 may lose its clipped gradient among subnormals."""
+
 
 class Rule(Protocol):
     """How one kind of layer keeps book."""
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
-        """Of every example's gradient of the trained parameters, float64, rounded up."""
+        """Of every example's gradient of the trained parameters, float64, rounded up.
+
+        More where the terms of a gradient are so much longer that their rounding would count.
+        """
         ...
 
     overwrites: bool
@@ -133,12 +166,25 @@ def squares(rows: Tensor) -> Tensor:
     """Sum of squares of everything that belongs to one example, float64, rounded up.
 
     Summed in the type of the rows, which is five times as fast; what rounding and underflow of d
-    squares can take away is added again.
+    squares can take away is added again: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
     """
     flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
-    limits, count = torch.finfo(rows.dtype), flat.shape[1]
-    norms: Tensor = torch.linalg.vector_norm(flat, dim=1)
+    count = flat.shape[1]
+    dtype = rows.dtype if (count + 4) * torch.finfo(rows.dtype).eps <= 0.5 else torch.float64
+    limits = torch.finfo(dtype)
+    norms: Tensor = torch.linalg.vector_norm(flat, dim=1, dtype=dtype)
     return norms.double().square_().mul_(1 + (count + 4) * limits.eps).add_(count * limits.tiny)
+
+
+def gamma(count: float, dtype: torch.dtype) -> float:
+    """γ: relative error of a term with so many roundings on its way into a sum."""
+    small = count * torch.finfo(dtype).eps / 2
+    return small / (1 - small) if small < 1 else math.inf
+
+
+def cancelling(examples: int, positions: int) -> float:
+    """1 / L: the share of its terms' norms that an example's norm counts for at least."""
+    return 2 * examples * gamma(examples * positions + 4, torch.float64) / ROOM
 
 
 def scaled(rows: Tensor, weights: Tensor) -> Tensor:
@@ -146,12 +192,16 @@ def scaled(rows: Tensor, weights: Tensor) -> Tensor:
     return rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
 
 
-def outer_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """Squared norms of Σ_t g_t a_tᵀ for (m, T, p) and (m, T, q), rounded up; (m,)."""
+def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
+    """Squared norms of Σ_t g_t a_tᵀ for (m, T, p) and (m, T, q), rounded up; (m,).
+
+    At least 1 / L of what the terms may add up to, in a block of so many examples.
+    """
     count, positions, wide = inputs.shape
     high = outputs.shape[2]
+    bound = squares(inputs) * squares(outputs)
     if positions == 1:
-        return squares(inputs) * squares(outputs)
+        return bound
     by_gram = positions**2 * (wide + high) < positions * wide * high
     entries = max(1, 2 * positions**2 if by_gram else wide * high)
     step = max(1, _MOST_ENTRIES // entries)
@@ -161,14 +211,14 @@ def outer_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
         else squares(outputs[i : i + step].transpose(1, 2) @ inputs[i : i + step])
         for i in range(0, count, step)
     ]
-    bound = squares(inputs) * squares(outputs)
-    epsilon = torch.finfo(inputs.dtype).eps
+    epsilon, least = torch.finfo(inputs.dtype).eps, cancelling(examples, positions) ** 2 * bound
     if by_gram:
         terms = wide + high + positions**2
         total = torch.cat(norms) + terms * epsilon * bound
         # Products that overflow may add up to −∞, which must not pass for a short gradient.
-        return torch.where(torch.isfinite(total), total.clamp(min=0), math.inf)
-    return (torch.cat(norms).sqrt_() + positions * epsilon * bound.sqrt_()).square_()
+        return torch.where(torch.isfinite(total), torch.maximum(total, least), math.inf)
+    total = (torch.cat(norms).sqrt_() + positions * epsilon * bound.sqrt()).square_()
+    return torch.maximum(total, least)
 
 
 def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
@@ -182,31 +232,43 @@ class _Linear:
     overwrites = True
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
-        if len(pairs) == 1 and pairs[0][0].dim() == 2:
+        if _single(pairs):
             inputs, outputs = pairs[0]
-            share = squares(inputs) if "weight" in trained else 0.0
+            share: Tensor | float = 0.0
+            if "weight" in trained:
+                share = squares(inputs)
+                share.masked_fill_(share > _LONGEST**2, math.inf)
             return squares(outputs) * (share + float("bias" in trained))
         inputs = torch.cat([_positions(x) for x, _ in pairs], 1)
         outputs = torch.cat([_positions(g) for _, g in pairs], 1)
         total = torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
         if "weight" in trained:
-            total += outer_norms(inputs, outputs)
+            total += outer_norms(inputs, outputs, len(inputs))
         if "bias" in trained:
-            total += _bias_norms(outputs)
+            total += squares(_bias_rows([g for _, g in pairs]))
         return total
 
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
-        for inputs, outputs in pairs:
-            flat = scaled(outputs, weights).flatten(0, -2)
-            keep = 0 if fresh else 1  # times zero is nothing here, whatever it was
+        keep = 0 if fresh else 1  # times zero is nothing here, whatever it was
+        if _single(pairs):
+            inputs, outputs = pairs[0]
+            rows = scaled(outputs, weights)
             if "weight" in sums:
-                sums["weight"].addmm_(flat.T, inputs.flatten(0, -2), beta=keep)
+                sums["weight"].addmm_(rows.T, inputs, beta=keep)
             if "bias" in sums:
-                bias = flat.sum(0)
-                sums["bias"].copy_(bias) if fresh else sums["bias"].add_(bias)
-            fresh = False
+                _put(sums["bias"], rows.sum(0), fresh)
+            return
+        if "weight" in sums:
+            total = torch.zeros_like(sums["weight"], dtype=torch.float64)
+            for inputs, outputs in pairs:
+                rows = scaled(outputs.double(), weights).flatten(0, -2)
+                total.addmm_(rows.T, inputs.double().flatten(0, -2))
+            _put(sums["weight"], total, fresh)
+        if "bias" in sums:
+            rows = scaled(_bias_rows([g for _, g in pairs]), weights)
+            _put(sums["bias"], rows.sum(0), fresh)
 
 
 class _Convolution:
@@ -221,12 +283,12 @@ class _Convolution:
             step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
             for i in range(0, count, step):
                 some = [(x[i : i + step], g[i : i + step]) for x, g in pairs]
-                total[i : i + step] = self._weight_norms(layer, some)
+                total[i : i + step] = self._weight_norms(layer, some, count)
         if "bias" in trained:
-            total += _bias_norms(torch.cat([g.flatten(2) for _, g in pairs], 2).transpose(1, 2))
+            total += squares(_bias_rows([g.movedim(1, -1) for _, g in pairs]))
         return total
 
-    def _weight_norms(self, layer: Layer, pairs: Pairs) -> Tensor:
+    def _weight_norms(self, layer: Layer, pairs: Pairs, examples: int) -> Tensor:
         """Every group is a layer of its own on the windows that it sees."""
         count, groups = len(pairs[0][0]), layer.groups
         inputs, outputs = [], []
@@ -235,18 +297,21 @@ class _Convolution:
             positions = windows.shape[2]
             inputs.append(windows.reshape(count * groups, -1, positions).transpose(1, 2))
             outputs.append(g.reshape(count * groups, -1, positions).transpose(1, 2))
-        norms = outer_norms(torch.cat(inputs, 1), torch.cat(outputs, 1))
+        norms = outer_norms(torch.cat(inputs, 1), torch.cat(outputs, 1), examples)
         return norms.view(count, groups).sum(1)
 
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
-        for inputs, outputs in pairs:
-            outputs = scaled(outputs, weights)
-            if "weight" in sums:
-                sums["weight"] += _convolution_gradient(layer, inputs, outputs)
-            if "bias" in sums:
-                sums["bias"] += outputs.flatten(2).sum((0, 2))
+        if "weight" in sums:
+            total = torch.zeros_like(sums["weight"], dtype=torch.float64)
+            for inputs, outputs in pairs:
+                rows = scaled(outputs.double(), weights)
+                total += _convolution_gradient(layer, inputs.double(), rows)
+            sums["weight"] += total
+        if "bias" in sums:
+            rows = _bias_rows([g.movedim(1, -1) for _, g in pairs])
+            sums["bias"] += scaled(rows, weights).sum(0)
 
 
 class _Embedding:
@@ -264,14 +329,21 @@ class _Embedding:
         places = torch.zeros_like(tokens).scatter_(1, order, group)[..., None]
         values = outputs.double()
         added = torch.zeros_like(values).scatter_add_(1, places.expand_as(values), values)
-        return squares(added)
+        count, positions = tokens.shape
+        terms = torch.linalg.vector_norm(values, dim=2).sum(1)
+        norms = squares(added).sqrt_() + gamma(positions, torch.float64) * terms
+        return torch.maximum(norms, cancelling(count, positions) * terms).square_()
 
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
+        single = len(pairs) == 1 and pairs[0][0].numel() == len(pairs[0][0])
+        dtype = sums["weight"].dtype if single else torch.float64
+        total = torch.zeros_like(sums["weight"], dtype=dtype)
         for tokens, outputs in pairs:
-            rows = scaled(self._masked(layer, tokens, outputs), weights)
-            sums["weight"].index_add_(0, tokens.flatten(), rows.reshape(-1, rows.shape[-1]))
+            rows = scaled(self._masked(layer, tokens, outputs).to(dtype), weights)
+            total.index_add_(0, tokens.flatten(), rows.reshape(-1, rows.shape[-1]))
+        sums["weight"] += total
 
     def _masked(self, layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
         """The padding token is not trained."""
@@ -292,8 +364,11 @@ class _Norm:
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
+        # The very arrays that were measured, but for rows that were blanked since: without an ε
+        # those are no numbers once they are normalised.
         for name, part in self._per_example(layer, sums, pairs).items():
-            sums[name] += scaled(part, weights).sum(0)
+            out = (weights == 0).view(-1, *[1] * (part.dim() - 1))
+            sums[name] += scaled(part.masked_fill(out, 0), weights).sum(0)
 
     def _per_example(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
         normalise = layer.normalise
@@ -319,11 +394,20 @@ def _positions(rows: Tensor) -> Tensor:
     return rows.reshape(len(rows), -1, rows.shape[-1])
 
 
-def _bias_norms(outputs: Tensor) -> Tensor:
-    """Squared norms of Σ_t g_t for (n, T, q), rounded up."""
-    norms = squares(outputs.sum(1)).sqrt_()
-    size: Tensor = torch.linalg.vector_norm(outputs, dim=2, dtype=torch.float64).sum(1)
-    return (norms + outputs.shape[1] * torch.finfo(outputs.dtype).eps * size).square_()
+def _single(pairs: Pairs) -> bool:
+    """Whether every example has one position."""
+    return len(pairs) == 1 and pairs[0][0].dim() == 2
+
+
+def _put(place: Tensor, value: Tensor, fresh: bool) -> None:
+    """Add, where nothing may be there yet."""
+    place.copy_(value) if fresh else place.add_(value)
+
+
+def _bias_rows(outputs: list[Tensor]) -> Tensor:
+    """Of every example, its bias's gradient over all positions and calls, (n, q) in float64."""
+    parts = [_positions(rows).sum(1, dtype=torch.float64) for rows in outputs]
+    return torch.stack(parts).sum(0)
 
 
 def _padded(layer: Layer, inputs: Tensor) -> Tensor:
@@ -360,11 +444,12 @@ def _windows(layer: Layer, padded: Tensor) -> Tensor:
 
 
 def _convolution_gradient(layer: Layer, inputs: Tensor, outputs: Tensor) -> Tensor:
+    assert layer.weight is not None
     axes = len(layer.kernel_size)
     gradient = torch.ops.aten.convolution_backward(
         outputs,
         _padded(layer, inputs),
-        layer.weight,
+        layer.weight.to(inputs.dtype),
         None,
         layer.stride,
         [0] * axes,

@@ -41,7 +41,7 @@ def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...])
     refuse_structure(where, module)
     shapes = tuple(part[:0] for part in like)
     dtype = next(one.dtype for one in module.parameters() if one.requires_grad)
-    usual = min(max(len(like[0]), 1), block_for(len(like[0]), dtype))
+    usual = min(max(len(like[0]), 1), block_for(dtype))
 
     def find(step: int) -> Way:
         with _checked(made):
@@ -210,6 +210,7 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
     try:
         rows = tuple(_made_up(part, generator, step) for part in like)
         book = Book(total, made.trained, rows)
+        _try_blanks(made, book, like, step)
         if _agrees(made, book, like, step):
             return book
     except Unfit:
@@ -228,6 +229,19 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
         condition = "one whose gradient of one example can be traced and mapped"
         errors.refuse(made.where, "module", condition, reason, remedy)
     return alone
+
+
+def _try_blanks(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> None:
+    """Blanks fill the slots that nobody has: a module that raises on them cannot be trained."""
+    blank = tuple(torch.zeros_like(_made_up(part, torch.Generator(), step)) for part in like)
+    nobody = torch.zeros(step, dtype=torch.bool, device=made.trained[0].device)
+    flat = torch.zeros(sum(one.numel() for one in made.trained), dtype=made.trained[0].dtype)
+    try:
+        made.book(book, flat.to(nobody.device), blank, nobody, 1.0)
+    except Exception as error:  # the rows are made up
+        remedy = "Rows of zeros fill a batch: let the module and its loss take them."
+        condition = "one that can be evaluated on rows of zeros"
+        errors.refuse(made.where, "module", condition, _first_line(error), remedy)
 
 
 def _first_line(error: Exception) -> str:
@@ -279,9 +293,10 @@ def _reference(made: Clipper, losses: Tensor) -> Tensor:
 
 
 def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> bool:
-    """Whether sums without clipping are autograd's, of the module as it is."""
+    """Whether sums without clipping are autograd's, of the module as it is, and norms too."""
     generator = torch.Generator().manual_seed(_SEED)
     there = torch.ones(step, dtype=torch.bool, device=made.trained[0].device)
+    compared: list[tuple[Tensor, ...]] = []
     for scale in _SCALES:
         rows = tuple(_made_up(part, generator, step, scale) for part in like)
         with _same_draws(there.device), torch.enable_grad():
@@ -298,7 +313,28 @@ def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> b
         size = float(reference.abs().max())
         if not torch.allclose(flat, reference, rtol=_AGREE, atol=_AGREE * size):
             return False
-    return True
+        compared.append(rows)
+    return all(_norms_agree(made, book, rows) for rows in compared)
+
+
+def _norms_agree(made: Clipper, book: Book, rows: tuple[Tensor, ...]) -> bool:
+    """Whether a few examples' norms are not below those of autograd on each of them alone.
+
+    Sums could agree where norms do not. Norms are rounded up, so they may well be above.
+    """
+    with Still(), quiet():  # type: ignore[no-untyped-call]
+        _, squared, _, _ = made.measured(book, rows)
+        try:
+            with torch.enable_grad():
+                alone = [
+                    made.loss(made.module, *(part[i : i + 1] for part in rows)).sum()
+                    for i in range(min(_ROWS, len(rows[0])))
+                ]
+                true = torch.stack([_reference(made, one).double().norm() for one in alone])
+        except (RuntimeError, ValueError, IndexError):
+            return True  # not to be run on one row: there is nothing to compare with
+    found = squared[: len(true)].sqrt()
+    return bool((found >= true * (1 - _AGREE) - _AGREE * true.max()).all())
 
 
 def _made_up(

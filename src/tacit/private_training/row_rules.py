@@ -1,6 +1,9 @@
 """Operators of torch that keep rows apart, each with where the rows are in what it gives.
 
 A rule refuses whatever reads or moves along the axis of rows. See `rowwise` for what follows.
+
+Derivatives must keep rows apart too. So `prod` and `cumprod` are not here: torch takes another
+formula for all rows where a zero is anywhere among them.
 """
 
 from __future__ import annotations
@@ -366,9 +369,9 @@ def _table() -> dict[str, Rule]:
         "square dropout alpha_dropout bernoulli rrelu where masked_fill isfinite isnan isinf "
         "true_divide multiply subtract divide greater less not_equal clip expm1 arctan2 "
         "logical_and logical_or logical_not negative absolute xlogy",
-        _reduced: "sum mean amax amin var std logsumexp norm linalg_vector_norm prod any all "
+        _reduced: "sum mean amax amin var std logsumexp norm linalg_vector_norm any all "
         "argmax argmin max min median nansum count_nonzero mode kthvalue",
-        _along: "softmax log_softmax _softmax _log_softmax cumsum cumprod logcumsumexp sort "
+        _along: "softmax log_softmax _softmax _log_softmax cumsum logcumsumexp sort "
         "argsort topk slice narrow split split_with_sizes chunk tensor_split unsafe_chunk glu",
         _indexed_along: "index_select",
         _paired_along: "gather take_along_dim scatter scatter_add",

@@ -39,7 +39,7 @@ from torch import Tensor, fx
 
 from tacit.private_training.row_calls import Call, Rows, State, value_of
 from tacit.private_training.row_rules import RULES, pointwise, shared_out
-from tacit.private_training.tracing import Unfit
+from tacit.private_training.tracing import Unfit, refuse_trapping
 
 _UNINITIALISED = ("empty", "resize", "as_strided", "set_", "rnn_flatten")
 
@@ -99,14 +99,33 @@ class States:
             return shared_out(call) if shared else None
         if any(isinstance(self.of[one], list) for one in inputs):
             raise Unfit(f"{name} takes several values at once")
+        refuse_trapping(node, name)
         simple = torch.Tag.pointwise in node.target.tags
         rule = pointwise if simple else RULES.get(name)
         if rule is None:
             raise Unfit(f"{name} is not known to keep rows apart")
         try:
-            return rule(call)
-        except (TypeError, IndexError, KeyError, AttributeError, ValueError):
+            found = rule(call)
+        except (TypeError, IndexError, KeyError, AttributeError, ValueError, ZeroDivisionError):
             raise Unfit(f"{name} is called in an unknown way") from None
+        self._check_places(node, name, found)
+        return found
+
+    def _check_places(self, node: fx.Node, name: str, found: State) -> None:
+        """Rows must have their places in what the operator really gives, whatever a rule says.
+
+        A rule may have overlooked a form of its operator, such as a loss without an axis of rows.
+        """
+        made = value_of(node)
+        several = isinstance(found, list)
+        if several != isinstance(made, list | tuple) or (several and len(found) != len(made)):
+            raise Unfit(f"{name} is called in an unknown way")
+        pairs = zip(found, made, strict=True) if several else [(found, made)]
+        for state, value in pairs:
+            if isinstance(state, Rows):
+                size = state.outer * self.count * state.inner
+                if state.axis >= value.dim() or value.shape[state.axis] != size:
+                    raise Unfit(f"{name} does not give rows where they should be")
 
     def split(self, value: Tensor, rows: Rows) -> Tensor:
         """A view or copy with examples on the first axis, outer and inner after it."""

@@ -202,6 +202,26 @@ _MAKERS = frozenset(
 )
 
 
+def refuse_trapping(node: fx.Node, name: str) -> None:
+    """Whole numbers are divided by a number that is settled, and neither 0 nor −1.
+
+    The least integer divided by −1 has no quotient, and some processors end the process for it.
+    """
+    made = node.meta.get("val")
+    if name not in _WHOLE_DIVISIONS or not isinstance(made, Tensor):
+        return
+    if made.dtype.is_floating_point or made.dtype.is_complex:
+        return
+    divisor = node.args[1] if len(node.args) > 1 else None
+    if name in ("gcd", "lcm") or not isinstance(divisor, int) or divisor in (0, -1):
+        raise Unfit(f"{name} may divide whole numbers by zero or minus one")
+
+
+_WHOLE_DIVISIONS = frozenset(
+    ("div", "divide", "floor_divide", "remainder", "fmod", "gcd", "lcm", "__mod__")
+)
+
+
 def _checked(losses: Any, count: int) -> Tensor:
     if not isinstance(losses, Tensor) or losses.shape != (count,):
         raise Unfit("its losses have another shape for another number of rows")
