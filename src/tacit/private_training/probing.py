@@ -210,8 +210,8 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
     try:
         rows = tuple(_made_up(part, generator, step) for part in like)
         book = Book(total, made.trained, rows)
-        _try_blanks(made, book, like, step)
         if _agrees(made, book, like, step):
+            _try_blanks(made, book, like, step)
             return book
     except Unfit:
         pass
