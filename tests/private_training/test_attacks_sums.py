@@ -224,5 +224,5 @@ def test_honest_examples_do_not_notice_the_limit_on_cancelling_terms() -> None:
 
 def test_the_room_is_small() -> None:
     assert room(100) < 0.003
-    assert max(room(2048), room(10**6)) < 0.011
+    assert max(room(1280), room(10**6)) < 0.01
     assert room(10**6, torch.float64) < 0.002

@@ -32,16 +32,16 @@ from torch import Tensor, nn
 
 from tacit import errors
 from tacit.private_training.alone import Alone, quiet
-from tacit.private_training.bookkeeping import Book, Kept, PerExample
-from tacit.private_training.layers import scaled, squares
+from tacit.private_training.bookkeeping import Book, Group, Kept, PerExample
+from tacit.private_training.layers import SUMMED, Pairs, Sums, scaled, squares
 from tacit.private_training.tracing import Loss
 
 _MARGIN = 1 + 1e-6
 _LEAST = 2.0**-100
 _LEAST_CLIP_NORM = 2.0**-30
 
-FEW_BLOCKS = 8
-"""So few are added up in the type of the weights, more of them in float64."""
+BLOCK = 5 * SUMMED
+"""Most slots of a block: those of one pass. Blocks are added up in float64."""
 
 Way = Book | Alone
 """How gradients of blocks of one size are computed."""
@@ -84,7 +84,7 @@ class Clipper:
 
         Where there is one row only, an axis of rows cannot be told from any other.
         """
-        most = min(microbatch or count, block_for(self.trained[0].dtype))
+        most = min(microbatch or count, BLOCK)
         blocks = -(-max(1, count) // max(1, most))
         return max(2, -(-max(1, count) // blocks))
 
@@ -98,7 +98,7 @@ class Clipper:
         """The clipped sum as one flat tensor, and how many examples were dropped.
 
         `present` says which slots are filled; all without it. Rows that are dropped may be blanked
-        in place. In float64 where the sum was made of many blocks.
+        in place. In float64 where the sum was made of several blocks.
         """
         if clip_norm < _LEAST_CLIP_NORM:
             remedy = "Gradients so short are lost in float32: scale the loss."
@@ -112,17 +112,12 @@ class Clipper:
             present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
         missing = -count % step
         rows = tuple(_padded(part, missing) for part in (*batch, present))
-        few = count <= FEW_BLOCKS * step
-        flat = self._empty()
         for start in range(0, count, step):
             *some, there = (part[start : start + step] for part in rows)
+            flat = self._empty()
             dropped += self._safely(way, flat, tuple(some), there, clip_norm)
-            if total is not None:
-                total.add_(flat)
-            elif few:
-                total, flat = flat, torch.empty_like(flat) if count > step else flat
-            else:
-                total = flat.double()
+            # In float64: running sums of float32 drift apart where one record is missing.
+            total = flat if total is None else total.double().add_(flat)
         assert total is not None
         return total, dropped
 
@@ -185,7 +180,19 @@ class Clipper:
     ) -> int:
         if isinstance(way, Book):
             return self.book(way, flat, batch, there, clip_norm)
-        flat.zero_()
+        dropped, flat = 0, flat.zero_()
+        for at in range(0, len(there), SUMMED):
+            some = slice(at, at + SUMMED)
+            part = torch.zeros_like(flat)
+            rows = tuple(one[some] for one in batch)
+            dropped += self._add_alone(way, part, rows, there[some], clip_norm)
+            flat += part
+        return dropped
+
+    def _add_alone(
+        self, way: Alone, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
+    ) -> int:
+        """Slots that are summed together, as many at a time as memory allows."""
         dropped, views = 0, self._views_by_id(flat)
         step = way.block(self.trained, len(there))
         *parts, present = (_padded(part, -len(there) % step) for part in (*batch, there))
@@ -216,7 +223,7 @@ class Clipper:
                 for part in pair:
                     _blank(part, bad)
             sums = {name: views[id(parameter)] for name, parameter in group.trained.items()}
-            group.rule.add(group.layer, sums, pairs, weights, fresh=True)
+            _add_by_parts(group, sums, pairs, weights)
         self._add_written(views, written, weights, fine)
         return int(there.sum()) - int(fine.sum())
 
@@ -241,7 +248,9 @@ class Clipper:
         bad = torch.nonzero(~fine).flatten()
         for key, value in written.items():
             _blank(value, bad)
-            views[key] += scaled(value, weights).sum(0)
+            for at in range(0, len(value), SUMMED):
+                some = slice(at, at + SUMMED)
+                views[key] += scaled(value[some], weights[some]).sum(0)
 
     def _views_by_id(self, flat: Tensor) -> dict[int, Tensor]:
         return dict(zip(map(id, self.trained), self.views(flat), strict=True))
@@ -261,12 +270,17 @@ class _Draws:
             torch.cuda.set_rng_state(self._there, self._device)
 
 
-def block_for(dtype: torch.dtype) -> int:
-    """Most slots of a block, within which sums may be float32; blocks are added up in float64.
-
-    What rounding may do within one grows with the square of its slots (`schedule`).
-    """
-    return 1024 if dtype == torch.float64 else 256
+def _add_by_parts(group: Group, sums: Sums, pairs: Pairs, weights: Tensor) -> None:
+    """So many slots in one product, each but the first into memory of its own, then added."""
+    for at in range(0, len(weights), SUMMED):
+        some = slice(at, at + SUMMED)
+        rows = [(inputs[some], outputs[some]) for inputs, outputs in pairs]
+        make = torch.empty_like if group.rule.overwrites else torch.zeros_like
+        part = {name: make(value) for name, value in sums.items()} if at else sums
+        group.rule.add(group.layer, part, rows, weights[some], fresh=True)
+        if at:
+            for name, value in sums.items():
+                value += part[name]
 
 
 def factors(

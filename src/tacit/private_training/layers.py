@@ -69,6 +69,9 @@ Sums = dict[str, Tensor]
 _MOST_ENTRIES = 1 << 22
 """Of matrices that are made for several examples at a time."""
 
+SUMMED = 256
+"""m: slots that are summed in one product. What rounding may do there grows with the square."""
+
 ROOM = 2.0**-10
 """ρ: of the clip norm, for rounding in float64 of terms that cancel (case 2)."""
 
@@ -184,7 +187,8 @@ def gamma(count: float, dtype: torch.dtype) -> float:
 
 def cancelling(examples: int, positions: int) -> float:
     """1 / L: the share of its terms' norms that an example's norm counts for at least."""
-    return 2 * examples * gamma(examples * positions + 4, torch.float64) / ROOM
+    summed = min(examples, SUMMED)
+    return 2 * summed * gamma(summed * positions + 4, torch.float64) / ROOM
 
 
 def scaled(rows: Tensor, weights: Tensor) -> Tensor:

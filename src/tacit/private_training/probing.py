@@ -24,7 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tacit import errors
 from tacit.private_training.alone import Alone, quiet
 from tacit.private_training.bookkeeping import Book
-from tacit.private_training.clipping import Clipper, Way, block_for, checked_losses, flat_data
+from tacit.private_training.clipping import BLOCK, Clipper, Way, checked_losses, flat_data
+from tacit.private_training.layers import SUMMED
 from tacit.private_training.tracing import Loss, Total, Unfit, attributes_kept
 
 _ROWS = 3
@@ -40,8 +41,7 @@ def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...])
     """A `Clipper` that checks modules on rows like these, at every size that it is asked for."""
     refuse_structure(where, module)
     shapes = tuple(part[:0] for part in like)
-    dtype = next(one.dtype for one in module.parameters() if one.requires_grad)
-    usual = min(max(len(like[0]), 1), block_for(dtype))
+    usual = min(max(len(like[0]), 1), BLOCK)
 
     def find(step: int) -> Way:
         with _checked(made):
@@ -210,12 +210,12 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
     try:
         rows = tuple(_made_up(part, generator, step) for part in like)
         book = Book(total, made.trained, rows)
-        _try_blanks(made, book, like, step)
         if _agrees(made, book, like, step):
+            _try_blanks(made, book, like, step)
             return book
     except Unfit:
         pass
-    count = Alone.block(made.trained, step)
+    count = Alone.block(made.trained, min(step, SUMMED))
     try:
         rows = tuple(_made_up(part, generator, count) for part in like)
         alone = Alone(total, made.trained, tuple(part[:1] for part in rows))

@@ -27,17 +27,17 @@ So an overflow costs no δ, and M is chosen for speed: one step in 1,000 overflo
 Rounding. Write R for `Schedule.rounding`. Clipped to C / (1 + R), the computed sum moves by at most
 C where one slot is blanked.
 
-Proof. Let C' be what is clipped to. Slots are in blocks of m at the most, and a blank slot changes
-the sum of its own block only, bit for bit (`rowwise`). The exact sum moves by at most C'. The
-computed sum of a block is off by at most :math:`\gamma_{m+4} m C' + \rho C' / 2`, whatever the
-order of its additions is (`layers`, cases 1 and 2); so those of two neighbours move apart by at
-most twice that: :math:`(2 m \gamma_{m+4} + \rho) C'`. The norms of all blocks add up to MC' at the
-most. Up to 8 are added in the weights' own type, more of them, M at the most, in float64: either
-errs by at most :math:`\gamma M C'`, with the γ of so many additions in that type, and twice for two
-neighbours. Underflow, and products of these small numbers with each other, are below
-:math:`2^{-16} C'`. R is the sum of all these.
+Proof. Let C' be what is clipped to. Slots are in blocks, and those in parts of m at the most; a
+blank slot changes the sum of its own part only, bit for bit (`rowwise`). The exact sum moves by at
+most C'. The computed sum of a part is off by at most :math:`\gamma_{m+4} m C' + \rho C' / 2`,
+whatever the order of its additions is (`layers`, cases 1 and 2); so those of two neighbours move
+apart by at most twice that: :math:`(2 m \gamma_{m+4} + \rho) C'`. The k parts of a block of B
+slots have norms that add up to BC' at the most, and are added in the weights' own type: that errs
+by at most :math:`\gamma_k B C'`, twice for two neighbours. Blocks, M of them at the most, are added
+in float64, which errs by at most :math:`\gamma_M M C'`, twice again. Underflow, and products of
+these small numbers with each other, are below :math:`2^{-16} C'`. R is the sum of all these.
 
-In float32, where 256 slots are a block, R is below 1.1 % up to a million slots.
+In float32, where m is 256 and B is 1,280, R is below 1 % up to a million slots.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tacit import errors, events
 from tacit.accounting import calibration
 from tacit.guarantees import Adjacency, Unit
 from tacit.private_training import layers
-from tacit.private_training.clipping import FEW_BLOCKS, block_for
+from tacit.private_training.clipping import BLOCK
 from tacit.randomness import Randomness
 
 _WORDS = 2**32
@@ -96,12 +96,11 @@ class Schedule:
 
         The theorem in the notes of this module, with the most blocks that there could be.
         """
-        block = min(self.slots, block_for(dtype))
-        within = 2 * block * layers.gamma(block + 4, dtype) + layers.ROOM
-        added = layers.gamma(self.slots, torch.float64)
-        if self.slots <= FEW_BLOCKS * block:
-            added = max(added, layers.gamma(FEW_BLOCKS, dtype))
-        return within + 2 * self.slots * added + 2.0**-16
+        summed, block = min(self.slots, layers.SUMMED), min(self.slots, BLOCK)
+        within = 2 * summed * layers.gamma(summed + 4, dtype) + layers.ROOM
+        parts = 2 * block * layers.gamma(-(-block // summed), dtype)
+        blocks = 2 * self.slots * layers.gamma(self.slots, torch.float64)
+        return within + parts + blocks + 2.0**-16
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:
         """What accounting composes: Gaussians on Poisson samples."""
