@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.random import mtrand
 
 from tacit import errors
 
@@ -49,3 +55,28 @@ def _count() -> int | None:
     except ImportError:
         return None
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+@contextmanager
+def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
+    """Seed draws of torch, numpy and Python that name no generator; put all back afterwards."""
+    import torch
+
+    # Not torch.random.fork_rng and torch.manual_seed, which cost as much as a client's step.
+    torch_before, python_before = torch.get_rng_state(), random.getstate()
+    numpy_before = mtrand.get_bit_generator()
+    cuda_before = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None
+    try:
+        torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        mtrand.set_bit_generator(np.random.MT19937(seed))
+        if cuda_before is not None:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+    finally:
+        torch.set_rng_state(torch_before)
+        random.setstate(python_before)
+        mtrand.set_bit_generator(numpy_before)
+        if cuda_before is not None:
+            torch.cuda.set_rng_state(cuda_before, device)

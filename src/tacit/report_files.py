@@ -154,6 +154,8 @@ def _room(file: Any, most_bytes: int, where: str) -> Columns:
         if hasattr(kind, "list_size"):
             kind, shape = kind.value_type, (rows, kind.list_size)
         forms[field.name] = (np.dtype(kind.to_pandas_dtype()), shape)
+    if len(forms) < len(file.schema_arrow):
+        raise errors.InvalidData(f"{where}: columns of reports must have names of their own.")
     if any(kind.kind not in "iuf" for kind, _ in forms.values()):
         raise errors.InvalidData(f"{where}: reports must be numbers.")
     size = sum(kind.itemsize * int(np.prod(shape)) for kind, shape in forms.values())

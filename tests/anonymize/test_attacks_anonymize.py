@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import pickle
+import random
 import shutil
 import warnings
 from collections.abc import Callable
@@ -409,3 +410,24 @@ def test_one_far_row_does_not_blind_the_probes() -> None:
     column[0] = 1e12
     found = probe(column, person, attackers=["trees"])
     assert found.strongest.accuracy > 0.9
+
+
+class DrawsAtWill(nn.Module):
+    """Draws from everybody's generators, as often as its row says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 2)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        drawn = [random.random() + float(np.random.rand()) for _ in range(1 + int(rows[0, 0] > 0))]  # noqa: NPY002
+        return self.inner(rows) + sum(drawn)
+
+
+def test_draws_of_one_row_do_not_move_another() -> None:
+    module, rows = DrawsAtWill(), torch.zeros(3, 3)
+    changed = rows.clone()
+    changed[0] = 1
+    one, other = (represent_alone(module, given, 2) for given in (rows, changed))
+    np.testing.assert_array_equal(one[1:], other[1:])
+    assert (one[0] != other[0]).any()

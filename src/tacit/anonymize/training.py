@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit import devices
 from tacit.anonymize import objective
 from tacit.anonymize.networks import Networks
 
@@ -345,16 +346,15 @@ def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArr
     """One representation a row, from a module of which nothing is known.
 
     Each row has a copy of the module as it was fitted, the row's own numbers and the same random
-    stream, so that no buffer, attribute or write can carry it into another's. What comes out has
-    one row of a width that was fixed before; anything else, an error too, is a row of zeros: to be
-    refused would tell something of the row.
+    streams (torch's, numpy's and Python's), so that no buffer, attribute, draw or write can carry it
+    into another's. What comes out has one row of a width that was fixed before; anything else, an
+    error too, is a row of zeros: to be refused would tell something of the row.
     """
     found = np.zeros((len(inputs), width), np.float32)
     for place in range(len(inputs)):
         alone = copy.deepcopy(encoder).eval()
-        with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+        with devices.seeded(0), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.default_generator.manual_seed(0)
             with contextlib.suppress(Exception):
                 shown = np.asarray(alone(inputs[place : place + 1].clone()).cpu(), np.float32)
                 if shown.shape == (1, width):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -23,7 +22,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from numpy.random import mtrand
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _NormBase
@@ -118,7 +116,7 @@ class TorchModel:
     @contextmanager
     def _serving(self, rng: np.random.Generator) -> Iterator[TorchModel]:
         own = int(rng.spawn(1)[0].integers(2**63))
-        with _seeded(own, self._device):
+        with devices.seeded(own, str(self._device)):
             yield copy.deepcopy(self)
 
     def admit(self, data: Data) -> None:
@@ -240,29 +238,6 @@ def _right(outputs: Tensor, truth: Tensor) -> int:
     if outputs.ndim != 2 or truth.ndim != 1:
         return 0
     return int((outputs.argmax(dim=1) == truth).sum())
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """All draws of torch, numpy and Python that name no generator; as before afterwards."""
-    # Not torch.random.fork_rng and torch.manual_seed, which cost as much as a client's step.
-    torch_before, python_before = torch.get_rng_state(), random.getstate()
-    numpy_before = mtrand.get_bit_generator()
-    cuda_before = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-    try:
-        torch.default_generator.manual_seed(seed)
-        random.seed(seed)
-        mtrand.set_bit_generator(np.random.MT19937(seed))
-        if cuda_before is not None:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
-    finally:
-        torch.set_rng_state(torch_before)
-        random.setstate(python_before)
-        mtrand.set_bit_generator(numpy_before)
-        if cuda_before is not None:
-            torch.cuda.set_rng_state(cuda_before, device)
 
 
 def _trained(module: nn.Module) -> dict[str, nn.Parameter]:

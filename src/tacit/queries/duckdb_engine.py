@@ -358,14 +358,22 @@ def _in_microseconds(table: Any) -> Any:
 def _typed(frame: Any) -> Any:
     """With columns of objects as text: a type found out from the rows would tell of them.
 
-    What is no text counts as missing.
+    What is no text counts as missing, and so is text that UTF-8 does not have (lone surrogates).
     """
     texts = {
-        name: [one if isinstance(one, str) else None for one in frame[name]]
+        name: [one if isinstance(one, str) and _encodes(one) else None for one in frame[name]]
         for name in frame.columns
         if frame[name].dtype == object
     }
     return frame.assign(**texts).astype(dict.fromkeys(texts, "string")) if texts else frame
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _pyarrow() -> Any:
