@@ -27,7 +27,7 @@ from tacit import AnonymizingEncoder, Seeded, artifact, ceilings, errors, events
 from tacit.anonymize import bounds
 from tacit.anonymize import encoder as encoders
 from tacit.anonymize.probes import probe
-from tacit.anonymize.training import Schedule
+from tacit.anonymize.training import Schedule, represent_alone
 from tacit.artifact import ArtifactError
 from tacit.cli import app
 from tacit.guarantees import Adjacency, Unit

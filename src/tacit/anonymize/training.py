@@ -346,7 +346,7 @@ def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArr
     """One representation a row, from a module of which nothing is known.
 
     Each row has a copy of the module as it was fitted, the row's own numbers and the same random
-    streams (torch's, numpy's and Python's), so that no buffer, attribute, draw or write can carry it
+    streams (torch's, numpy's, Python's), so that no buffer, attribute, draw or write can carry it
     into another's. What comes out has one row of a width that was fixed before; anything else, an
     error too, is a row of zeros: to be refused would tell something of the row.
     """
