@@ -35,15 +35,12 @@ def pulled(seen: list[Any]) -> Any:
 
 
 def test_training_takes_no_short_products_whatever_the_process_allows(monkeypatch: Any) -> None:
-    """TF32 keeps 11 digits: crafted factors grow by 2^-11 each, beyond the room that is left."""
+    """TF32 keeps 11 digits: crafted factors grow by 2^-11 each, for which no room was derived."""
     from tacit.private_training.clipping import Clipper
-    from tacit.private_training.schedule import Schedule
     from tacit.private_training.training import train
 
     factor = 1 + 2**-11 + 2**-14
     assert round(factor * 2**10) / 2**10 / factor - 1 > 4e-4
-    room = Schedule(100, 2**31, 1, Fraction(1)).rounding(torch.float32)
-    assert room < 2 * 4e-4
     seen: list[Any] = []
     honest = Clipper.sums
 
