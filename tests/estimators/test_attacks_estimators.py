@@ -155,7 +155,8 @@ def test_a_fitted_estimator_holds_nothing_of_the_records(kind: str) -> None:
     """No array with an entry a record, not their number, and in copies not how many were out."""
     X, y = made_up()
     X[:31] *= 3
-    model = made(kind).fit(X, y)
+    # Seeded: a noisy number of records is the true one every now and then.
+    model = made(kind, rng=Seeded(0)).fit(X, y)
     assert model.clipped_ > 0
     for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         assert not hasattr(copied, "clipped_")
