@@ -10,12 +10,12 @@ DIGITS = 6
 
 
 def above(number: float | Fraction, digits: int = DIGITS) -> str:
-    """At least the number, in so many digits: for what is promised to be no more."""
+    """Round up to this number of digits, for a bound from above."""
     return _shown(number, digits, ROUND_CEILING)
 
 
 def below(number: float | Fraction, digits: int = DIGITS) -> str:
-    """At most the number, in so many digits: for what is shown to be no less."""
+    """Round down to this number of digits, for a bound from below."""
     return _shown(number, digits, ROUND_FLOOR)
 
 

@@ -219,7 +219,7 @@ Parts = list[tuple[Part, int]]
 
 
 def epsilon_of(parts: Parts, delta: float) -> float:
-    """Smallest ε at δ that the grid proves for so many draws of each part, in both directions."""
+    """Smallest ε at δ that the grid proves for these numbers of draws, in both directions."""
     return max(_one_way(parts, delta, removed) for removed in (True, False))
 
 
