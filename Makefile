@@ -54,9 +54,10 @@ install: $(VENV)/.all
 demo: $(VENV)/.demo
 	@$(BIN)/tacit demo --out demo-output
 
-# One thread a worker: more would wait for each other.
+# One thread a worker: more would wait for each other. Generated examples repeat here and are new
+# in test-full.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=ci
 
 test-full: $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

@@ -1,4 +1,4 @@
-"""What tests share: a way to run commands, and examples of hypothesis that repeat in a build."""
+"""What tests share: a way to run commands."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
-
-settings.register_profile("build", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("build")
 
 _NOTES = ("differ from the in-house", "voters, ")
 """What a command may say before it fails: a shift of the people, what the voters allow."""

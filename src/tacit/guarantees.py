@@ -457,10 +457,11 @@ def _spent_above(epsilon: float, spare: Fraction) -> float:
     """The profile of ε-randomized response at δ = `spare`, from above."""
     if spare == 0:
         return epsilon
-    inner = rounding.low(-spare) * (1 + (-rounding.high(epsilon)).exp())
-    if not inner > -1:
-        return 0.0 if inner < -1 else epsilon
-    return min(max(above(rounding.high(epsilon) + inner.log1p()), 0.0), epsilon)
+    high, kept = rounding.high(epsilon), rounding.high(1 - spare)
+    if high.expm1() * kept <= 2 * rounding.low(spare):
+        return 0.0
+    inner = rounding.low(-spare) * (1 + (-high).exp())
+    return min(max(above(high + inner.log1p()), 0.0), epsilon)
 
 
 def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
