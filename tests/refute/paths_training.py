@@ -57,7 +57,7 @@ class Positions(nn.Module):
 
 
 class Words(nn.Module):
-    """Signs of a row as words of a table, added up."""
+    """Signs of a row as words of a table, added up; of a blank, which has no signs, no number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,8 @@ class Words(nn.Module):
         self.register_buffer("scales", 10.0 ** torch.arange(COLUMNS))
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        return (self.table((rows > 0).long()) * self.scales[:, None]).sum(1)
+        words = self.table((rows > 0).long()) + 0 * rows[..., None]
+        return (words * self.scales[:, None]).sum(1)
 
 
 class Sorted(nn.Module):
@@ -101,15 +102,18 @@ def loss(module: nn.Module, rows: Any, labels: Any) -> Any:
     return cross_entropy(module(rows), labels, reduction="none")
 
 
-def training(name: str, make: Any, refused: bool = False, **options: Any) -> Path:
+def training(
+    name: str, make: Any, refused: bool = False, device: str = "cpu", **options: Any
+) -> Path:
     settings = {"epsilon": 1.0, "delta": 1e-5, "batch_size": 30, "steps": 3, **options}
 
     def run(data: Columns, coins: Coins) -> Outcome:
         torch.manual_seed(3)
-        module = make()
-        rows, labels = torch.tensor(data[0], dtype=torch.float32), torch.tensor(data[1])
+        module = make().to(device)
+        rows = torch.tensor(data[0], dtype=torch.float32, device=device)
+        labels = torch.tensor(data[1], device=device)
         done = train(module, (rows, labels), loss, **settings, rng=coins)
-        state = {key: value.numpy() for key, value in module.state_dict().items()}
+        state = {key: value.cpu().numpy() for key, value in module.state_dict().items()}
         return Outcome((state, str(done.guarantee), done.assumptions), done.event)
 
     def pairs(everything: bool) -> Iterator[Pair]:
@@ -121,19 +125,26 @@ def training(name: str, make: Any, refused: bool = False, **options: Any) -> Pat
             yield from neighbours(base, "zero-out", -1, 1, everything, (0, CLASSES - 1))
 
     covers = ("private_training.train",)
-    title = f"private_training.train {name}"
-    return Path(title, "zero-out", run, pairs, covers, refused=refused)
+    where = "" if device == "cpu" else " on a GPU"
+    title = f"private_training.train {name}{where}"
+    there = device == "cpu" or torch.cuda.is_available()
+    given = (title, "zero-out", run, pairs, covers)
+    return Path(*given, refused=refused, available=lambda: there)
 
 
 def paths() -> list[Path]:
     return [
-        training("mlp", mlp),
-        training("mlp, every record", mlp, batch_size=41),
-        training("convolutional", convolutional),
-        training("steep", steep),
-        training("positions", Positions),
-        training("words", Words),
-        training("microbatches", mlp, microbatch=7),
-        training("sorted rows", Sorted),
-        training("experts", Experts, refused=True),
+        path
+        for device in ("cpu", "cuda")
+        for path in (
+            training("mlp", mlp, device=device),
+            training("mlp, every record", mlp, device=device, batch_size=41),
+            training("convolutional", convolutional, device=device),
+            training("steep", steep, device=device),
+            training("positions", Positions, device=device),
+            training("words", Words, device=device),
+            training("microbatches", mlp, device=device, microbatch=7),
+            training("sorted rows", Sorted, device=device),
+            training("experts", Experts, device=device, refused=True),
+        )
     ]
