@@ -3,7 +3,7 @@ r"""Intervals for the accuracy within a private part of the voters: a class, a g
 Each answer ("right" or "wrong") in each part has its own symbols, and a vote names some symbols. A
 vote *leans* towards "right" in a part if it names more of the part's symbols for "right" than for
 "wrong". The probability of that is known: u for a voter of the part whose answer is "right", v for
-one whose answer is "wrong", w for a voter outside the part; likewise for "wrong". A vote *shows* the
+one whose answer is "wrong", w for a voter outside it; likewise for "wrong". A vote *shows* the
 part if it names at least `least` of its symbols: with probability s for a voter of the part and t
 for a voter outside it. Let π be the share of the population that is in the part, and r the accuracy
 in the part. The number S of votes that show the part, and the number K that lean towards "right"
@@ -125,7 +125,7 @@ def _ahead(law: Law, each: int, side: int, named: bool) -> float:
 
 
 def count(votes: Votes, axis: int | None, least: int) -> Counts:
-    """Count votes for each part along an axis (classes or groups), or for all voters as one part."""
+    """Count votes by part along an axis (classes or groups), or for all voters as one part."""
     symbols, shape = votes.symbols.reshape(len(votes), -1), votes.ballot.shape
     inside, parts = (0 * symbols, 1) if axis is None else (symbols // 2, shape[axis])
     # Not by numpy's `unravel_index`, which is wrong for long columns in version 2.4.
