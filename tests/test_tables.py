@@ -248,7 +248,7 @@ def test_a_label_is_split_off():
 
 
 def test_a_label_with_gaps_is_refused():
-    with pytest.raises(InvalidData, match=r"f\.csv: column 'l' must be without gaps"):
+    with pytest.raises(InvalidData, match=r"f\.csv: column 'l' must be without missing values"):
         tables.split_label(batch(x=[1, 2], l=["a", None]), "l", "f.csv")
 
 

@@ -123,7 +123,10 @@ def split_label(
         errors.refuse("data", "label", f"a column of {path}", label, "Has it a header?")
     column = batch.column(label)
     if column.null_count:
-        raise errors.InvalidData(f"{path}: column {label!r} must be without gaps.")
+        raise errors.InvalidData(
+            f"{path}: column {label!r} must be without missing values. Drop the rows that have no "
+            "label, or declare a class for them."
+        )
     values = column.to_pylist()
     return batch.drop_columns([label]), np.array(values, dtype=object)
 
