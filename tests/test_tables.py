@@ -247,9 +247,25 @@ def test_a_label_is_split_off():
     assert (rows.schema.names, labels) == (["x"], None)
 
 
-def test_a_label_with_gaps_is_refused():
+def test_a_label_with_gaps_is_refused_unless_it_is_left_out():
+    gaps = batch(x=[1, 2], l=["a", None])
     with pytest.raises(InvalidData, match=r"f\.csv: column 'l' must be without missing values"):
-        tables.split_label(batch(x=[1, 2], l=["a", None]), "l", "f.csv")
+        tables.split_label(gaps, "l", "f.csv")
+    assert tables.without_label(gaps, "l", "f.csv").schema.names == ["x"]
+    assert tables.without_label(gaps, None, "f.csv") is gaps
+
+
+def test_names_of_columns_are_read_without_a_row(tmp_path):
+    """Whatever stands in the rows: a quote that never ends, another number of fields."""
+    text, packed = tmp_path / "t.csv", tmp_path / "t.parquet"
+    text.write_bytes(b'a,"b c"\n"open,1\n2,3,4\n\xff\0\n')
+    pq.write_table(pa.table({"a": [1], "b c": ["x"]}), packed)
+    assert tables.names(text) == tables.names(packed) == ["a", "b c"]
+    (tmp_path / "n.csv.gz").write_bytes(b"no gzip")
+    (tmp_path / "n.parquet").write_bytes(b"no parquet")
+    for name in ("n.csv.gz", "n.parquet"):
+        with pytest.raises(InvalidData, match=name):
+            tables.names(tmp_path / name)
 
 
 def test_a_label_that_is_not_there_is_refused_without_naming_what_is():
