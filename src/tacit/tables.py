@@ -57,6 +57,21 @@ def batches(
         raise errors.InvalidData(f"{path}: it must have at least one row.")
 
 
+def read(path: str | Path, given: TableSchema) -> Any:
+    """An Arrow table of the schema's columns, for what takes whole tables (an estimator, say).
+
+    Numbers and texts are as they stand in the file: bounds and categories are not applied. What is
+    missing, or no number in a column of numbers, is null. What a line of a text file becomes
+    depends on that line alone, and no line changes the type of a column.
+    """
+    known = names(path)
+    for name in given.names:
+        if name not in known:
+            errors.refuse("data", "schema", f"of columns of {path}", name, "Has it a header?")
+    found = [batch.select(list(given.names)) for batch in batches(path, given)]
+    return _arrow().Table.from_batches(found)
+
+
 def _must_be_readable(path: Path) -> None:
     if not path.is_file():
         errors.refuse("data", "path", "an existing file", str(path), "Check the path.")

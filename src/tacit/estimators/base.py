@@ -72,6 +72,8 @@ _FINITE = (
 )
 
 _SAID = {
+    "Input y contains NaN": "labels and targets must be without NaN and missing values. Give "
+    "missing labels a class of their own, declared in classes, and missing targets a constant.",
     "contains NaN": _FINITE,
     "contains infinity": _FINITE,
     "could not convert string": "data must be numbers. Encode them first.",
