@@ -71,9 +71,14 @@ _FINITE = (
     "without looking at the records (an imputer that is fitted to them is not private)."
 )
 
+_LABELS = (
+    "labels and targets must be without NaN and missing values, and of one type. Give missing "
+    "labels a class of their own, declared in classes, and missing targets a constant."
+)
+
 _SAID = {
-    "Input y contains NaN": "labels and targets must be without NaN and missing values. Give "
-    "missing labels a class of their own, declared in classes, and missing targets a constant.",
+    "Input y contains NaN": _LABELS,
+    "not supported between instances of": _LABELS,  # None beside text, which cannot be sorted
     "contains NaN": _FINITE,
     "contains infinity": _FINITE,
     "could not convert string": "data must be numbers. Encode them first.",
