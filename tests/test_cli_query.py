@@ -144,6 +144,20 @@ def test_keys_are_read_as_what_they_look_like(ask: Run, keys: str, names: set[st
     assert all(group["value"] > 300 for group in found.values())
 
 
+def test_a_cost_in_another_notion_than_the_account_names_the_options(
+    refused: Run, work: Path
+) -> None:
+    charged = ("--ledger", work / "ledger", "--account", "patients")
+    sql = "select count(*) from data"
+    for given, said in (
+        (("--epsilon", 0.1, "--delta", 1e-6), "got '--rho, or --epsilon with --delta'"),
+        (("--rho", 0.1), "got '--rho, or --epsilon with --delta'"),
+    ):
+        line = refused(sql, *given, *charged)
+        assert "cost must be given as --epsilon alone, as the account is 1-DP" in line
+        assert said in line
+
+
 def test_count_of_a_csv_column_says_what_it_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,8 +140,10 @@ def _budget(
         if opened is not None:
             budget = opened.show(account).budget
             if (rho is None) == isinstance(budget, ZCDP):
-                kind = "--rho, or --epsilon with --delta" if rho is None else "--epsilon alone"
-                errors.refuse("query", "cost", f"given as {kind}, as the account is {budget}", cost)
+                kinds = "--epsilon alone", "--rho, or --epsilon with --delta"
+                given, wanted = kinds if rho is None else kinds[::-1]
+                condition = f"given as {wanted}, as the account is {budget}"
+                errors.refuse("query", "cost", condition, given)
             if adjacency not in (None, str(budget.adjacency)):
                 remedy = "Leave it out, or open another account."
                 errors.refuse("query", "adjacency", f"{budget.adjacency}", adjacency, remedy)
