@@ -148,7 +148,7 @@ def train(
         What a row of the data is.
     ledger, account : Ledger, str, optional
         Charged for the whole training before a record is looked at; where too little is left,
-        nothing is trained. The account must be zero-out or replace-one, in (ε, δ).
+        nothing is trained. The account must be zero-out, or replace-one at the price of two.
     rng : Randomness, optional
         For tests. Without it: AES-256 in counter mode, keyed by the operating system.
     progress : callable, optional
