@@ -240,6 +240,7 @@ def test_audit(run: Run, mechanism: str) -> None:
     assert found["samples"] == count
     assert 0.0 <= found["lower_bound"] <= 1.0
     assert 0.0 < found["law_p_value"] <= 1.0
+    assert found["law_finding"] is None
     if mechanism in ("discrete-laplace", "geometric", "randomized-response", "local-laplace"):
         assert found["lower_bound"] > 0.5
     if mechanism in EXACT:
@@ -253,6 +254,7 @@ def test_audit_as_a_table(run: Run) -> None:
     assert outcome.code == 0
     assert "geometric: not refuted" in outcome.out
     assert "lower bound" in outcome.out
+    assert "finding" not in outcome.out  # nothing was found
 
 
 def test_audit_takes_a_delta(run: Run) -> None:
@@ -315,6 +317,7 @@ def test_verify_explain_sign(run: Run, tmp_path: Path) -> None:
         "seeded": False,
     }
     assert "verified" in run("verify", path).out
+    assert "signed by" not in run("verify", path).out  # nobody has
 
     assert "not signed" in refused(run("verify", path, "--public-key", public), 1)
     signed = run("sign", path, "--key", private, "--json")
@@ -515,6 +518,57 @@ def test_a_ledger_lists_its_entries_and_tells_marks_from_charges(run: Run, tmp_p
     assert "epsilon = 0.25" in told
     assert "nothing (a mark)" in told
     assert "nothing" not in run("ledger", "show", path).out
+
+
+def test_a_ledger_shows_whole_guarantees_and_keys_in_80_columns(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    path, key = tmp_path / "budget.sqlite", "k" * 60
+    run("ledger", "open", path, "patients", *OPEN)
+    run("ledger", "charge", path, "patients", "--epsilon", "0.25", "--key", key)
+    told = run("ledger", "show", path, "--entries").out
+    assert "0.25-DP (central, replace-one, unit: record)" in told
+    assert "…" not in told
+    assert told.count("k") >= len(key)
+
+
+def test_a_raised_account_has_a_guarantee_at_a_delta(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    run("ledger", "open", path, "a", "--rho", "0.1", *OPEN[2:])
+    run("ledger", "charge", path, "a", "--epsilon", "0.1")
+    assert run("ledger", "raise", path, "a", "--rho", "0.2", "--reason", "board").code == 0
+    (plain,) = run("ledger", "show", path, "--json").json["accounts"]
+    assert plain["guarantee"].startswith("unproven")
+    (shown,) = run("ledger", "show", path, "--delta", "1e-6", "--json").json["accounts"]
+    with Ledger(path) as ledger:
+        assert shown["guarantee"] == str(ledger.show("a").at_delta(1e-6))
+    refused(run("ledger", "show", path, "--delta", "0"), 2)
+
+
+def test_raising_epsilon_keeps_delta(run: Run, tmp_path: Path) -> None:
+    path, reason = tmp_path / "budget.sqlite", ("--reason", "board")
+    run("ledger", "open", path, "a", *OPEN, "--delta", "1e-6")
+    raised = run("ledger", "raise", path, "a", "--epsilon", "2", *reason, "--json")
+    assert raised.json["budget"].startswith("(2, 1e-06)-DP")
+    assert "opened" in refused(
+        run("ledger", "raise", path, "a", "--epsilon", "3", "--delta", "1e-5", *reason), 2
+    )
+    for notion, option in (
+        (("--rho", "1"), "--rho"),
+        (("--epsilon", "1", "--order", "8"), "order"),
+    ):
+        name = option.strip("-")
+        run("ledger", "open", path, name, *notion, *OPEN[2:])
+        line = refused(run("ledger", "raise", path, name, "--epsilon", "2", *reason), 2)
+        assert f"given by {'--epsilon and --order' if name == 'order' else '--rho'}" in line
+
+
+def test_an_empty_ledger_says_so(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "budget.sqlite"
+    Ledger(path).close()
+    assert "No account" in run("ledger", "show", path).out
+    assert run("ledger", "show", path, "--json").json == {"accounts": []}
 
 
 def test_an_overdraft_is_refused_and_changes_nothing(run: Run, tmp_path: Path) -> None:

@@ -310,11 +310,15 @@ def test_labels_that_cannot_be(refuse: Any, tmp_path: Path) -> None:
     rows, path = movements(120), tmp_path / "bad.parquet"
     who = rows["who"].to_pylist()
     bad: list[tuple[str, Any, str]] = [
-        ("who", [None, *who[1:]], "label 'who' must be without gaps"),
+        ("who", [None, *who[1:]], "label 'who' must be without missing values"),
         ("who", [SECRET] * 120, "label 'who' must have at least 2 values, got 1"),
         ("who", [f"{SECRET}{i}" for i in range(120)], "every who must have at least 3 rows"),
         ("what", ["run"] * 120, "label 'what' must have at least 2 values, got 1"),
-        ("hand", [None, *rows["hand"].to_pylist()[1:]], "label 'hand' must be without gaps"),
+        (
+            "hand",
+            [None, *rows["hand"].to_pylist()[1:]],
+            "label 'hand' must be without missing values",
+        ),
         ("hand", ["left"] * 120, "hand label must take at least two values, got one"),
         ("hand", [f"h{i}" for i in range(120)], "'hand' must be among the rows to fit on"),
     ]

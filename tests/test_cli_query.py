@@ -144,6 +144,41 @@ def test_keys_are_read_as_what_they_look_like(ask: Run, keys: str, names: set[st
     assert all(group["value"] > 300 for group in found.values())
 
 
+def test_a_cost_in_another_notion_than_the_account_names_the_options(
+    refused: Run, work: Path
+) -> None:
+    charged = ("--ledger", work / "ledger", "--account", "patients")
+    sql = "select count(*) from data"
+    for given, said in (
+        (("--epsilon", 0.1, "--delta", 1e-6), "got '--rho, or --epsilon with --delta'"),
+        (("--rho", 0.1), "got '--rho, or --epsilon with --delta'"),
+    ):
+        line = refused(sql, *given, *charged)
+        assert "cost must be given as --epsilon alone, as the account is 1-DP" in line
+        assert said in line
+
+
+def test_count_of_a_csv_column_says_what_it_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numbers where the column has bounds, else all that is not empty; by the question alone."""
+    path = tmp_path / "sensors.csv"
+    path.write_text("temp\n" + "20.5\n" * 600 + "NA\n" * 300 + '""\n' * 100)
+
+    def told(*options: str, sql: str = "select count(temp) as n from data") -> str:
+        assert main(["query", str(path), sql, "--epsilon", "50", *options]) == 0
+        return capsys.readouterr().out
+
+    plain, bounded = told(), told("--bounds", "temp=0:40")
+    assert "900" in plain
+    assert "With --bounds temp=LOWER:UPPER only numbers do." in " ".join(plain.split())
+    assert "600" in bounded
+    assert "--bounds" not in bounded
+    assert "--bounds" not in told(sql="select count(*) from data")
+    path.write_text("temp\n1\n2\n3\n")  # without any such word it says the same
+    assert "With --bounds temp=LOWER:UPPER only numbers do." in " ".join(told().split())
+
+
 def test_a_csv_file_is_called_by_its_name_or_data(ask: Run, refused: Run) -> None:
     for table in ("people", "data"):
         sql = f"select ward, avg(age) from {table} where ward < 2 group by ward"

@@ -225,7 +225,6 @@ def test_votes_that_do_not_belong_together(
             ("--epsilon", 1, "--group", "region", "--private-group", "--groups", "1,2"),
             "declared classes",
         ),
-        (("--epsilon", 1), "rows must have 2 columns"),  # region is neither feature nor group
     ],
 )
 def test_polls_that_are_refused(

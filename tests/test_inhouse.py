@@ -288,8 +288,10 @@ def test_what_may_not_leave_is_refused_in_one_line():
         assert "\n" not in said
         assert said.startswith("export: encoder (collection, latent level) must carry a central ")
         assert str(made.guarantee) in said
-        assert "central_epsilon and central_delta" in said
+        assert "Fit the mechanism with central_epsilon and central_delta" in said
         assert "public" in said
+    with pytest.raises(InvalidParameter, match="Fit a StudentClassifier with central_epsilon"):
+        Protection.none(whose=TAUGHT).must_leave("a classifier")
 
 
 KINDS = [

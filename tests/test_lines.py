@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import random
+import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -141,3 +143,18 @@ def test_a_long_line_fills_no_memory(tmp_path):
     sizes = [batch.nbytes for batch in lines.batches(path)]
     assert sum(sizes) < 1 << 20
     assert pa.total_allocated_bytes() - before < 1 << 24
+
+
+def test_private_rows_have_no_other_reader_of_text_files():
+    """Other readers find records by their quotes, so that one person's could swallow others.
+
+    Loaders of public data sets are what may use one.
+    """
+    source = Path(lines.__file__).parent
+    readers = re.compile(r"read_csv|open_csv|csv\.reader|DictReader|genfromtxt|loadtxt|fromfile")
+    found = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if readers.search(path.read_text(encoding="utf-8"))
+    }
+    assert found <= {"datasets/adult.py", "datasets/loans.py"}

@@ -247,9 +247,45 @@ def test_a_label_is_split_off():
     assert (rows.schema.names, labels) == (["x"], None)
 
 
-def test_a_label_with_gaps_is_refused():
-    with pytest.raises(InvalidData, match=r"f\.csv: column 'l' must be without gaps"):
-        tables.split_label(batch(x=[1, 2], l=["a", None]), "l", "f.csv")
+def test_a_label_with_gaps_is_refused_unless_it_is_left_out():
+    gaps = batch(x=[1, 2], l=["a", None])
+    with pytest.raises(InvalidData, match=r"f\.csv: column 'l' must be without missing values"):
+        tables.split_label(gaps, "l", "f.csv")
+    assert tables.without_label(gaps, "l", "f.csv").schema.names == ["x"]
+    assert tables.without_label(gaps, None, "f.csv") is gaps
+
+
+def test_one_row_changes_neither_types_nor_other_rows(tmp_path):
+    given = TableSchema((Continuous("x", 0, 9), Categorical("l", ("1", "2"))))
+    lines = ["id,l,note,x", *(f"{i},{1 + i % 2},ok,{i}" for i in range(8))]
+
+    def table(changed=None):
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join([*lines[:4], changed or lines[4], *lines[5:]]) + "\n")
+        return tables.read(path, given)
+
+    plain = table()
+    assert plain.schema == pa.schema([("x", pa.float64()), ("l", pa.string())])
+    for line in ('3,2,"open,3', "3,two,ok,three", "3,2,a,b,c", "3,NA,ok,NA", '3,2,"a ""b""",3'):
+        found = table(line)
+        assert found.schema == plain.schema
+        assert found.take([0, 1, 2, 4, 5, 6, 7]) == plain.take([0, 1, 2, 4, 5, 6, 7])
+    assert table("3,NA,ok,NA").slice(3, 1).to_pylist() == [{"x": None, "l": None}]
+    with pytest.raises(InvalidParameter, match="schema must be of columns of"):
+        tables.read(tmp_path / "rows.csv", TableSchema((Continuous("y", 0, 1),)))
+
+
+def test_names_of_columns_are_read_without_a_row(tmp_path):
+    """Whatever stands in the rows: a quote that never ends, another number of fields."""
+    text, packed = tmp_path / "t.csv", tmp_path / "t.parquet"
+    text.write_bytes(b'a,"b c"\n"open,1\n2,3,4\n\xff\0\n')
+    pq.write_table(pa.table({"a": [1], "b c": ["x"]}), packed)
+    assert tables.names(text) == tables.names(packed) == ["a", "b c"]
+    (tmp_path / "n.csv.gz").write_bytes(b"no gzip")
+    (tmp_path / "n.parquet").write_bytes(b"no parquet")
+    for name in ("n.csv.gz", "n.parquet"):
+        with pytest.raises(InvalidData, match=name):
+            tables.names(tmp_path / name)
 
 
 def test_a_label_that_is_not_there_is_refused_without_naming_what_is():

@@ -34,20 +34,22 @@ def _arrow(column: Any) -> npt.NDArray[Any]:
     return np.asarray(column.cast(column.type.value_type) if dictionary else column)
 
 
-def match(table: Columns, names: tuple[str, ...], where: str) -> int:
-    """Rows of a table that has these columns, in order.
+def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
+    """The columns of these names, in the order of the names; others are left out.
 
     A name that was found is not echoed: without a header, it is a person's value.
     """
-    for index, name in enumerate(names):
-        if index >= len(table) or table[index][0] != name:
-            remedy = f"The columns are, in this order: {', '.join(names)}."
+    found: Columns = []
+    for name in names:
+        same = [column for column in table if column[0] == name]
+        if len(same) != 1:
+            remedy = f"The columns are: {', '.join(names)}."
             shown = remedy if len(remedy) <= 300 else f"{remedy[:299]}…"
-            raise InvalidData(f"{where}: column {index} must be {name!r}. {shown}")
-    if len(table) > len(names):
-        count = f"{len(names)} columns, the last {named(names[-1])}"
-        raise InvalidData(f"{where}: rows must have {count}, got {len(table)}. Drop the others.")
-    return same_length(table, where)
+            problem = "there once" if same else "there"
+            raise InvalidData(f"{where}: {named(name)} must be {problem}. {shown}")
+        found += same
+    same_length(found, where)
+    return found
 
 
 def same_length(table: Columns, where: str) -> int:

@@ -52,6 +52,12 @@ PUBLIC = "The in-house rows: their owner states that they are public."
 FITTED = "The in-house rows that the mechanism was fitted on"
 TAUGHT = "The in-house rows that the model was taught on"
 WHOSE = (FITTED, TAUGHT)
+_REMEDIES = {
+    FITTED: "Fit the mechanism with central_epsilon and central_delta, or state that the rows are "
+    "public.",
+    TAUGHT: "Fit a StudentClassifier with central_epsilon and central_delta (no other classifier "
+    "that is taught on in-house rows has them), or state that the rows are public.",
+}
 _SCOPE: dict[str, Any] = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.RECORD}
 _LARGEST_DELTA = 0.01
 _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
@@ -136,8 +142,7 @@ class Part:
             )
         raise errors.InvalidParameter(
             f"export: {what} must carry a central guarantee towards the in-house rows, got "
-            f"{self.guarantee}. Fit with central_epsilon and central_delta, or state that the "
-            "rows are public."
+            f"{self.guarantee}. {_REMEDIES[self.whose]}"
         )
 
     def to_plain(self) -> dict[str, Any]:

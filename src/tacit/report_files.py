@@ -189,12 +189,12 @@ def to_arrow(columns: Columns) -> Any:
 
 def _to_numpy(column: Any) -> npt.NDArray[Any]:
     if column.null_count:
-        raise errors.InvalidData("reports: a column must be without gaps.")
+        raise errors.InvalidData("reports: a column must be without missing values.")
     if not hasattr(column.type, "list_size"):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     flat = column.flatten()
     if flat.null_count:
-        raise errors.InvalidData("reports: a column must be without gaps.")
+        raise errors.InvalidData("reports: a column must be without missing values.")
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, column.type.list_size)
 
 

@@ -26,9 +26,9 @@ import numpy.typing as npt
 from tacit import errors
 from tacit.columns import (
     all_numbers,
+    chosen,
     columns_of,
     distinct_texts,
-    match,
     named,
     numeric,
     refuse_column,
@@ -130,8 +130,7 @@ class ArraySchema:
         if (table := columns_of(raw)) is not None:
             if self.columns is None:
                 raise InvalidData(f"{where}: rows must be an array, got a table. Convert it first.")
-            match(table, self.columns, where)
-            raw = stack(table, where)
+            raw = stack(chosen(table, self.columns, where), where)
         array = regular(raw, where)
         if array.ndim == 3 and array.shape[1:] == self.image:
             array = array.reshape(len(array), -1)
@@ -204,7 +203,10 @@ class Continuous:
         if np.isinf(values).any():
             refuse_column(where, name, "finite")
         if self.missing == "refuse" and np.isnan(values).any():
-            remedy = "Fill it, or declare missing='indicate'."
+            remedy = (
+                "Declare missing='indicate' for it in the schema, or replace them by a constant "
+                "that is chosen without looking at the rows."
+            )
             refuse_column(where, name, "without missing values", remedy)
         given = column if column.dtype.kind in "iuf" else values
         if self.outside == "refuse" and _outside(given, self).any():
@@ -256,7 +258,10 @@ class Categorical:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Rows of named columns, in this order and no other."""
+    """Rows of named columns.
+
+    A table's columns are chosen by name, in any order; other columns are left out.
+    """
 
     columns: tuple[Continuous | Categorical, ...]
 
@@ -284,7 +289,8 @@ class TableSchema:
         """Check and scale a pandas or Arrow table, or a mapping of names to arrays."""
         if (table := columns_of(raw)) is None:
             raise InvalidData(f"{where}: rows must be a table with named columns, got an array.")
-        count = match(table, self.names, where)
+        table = chosen(table, self.names, where)
+        count = len(table[0][1])
         values, codes = [], []
         for (_, data), column in zip(table, self.columns, strict=True):
             if isinstance(column, Continuous):

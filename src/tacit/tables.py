@@ -38,12 +38,8 @@ def batches(
     `words` names a column of a CSV file to be read as text, whatever it looks like.
     """
     path = Path(path)
-    if not path.is_file():
-        errors.refuse("data", "path", "an existing file", str(path), "Check the path.")
+    _must_be_readable(path)
     lower = path.name.lower()
-    if not lower.endswith(_CSV + _PARQUET):
-        remedy = "Convert it first."
-        errors.refuse("data", "file", f"one of {', '.join(_CSV + _PARQUET)}", path.name, remedy)
     pa, found = _arrow(), False
     stream = _text(path, given, rows, words) if lower.endswith(_CSV) else _parquet(path, rows)
     try:
@@ -59,6 +55,33 @@ def batches(
         raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
     if not found:
         raise errors.InvalidData(f"{path}: it must have at least one row.")
+
+
+def read(path: str | Path, given: TableSchema) -> Any:
+    """An Arrow table of the schema's columns, for what takes whole tables (an estimator, say).
+
+    Numbers and texts are as they stand in the file: bounds and categories are not applied. What is
+    missing, or no number in a column of numbers, is null. What a line of a text file becomes
+    depends on that line alone, and no line changes the type of a column.
+    """
+    known = names(path)
+    for name in given.names:
+        if name not in known:
+            errors.refuse("data", "schema", f"of columns of {path}", name, "Has it a header?")
+    found = [batch.select(list(given.names)) for batch in batches(path, given)]
+    return _arrow().Table.from_batches(found)
+
+
+def _must_be_readable(path: Path) -> None:
+    if not path.is_file():
+        errors.refuse("data", "path", "an existing file", str(path), "Check the path.")
+    if not path.name.lower().endswith(_CSV + _PARQUET):
+        remedy = "Convert it first."
+        errors.refuse("data", "file", f"one of {', '.join(_CSV + _PARQUET)}", path.name, remedy)
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if path.name.lower().endswith(".tsv") else ","
 
 
 def _complaint(name: str) -> str:
@@ -100,6 +123,21 @@ def _smallest(
     return [joined.take(chosen)], keys[chosen]
 
 
+def names(path: str | Path) -> list[str]:
+    """The names of the columns of a file; no row is read."""
+    path = Path(path)
+    _must_be_readable(path)
+    pa = _arrow()
+    import pyarrow.parquet as pq
+
+    try:
+        if path.name.lower().endswith(_CSV):
+            return lines.header(path, _delimiter(path))
+        return list(pq.read_schema(path).names)
+    except (pa.ArrowException, EOFError, OSError, zlib.error):
+        raise errors.InvalidData(f"{path}: {_complaint(path.name.lower())}") from None
+
+
 def count(path: str | Path) -> int | None:
     """Rows, where the file says so without being read."""
     if not str(path).lower().endswith(_PARQUET) or not Path(path).is_file():
@@ -117,15 +155,25 @@ def split_label(
     batch: Any, label: str | None, path: str | Path
 ) -> tuple[Any, npt.NDArray[Any] | None]:
     """The batch without its label column, and that column."""
+    rest = without_label(batch, label, path)
     if label is None:
-        return batch, None
-    if label not in batch.schema.names:
-        errors.refuse("data", "label", f"a column of {path}", label, "Has it a header?")
+        return rest, None
     column = batch.column(label)
     if column.null_count:
-        raise errors.InvalidData(f"{path}: column {label!r} must be without gaps.")
-    values = column.to_pylist()
-    return batch.drop_columns([label]), np.array(values, dtype=object)
+        raise errors.InvalidData(
+            f"{path}: column {label!r} must be without missing values. Drop the rows that have no "
+            "label, or declare a class for them."
+        )
+    return rest, np.array(column.to_pylist(), dtype=object)
+
+
+def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
+    """The batch without its label column, whatever the labels are."""
+    if label is None:
+        return batch
+    if label not in batch.schema.names:
+        errors.refuse("data", "label", f"a column of {path}", label, "Has it a header?")
+    return batch.drop_columns([label])
 
 
 def words_of(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
@@ -172,7 +220,7 @@ def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Ite
     types = {} if given is None else _types(given)
     types |= {} if words is None else {words: pa.string()}
     gaps, first = _gaps(_declared(given)), True
-    for batch in lines.batches(path, "\t" if path.name.lower().endswith(".tsv") else ","):
+    for batch in lines.batches(path, _delimiter(path)):
         if first:
             found = zip(batch.schema.names, batch.columns, strict=True)
             types = {name: _guessed(column, gaps) for name, column in found} | types

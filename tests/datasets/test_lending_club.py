@@ -179,7 +179,7 @@ def test_published_splits_follow_time(published: Published) -> None:
         ("term", "secret", "column 'term' must be one of its 2 public categories"),
         ("dti", "secret", "column 'dti' must be numbers"),
         ("issue_d", "secret", "column 'issue_d' must be like 'Dec-2015'"),
-        ("issue_d", None, "column 'issue_d' must be without gaps"),
+        ("issue_d", None, "column 'issue_d' must be without missing values"),
         ("emp_length", "secret", "column 'emp_length' must be like '3 years'"),
         ("loan_status", "Current", "must have loans that ended"),
         ("loan_status", "Fully Paid", "must have loans that were paid and some that were not"),

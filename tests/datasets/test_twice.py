@@ -142,7 +142,7 @@ def test_a_missing_label_is_refused(
     with pytest.raises(errors.InvalidData) as caught:
         load(tmp_path, table, form)
     assert str(caught.value) == (
-        f"people.{form}: label {column!r} must be without gaps. Fill or drop them."
+        f"people.{form}: label {column!r} must be without missing values. Fill or drop them."
     )
 
 
@@ -212,7 +212,7 @@ def test_arrays_and_lists_are_taken_too() -> None:
     ],
 )
 def test_gaps_of_any_kind_are_seen(labels: Any) -> None:
-    with pytest.raises(errors.InvalidData, match="label 'private' must be without gaps"):
+    with pytest.raises(errors.InvalidData, match="label 'private' must be without missing values"):
         array(labels)
 
 

@@ -146,7 +146,7 @@ def test_nothing_is_kept_of_what_was_not_charged(
 
 @by_kind
 def test_an_account_without_a_ledger_is_refused(kind: str) -> None:
-    with pytest.raises(InvalidParameter, match="ledger must be given with an account"):
+    with pytest.raises(InvalidParameter, match="ledger and account must be given together"):
         made(kind, account="study").fit(*made_up())
 
 

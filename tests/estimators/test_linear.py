@@ -226,7 +226,7 @@ def test_the_ledger_is_charged_first_or_refuses(tmp_path: Path) -> None:
             with pytest.raises(BudgetExceeded):
                 second.fit(X, y)
         assert not hasattr(second, "coef_")
-        with pytest.raises(InvalidParameter, match="account must be given with a ledger"):
+        with pytest.raises(InvalidParameter, match="ledger and account must be given together"):
             LinearRegression(epsilon=1, ledger=ledger, **BOUNDS).fit(X, y)
 
 

@@ -376,8 +376,15 @@ def test_rows_outside_the_bounds_are_clipped_and_counted():
 
 def test_refusals():
     X, y = labelled(50)
-    with pytest.raises(ValueError, match="NaN"):
-        model().fit(np.where(X > 2, np.nan, X), y)
+    for far in (np.nan, np.inf):
+        with pytest.raises(errors.InvalidData, match="NaN and infinity") as caught:
+            model().fit(np.where(X > 2, far, X), y)
+        assert "chosen without looking at the records" in str(caught.value)
+        assert "HistGradientBoosting" not in str(caught.value)  # which is not private
+    words = np.array(["no", "yes"], dtype=object)[y.astype(int)]
+    words[3] = None
+    with pytest.raises(errors.InvalidData, match="missing labels a class of their own"):
+        model().fit(X, words)
     with pytest.raises(errors.InvalidData, match="got one class"):
         model().fit(X, np.zeros(50))
     with pytest.raises(errors.InvalidData, match="labels must be among the declared classes"):

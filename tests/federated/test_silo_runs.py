@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -135,18 +136,21 @@ def test_an_exchange_that_failed_is_paid_and_lost(ledger: Ledger, account: str |
         assert asked(silo(**given), 2).stated == (one.plan.epsilon(2), 1e-4)
 
 
+def _killed_after_its_draw(path: Path, account: str) -> None:
+    with Ledger(path) as own:
+        kill = custom(lambda: os.kill(os.getpid(), signal.SIGKILL))
+        asked(silo(chosen=kill, ledger=own, account=account, run="r1"))
+
+
 @pytest.mark.parametrize("account", ["whole", "rounds"])
 def test_a_killed_process_loses_no_entry(ledger: Ledger, tmp_path: Path, account: str) -> None:
     """Killed after its draw and before its answer."""
-    child = os.fork()
-    if child == 0:
-        try:
-            with Ledger(tmp_path / "ledger") as own:
-                kill = custom(lambda: os.kill(os.getpid(), signal.SIGKILL))
-                asked(silo(chosen=kill, ledger=own, account=account, run="r1"))
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    # Not forked: the child computes, and may wait for ever for locks of its parent's threads.
+    spawn = multiprocessing.get_context("spawn")
+    child = spawn.Process(target=_killed_after_its_draw, args=(tmp_path / "ledger", account))
+    child.start()
+    child.join(120)
+    assert child.exitcode == -signal.SIGKILL
     given: Any = {"ledger": ledger, "account": account, "run": "r1"}
     assert ledger.show(account).charges[-1].key.endswith(", round 1")
     with pytest.raises(errors.BudgetExceeded, match="round 1 of this run must be new"):

@@ -35,6 +35,27 @@ class Counts(nn.Module):
         return self.layer(x)
 
 
+class Packed(nn.Module):
+    """A recurrent network that packs its rows by lengths that it reads off them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.layer = nn.LSTM(1, 3, batch_first=True), nn.Linear(3, 2)
+
+    def forward(self, x):
+        lengths = (x > 0).sum(1).clamp(min=1).cpu()
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x[:, :, None], lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.layer(self.cells(packed)[1][0][-1])
+
+
+def test_packed_sequences_are_refused_with_what_to_do_instead(naive):
+    message = refused(Packed(), naive.squared)
+    assert "Instead of pack_padded_sequence" in message
+    assert "padded rows and mask" in message
+
+
 class Mixed(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from torch import nn
 
 from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
+from tacit.accounting.ledger import Ledger
 from tacit.certificate import Certificate
 from tacit.guarantees import ApproxDP
 from tacit.private_training import Trained, train, training
@@ -67,6 +68,32 @@ def run() -> Trained:
         unit="person",
         accountant="rdp",
     )
+
+
+def test_a_ledger_is_charged_first_and_refuses(tmp_path):
+    scope = {"adjacency": "zero-out", "unit": "record"}
+    data = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    given = {"epsilon": 2.0, "delta": 1e-5, "batch_size": 16, "steps": 2}
+
+    def loss(module, x):
+        return module(x).square().sum(1)
+
+    with Ledger(tmp_path / "budget") as ledger:
+        ledger.open("rows", ApproxDP(3.0, 1e-4, **scope))
+        module = nn.Linear(3, 1)
+        paid = {"ledger": ledger, "account": "rows"}
+        trained = train(module, data, loss, **given, **paid)
+        (charge,) = ledger.show("rows").charges
+        assert (charge.event, charge.delta) == (trained.event, 1e-5)
+        before = [one.detach().clone() for one in module.parameters()]
+        with pytest.raises(errors.BudgetExceeded):
+            train(module, data, loss, **given, **paid)
+        after = list(module.parameters())
+        assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+        for part in ({"ledger": ledger}, {"account": "rows"}):
+            with pytest.raises(errors.InvalidParameter, match="must be given together"):
+                train(module, data, loss, **given, **part)
+        assert len(ledger.show("rows").charges) == 1
 
 
 def test_what_is_stated_is_what_ran(run):

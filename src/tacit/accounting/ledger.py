@@ -250,6 +250,40 @@ class Ledger:
             return [name for (name,) in db.execute("SELECT name FROM accounts ORDER BY name")]
 
 
+def pay(
+    where: str,
+    ledger: Ledger | None,
+    account: str | None,
+    event: events.Event,
+    *,
+    key: str | None = None,
+    delta: float | None = None,
+) -> None:
+    """Charge an account before something is drawn, where a ledger is given.
+
+    Raises
+    ------
+    InvalidParameter
+        For a ledger without an account, or an account without a ledger.
+    LedgerError
+        For a key that was charged before: what it paid for was drawn then.
+    """
+    if (ledger is None) != (account is None):
+        given = "account" if ledger is None else "ledger"
+        errors.refuse(where, "ledger and account", "given together", given)
+    if ledger is None or account is None:
+        return
+    if not isinstance(ledger, Ledger):
+        remedy = "Open it with Ledger(path)."
+        errors.refuse(where, "ledger", "a Ledger", type(ledger).__name__, remedy)
+    if ledger.charge(account, event, key=key, delta=delta).repeated:
+        # A key is for sending the same bytes again; here everything would be drawn anew.
+        raise errors.LedgerError(
+            f"{where}: key must be new, got {key!r}. It was charged before, and what it paid for "
+            "was drawn then. Use that, or another key."
+        )
+
+
 def _standing(db: sqlite3.Connection, where: str, account: str) -> tuple[Guarantee, Amounts]:
     """Budget and running total of an account."""
     query = "SELECT budget, spent FROM accounts WHERE name = ?"

@@ -1,34 +1,35 @@
-r"""The Rényi curve of Gaussian noise on a Poisson sample, from above.
+r"""Upper bounds on the Rényi curve of Gaussian noise on a Poisson sample.
 
-A record is taken with probability q, and moves a normal variable of deviation σ by 1. With x
-standard normal and :math:`b(x) = 1 - q + q\,e^{x/\sigma - 1/2\sigma^2}`, the ratio of densities,
+A record is sampled with probability q, and then shifts a normal variable of standard deviation σ by
+1. For x standard normal, let :math:`b(x) = 1 - q + q\,e^{x/\sigma - 1/2\sigma^2}` be the ratio of
+the densities with and without the record. Then
 
 .. math:: (\alpha - 1) D_\alpha = \ln E[b(x)^\alpha]
 
-is the larger of both directions, for every α > 1 [MTZ19]_.
+is the larger of the two divergences between them, for every α > 1 [MTZ19]_.
 
 Notes
 -----
-For whole α the moment is a binomial sum. As the terms of k = 0 and 1 have no exponential,
+For integer α the moment is a binomial sum. Since the exponentials of k = 0 and 1 are 1,
 
 .. math:: E[b^\alpha] - 1 = \sum_{k=2}^\alpha \binom\alpha k (1-q)^{\alpha-k} q^k
           \bigl(e^{k(k-1)/2\sigma^2} - 1\bigr),
 
-all of it positive: nothing cancels, however small q is.
+where all terms are positive, so there is no cancellation, however small q is.
 
 For other α, :math:`E[b^\alpha] - 1 = E[g]` with :math:`g = b^\alpha - 1 - \alpha(b - 1) \ge 0`,
-since E[b] = 1. It is summed by the trapezoidal rule with steps h. For
+since E[b] = 1. The expectation is computed by the trapezoidal rule with step h. For
 :math:`|\operatorname{Im} x| < \pi\sigma` the ratio b is not a negative number, so that
 :math:`g\varphi` is analytic there, and :math:`|b(x + iy)| \le b(x)`,
 :math:`|\varphi(x + iy)| = e^{y^2/2}\varphi(x)`. So :math:`\int|g\varphi|` along the line at height
-y is at most :math:`M = e^{y^2/2}(E[b^\alpha] + 1 + 2\alpha)`, and the rule is off by at most
-:math:`2M/(e^{2\pi y/h} - 1)` [TW14]_, Theorem 5.1. Outside of [−r, c + r], with c = α/σ, the sum
+y is at most :math:`M = e^{y^2/2}(E[b^\alpha] + 1 + 2\alpha)`, and the error of the rule is at most
+:math:`2M/(e^{2\pi y/h} - 1)` [TW14]_, Theorem 5.1. Outside [−r, c + r], with c = α/σ, the sum
 is bounded by geometric series: g ≤ α − 1 on the left, where b < 1, and
 :math:`g \le b^\alpha \le 2^\alpha(1 + q^\alpha e^{\alpha x/\sigma - \alpha/2\sigma^2})` on the
 right.
 
-Where that needs too many points (σ far below 1), what is stated is a line between whole orders:
-:math:`(\alpha - 1)D_\alpha` is convex in α, and 0 at α = 1.
+Where that needs too many points (σ far below 1), the bound is interpolated linearly between integer
+orders, which is valid because :math:`(\alpha - 1)D_\alpha` is convex in α, and 0 at α = 1.
 
 References
 ----------
@@ -56,7 +57,7 @@ _MOST_TERMS = 2**20
 def renyi(
     probability: float, noise_multiplier: Real, orders: tuple[float, ...]
 ) -> tuple[float, ...]:
-    """The divergences at these orders, rounded up; below a probability of 1."""
+    """Rényi divergences at these orders, rounded up; the probability must be below 1."""
     curve = []
     points = _Points(probability, noise_multiplier)
     for order in orders:
@@ -67,7 +68,7 @@ def renyi(
 
 
 def _log_moment(points: _Points, order: float) -> arb:
-    """A bound on (α − 1) D_α."""
+    """Bound (α − 1) D_α from above."""
     if order == int(order):
         return _whole(points, int(order))
     lower = math.floor(order)
@@ -80,7 +81,7 @@ def _log_moment(points: _Points, order: float) -> arb:
 
 
 def _whole(points: _Points, order: int) -> arb:
-    """By the binomial sum, up to terms that no longer count."""
+    """Compute the log-moment at an integer order by the binomial sum."""
     if order > _MOST_TERMS:
         return arb("inf")
     with rounding.precision(192):
@@ -93,7 +94,7 @@ def _whole(points: _Points, order: int) -> arb:
 
 
 class _Points:
-    """What the trapezoidal rule needs of one channel, for all orders."""
+    """Points of the trapezoidal rule for one q and σ, shared by all orders."""
 
     def __init__(self, probability: float, noise_multiplier: Real) -> None:
         self.chance, self.sigma = float(probability), float(noise_multiplier)
@@ -102,7 +103,7 @@ class _Points:
             self.q = high(probability)
             self.shift = 1 / low(noise_multiplier)
             self.rate = self.shift**2
-        # So many nats below 1 the rule may be off: the moment's excess is of the order q²/σ².
+        # The rule's error is held near e^−nats: the moment exceeds 1 by something like q²/σ².
         spread = min(self.sigma, 1e6)
         self.nats = 40 + 2 * math.log(max(spread, 1) / self.chance)
         self.known: dict[tuple[float, int, int], tuple[arb, arb, arb]] = {}
@@ -121,7 +122,7 @@ class _Points:
         return (left + right) / self.step()[0]
 
     def log_moment(self, order: float) -> arb:
-        """Ever more digits until the ball is small: cancellation takes some of them."""
+        """Increase the precision, which cancellation reduces, until the ball is small."""
         bits = 64 + int(2.9 * self.nats)
         while True:
             with rounding.precision(bits):
@@ -140,13 +141,13 @@ class _Points:
             total += ((alpha * log_ratio).expm1() - alpha * more) * density
         total *= h / (2 * arb.pi()).sqrt()
         total += arb(0).union(self._tails(alpha, left * h, right * h, h))
-        # M has the moment itself in it: solved for E[g], as |T − E[g]| ≤ w (E[g] + 2 + 2α).
+        # M contains the moment itself, so |T − E[g]| ≤ w (E[g] + 2 + 2α) is solved for E[g].
         weight = 2 * (y * y / 2).exp() / ((2 * arb.pi() * y / h).exp() - 1)
         wrong = (weight * (total + 2 + 2 * alpha) / (1 - weight)).upper()
         return total + arb(0, wrong)
 
     def _at(self, i: int, h: arb) -> tuple[arb, arb, arb]:
-        """What all orders share: b − 1, ln b and the density but for its factor."""
+        """The part that all orders share: b − 1, ln b and the density up to its constant factor."""
         key = (self.nats, flint.ctx.prec, i)
         if key not in self.known:
             x = i * h
@@ -155,7 +156,7 @@ class _Points:
         return self.known[key]
 
     def _tails(self, alpha: arb, left: arb, right: arb, h: arb) -> arb:
-        """Bounds of both sums outside, by geometric series."""
+        """Bound the sums beyond both ends by geometric series."""
 
         def beyond(r: arb) -> arb:
             return h * (-r * r / 2).exp() / (1 - (-h * r).exp())

@@ -1,23 +1,24 @@
-r"""Whether draws follow the law that a mechanism states.
+r"""Test whether draws of a mechanism follow the law that it states.
 
-A proof is about the law in `log_prob`; people get draws of `release`. Where the two differ, nothing
-that was proved holds of the draws, whatever ε they have: a mismatch refutes what is stated.
+Proofs are about the law in `log_prob`, but what is published are draws of `release`. If the two
+differ, the proof says nothing about the draws, so a mismatch refutes the mechanism's claim.
 
-Outputs are listed, and cells of them counted: intervals of about equal mass, from halves down to a
-few draws, in the outputs' own order, in that of each entry, and from the least to the most likely.
-Draws must also be independent: pairs of consecutive ones, of those that seem most alike at some
-distance, of two calls, of two inputs, of entries of one vector are counted in a coarser table.
-Every count is binomial with a chance that the law gives, so that its tail is exact:
+Outputs are grouped into cells, and the draws in each cell are counted. Cells are intervals of about
+equal mass, from halves of the mass down to cells in which only a few draws are expected. They are
+formed in several orders: of the outputs, of each of their entries, and of their probabilities.
+Draws must also be independent. So pairs are counted in a coarser table: consecutive draws, draws at
+the distance at which they are most alike, draws of two calls, draws at two inputs, and entries of
+one vector. Every count is binomial with a probability that the law gives, so its tail is exact:
 
 .. math:: p = \min\left(1,\; 2N \min_{\text{cells}} \min\{P(B \le b), P(B \ge b)\}\right),
           \qquad B \sim \mathrm{Bin}(n, P(\text{cell}))
 
-for N cells in all (Bonferroni). A sound mechanism has p ≤ α with a chance of at most α.
+for N cells in all (Bonferroni). A correct mechanism has p ≤ α with probability at most α.
 
 Notes
 -----
-Which cells are counted never depends on the draws that are counted in them. A fault that shows in
-fewer than about one draw of ten thousand, or only at inputs that were not tried, stays unseen.
+The choice of cells never depends on the draws that are counted in them. A fault that affects fewer
+than about one draw in ten thousand, or only inputs that were not tried, is not detected.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Integers = npt.NDArray[np.int64]
 Outputs = Callable[[Any], Any]
 
 _ROUNDING = 1e-12
-"""What chances that sum to one may miss."""
+"""Rounding error of probabilities that sum to one."""
 _DEEPEST = 14
 _COLUMNS = 8
 _COARSE = 8
@@ -50,7 +51,7 @@ _SEVERAL = 4
 
 
 class Check(NamedTuple):
-    """Counts of cells in so many trials, and the chance of each."""
+    """How many of `trials` draws fell in each cell, and the probability of each cell."""
 
     name: str
     counts: Integers
@@ -60,7 +61,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Agreement:
-    """The smallest tail of all counts, times their number; and where it was found."""
+    """The p value, corrected for the number of cells, and the name of the most extreme check."""
 
     p_value: float
     finding: str
@@ -68,26 +69,26 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Stated:
-    """The law of listed outputs at one input; the last chance is that of all others together."""
+    """The law of listed outputs at one input; the last chance is that of all other outputs."""
 
     outputs: npt.NDArray[Any]
     chances: Reals
 
     @classmethod
     def of(cls, channel: Channel, outputs: Any, raw: Any) -> Stated:
-        """What the channel's own law says of these outputs."""
+        """Take the probabilities of these outputs from the channel's `log_prob`."""
         listed = np.asarray(outputs)
         chances = np.exp(log_chances(channel, listed, raw))
         rest = max(1 - float(chances.sum()), 0.0) + _ROUNDING
         return cls(listed, np.append(chances, rest))
 
     def places(self, draws: Any) -> Integers:
-        """Where each draw stands in the list; behind its end, where it does not."""
+        """Index of each draw in the list; the length of the list for a draw that is not in it."""
         return places(self.outputs, draws)
 
     @cached_property
     def orders(self) -> list[Integers]:
-        """By value (of the first entry, then the next, …), by other entries, by chance."""
+        """Orders of the outputs: by value, by each further entry, and by probability."""
         size = len(self.outputs)
         columns = self.outputs.reshape(size, -1)[:, :_COLUMNS].T
         by_value = np.lexsort(columns[::-1])
@@ -96,7 +97,7 @@ class Stated:
         return [*(np.append(order, size) for order in found), by_chance]
 
     def groups(self, order: Integers, count: int) -> Integers:
-        """A number below `count` for each output, all of about equal mass."""
+        """Split the outputs into `count` groups of about equal mass; the group of each output."""
         found = np.empty(len(order), np.int64)
         found[order] = _parts(self.chances[order], count)
         return found
@@ -116,11 +117,11 @@ def follows(
     Parameters
     ----------
     raws : sequence
-        Inputs; the first two get `samples` draws, each other one an eighth.
+        Inputs. The first two get `samples` draws each, the others an eighth of that.
     outputs : callable
-        `outputs(raw)` lists distinct outputs that hold most of the mass; others count as one.
+        `outputs(raw)` lists distinct outputs that hold most of the mass; all others form one cell.
     entrywise : bool
-        Whether inputs of any shape are taken, and each entry has a draw of its own.
+        Whether the channel takes inputs of any shape and draws for each entry separately.
     """
     samples = errors.whole("follows", "samples", samples, least=100, most=10**9)
     checks: list[Check] = []
@@ -143,7 +144,7 @@ def follows(
 
 
 def verdict(checks: Sequence[Check]) -> Agreement:
-    """The smallest of all tails, times their number."""
+    """Combine checks: the smallest tail times the number of tails (Bonferroni)."""
     tails = [_tails(check) for check in checks]
     best = min(range(len(checks)), key=lambda index: tails[index].min(initial=1.0))
     number = sum(tail.size for tail in tails)
@@ -152,7 +153,7 @@ def verdict(checks: Sequence[Check]) -> Agreement:
 
 
 def frequencies(name: str, stated: Stated, seen: Integers) -> list[Check]:
-    """How often each cell of outputs came, in every order; and what should never come."""
+    """Count draws by cell, in every order, and draws of outputs that have no probability."""
     counts = np.bincount(seen, minlength=len(stated.chances))
     never = stated.chances <= _ROUNDING
     sums = np.array([counts[never].sum(), counts[-1]])
@@ -169,7 +170,7 @@ def frequencies(name: str, stated: Stated, seen: Integers) -> list[Check]:
 def independent(
     name: str, first: tuple[Stated, Integers], second: tuple[Stated, Integers]
 ) -> list[Check]:
-    """Pairs of draws: those in one cell of each, in two groupings; and those that are equal."""
+    """Count pairs of draws by their two cells, in two groupings, and pairs that are equal."""
     (one, seen), (two, other) = first, second
     size = min(seen.size, other.size)
     seen, other = seen[:size], other[:size]
@@ -189,7 +190,7 @@ def independent(
 
 
 def places(outputs: Any, draws: Any) -> Integers:
-    """The index of each draw among these outputs, or their number where it is none of them."""
+    """Index of each draw among these outputs; their number for a draw that is not among them."""
     listed, drawn = keys(outputs), keys(draws)
     order = np.argsort(listed, kind="stable")
     found = order[np.minimum(np.searchsorted(listed[order], drawn), len(listed) - 1)]
@@ -197,7 +198,7 @@ def places(outputs: Any, draws: Any) -> Integers:
 
 
 def keys(rows: Any) -> npt.NDArray[Any]:
-    """One thing to compare for each row: its number where it has one, else its bytes."""
+    """One comparable value for each row: its number if it has one entry, else its bytes."""
     array = np.asarray(rows)
     if array.dtype.kind not in "biuf":
         array = np.array([repr(row) for row in array])
@@ -209,12 +210,12 @@ def keys(rows: Any) -> npt.NDArray[Any]:
 
 
 def repeated(raw: Any, count: int) -> npt.NDArray[Any]:
-    """The same input so many times."""
+    """Repeat an input `count` times."""
     return np.broadcast_to(np.asarray(raw), (count, *np.shape(raw)))
 
 
 def log_chances(channel: Channel, released: Any, raw: Any) -> Reals:
-    """One logarithm for each released row, all of them from one input."""
+    """The log-probability of each released row given one input."""
     found = np.asarray(channel.log_prob(released, repeated(raw, len(released))), dtype=np.float64)
     if len(found) != len(released):
         errors.refuse("audit", "log_prob", "one number or row for each output", found.shape)
@@ -225,7 +226,10 @@ def log_chances(channel: Channel, released: Any, raw: Any) -> Reals:
 
 
 def _lagged(at: str, stated: Stated, seen: Integers) -> list[Check]:
-    """Neighbours; and at the distance at which the first half seems most alike, in the second."""
+    """Pair consecutive draws, and draws of the second half at a distance found on the first.
+
+    The distance is that at which draws of the first half are most alike.
+    """
     checks = []
     for start in (0, 1):
         checks += _apart(f"consecutive draws {at}", stated, seen[start:], 1)
@@ -235,14 +239,14 @@ def _lagged(at: str, stated: Stated, seen: Integers) -> list[Check]:
 
 
 def _apart(name: str, stated: Stated, seen: Integers, distance: int) -> list[Check]:
-    """Disjoint pairs of draws at this distance."""
+    """Count disjoint pairs of draws at this distance."""
     starts = np.arange(seen.size - distance)
     starts = starts[starts // distance % 2 == 0]
     return independent(name, (stated, seen[starts]), (stated, seen[starts + distance]))
 
 
 def _likeliest_distance(numbers: Integers) -> int:
-    """Of at least two, at most three quarters: where numbers agree most."""
+    """The distance, from 2 to three quarters of the length, at which numbers are most alike."""
     size = numbers.size
     wave = np.fft.rfft(numbers - numbers.mean(), 2 * size)
     alike = np.fft.irfft(np.abs(wave) ** 2)[:size]
@@ -254,7 +258,7 @@ def _likeliest_distance(numbers: Integers) -> int:
 def _entries(
     channel: Channel, raw: Any, stated: Stated, at: str, count: int, rng: Randomness | None
 ) -> list[Check]:
-    """Entries of vectors: each by itself, and in pairs."""
+    """Check the entries of released vectors, each by itself and in pairs."""
     shape = (count, _ENTRIES, *np.shape(raw))
     drawn = np.asarray(channel.release(np.broadcast_to(np.asarray(raw), shape), rng))
     seen = [stated.places(drawn[:, entry]) for entry in range(_ENTRIES)]
@@ -268,7 +272,7 @@ def _entries(
 def _one_at_a_time(
     channel: Channel, raw: Any, stated: Stated, at: str, rng: Randomness | None
 ) -> list[Check]:
-    """Single calls, which may take another path."""
+    """Check calls with one input each, which may take another path in the code."""
     drawn = np.concatenate([channel.release(repeated(raw, 1), rng) for _ in range(_SINGLES)])
     seen = stated.places(drawn)
     name = f"single calls {at}"
@@ -279,13 +283,16 @@ def _one_at_a_time(
 
 
 def _parts(chances: Reals, count: int) -> Integers:
-    """Consecutive outputs in parts of about equal mass, by the middle of each one's chance."""
+    """Split consecutive outputs into parts of about equal mass."""
     ends = np.cumsum(chances)
     return np.clip((ends - chances / 2) * count, 0, count - 1).astype(np.int64)
 
 
 def _cells(chances: Reals, trials: int) -> tuple[Integers, Integers]:
-    """Starts and ends of distinct cells, in two parts, in four, … while some draws fall in each."""
+    """Starts and ends of the distinct cells of all levels: 2 parts, 4 parts, 8 parts, …
+
+    The finest level is one at which a few draws are still expected in each cell.
+    """
     found = []
     deepest = min(int(np.log2(max(trials / 16, 2))), _DEEPEST)
     for level in range(1, deepest + 1):
@@ -296,7 +303,7 @@ def _cells(chances: Reals, trials: int) -> tuple[Integers, Integers]:
 
 
 def _tails(check: Check) -> Reals:
-    """Two-sided binomial tails, each side doubled."""
+    """Two-sided binomial tail of each count: twice the smaller of both sides."""
     counts, chances, trials = check.counts, check.chances, check.trials
     below = betainc(np.maximum(trials - counts, 1), counts + 1, 1 - chances)
     above = betainc(np.maximum(counts, 1), trials - counts + 1, chances)

@@ -1,4 +1,4 @@
-"""Mechanisms by name, each with the pair of inputs on which it has most to hide."""
+"""Mechanisms that can be audited by name, each with the pair of inputs that are hardest to hide."""
 
 from __future__ import annotations
 
@@ -38,25 +38,31 @@ from tacit.randomness import Randomness
 
 SAMPLES = 200_000
 _SHARE_OF_LAW = 0.01
-"""Of the risk of a false alarm, what goes to comparing draws with their law: it needs no more."""
+"""Share of the false-alarm probability that is spent on comparing draws with the stated law."""
 _MOST_OUTPUTS = 2**16
 _TOGETHER = 100
 _GRID = 2.0**-10
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """One entry a row, through a Laplace mechanism that releases a hundred at a time."""
+class _Reshaped:
+    """A mechanism whose inputs arrive as rows of another shape than it takes."""
 
-    inner: Laplace
+    inner: Any
 
     @property
     def guarantee(self) -> Guarantee:
-        return self.inner.guarantee
+        found: Guarantee = self.inner.guarantee
+        return found
 
     @property
     def event(self) -> Event:
-        return self.inner.event
+        found: Event = self.inner.event
+        return found
+
+
+class _Answers(_Reshaped):
+    """One entry a row, for a Laplace mechanism that releases a hundred entries at a time."""
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Any:
         blocks = [self.inner.release(block, rng) for block in _blocks(raw)]
@@ -73,19 +79,8 @@ def _blocks(rows: Any) -> Any:
     return np.pad(np.asarray(rows, np.float64), (0, -len(rows) % _TOGETHER)).reshape(-1, _TOGETHER)
 
 
-@dataclass(frozen=True)
-class _Bounded:
-    """Rows of a value and its smooth bound."""
-
-    inner: SmoothLaplace
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.inner.guarantee
-
-    @property
-    def event(self) -> Event:
-        return self.inner.event
+class _Bounded(_Reshaped):
+    """A value and its smooth bound in each row, for `SmoothLaplace`."""
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Any:
         return np.array([self.inner.release(v, rng, bound=b) for v, b in np.asarray(raw).tolist()])
@@ -120,19 +115,19 @@ def _finite(channel: FiniteChannel, first: int, second: int, *, entrywise: bool 
 
 
 def _chosen(channel: Channel, pair: Any, others: Any, outputs: Any) -> Subject:
-    """Few outputs, inputs without end: the table is of the pair."""
+    """A channel with few outputs and infinitely many inputs: the exact table covers the pair."""
     table = exact.tabulate_over(channel, pair, outputs, lambda a, b: True)
     return Subject(channel, pair[0], pair[1], table, lambda raw: np.asarray(outputs), others)
 
 
 def _around(spread: float) -> Outputs:
-    """Integers, far on either side of a number."""
+    """List the integers around a number, out to where almost no mass is left."""
     far = _reach(spread, _MOST_OUTPUTS)
     return lambda raw: np.rint(raw).astype(np.int64) + np.arange(-far, far + 1)
 
 
 def _square(spread: float, step: float, centre: float = 0.0) -> Outputs:
-    """Vectors of two entries on a grid."""
+    """List the vectors of two entries on a grid, around the origin."""
     far = _reach(spread, math.isqrt(_MOST_OUTPUTS)) + math.ceil(centre / step)
     axis = np.arange(-far, far + 1) * step
     listed = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -247,7 +242,7 @@ def _sparse_vector(epsilon: float, delta: float) -> Subject:
 
 
 def _is_run(outcomes: list[int], positives: int) -> bool:
-    """Whether a sparse vector could have said this."""
+    """Whether a sparse vector mechanism can have this sequence of outcomes."""
     asked = [outcome for outcome in outcomes if outcome != -1]
     if outcomes[: len(asked)] != asked or asked.count(1) > positives:
         return False
@@ -300,9 +295,9 @@ class Report:
     confidence: float
     samples: int
     law_p_value: float | None = None
-    """Chance, at most, that draws of the stated law look as little like it as these did."""
+    """P value of the test that the draws follow the stated law."""
     law_finding: str | None = None
-    """Where draws are least like their law."""
+    """Where the draws deviate most from the stated law."""
 
     @property
     def follows_law(self) -> bool:
@@ -332,7 +327,8 @@ class Report:
         return "REFUTED: " + "; ".join(reasons) if reasons else "not refuted"
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Fields by name; `law_finding` is None where the draws follow the stated law."""
+        return asdict(self) | ({"law_finding": None} if self.follows_law else {})
 
 
 def audit(
@@ -343,7 +339,7 @@ def audit(
     samples: int | None = None,
     confidence: float = 0.99,
 ) -> Report:
-    """Try to refute a mechanism's claim: by its exact law where finite, and by draws."""
+    """Try to refute a mechanism's claim, by its exact law where that is finite and by sampling."""
     errors.choice("audit", "mechanism", name, list(SUBJECTS))
     epsilon = float(errors.epsilon_in_range("audit", epsilon))
     delta = errors.probability("audit", "delta", delta)

@@ -100,8 +100,10 @@ def fit(
     mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data is read
     table, total = tables.sample(data, rows, seed, given)
     _all_rows("fit", total, rows, central_epsilon)
-    table = tables.split_label(table, label, data)[0]
-    _no_label_among_features(table, mechanism.classes, data)
+    table = tables.without_label(table, label, data)
+    if given is None and central_epsilon is None:
+        # A schema names the features itself; under a guarantee values must not decide a refusal.
+        _no_label_among_features(table, mechanism.classes, data)
     with naming(data):
         mechanism.fit(
             table,
@@ -213,7 +215,7 @@ def learn(
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, released.schema)
         _all_rows("learn", total, rows, central_epsilon)
-        table = tables.split_label(table, label, inhouse)[0]
+        table = tables.without_label(table, label, inhouse)
         model = StudentClassifier(
             inhouse=table,
             seed=seed,
@@ -341,7 +343,7 @@ def plan(
     table = None
     if inhouse is not None:
         table, _ = tables.sample(inhouse, planning.MOST_ROWS, seed)
-        table = tables.split_label(table, label, inhouse)[0]
+        table = tables.without_label(table, label, inhouse)
     made = planning.plan(
         classes=classes,
         epsilon=epsilon,

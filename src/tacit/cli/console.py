@@ -30,10 +30,14 @@ def must_exist(*paths: Path | None) -> None:
 
 
 def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
-    """Names and values, as a table or as JSON."""
+    """Names and values, as a table of those that there are or as JSON."""
     if as_json:
         return print_json(values)
-    rows = [(name.replace("_", " "), _cell(name, value)) for name, value in values.items()]
+    rows = [
+        (name.replace("_", " "), _cell(name, value))
+        for name, value in values.items()
+        if value is not None
+    ]
     print_table(title, ("", ""), rows)
 
 
@@ -43,7 +47,7 @@ def _cell(name: str, value: Any) -> str:
         return above(value) if is_bound else f"{value:.6g}"
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return "–" if value is None else str(value)
+    return str(value)
 
 
 def print_text(text: str, width: int = WIDTH) -> None:
@@ -67,7 +71,7 @@ def print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, 
     """Rows under a title."""
     table = Table(title=Text(title), title_justify="left", show_header=any(columns))
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")  # nothing is cut off, however narrow
     for row in rows:
         table.add_row(*map(Text, row))  # not markup: names and paths may hold brackets
     Console().print(table)

@@ -114,7 +114,7 @@ def one_row_each(encoder: Any, data: str) -> tuple[str, ...]:
     if encoder.guarantee_.unit != Unit.PERSON:
         return ()
     if Path(data).is_file():
-        names = [name for name in encoder.classes_.private if name in _names(data)]
+        names = [name for name in encoder.classes_.private if name in tables.names(data)]
         if not names:
             return (ONE_ROW_EACH,)
         if not _repeats(data, names, encoder.reader_.schema):
@@ -182,18 +182,13 @@ def _column(data: str, name: str) -> Values:
     return values(classes, codes)
 
 
-def _names(data: str) -> list[str]:
-    """Of the columns of a file."""
-    return list(next(tables.batches(data)).schema.names)
-
-
 def _must_have(data: str, options: dict[str, list[str]]) -> None:
     """Refuse a name that no column has, by its option.
 
     Columns are listed where they are names for sure: the first line of a CSV file without a header
     is somebody's row.
     """
-    has = _names(data)
+    has = tables.names(data)
     more = ", …" if len(has) > _MOST_NAMES else ""
     known = data.lower().endswith((".parquet", ".pq"))
     remedy = f"It has {', '.join(has[:_MOST_NAMES])}{more}." if known else "Has it a header?"

@@ -105,7 +105,9 @@ def ledger_raise(
     name: AccountName,
     reason: Annotated[str, typer.Option(help="Why; kept on record.")],
     epsilon: BudgetEpsilon = None,
-    delta: BudgetDelta = 0.0,
+    delta: Annotated[
+        float | None, typer.Option(help="Stays as the account was opened: leave it out.")
+    ] = None,
     rho: BudgetRho = None,
     order: BudgetOrder = None,
     as_json: AsJson = False,
@@ -120,7 +122,11 @@ def ledger_raise(
 
     must_exist(path)
     with Ledger(path) as ledger:
-        budget = _budget(epsilon, delta, rho, order, ledger.show(name).budget.scope)
+        old = ledger.show(name).budget
+        _given_as(old, epsilon, rho, order)
+        if delta is None:
+            delta = getattr(old, "delta", 0.0)
+        budget = _budget(epsilon, delta, rho, order, old.scope)
         ledger.raise_budget(name, budget, reason)
     print_values({"account": name, "budget": str(budget), "reason": reason}, as_json, "Budget set")
 
@@ -132,48 +138,50 @@ def ledger_show(
     entries: Annotated[
         bool, typer.Option("--entries", help="List every charge and every budget that was set.")
     ] = False,
+    delta: Annotated[
+        float | None, typer.Option(help="State the guarantee at this δ, fixed beforehand.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what was charged and what is left.
 
     Marks are charges of nothing: a federation leaves one for each exchange of a run that is paid.
+    A ρ or Rényi account that was raised has a guarantee only at a δ: say --delta.
 
-    Example: tacit ledger show budget.sqlite patients --entries
+    Example: tacit ledger show budget.sqlite patients --entries --delta 1e-6
     """
     from tacit.accounting.ledger import Ledger
 
     must_exist(path)
     with Ledger(path) as ledger:
         accounts = [ledger.show(one) for one in ([name] if name else ledger.accounts())]
-    summary = [_summary(one) for one in accounts]
+    summary = [_summary(one, delta) for one in accounts]
     if as_json:
         listed = [
             {"entries": [_entry(e) for e in one.entries]} if entries else {} for one in accounts
         ]
         return print_json({"accounts": [a | b for a, b in zip(summary, listed, strict=True)]})
-    rows = [tuple(_cell(*item) for item in row.items()) for row in summary]
-    print_table("Ledger", tuple(_COLUMNS), rows)
-    for one in accounts if entries else ():
-        _print_entries(one)
+    if not accounts:
+        print("No account yet: open one with tacit ledger open.")
+    for one, values in zip(accounts, summary, strict=True):
+        print_values(values, False, "Ledger")
+        if entries:
+            _print_entries(one)
 
 
-_COLUMNS = ("account", "budget", "spent", "left", "guarantee", "charges", "marks")
-
-
-def _summary(account: Account) -> dict[str, Any]:
+def _summary(account: Account, delta: float | None) -> dict[str, Any]:
     from tacit.accounting import filters
 
     priced = sum(any(one.amount.values()) for one in account.charges)
-    marks = len(account.charges) - priced
-    spent = filters.shown(account.spent)
-    left = filters.shown(account.remaining, digits.below)
-    stated = (str(account.budget), spent, left, str(account.guarantee))
-    return dict(zip(_COLUMNS, (account.name, *stated, priced, marks), strict=True))
-
-
-def _cell(column: str, value: Any) -> str:
-    """As text; whom it is about stands beside the budget already."""
-    return str(value).partition(" (")[0] if column == "guarantee" else str(value)
+    return {
+        "account": account.name,
+        "budget": str(account.budget),
+        "spent": filters.shown(account.spent),
+        "left": filters.shown(account.remaining, digits.below),
+        "guarantee": str(account.guarantee if delta is None else account.at_delta(delta)),
+        "charges": priced,
+        "marks": len(account.charges) - priced,
+    }
 
 
 def _entry(entry: Receipt | BudgetChange) -> dict[str, Any]:
@@ -198,6 +206,23 @@ def _print_entries(account: Account) -> None:
         cost = filters.shown(entry.amount)
         rows.append((entry.time[:19], entry.key, "nothing (a mark)" if cost == "nothing" else cost))
     print_table(f"Entries of {account.name}", ("time (UTC)", "key", "amount"), rows)
+
+
+def _given_as(budget: Any, epsilon: float | None, rho: float | None, order: float | None) -> None:
+    """Refuse a new budget in another notion than the account's, and name the options to use."""
+    from tacit.guarantees import ZCDP, RenyiDP
+
+    if isinstance(budget, RenyiDP):
+        fits, options = order is not None, "--epsilon and --order"
+    elif isinstance(budget, ZCDP):
+        fits, options = rho is not None, "--rho"
+    else:
+        fits, options = epsilon is not None and order is None, "--epsilon"
+    if not fits:
+        given = [("--epsilon", epsilon), ("--rho", rho), ("--order", order)]
+        names = ", ".join(name for name, value in given if value is not None) or "nothing"
+        condition = f"given by {options}, as the account is {budget}"
+        errors.refuse("ledger raise", "budget", condition, names)
 
 
 def _budget(

@@ -66,7 +66,7 @@ def posterior(
 
     Example: tacit posterior --count 37 --n 100 --prior 1,1 --epsilon 1 --json
     """
-    from tacit.inference.validation import charge
+    from tacit.accounting.ledger import pay
 
     errors.probability("posterior", "level", level, zero=False)
     found = _counts(count, n, counts)
@@ -83,7 +83,7 @@ def posterior(
         unit=unit,
     )
     with opened_ledger(ledger, account) as opened:
-        charge(opened, account, prepared.channel.mechanism.event, key=key)
+        pay("posterior", opened, account, prepared.channel.mechanism.event, key=key)
         released = prepared.release(found, noise_aware=not naive, remap=remap)
     if out is not None:
         out.write_text(json.dumps(released.to_dict(level)) + "\n", encoding="utf-8")

@@ -70,6 +70,8 @@ def query(
 ) -> None:
     """Answer a question about a table: checked, priced and charged before a row is read.
 
+    In a CSV file count(x) counts fields that are not empty, or numbers where x has --bounds.
+
     Example: tacit query data.parquet "select sex, avg(age) from data where state = 'CA'
     group by sex" --epsilon 0.5 --bounds age=0:100 --keys sex=F,M
     """
@@ -100,6 +102,7 @@ def query(
         _print_answer(answer, asked.names, delta, as_json)
         if not as_json:
             _print_limits(unit, max_rows, max_groups, opened is not None, answer.left)
+            _print_texts(source, answer, declared["bounds"])
 
 
 def _curator(*given: Any, **named: Any) -> Any:
@@ -137,8 +140,10 @@ def _budget(
         if opened is not None:
             budget = opened.show(account).budget
             if (rho is None) == isinstance(budget, ZCDP):
-                kind = "--rho, or --epsilon with --delta" if rho is None else "--epsilon alone"
-                errors.refuse("query", "cost", f"given as {kind}, as the account is {budget}", cost)
+                kinds = "--epsilon alone", "--rho, or --epsilon with --delta"
+                given, wanted = kinds if rho is None else kinds[::-1]
+                condition = f"given as {wanted}, as the account is {budget}"
+                errors.refuse("query", "cost", condition, given)
             if adjacency not in (None, str(budget.adjacency)):
                 remedy = "Leave it out, or open another account."
                 errors.refuse("query", "adjacency", f"{budget.adjacency}", adjacency, remedy)
@@ -237,6 +242,21 @@ def _print_limits(
         print(f"Left: {_amounts(left)}.")
     else:
         print("No ledger: this is not remembered, and what several questions cost adds up.")
+
+
+def _print_texts(source: str, answer: Any, bounds: dict[str, Any]) -> None:
+    """Tell what counts as a value of a text column: by the question alone, whatever the rows."""
+    from tacit.queries.model import Count
+
+    if not source.lower().endswith(".csv"):
+        return
+    asked = [part.query for part in answer.parts or (answer,)]
+    names = {one.column for one in asked if isinstance(one, Count) and one.column is not None}
+    for name in sorted(names - bounds.keys()):
+        print(
+            f"count({name}): every field that is not empty counts, also words such as NA. "
+            f"With --bounds {name}=LOWER:UPPER only numbers do."
+        )
 
 
 def _amounts(left: dict[str, float]) -> str:

@@ -104,13 +104,14 @@ def validate(
 
     Example: tacit validate model voters.parquet --label digit --epsilon 2 --by-class
     """
-    from tacit.inference.validation import charge, estimate
+    from tacit.accounting.ledger import pay
+    from tacit.inference.validation import estimate
 
     errors.probability("validate", "confidence", confidence, zero=False)
     poll = _poll(model, epsilon, by_class, group, private_group, groups)
     with opened_ledger(ledger, account) as opened:
         tried = poll.outcomes(data, label)  # data that does not fit costs nothing
-        charge(opened, account, poll.ballot.event, key=key)
+        pay("validate", opened, account, poll.ballot.event, key=key)
         votes = poll.release(tried)
     _print_validation(estimate(votes, confidence), as_json)
 

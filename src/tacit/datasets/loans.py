@@ -163,7 +163,7 @@ def _loans(batch: Any, where: str) -> Loans:
     numbers |= {name: _dates(batch, name, where) for name in DATES}
     issued = _dates(batch, "issue_d", where)
     if np.isnan(issued).any():
-        raise errors.InvalidData(f"{where}: column 'issue_d' must be without gaps.")
+        raise errors.InvalidData(f"{where}: column 'issue_d' must be without missing values.")
     charged_off = np.asarray(pc.equal(status, _ENDS[1])).astype(np.int64)
     return Loans(
         issued, charged_off, numbers, {name: _codes(batch, name, where) for name in CATEGORIES}

@@ -212,7 +212,9 @@ def coded(values: Any, label: str, where: str) -> tuple[Integers, tuple[Any, ...
         array = numeric(array, f"label {label!r}", where)
     texts, place = distinct_texts(array, f"label {label!r}", where)
     if any(text is None or not text.strip() for text in texts):
-        raise InvalidData(f"{where}: label {label!r} must be without gaps. Fill or drop them.")
+        raise InvalidData(
+            f"{where}: label {label!r} must be without missing values. Fill or drop them."
+        )
     if len(texts) > MOST_CATEGORIES:
         condition, remedy = f"of at most {MOST_CATEGORIES} values", "Is it the right one?"
         errors.refuse(where, f"label {label!r}", condition, len(texts), remedy)

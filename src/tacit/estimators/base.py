@@ -31,7 +31,7 @@ from sklearn.utils.validation import validate_data
 
 from tacit import artifact, errors
 from tacit.accounting.derivation import guarantee_of
-from tacit.accounting.ledger import Ledger
+from tacit.accounting.ledger import Ledger, pay
 from tacit.certificate import Certificate
 from tacit.estimators import storage
 from tacit.events import Event, scope_of
@@ -54,8 +54,6 @@ UNFIT = "That the rows do not fit what was declared: they are refused, and nothi
 _LARGEST = 1e150
 
 _UNQUOTED = (
-    "contains NaN",
-    "contains infinity",
     "Found array with",
     "Found input variables with inconsistent numbers of samples",
     "requires y to be passed",
@@ -68,7 +66,21 @@ _UNQUOTED = (
 )
 """What scikit-learn's messages that say enough, and quote nothing of the data, have in them."""
 
+_FINITE = (
+    "data must be without NaN and infinity. Replace missing values by constants that are chosen "
+    "without looking at the records (an imputer that is fitted to them is not private)."
+)
+
+_LABELS = (
+    "labels and targets must be without NaN and missing values, and of one type. Give missing "
+    "labels a class of their own, declared in classes, and missing targets a constant."
+)
+
 _SAID = {
+    "Input y contains NaN": _LABELS,
+    "not supported between instances of": _LABELS,  # None beside text, which cannot be sorted
+    "contains NaN": _FINITE,
+    "contains infinity": _FINITE,
     "could not convert string": "data must be numbers. Encode them first.",
     "Complex data not supported": "Complex data not supported: data must be real numbers.",
     "Reshape your data": "data must be one row a record, in two dimensions. Reshape your data.",
@@ -169,16 +181,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if delta := self._delta():
             errors.delta_in_range(where, delta, records=rows)
         guarantee_of(event, self._delta())
-        if self.ledger is not None:
-            if not isinstance(self.ledger, Ledger):
-                found = type(self.ledger).__name__
-                errors.refuse(where, "ledger", "a Ledger", found, "Open it with Ledger(path).")
-            if self.account is None:
-                errors.refuse(where, "account", "given with a ledger", None, "Name the account.")
-            self.ledger.charge(self.account, event, delta=self._delta())
-        elif self.account is not None:
-            remedy = "Without a ledger nothing would be charged."
-            errors.refuse(where, "ledger", "given with an account", None, remedy)
+        pay(where, self.ledger, self.account, event, delta=self._delta())
         return event
 
     def _forget(self) -> None:

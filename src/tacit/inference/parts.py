@@ -1,28 +1,30 @@
-r"""Intervals for the accuracy within a private part of the voters: a class, a group, or all.
+r"""Intervals for the accuracy within a private part of the voters: a class, a group, or everyone.
 
-A vote leans towards "right" in a part where it names more symbols of the part that say so than
-symbols that say "wrong". It does with a known chance: u for a voter of the part with that answer, v
-for one with the other answer, w for anybody else. It shows the part where it names so many of its
-symbols: with chance s for a voter of the part, t for anybody else. If a share π of the population
-is of the part, and an accuracy r of them, votes that show the part, votes that lean either way, and
-those of them that lean to "right" have the laws
+Each answer ("right" or "wrong") in each part has its own symbols, and a vote names some symbols. A
+vote *leans* towards "right" in a part if it names more of the part's symbols for "right" than for
+"wrong". The probability of that is known: u for a voter of the part whose answer is "right", v for
+one whose answer is "wrong", w for a voter outside it; likewise for "wrong". A vote *shows* the
+part if it names at least `least` of its symbols: with probability s for a voter of the part and t
+for a voter outside it. Let π be the share of the population that is in the part, and r the accuracy
+in the part. The number S of votes that show the part, and the number K that lean towards "right"
+among the M votes that lean either way, have the laws
 
 .. math:: S \sim \mathrm{Bin}(n,\; t + (s - t)\pi), \qquad
           K \mid M \sim \mathrm{Bin}(M, \rho), \quad
           \rho = \frac{w + (v - w)\pi + (u - v)\pi r}{2w + (u + v - 2w)\pi}.
 
-Clopper and Pearson's interval [CP34]_ for the first, at a tenth of the risk, bounds π; theirs for
-ρ, at the rest, bounds r for every π between these bounds [BB94]_:
+A Clopper-Pearson interval [CP34]_ for the first, at a tenth of the risk, bounds π. One for ρ, at
+the remaining risk, bounds r for every π within those bounds [BB94]_:
 
 .. math:: r = \frac{\rho(u + v - 2w) - (v - w)}{u - v} + \frac{w (2\rho - 1)}{(u - v)\pi},
 
-which is monotone in ρ and in π, so that the ends are found at ends.
+which is monotone in ρ and in π, so that its extremes are at the ends of both intervals.
 
 Notes
 -----
-The truth is missed only if π or ρ is: with a chance of at most the risk, for every number of
-voters, every share, every accuracy, every ε and every confidence. Nothing is approximated. Voters
-are independent draws from the population that the accuracy is of.
+The interval misses r only if the interval of π or that of ρ misses: with a probability of at most
+the risk, for every number of voters, share, accuracy, ε and confidence. Nothing is approximated.
+Voters are assumed to be independent draws from the population whose accuracy is estimated.
 
 References
 ----------
@@ -50,7 +52,7 @@ _FOR_SHARE = 0.1
 
 
 class Chances(NamedTuple):
-    """What a vote says of a part, by who the voter is: see above."""
+    """Probabilities that a vote leans or shows the part: u, v, w, s and t of the module."""
 
     own: float
     opposite: float
@@ -58,11 +60,11 @@ class Chances(NamedTuple):
     shown: float
     shown_elsewhere: float
     least: int
-    """How many symbols of the part a vote must name to show it."""
+    """Number of symbols of the part that a vote must name to show it."""
 
 
 class Counts(NamedTuple):
-    """Votes that lean to "right", to "wrong", and that show the part; one entry a part."""
+    """Votes that lean towards "right", towards "wrong", and that show the part; by part."""
 
     right: Integers
     wrong: Integers
@@ -70,7 +72,7 @@ class Counts(NamedTuple):
 
 
 def chances(law: Law, each: int) -> Chances:
-    """Of a part with so many symbols for either answer, exactly for the channel."""
+    """Exact probabilities for a part that has `each` symbols for either answer."""
     if law.size == 1:
         inside, outside = law.own + (each - 1) * law.other, each * law.other
         return Chances(inside, outside, outside, inside + outside, 2 * outside, 1)
@@ -85,7 +87,10 @@ def chances(law: Law, each: int) -> Chances:
 
 
 def showing(law: Law, size: int) -> tuple[float, float, int]:
-    """Chances, in a part of so many symbols and elsewhere, to name as many of it as tell most."""
+    """Probabilities of showing a part of `size` symbols, from inside and outside, and `least`.
+
+    `least` is the number of named symbols that best separates voters inside from those outside.
+    """
     others = law.symbols - 1
     least = np.arange(1, min(law.size, size) + 1)
     own, rest = law.own, 1 - law.own
@@ -103,10 +108,11 @@ def showing(law: Law, size: int) -> tuple[float, float, int]:
 
 
 def _ahead(law: Law, each: int, side: int, named: bool) -> float:
-    """The chance that more of one answer's symbols are named than of the other's.
+    """The probability that more symbols of one answer are named than of the other.
 
-    `side` is whose the voter's own symbol is (1, −1, or 0 for none of the part), `named` whether it
-    is among those named; the others are drawn without replacement.
+    `side` says which answer the voter's own symbol belongs to (1 for this one, −1 for the other, 0
+    for a symbol of no answer in this part), and `named` whether it is among the named ones. The
+    other named symbols are drawn without replacement.
     """
     plus, minus = each - (side == 1), each - (side == -1)
     drawn, others = law.size - named, law.symbols - 1
@@ -119,7 +125,7 @@ def _ahead(law: Law, each: int, side: int, named: bool) -> float:
 
 
 def count(votes: Votes, axis: int | None, least: int) -> Counts:
-    """What votes say of each part along an axis (classes, groups), or of all voters as one."""
+    """Count votes by part along an axis (classes or groups), or for all voters as one part."""
     symbols, shape = votes.symbols.reshape(len(votes), -1), votes.ballot.shape
     inside, parts = (0 * symbols, 1) if axis is None else (symbols // 2, shape[axis])
     # Not by numpy's `unravel_index`, which is wrong for long columns in version 2.4.
@@ -141,7 +147,7 @@ def interval(
 ) -> tuple[Reals, Reals]:
     """Ends of the interval of each part.
 
-    `everybody` is of the part where that is known: then there is no share to bound.
+    With `everybody`, all voters are known to be in the part, and its share need not be bounded.
     """
     u, v, w = law[:3]
     risk = 1 - confidence
@@ -153,8 +159,8 @@ def interval(
         ends = clopper_pearson(counts.shown, voters, _FOR_SHARE * risk)
         low, high = (np.clip((end - law.shown_elsewhere) / gap, 0.0, 1.0) for end in ends)
         risk = (1 - _FOR_SHARE) * risk
-    # Counts beyond what any accuracy would give are taken as the nearest that one would: that
-    # only widens the interval, which else could be a point.
+    # Counts beyond what any accuracy can give are replaced by the nearest possible ones. That only
+    # widens the interval, which could otherwise shrink to a point.
     most = (u * high + w * (1 - high)) / ((u + v) * high + 2 * w * (1 - high))
     lower = clopper_pearson(np.minimum(right, np.ceil(leaning * most)), leaning, risk)[0]
     upper = clopper_pearson(np.maximum(right, np.floor(leaning * (1 - most))), leaning, risk)[1]
@@ -168,7 +174,7 @@ def interval(
 
 
 def _accuracy(rho: Reals, share: Reals, law: Chances) -> Reals:
-    """The accuracy at which this share of those who lean does so to "right"."""
+    """The accuracy at which a share `rho` of the leaning votes leans towards "right"."""
     u, v, w = law[:3]
     slope = w * (2 * rho - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -177,7 +183,7 @@ def _accuracy(rho: Reals, share: Reals, law: Chances) -> Reals:
 
 
 def clopper_pearson(counts: Any, total: Any, risk: float) -> tuple[Reals, Reals]:
-    """Exact ends for a chance, each at half the risk."""
+    """Exact confidence limits of a binomial probability, each at half the risk."""
     counts, total = np.asarray(counts), np.asarray(total)
     rest = total - counts
     lower = betaincinv(np.maximum(counts, 1), rest + 1, risk / 2)

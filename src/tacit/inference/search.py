@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tacit import errors, events, labels
 from tacit.accounting.derivation import guarantee_of
-from tacit.accounting.ledger import Ledger
+from tacit.accounting.ledger import Ledger, pay
 from tacit.certificate import Certificate
 from tacit.guarantees import Guarantee, Unit
 from tacit.inference.selection import (
@@ -34,7 +34,7 @@ from tacit.inference.selection import (
     precision,
     select,
 )
-from tacit.inference.validation import Estimate, charge, whole_estimate
+from tacit.inference.validation import Estimate, whole_estimate
 from tacit.inference.votes import Ballot, Votes, cast
 from tacit.inhouse import Protection, together
 from tacit.randomness import Randomness, source
@@ -254,7 +254,7 @@ def search(
     delta = _delta(fitted, composition)
     taught = bool(_taught([one.learner for one in listed]))
     certificate = _certify(budget.event(fitted, plan), delta, total, fitted, taught, stream)
-    charge(ledger, account, certificate.event, key=key, delta=delta)
+    pay("search", ledger, account, certificate.event, key=key, delta=delta)
 
     reports = _report(fitted, reporting, composition, stream, say)
     models = _learn(listed, [reports[place] for place in owner], say)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from tacit import errors
-from tacit.accounting.ledger import Ledger
+from tacit.accounting.ledger import Ledger, pay
 from tacit.certificate import Certificate
 from tacit.events import Event
 from tacit.guarantees import Guarantee, Unit
@@ -142,7 +142,7 @@ def validate(
     ballot = Ballot(epsilon=epsilon, classes=classes, groups=private_groups, unit=unit)
     right, mine = outcomes(model, rows, truth)
     known, private = (groups, None) if private_groups is None else (None, groups)
-    charge(ledger, account, ballot.event, key=key)
+    pay("validate", ledger, account, ballot.event, key=key)
     asked = mine if by_class else None
     votes = ballot.release(right, classes=asked, groups=private, rng=rng)
     found = estimate(replace(votes, groups=known), confidence)
@@ -162,28 +162,6 @@ def may_be_handed_out(model: Any) -> bool:
 def also_exposed(certificate: Certificate, *lines: str) -> Certificate:
     """The same with further things that are not protected."""
     return replace(certificate, not_protected=(*certificate.not_protected, *lines))
-
-
-def charge(
-    ledger: Ledger | None,
-    account: str | None,
-    event: Event,
-    *,
-    key: str | None = None,
-    delta: float | None = None,
-) -> None:
-    """Charge an account where there is one; a ledger without an account is refused."""
-    if (ledger is None) != (account is None):
-        given = "account" if ledger is None else "ledger"
-        errors.refuse("charge", "ledger and account", "given together", given)
-    if ledger is not None and account is not None:
-        receipt = ledger.charge(account, event, key=key, delta=delta)
-        if receipt.repeated:
-            # A key is for sending the same bytes again; here everything would be drawn anew.
-            raise errors.LedgerError(
-                f"charge: key must be new, got {key!r}. It was charged before, and what it paid "
-                "for was drawn then. Use that, or another key."
-            )
 
 
 def estimate(votes: Votes, confidence: float = 0.95) -> Validation:

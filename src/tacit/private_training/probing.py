@@ -225,7 +225,10 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
         raise
     except Exception as error:  # traced, but not to be mapped; the rows are made up
         reason = str(error) if isinstance(error, Unfit) else _first_line(error)
-        remedy = "Use torch's operators, without reading values (item, numpy, if) or writing state."
+        remedy = (
+            "Use torch's operators, without reading values (item, numpy, if) or writing state. "
+            "Instead of pack_padded_sequence, which reads lengths, run on padded rows and mask."
+        )
         condition = "one whose gradient of one example can be traced and mapped"
         errors.refuse(made.where, "module", condition, reason, remedy)
     return alone

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from tacit import errors, events
 from tacit.accounting.derivation import guarantee_of
+from tacit.accounting.ledger import Ledger, pay
 from tacit.certificate import Certificate
 from tacit.guarantees import Adjacency, Guarantee, Unit
 from tacit.private_training import probing
@@ -101,6 +102,8 @@ def train(
     beside: events.Event | None = None,
     microbatch: int | None = None,
     unit: Unit | str = Unit.RECORD,
+    ledger: Ledger | None = None,
+    account: str | None = None,
     rng: Randomness | None = None,
     progress: Progress | None = None,
 ) -> Trained:
@@ -143,6 +146,9 @@ def train(
         At most so many examples at a time, to save memory. The result is the same.
     unit : Unit or str
         What a row of the data is.
+    ledger, account : Ledger, str, optional
+        Charged for the whole training before a record is looked at; where too little is left,
+        nothing is trained. The account must be zero-out, or replace-one at the price of two.
     rng : Randomness, optional
         For tests. Without it: AES-256 in counter mode, keyed by the operating system.
     progress : callable, optional
@@ -178,6 +184,7 @@ def train(
     if beside is not None:
         event = events.Composed((events.towards(beside, Adjacency.ZERO_OUT), event))
     guarantee = guarantee_of(event, delta)  # before anything is looked at
+    pay(where, ledger, account, event, delta=delta)
     noise = Noise(float(plan.noise_multiplier * clip), stream)
     room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)
     gradients = NoisyGradients(clipper, rows, noise, plan, room, microbatch)
