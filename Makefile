@@ -23,22 +23,22 @@ help:
 	@echo "make install    .venv with every extra"
 
 # One stamp a set of extras; a changed pyproject or constraints file installs again.
-$(VENV)/.demo: pyproject.toml constraints.txt
+$(VENV)/.demo: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
 # torch first and exactly pinned: asked for in any other way it brings gigabytes of GPU libraries.
-$(VENV)/.dev: pyproject.toml constraints.txt
+$(VENV)/.dev: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)
-	@$(PIP) -e '.[dev]'
+	@$(PIP) -e '.[dev]' -e papers
 	@touch $@ $(VENV)/.demo
 
-$(VENV)/.all: pyproject.toml constraints.txt
+$(VENV)/.all: pyproject.toml papers/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) $$(grep '^torch==' constraints.txt)
-	@$(PIP) -e '.[all,dev]'
+	@$(PIP) -e '.[all,dev]' -e papers
 	@touch $@ $(VENV)/.dev $(VENV)/.demo $(VENV)/.docs $(VENV)/.ray
 
 $(VENV)/.docs: $(VENV)/.dev
@@ -73,8 +73,8 @@ check: lint
 	$(BIN)/python -m pytest tests/test_docs.py
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff format --check src tests benchmarks docs/results.py docs/generator
-	$(BIN)/ruff check src tests benchmarks docs/results.py docs/generator
+	$(BIN)/ruff format --check src papers/src tests benchmarks
+	$(BIN)/ruff check src papers/src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -84,7 +84,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/private_step.py
 
 docs: $(VENV)/.docs
-	$(BIN)/python docs/results.py
+	$(BIN)/python -m tacit_papers.pages.site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:

@@ -25,13 +25,13 @@ import torch
 from torch import Tensor, nn
 
 from tacit import VLM, Codebook
-from tacit.accounting.gaussian import noise_multiplier_for
 from tacit.audit.canaries import canary_bound, matched_filter, one_run_bound
 from tacit.audit.statistical import Bound
-from tacit.errors import InvalidParameter
-from tacit.learned import private_quantizer
-from tacit.private_training import train
-from tacit.schema import ArraySchema
+from tacit.central.training import train
+from tacit.data.schema import ArraySchema
+from tacit.local.learned import private_quantizer
+from tacit.privacy.accounting.gaussian import noise_multiplier_for
+from tacit.privacy.errors import InvalidParameter
 
 DELTA, CONFIDENCE = 1e-5, 0.999
 CLAIMS = (5.0, 1.0)

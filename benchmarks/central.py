@@ -49,7 +49,7 @@ class Remembered:
     kind = "scattering"
 
     def __init__(self, images: Any, path: Path) -> None:
-        from tacit.learned import scattering
+        from tacit.local.learned import scattering
 
         self.dimension, self.transform_new = scattering.dimension((28, 28)), scattering.transform
         rows = images.reshape(len(images), -1).astype(np.float32) / 255
@@ -76,7 +76,7 @@ def starts(rows: Any) -> range:
 
 def codebook(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     import tacit
-    from tacit import datasets
+    from tacit.data import datasets
 
     data = datasets.load("mnist")
     images, labels, split = data.rows.reshape(len(data), -1), data.labels, data.collection(seed)
@@ -117,8 +117,8 @@ def codebook(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
 
 def vlm(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     import vlm as study
-    from tacit.learned.vlm import VLM
-    from tacit.randomness import Seeded
+    from tacit.local.learned.vlm import VLM
+    from tacit.privacy.randomness import Seeded
 
     data, fits, lines = study.split(seed), {}, []
     for central in args.central:
@@ -161,8 +161,8 @@ def fitted(VLM, study, data, seed, args, central, candidate, way):
 
 def basis(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     """How much of the variance of D1's features public directions hold."""
-    from tacit import datasets
-    from tacit.learned import private_quantizer
+    from tacit.data import datasets
+    from tacit.local.learned import private_quantizer
 
     data = datasets.load("mnist")
     features = Remembered(data.rows, args.vectors / "scattering.npy")

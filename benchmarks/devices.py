@@ -14,7 +14,7 @@ import json
 import numpy as np
 
 import tacit
-from tacit.learned import invariant, quantizer
+from tacit.local.learned import invariant, quantizer
 
 
 def main() -> None:

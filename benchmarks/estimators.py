@@ -57,7 +57,7 @@ def compared(
 def measured(repeats: int) -> dict[str, float | None]:
     from sklearn import ensemble, linear_model, svm
 
-    from tacit import estimators
+    from tacit.central import estimators
 
     cases = Cases()
     shared = {"epsilon": EPSILON, "bounds": BOUNDS}

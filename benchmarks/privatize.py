@@ -62,7 +62,7 @@ def codebook(rows: int) -> tuple[float, float]:
     checked = mechanism.schema.rows(raw)
 
     def bare() -> None:
-        from tacit.learned.features import blocks
+        from tacit.local.learned.features import blocks
 
         for block in blocks(checked):
             mechanism.features_.transform(block)
@@ -105,7 +105,7 @@ def memory(rows: int, folder: Path) -> float:
             writer.write_table(pa.table(block, schema))
     out = folder / f"{rows}-reports.parquet"
     code = (
-        "import resource, sys; from tacit.cli import main\n"
+        "import resource, sys; from tacit.apps.cli import main\n"
         f"code = main(['privatize', {str(mechanism)!r}, {str(data)!r}, '--out', {str(out)!r}])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)\n"
         "sys.exit(code)"

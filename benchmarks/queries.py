@@ -68,8 +68,8 @@ def contestants(path: Path) -> dict[str, Callable[[], Any]]:
     """The plain query and the private ones."""
     import duckdb
 
-    from tacit.queries import sql
-    from tacit.queries.curator import Curator
+    from tacit.central.queries import sql
+    from tacit.central.queries.curator import Curator
 
     db = duckdb.connect(config={"threads": THREADS, "memory_limit": MEMORY})
     asked = sql.parse("select region, count(*), avg(income) from data group by region").query
@@ -131,8 +131,8 @@ def ours(adjacency: str) -> dict[str, Draw]:
     """One answer of a fresh budget each."""
     import pandas as pd
 
-    from tacit.guarantees import PureDP
-    from tacit.queries.curator import Curator
+    from tacit.central.queries.curator import Curator
+    from tacit.privacy.guarantees import PureDP
 
     table = pd.DataFrame({"value": VALUES, "low": LOW})
     budget = PureDP(1e6, adjacency=adjacency, unit="record")

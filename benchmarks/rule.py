@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import tacit
-from tacit.learned.rule import IMPURITY
+from tacit.local.learned.rule import IMPURITY
 
 PER_CLASS = (1.2, 2, 4, 8)
 

@@ -20,10 +20,10 @@ from functools import cache
 import numpy as np
 from scipy.stats import binom
 
-from tacit.inference.selection import FRESH, assign, part_of, precision, select
-from tacit.inference.validation import Estimate, answers, exact_interval, whole_estimate
-from tacit.inference.votes import Ballot, Votes
-from tacit.randomness import Randomness, Seeded
+from tacit.local.inference.selection import FRESH, assign, part_of, precision, select
+from tacit.local.inference.validation import Estimate, answers, exact_interval, whole_estimate
+from tacit.local.inference.votes import Ballot, Votes
+from tacit.privacy.randomness import Randomness, Seeded
 
 CANDIDATES, VOTERS, EPSILON = 12, 15_000, 2
 SPREADS = {

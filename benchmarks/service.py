@@ -40,7 +40,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "service"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "apps" / "service"))
 
 CONNECTIONS = (1, 16, 64)
 BATCH = 100
@@ -185,9 +185,9 @@ class Server:
 
 def serve(url: str, secret: str, port: str) -> None:
     """In the server's process."""
-    from tacit.service.app import Limits
-    from tacit.service.server import serve
-    from tacit.service.store import Store
+    from tacit.apps.service.app import Limits
+    from tacit.apps.service.server import serve
+    from tacit.apps.service.store import Store
 
     limits = Limits(rate=math.inf, token_rate=math.inf)
     serve(Store.open(url, Path(secret)), port=int(port), limits=limits)
@@ -208,7 +208,7 @@ class Supply:
         from sklearn.datasets import load_digits
 
         import tacit
-        from tacit.service.store import Store
+        from tacit.apps.service.store import Store
 
         images, digits = load_digits(return_X_y=True)
         mechanism = tacit.Codebook(epsilon=4, codewords=20, classes=10, unit="person")

@@ -47,11 +47,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.inference.marginal import fit_clean_network, fit_score
-from tacit.inference.neural import Network, Settings, fit_network
-from tacit.learned.vlm import VLM
-from tacit.mechanisms import RandomizedResponse
-from tacit.randomness import Seeded
+from tacit.local.inference.marginal import fit_clean_network, fit_score
+from tacit.local.inference.neural import Network, Settings, fit_network
+from tacit.local.learned.vlm import VLM
+from tacit.privacy.mechanisms import RandomizedResponse
+from tacit.privacy.randomness import Seeded
 
 TARGETS = {1.0: 0.25, 2.0: 0.34, 4.0: 0.54, 6.0: 0.77, 8.0: 0.79, 10.0: 0.81}
 MARGIN = 0.03

@@ -1,7 +1,8 @@
-"""What tests share: a way to run commands."""
+"""What tests share: a way to run commands, and published data sets where their files are."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable
@@ -14,6 +15,8 @@ for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
 
 import pytest  # noqa: E402
+
+from tacit.data import datasets  # noqa: E402
 
 _NOTES = ("differ from the in-house", "voters, ")
 """What a command may say before it fails: a shift of the people, what the voters allow."""
@@ -41,7 +44,7 @@ class Outcome:
 def _run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Outcome]:
-    from tacit.cli import main
+    from tacit.apps.cli import main
 
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -82,3 +85,31 @@ def _refuse(
         return line
 
     return refuse
+
+
+@functools.cache
+def _local(name: str) -> datasets.Dataset:
+    return datasets.load(name, fetch=False)
+
+
+@pytest.fixture(name="published")
+def _published() -> Callable[[str], datasets.Dataset]:
+    """A data set whose files are on this machine; or else the test is skipped with the reason."""
+
+    def published(name: str) -> datasets.Dataset:
+        try:
+            return _local(name)
+        except datasets.MissingFile as error:
+            pytest.skip(str(error))
+
+    return published
+
+
+@pytest.fixture(name="bare")
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with no files of data sets and an empty cache, which is returned."""
+    monkeypatch.delenv("TACIT_DATA", raising=False)
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path / "cache" / "tacit"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import errors, events
-from tacit.accounting import composition, gaussian
 from tacit.audit import exact
-from tacit.mechanisms.smooth_sensitivity import smooth_bound
-from tacit.randomness import rounded_gaussian
+from tacit.privacy import errors, events
+from tacit.privacy.accounting import composition, gaussian
+from tacit.privacy.mechanisms.smooth_sensitivity import smooth_bound
+from tacit.privacy.randomness import rounded_gaussian
 
 CENTRAL = {"adjacency": "replace-one", "unit": "record"}
 ADDED = {"adjacency": "add-remove", "unit": "record"}

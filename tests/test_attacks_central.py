@@ -17,19 +17,20 @@ import torch
 from torch import nn
 
 import tacit
-from tacit import artifact, events, tables
-from tacit.inference.search import Candidate, search
-from tacit.inference.validation import validate
-from tacit.inhouse import Protection, together
-from tacit.learned import codebook as codebooks
-from tacit.learned import features, private_quantizer
-from tacit.learned.features import Scattering
-from tacit.private_training import clipped_sum, probing, train
-from tacit.private_training.gradients import NoisyGradients
-from tacit.private_training.noise import Noise
-from tacit.private_training.schedule import Schedule
-from tacit.randomness import Keystream, Seeded
-from tacit.schema import ArraySchema, Rows, infer
+from tacit.central.training import clipped_sum, probing, train
+from tacit.central.training.gradients import NoisyGradients
+from tacit.central.training.noise import Noise
+from tacit.central.training.schedule import Schedule
+from tacit.data import tables
+from tacit.data.schema import ArraySchema, Rows, infer
+from tacit.local.inference.search import Candidate, search
+from tacit.local.inference.validation import validate
+from tacit.local.inhouse import Protection, together
+from tacit.local.learned import codebook as codebooks
+from tacit.local.learned import features, private_quantizer
+from tacit.local.learned.features import Scattering
+from tacit.privacy import artifact, events
+from tacit.privacy.randomness import Keystream, Seeded
 
 UNIT = ArraySchema(2, 0.0, 1.0)
 RNG = np.random.default_rng(0)
@@ -57,7 +58,7 @@ def moved(module: Any, loss: Any, few: Any, many: Any) -> float:
     """How far the clipped sums of two batches are apart, at clip norm 1; refused counts as 0."""
     try:
         both = [flat(clipped_sum(module, loss, rows, 1.0)[0]) for rows in (few, many)]
-    except tacit.errors.TacitError:
+    except tacit.privacy.errors.TacitError:
         return 0.0
     return float((both[0] - both[1]).norm())
 
@@ -141,7 +142,7 @@ def test_training_leaves_nothing_raw_in_the_module(kind: str) -> None:
 
     module, rows = Keeper(), torch.rand(50, 2)
     rows[7, 0] = 7654321.0
-    with contextlib.suppress(tacit.errors.TacitError):
+    with contextlib.suppress(tacit.privacy.errors.TacitError):
         train(
             module,
             rows,
@@ -223,7 +224,7 @@ def test_one_record_does_not_change_how_the_others_are_differentiated() -> None:
     nn.init.uniform_(module.pair.weight, -1, 1)
     try:
         clipper = probing.clipper("test", module, lambda m, x, z: m(x, z)[:, 0], (x[1:], z))
-    except tacit.errors.TacitError:
+    except tacit.privacy.errors.TacitError:
         return
     base, generator = clipper.sums((x[1:], z), 1.0)[0].clone(), torch.Generator().manual_seed(1)
     for _ in range(40):
@@ -265,7 +266,7 @@ def test_rounded_sums_do_not_drift_apart(layer: str) -> None:
 
 def test_a_sample_of_a_file_does_not_swap_rows(tmp_path: Path) -> None:
     """F5: one row less in the file changed 1,386 of 1,000 rows that were learned from."""
-    from tacit.cli import main
+    from tacit.apps.cli import main
 
     pandas = pytest.importorskip("pandas")
     names = [f"p{i}" for i in range(3)]
@@ -290,7 +291,7 @@ def test_public_rows_of_the_mechanism_do_not_make_others_public(model: str, tmp_
         plain = tacit.Codebook(epsilon=4, codewords=6, features="raw")
         made = plain.fit(ROWS, schema=UNIT, inhouse_public=True)
         taught = tacit.NovelClassClassifier(inhouse=OTHERS).fit(made.release(PEOPLE))
-    with pytest.raises(tacit.errors.InvalidParameter):
+    with pytest.raises(tacit.privacy.errors.InvalidParameter):
         taught.export(tmp_path / "model")
 
 
@@ -321,7 +322,7 @@ def test_a_schema_read_off_the_rows_is_not_taken_for_declared() -> None:
     rows = 1000 * ROWS.astype(np.float64)
     try:
         made = book(central=True).fit(rows, schema=infer(rows))
-    except tacit.errors.TacitError:
+    except tacit.privacy.errors.TacitError:
         return
     assumed = " ".join(made.inhouse_.certificate.assumptions)
     assert "declared" in assumed
@@ -331,7 +332,7 @@ def test_a_codebook_cannot_say_that_no_row_was_looked_at() -> None:
     """F13."""
     parameters, arrays = book().fit(ROWS, schema=UNIT).parts()
     parameters["inhouse"] = Protection.untouched().to_plain()
-    with pytest.raises(tacit.errors.TacitError):
+    with pytest.raises(tacit.privacy.errors.TacitError):
         artifact.rebuild("codebook", parameters, arrays)
 
 
@@ -342,7 +343,7 @@ def test_nor_that_a_part_of_what_ran_was_declared() -> None:
     event = events.Composed((declared, events.Declared(tacit.PureDP(epsilon=0.1, **scope))))
     parameters, arrays = book().fit(ROWS, schema=UNIT).parts()
     parameters["inhouse"] = Protection.of(event, 1e-5).to_plain()
-    with pytest.raises(tacit.errors.TacitError):
+    with pytest.raises(tacit.privacy.errors.TacitError):
         artifact.rebuild("codebook", parameters, arrays)
 
 
@@ -387,7 +388,7 @@ def test_features_of_a_row_do_not_depend_on_the_others(side: int) -> None:
 def test_a_list_is_not_refused_for_one_value() -> None:
     """F14."""
     for value in (2, 2**70):
-        found = tacit.private_statistics.mean([[1], [value]], 1.0, noise_multiplier=1.0)
+        found = tacit.central.statistics.mean([[1], [value]], 1.0, noise_multiplier=1.0)
         assert found.value.count >= 1
 
 
@@ -400,7 +401,7 @@ def test_a_key_pays_for_one_draw(tmp_path: Path) -> None:
         ledger.open("people", tacit.PureDP(2, adjacency="any-two-inputs", unit="person"))
         poll: dict[str, Any] = {"ledger": ledger, "account": "people", "key": "poll"}
         validate(model, PEOPLE, CLASSES, epsilon=2, **poll)
-        with pytest.raises(tacit.errors.TacitError):
+        with pytest.raises(tacit.privacy.errors.TacitError):
             validate(model, PEOPLE, CLASSES, epsilon=2, **poll)
 
 

@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import artifact
-from tacit.cli import main
-from tacit.inference import finite
-from tacit.inference.finite import Evidence
-from tacit.learned.codebook import Codebook
-from tacit.learned.direct import Direct
-from tacit.learned.quantizer import Projection, Quantizer
-from tacit.mechanisms import SubsetSelection
-from tacit.randomness import Seeded
-from tacit.schema import ArraySchema, Categorical, Continuous, TableSchema
+from tacit.apps.cli import main
+from tacit.data.schema import ArraySchema, Categorical, Continuous, TableSchema
+from tacit.local.inference import finite
+from tacit.local.inference.finite import Evidence
+from tacit.local.learned.codebook import Codebook
+from tacit.local.learned.direct import Direct
+from tacit.local.learned.quantizer import Projection, Quantizer
+from tacit.privacy import artifact
+from tacit.privacy.mechanisms import SubsetSelection
+from tacit.privacy.randomness import Seeded
 
 UNIT = ArraySchema(2, 0.0, 1.0)
 RNG = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def book(epsilon: float = 4, codewords: int = 6, classes: int | None = 2) -> Cod
 
 def vlm(noise: str = "laplace", **more: Any) -> Any:
     torch = pytest.importorskip("torch")
-    from tacit.learned.vlm import VLM
+    from tacit.local.learned.vlm import VLM
 
     torch.set_num_threads(1)
     delta = 1e-6 if noise == "gaussian" else None
@@ -251,8 +251,8 @@ def test_intervals_of_a_rare_class_hold_it() -> None:
 @pytest.mark.parametrize("classes", [3, 5])
 def test_no_ceiling_of_a_private_channel_lies_above_the_universal_one(classes: int) -> None:
     for epsilon in (0.1, 1.0, 2.0):
-        universal = tacit.ceilings.universal(classes, epsilon)
-        assert tacit.ceilings.laplace(classes, epsilon) <= universal
+        universal = tacit.local.ceilings.universal(classes, epsilon)
+        assert tacit.local.ceilings.laplace(classes, epsilon) <= universal
 
 
 # --- small ones -----------------------------------------------------------------------------------
@@ -274,14 +274,14 @@ def test_names_from_a_file_do_not_write_to_the_terminal() -> None:
         if name == "Categorical":
             column = {"kind": "categorical", "name": "\x1b[2Jname"}
             column |= {"categories": ["a"], "unseen": "refuse"}
-        with pytest.raises(tacit.errors.InvalidParameter) as refused:
-            tacit.schema.from_plain({"kind": "table", "columns": [column]})
+        with pytest.raises(tacit.privacy.errors.InvalidParameter) as refused:
+            tacit.data.schema.from_plain({"kind": "table", "columns": [column]})
         assert str(refused.value).isprintable()
 
 
 def test_numbers_beyond_floats_are_refused_in_one_line() -> None:
     schema = TableSchema((Continuous("n", 0, 1, outside="clip"),))
-    with pytest.raises(tacit.errors.InvalidData):
+    with pytest.raises(tacit.privacy.errors.InvalidData):
         schema.rows({"n": np.array([10**400], dtype=object)})
 
 
@@ -366,8 +366,8 @@ def test_latents_of_any_size_end_in_the_ball(noise: str, size: float) -> None:
 @pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.3])
 def test_a_gaussian_report_never_states_less_than_its_events_give(delta: float) -> None:
     pytest.importorskip("torch")
-    from tacit.accounting.derivation import guarantee_of
-    from tacit.learned.vlm import VLM
+    from tacit.local.learned.vlm import VLM
+    from tacit.privacy.accounting.derivation import guarantee_of
 
     mechanism = VLM(epsilon=1, noise="gaussian", delta=delta, classes=3)
     for labelled in (True, False):

@@ -7,12 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit import BetaBinomial, Certificate, IntegerTable, errors
-from tacit.events import CertifiedTable
-from tacit.inference.posterior import hellinger
-from tacit.inference.posterior.accuracy import expected_error
-from tacit.inference.posterior.count_law import distances
-from tacit.mechanisms.integer_rows import ScaledRows, Symmetry
+from tacit import BetaBinomial, Certificate, IntegerTable
+from tacit.central.posteriors import hellinger
+from tacit.central.posteriors.accuracy import expected_error
+from tacit.central.posteriors.count_law import distances
+from tacit.privacy import errors
+from tacit.privacy.events import CertifiedTable
+from tacit.privacy.mechanisms.integer_rows import ScaledRows, Symmetry
 
 
 def test_any_two_inputs_are_compared_any_two():

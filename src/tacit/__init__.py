@@ -1,70 +1,118 @@
 """Learn from people's data without ever holding it raw, and say exactly what is protected.
 
-The public names. Each loads its module when it is first used, so `import tacit` is quick.
+The public names. Each loads its module when it is first used, so `import tacit` is quick. Where a
+module lives is for those who work on it: see docs/architecture.md.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.privacy.lazy import Aliases
+from tacit.privacy.lazy import load as _load
+
 if TYPE_CHECKING:
-    from tacit.accounting.derivation import guarantee_of as guarantee_of
-    from tacit.accounting.ledger import Ledger as Ledger
+    from tacit import anonymize as anonymize
+    from tacit import audit as audit
+    from tacit import federated as federated
     from tacit.anonymize.encoder import AnonymizingEncoder as AnonymizingEncoder
-    from tacit.artifact import load as load
-    from tacit.certificate import Certificate as Certificate
-    from tacit.guarantees import ZCDP as ZCDP
-    from tacit.guarantees import Adjacency as Adjacency
-    from tacit.guarantees import ApproxDP as ApproxDP
-    from tacit.guarantees import ConcentratedDP as ConcentratedDP
-    from tacit.guarantees import NotPrivate as NotPrivate
-    from tacit.guarantees import PureDP as PureDP
-    from tacit.guarantees import RenyiDP as RenyiDP
-    from tacit.guarantees import Unit as Unit
-    from tacit.guarantees import Unproven as Unproven
-    from tacit.inference.join import JoinClassifier as JoinClassifier
-    from tacit.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
-    from tacit.inference.novel import NovelClassClassifier as NovelClassClassifier
-    from tacit.inference.posterior import BetaBinomial as BetaBinomial
-    from tacit.inference.posterior import DirichletMultinomial as DirichletMultinomial
-    from tacit.inference.student import StudentClassifier as StudentClassifier
-    from tacit.inhouse import requirements as requirements
-    from tacit.learned.codebook import Codebook as Codebook
-    from tacit.learned.direct import Direct as Direct
-    from tacit.learned.vlm import VLM as VLM
-    from tacit.mechanisms import DiscreteGaussian as DiscreteGaussian
-    from tacit.mechanisms import DiscreteLaplace as DiscreteLaplace
-    from tacit.mechanisms import Exponential as Exponential
-    from tacit.mechanisms import Gaussian as Gaussian
-    from tacit.mechanisms import Geometric as Geometric
-    from tacit.mechanisms import IntegerTable as IntegerTable
-    from tacit.mechanisms import Laplace as Laplace
-    from tacit.mechanisms import LatticeGeometric as LatticeGeometric
-    from tacit.mechanisms import LocalGaussian as LocalGaussian
-    from tacit.mechanisms import LocalLaplace as LocalLaplace
-    from tacit.mechanisms import PermuteAndFlip as PermuteAndFlip
-    from tacit.mechanisms import RandomizedResponse as RandomizedResponse
-    from tacit.mechanisms import SmoothLaplace as SmoothLaplace
-    from tacit.mechanisms import SparseVector as SparseVector
-    from tacit.mechanisms import SubsetSelection as SubsetSelection
-    from tacit.queries.curator import Curator as Curator
-    from tacit.randomness import Seeded as Seeded
-    from tacit.reports import Reports as Reports
-    from tacit.schema import ArraySchema as ArraySchema
-    from tacit.schema import Categorical as Categorical
-    from tacit.schema import Continuous as Continuous
-    from tacit.schema import TableSchema as TableSchema
+    from tacit.apps import plots as plots
+    from tacit.apps import service as service
+    from tacit.central import estimators as estimators
+    from tacit.central import posteriors as posteriors
+    from tacit.central import queries as queries
+    from tacit.central import statistics as private_statistics
+    from tacit.central import training as private_training
+    from tacit.central.posteriors import BetaBinomial as BetaBinomial
+    from tacit.central.posteriors import DirichletMultinomial as DirichletMultinomial
+    from tacit.central.queries.curator import Curator as Curator
+    from tacit.data import columns as columns
+    from tacit.data import datasets as datasets
+    from tacit.data import labels as labels
+    from tacit.data import schema as schema
+    from tacit.data import tables as tables
+    from tacit.data.schema import ArraySchema as ArraySchema
+    from tacit.data.schema import Categorical as Categorical
+    from tacit.data.schema import Continuous as Continuous
+    from tacit.data.schema import TableSchema as TableSchema
+    from tacit.local import ceilings as ceilings
+    from tacit.local import evaluation as evaluation
+    from tacit.local import inference as inference
+    from tacit.local import inhouse as inhouse
+    from tacit.local import learned as learned
+    from tacit.local import plan as plan
+    from tacit.local import reports as reports
+    from tacit.local.inference.join import JoinClassifier as JoinClassifier
+    from tacit.local.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
+    from tacit.local.inference.novel import NovelClassClassifier as NovelClassClassifier
+    from tacit.local.inference.student import StudentClassifier as StudentClassifier
+    from tacit.local.inhouse import requirements as requirements
+    from tacit.local.learned.codebook import Codebook as Codebook
+    from tacit.local.learned.direct import Direct as Direct
+    from tacit.local.learned.vlm import VLM as VLM
+    from tacit.local.reports import Reports as Reports
+    from tacit.privacy import accounting as accounting
+    from tacit.privacy import artifact as artifact
+    from tacit.privacy import certificate as certificate
+    from tacit.privacy import errors as errors
+    from tacit.privacy import events as events
+    from tacit.privacy import guarantees as guarantees
+    from tacit.privacy import mechanisms as mechanisms
+    from tacit.privacy import randomness as randomness
+    from tacit.privacy import wording as wording
+    from tacit.privacy.accounting.derivation import guarantee_of as guarantee_of
+    from tacit.privacy.accounting.ledger import Ledger as Ledger
+    from tacit.privacy.artifact import load as load
+    from tacit.privacy.certificate import Certificate as Certificate
+    from tacit.privacy.guarantees import ZCDP as ZCDP
+    from tacit.privacy.guarantees import Adjacency as Adjacency
+    from tacit.privacy.guarantees import ApproxDP as ApproxDP
+    from tacit.privacy.guarantees import ConcentratedDP as ConcentratedDP
+    from tacit.privacy.guarantees import NotPrivate as NotPrivate
+    from tacit.privacy.guarantees import PureDP as PureDP
+    from tacit.privacy.guarantees import RenyiDP as RenyiDP
+    from tacit.privacy.guarantees import Unit as Unit
+    from tacit.privacy.guarantees import Unproven as Unproven
+    from tacit.privacy.mechanisms import DiscreteGaussian as DiscreteGaussian
+    from tacit.privacy.mechanisms import DiscreteLaplace as DiscreteLaplace
+    from tacit.privacy.mechanisms import Exponential as Exponential
+    from tacit.privacy.mechanisms import Gaussian as Gaussian
+    from tacit.privacy.mechanisms import Geometric as Geometric
+    from tacit.privacy.mechanisms import IntegerTable as IntegerTable
+    from tacit.privacy.mechanisms import Laplace as Laplace
+    from tacit.privacy.mechanisms import LatticeGeometric as LatticeGeometric
+    from tacit.privacy.mechanisms import LocalGaussian as LocalGaussian
+    from tacit.privacy.mechanisms import LocalLaplace as LocalLaplace
+    from tacit.privacy.mechanisms import PermuteAndFlip as PermuteAndFlip
+    from tacit.privacy.mechanisms import RandomizedResponse as RandomizedResponse
+    from tacit.privacy.mechanisms import SmoothLaplace as SmoothLaplace
+    from tacit.privacy.mechanisms import SparseVector as SparseVector
+    from tacit.privacy.mechanisms import SubsetSelection as SubsetSelection
+    from tacit.privacy.randomness import Seeded as Seeded
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "tacit.accounting.derivation": ["guarantee_of"],
-    "tacit.accounting.ledger": ["Ledger"],
-    "tacit.anonymize.encoder": ["AnonymizingEncoder"],
-    "tacit.artifact": ["load"],
-    "tacit.certificate": ["Certificate"],
-    "tacit.guarantees": [
+_NAMES = {
+    "anonymize.encoder": ["AnonymizingEncoder"],
+    "central.posteriors": ["BetaBinomial", "DirichletMultinomial"],
+    "central.queries.curator": ["Curator"],
+    "data.schema": ["ArraySchema", "Categorical", "Continuous", "TableSchema"],
+    "local.inference.join": ["JoinClassifier"],
+    "local.inference.noise_aware": ["NoiseAwareClassifier"],
+    "local.inference.novel": ["NovelClassClassifier"],
+    "local.inference.student": ["StudentClassifier"],
+    "local.inhouse": ["requirements"],
+    "local.learned.codebook": ["Codebook"],
+    "local.learned.direct": ["Direct"],
+    "local.learned.vlm": ["VLM"],
+    "local.reports": ["Reports"],
+    "privacy.accounting.derivation": ["guarantee_of"],
+    "privacy.accounting.ledger": ["Ledger"],
+    "privacy.artifact": ["load"],
+    "privacy.certificate": ["Certificate"],
+    "privacy.guarantees": [
         "Adjacency",
         "ApproxDP",
         "ConcentratedDP",
@@ -75,16 +123,7 @@ _HOMES = {
         "Unproven",
         "ZCDP",
     ],
-    "tacit.inhouse": ["requirements"],
-    "tacit.inference.join": ["JoinClassifier"],
-    "tacit.inference.noise_aware": ["NoiseAwareClassifier"],
-    "tacit.inference.novel": ["NovelClassClassifier"],
-    "tacit.inference.posterior": ["BetaBinomial", "DirichletMultinomial"],
-    "tacit.inference.student": ["StudentClassifier"],
-    "tacit.learned.codebook": ["Codebook"],
-    "tacit.learned.direct": ["Direct"],
-    "tacit.learned.vlm": ["VLM"],
-    "tacit.mechanisms": [
+    "privacy.mechanisms": [
         "DiscreteGaussian",
         "DiscreteLaplace",
         "Exponential",
@@ -101,52 +140,60 @@ _HOMES = {
         "SparseVector",
         "SubsetSelection",
     ],
-    "tacit.queries.curator": ["Curator"],
-    "tacit.randomness": ["Seeded"],
-    "tacit.reports": ["Reports"],
-    "tacit.schema": ["ArraySchema", "Categorical", "Continuous", "TableSchema"],
+    "privacy.randomness": ["Seeded"],
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = (
-    "accounting",
-    "anonymize",
-    "audit",
-    "ceilings",
-    "datasets",
-    "errors",
-    "estimators",
-    "events",
-    "guarantees",
-    "inference",
-    "inhouse",
-    "learned",
-    "mechanisms",
-    "plan",
-    "plots",
-    "private_statistics",
-    "private_training",
-    "queries",
-    "randomness",
-    "schema",
-    "service",
-)
+"""Public names, by the module that holds them."""
+
+_MODULES = {
+    "accounting": "privacy.accounting",
+    "artifact": "privacy.artifact",
+    "ceilings": "local.ceilings",
+    "certificate": "privacy.certificate",
+    "columns": "data.columns",
+    "datasets": "data.datasets",
+    "errors": "privacy.errors",
+    "estimators": "central.estimators",
+    "evaluation": "local.evaluation",
+    "events": "privacy.events",
+    "guarantees": "privacy.guarantees",
+    "inference": "local.inference",
+    "inhouse": "local.inhouse",
+    "labels": "data.labels",
+    "learned": "local.learned",
+    "mechanisms": "privacy.mechanisms",
+    "plan": "local.plan",
+    "plots": "apps.plots",
+    "posteriors": "central.posteriors",
+    "private_statistics": "central.statistics",
+    "private_training": "central.training",
+    "queries": "central.queries",
+    "randomness": "privacy.randomness",
+    "reports": "local.reports",
+    "schema": "data.schema",
+    "service": "apps.service",
+    "tables": "data.tables",
+    "wording": "privacy.wording",
+}
+"""Public modules, by the room that they live in."""
+
+_ROOMS = ("anonymize", "apps", "audit", "central", "data", "federated", "local", "privacy")
+_HOME_OF = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = ["__version__", *sorted(_HOME_OF)]
+
+# First, or a module below an alias would be found by its file and loaded twice.
+sys.meta_path.insert(
+    0, Aliases({f"tacit.{name}": f"tacit.{home}" for name, home in _MODULES.items()})
+)
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME_OF:
-        try:
-            return getattr(import_module(_HOME_OF[name]), name)
-        except ModuleNotFoundError as error:
-            missing = str(error.name).partition(".")[0]
-            raise ImportError(
-                f"tacit.{name} needs {missing}. pip install 'tacit[learn]'."
-            ) from None
-    if name in _MODULES:
+        return _load(f"tacit.{_HOME_OF[name]}", name, f"tacit.{name}")
+    if name in _MODULES or name in _ROOMS:
         return import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME_OF, *_MODULES])
+    return sorted([*globals(), *_HOME_OF, *_MODULES, *_ROOMS])

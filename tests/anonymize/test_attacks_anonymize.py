@@ -23,14 +23,16 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 import tacit
-from tacit import AnonymizingEncoder, Seeded, artifact, ceilings, errors, events, inhouse
+from tacit import AnonymizingEncoder, Seeded
 from tacit.anonymize import bounds
 from tacit.anonymize import encoder as encoders
 from tacit.anonymize.probes import probe
 from tacit.anonymize.training import Schedule, represent_alone
-from tacit.artifact import ArtifactError
-from tacit.cli import app
-from tacit.guarantees import Adjacency, Unit
+from tacit.apps.cli import app
+from tacit.local import ceilings, inhouse
+from tacit.privacy import artifact, errors, events
+from tacit.privacy.artifact import ArtifactError
+from tacit.privacy.guarantees import Adjacency, Unit
 
 NAMES = ("ann smith", "bob jones", "cy doe")
 SMALL: dict[str, Any] = {
@@ -271,7 +273,7 @@ def test_released_images_are_not_in_the_order_of_people(tmp_path: Path) -> None:
             pixels = rng.integers(0, 100, (4, 4), dtype=np.uint8) + 150 * np.uint8(number % 2)
             image.fromarray(pixels).save(tmp_path / "faces" / who / f"{number % 2}-{number}.png")
     pattern = r"(?P<private>[^/]+)/(?P<regular>\d)-"
-    found = tacit.datasets.load_twice(tmp_path / "faces", pattern=pattern)
+    found = tacit.data.datasets.load_twice(tmp_path / "faces", pattern=pattern)
     made = AnonymizingEncoder(0.0, **SMALL).fit(found.rows, found.regular, private=found.private)
     made.save(tmp_path / "encoder")
     out = tmp_path / "out.parquet"
@@ -382,9 +384,9 @@ def test_ceilings_of_shares_are_those_of_the_linear_programme() -> None:
 
 def test_the_ceiling_of_a_study_is_that_of_its_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nine rows in ten one person's, naming that one is right in nine of ten, at any ε."""
-    from tacit.datasets.twice import labelled
-    from tacit.studies import anonymize as study
-    from tacit.studies.anonymize_judging import Judge, Shown
+    from tacit.data.datasets.twice import labelled
+    from tacit_papers.studies import anonymize as study
+    from tacit_papers.studies.anonymize_judging import Judge, Shown
 
     monkeypatch.setattr(Judge, "attacked", lambda *_: {"strongest_accuracy": 0.0, "probes": {}})
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from scipy.special import xlogy
 from scipy.stats import multinomial
 
 from tacit.anonymize import bounds
-from tacit.errors import InvalidData, InvalidParameter
+from tacit.privacy.errors import InvalidData, InvalidParameter
 
 
 def entropy(shares):

@@ -17,9 +17,10 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 
 import tacit
-from tacit import AnonymizingEncoder, NotPrivate, Seeded, errors
+from tacit import AnonymizingEncoder, NotPrivate, Seeded
 from tacit.anonymize.training import Schedule
-from tacit.artifact import ArtifactError
+from tacit.privacy import errors
+from tacit.privacy.artifact import ArtifactError
 
 
 def _advantage(

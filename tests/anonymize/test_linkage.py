@@ -9,7 +9,7 @@ import pytest
 
 from tacit.anonymize import linkage as module
 from tacit.anonymize.linkage import RULES, linkage
-from tacit.errors import InvalidData, InvalidParameter
+from tacit.privacy.errors import InvalidData, InvalidParameter
 
 PEOPLE = 12
 

@@ -12,8 +12,8 @@ import pytest
 from tacit.anonymize import probes
 from tacit.anonymize.probes import ATTACKERS, probe
 from tacit.anonymize.released import Ranks, Standard, White, split
-from tacit.errors import InvalidData, InvalidParameter
-from tacit.inference.validation import exact_interval
+from tacit.local.inference.validation import exact_interval
+from tacit.privacy.errors import InvalidData, InvalidParameter
 
 ROWS, PEOPLE = 600, 3
 LEARNERS = ("boosting", "trees", "mlp-small", "mlp-medium")

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tacit.apps.cli import main
+from tacit.apps.cli.audit_model import _attribute, _same
+from tacit.apps.cli.model_rows import Records
 from tacit.audit.games import _Table
 from tacit.audit.guesses import from_pairs, from_singles
 from tacit.audit.membership import allowed_advantage, loss_threshold
-from tacit.cli import main
-from tacit.cli.audit_model import _attribute, _same
-from tacit.cli.model_rows import Records
-from tacit.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
-from tacit.randomness import Seeded
+from tacit.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
+from tacit.privacy.randomness import Seeded
 
 SCOPE: Any = {"adjacency": "add-remove", "unit": "record"}
 

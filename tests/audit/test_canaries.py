@@ -19,27 +19,27 @@ import torch
 from scipy.stats import laplace
 from torch import Tensor, nn
 
-from tacit import private_statistics as statistics
-from tacit.accounting.derivation import guarantee_of
-from tacit.accounting.gaussian import noise_multiplier_for
 from tacit.audit import canaries
 from tacit.audit.canaries import canary_bound, learned_scores, matched_filter, one_run_bound
 from tacit.audit.statistical import Bound, bound_from_draws
-from tacit.errors import InvalidParameter
-from tacit.events import Event
-from tacit.guarantees import ApproxDP
-from tacit.learned import features as features_of
-from tacit.learned import private_quantizer
-from tacit.learned.codebook import Codebook
-from tacit.learned.private_quantizer import Budget
-from tacit.private_statistics import moments
-from tacit.private_training import Noise, probing, train
-from tacit.private_training.clipping import Clipper
-from tacit.private_training.gradients import NoisyGradients
-from tacit.private_training.schedule import Schedule
-from tacit.private_training.training import _Run, optimizer_of
-from tacit.randomness import Randomness, Seeded
-from tacit.schema import ArraySchema
+from tacit.central import statistics as statistics
+from tacit.central.statistics import moments
+from tacit.central.training import Noise, probing, train
+from tacit.central.training.clipping import Clipper
+from tacit.central.training.gradients import NoisyGradients
+from tacit.central.training.schedule import Schedule
+from tacit.central.training.training import _Run, optimizer_of
+from tacit.data.schema import ArraySchema
+from tacit.local.learned import features as features_of
+from tacit.local.learned import private_quantizer
+from tacit.local.learned.codebook import Codebook
+from tacit.local.learned.private_quantizer import Budget
+from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.accounting.gaussian import noise_multiplier_for
+from tacit.privacy.errors import InvalidParameter
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import ApproxDP
+from tacit.privacy.randomness import Randomness, Seeded
 
 CONFIDENCE, DELTA = 0.999999, 1e-5
 RUNS = 120

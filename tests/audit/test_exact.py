@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tacit.audit.exact import Table, profile, smallest_epsilon, tabulate, tabulate_over
-from tacit.errors import InvalidParameter
-from tacit.mechanisms import (
+from tacit.privacy.errors import InvalidParameter
+from tacit.privacy.mechanisms import (
     Exponential,
     Geometric,
     PermuteAndFlip,

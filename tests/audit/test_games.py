@@ -14,9 +14,9 @@ from tacit.audit.attributes import attribute_inference
 from tacit.audit.games import ATTACKS, Played, play
 from tacit.audit.membership import cross_entropy, squared
 from tacit.audit.shadows import likelihood_scores
-from tacit.errors import InvalidData, InvalidParameter
-from tacit.guarantees import Adjacency, PureDP
-from tacit.randomness import Seeded
+from tacit.privacy.errors import InvalidData, InvalidParameter
+from tacit.privacy.guarantees import Adjacency, PureDP
+from tacit.privacy.randomness import Seeded
 
 EVERY = tuple(ATTACKS)
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit import mechanisms
 from tacit.audit import law, subjects
 from tacit.audit.statistical import lower_bound
-from tacit.mechanisms import DiscreteLaplace, RandomizedResponse, SubsetSelection
-from tacit.randomness import Seeded
+from tacit.privacy import mechanisms
+from tacit.privacy.mechanisms import DiscreteLaplace, RandomizedResponse, SubsetSelection
+from tacit.privacy.randomness import Seeded
 
 EPSILON = 1.0
 Release = Callable[..., Any]

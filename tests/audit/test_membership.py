@@ -24,9 +24,9 @@ from tacit.audit.membership import (
     true_positive_ceiling,
     wrong,
 )
-from tacit.errors import InvalidData, InvalidParameter
-from tacit.guarantees import ZCDP, Adjacency, ApproxDP, Guarantee, PureDP
-from tacit.randomness import Seeded
+from tacit.privacy.errors import InvalidData, InvalidParameter
+from tacit.privacy.guarantees import ZCDP, Adjacency, ApproxDP, Guarantee, PureDP
+from tacit.privacy.randomness import Seeded
 
 GENERATOR = np.random.default_rng
 

@@ -17,9 +17,9 @@ import pytest
 
 from tacit.audit.exact import Table, smallest_epsilon, tabulate, tabulate_over
 from tacit.audit.statistical import Bound, bound_from_draws, fineness, lower_bound
-from tacit.events import Declared
-from tacit.guarantees import Guarantee, PureDP
-from tacit.mechanisms import (
+from tacit.privacy.events import Declared
+from tacit.privacy.guarantees import Guarantee, PureDP
+from tacit.privacy.mechanisms import (
     DiscreteLaplace,
     Geometric,
     LocalLaplace,
@@ -27,8 +27,8 @@ from tacit.mechanisms import (
     SparseVector,
     bounding,
 )
-from tacit.mechanisms.laplace import log_mass, log_tail
-from tacit.randomness import Randomness, Seeded, discrete_laplace, source, uniform_below
+from tacit.privacy.mechanisms.laplace import log_mass, log_tail
+from tacit.privacy.randomness import Randomness, Seeded, discrete_laplace, source, uniform_below
 
 CONFIDENCE = 0.999999
 """A right mechanism is refuted once in a million runs, whatever the seed."""

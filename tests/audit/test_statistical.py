@@ -13,10 +13,10 @@ from scipy.stats import beta, binom
 from tacit.audit import statistical, subjects
 from tacit.audit.exact import tabulate
 from tacit.audit.statistical import Bound, black_box, bound_from_draws, fineness, lower_bound
-from tacit.errors import InvalidParameter, TacitError
-from tacit.events import Declared
-from tacit.guarantees import ApproxDP, Guarantee, PureDP
-from tacit.mechanisms import (
+from tacit.privacy.errors import InvalidParameter, TacitError
+from tacit.privacy.events import Declared
+from tacit.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from tacit.privacy.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     Exponential,
@@ -26,7 +26,7 @@ from tacit.mechanisms import (
     SparseVector,
     SubsetSelection,
 )
-from tacit.randomness import Randomness, Seeded, source
+from tacit.privacy.randomness import Randomness, Seeded, source
 
 FALSE_ALARM = 1e-6
 SCOPE: dict[str, Any] = {"adjacency": "any-two-inputs", "unit": "record"}

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import mechanisms
-from tacit.mechanisms.integer_table import from_log_weights
+from tacit.privacy import mechanisms
+from tacit.privacy.mechanisms.integer_table import from_log_weights
 
 DRAWS = 60_000
 DELTA = 1e-3

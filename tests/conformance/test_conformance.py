@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit import mechanisms
-from tacit.errors import InvalidData, InvalidParameter, TacitError
+from tacit.privacy import mechanisms
+from tacit.privacy.errors import InvalidData, InvalidParameter, TacitError
 
 SIGNIFICANCE = 1e-6
 DRAWS = 60_000

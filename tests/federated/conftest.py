@@ -11,10 +11,10 @@ import pytest
 from sklearn.datasets import load_digits
 
 from tacit.federated import partition
-from tacit.federated.measuring import Setting
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout
 from tacit.federated.torch_model import TorchModel, mlp
+from tacit_papers.studies.convergence import Setting
 
 SIZE = 6
 

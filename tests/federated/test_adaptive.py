@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors
-from tacit.federated import adaptive
-from tacit.federated.adaptive import Adaptive, update_multiplier
-from tacit.federated.algorithms import algorithm
-from tacit.federated.client_privacy import ClientPrivacy
+from tacit.federated.algorithms.registry import algorithm
+from tacit.federated.client_level import adaptive
+from tacit.federated.client_level.adaptive import Adaptive, update_multiplier
+from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.payload import Layout, Payload
-from tacit.randomness import Seeded
+from tacit.privacy import errors
+from tacit.privacy.randomness import Seeded
 
 PHASE = algorithm("fedavg").phases[0]
 LAYOUT = Layout((("weight", (3,)),))

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors
-from tacit.federated import aggregation, local, rounds
-from tacit.federated.aggregation import Averaged, ServerState
-from tacit.federated.algorithms import ALGORITHMS, algorithm
+from tacit.federated import rounds
+from tacit.federated.algorithms import client_updates as local
+from tacit.federated.algorithms import server_updates as aggregation
+from tacit.federated.algorithms.client_updates import Global, State
+from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
+from tacit.federated.algorithms.server_updates import Averaged, ServerState
 from tacit.federated.config import Config, Pruning
-from tacit.federated.local import Global, State
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Payload
+from tacit.privacy import errors
 
 
 @pytest.mark.parametrize("weighted", [True, False])

@@ -13,16 +13,16 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from tacit import errors
 from tacit.federated import flower, rounds
-from tacit.federated.algorithms import ALGORITHMS, algorithm
+from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
 from tacit.federated.app import Faults, Mods, engines
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.roster import Named
-from tacit.federated.client_privacy import ClientPrivacy
-from tacit.federated.gathering import Plain
-from tacit.randomness import Seeded
+from tacit.federated.client_level.privacy import ClientPrivacy
+from tacit.federated.coordinator import Plain
+from tacit.privacy import errors
+from tacit.privacy.randomness import Seeded
 
 
 def same(left: rounds.Outcome, right: rounds.Outcome) -> None:

@@ -15,11 +15,12 @@ pytest.importorskip("safetensors")
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from tacit import cli, errors
-from tacit.certificate import Certificate
-from tacit.cli import federate
+from tacit.apps import cli
+from tacit.apps.cli import federate
 from tacit.federated import Data, rounds
 from tacit.federated.app.nodes import write_data
+from tacit.privacy import errors
+from tacit.privacy.certificate import Certificate
 
 RUNNER = CliRunner()
 
@@ -63,7 +64,7 @@ def test_a_run_writes_model_certificate_and_history(table: Data, tmp_path: Path)
     history = json.loads((out / "history.json").read_text())
     assert [one["counted"] for one in history["rounds"]] == [4, 4]
 
-    from tacit.cli.federate_data import read_run
+    from tacit.apps.cli.federate_data import read_run
 
     read = read_run(config)
     assert sum(map(len, read.clients)) == 48
@@ -92,7 +93,7 @@ def test_a_guarantee_hides_the_cohorts_and_says_what_it_costs(table: Data, tmp_p
 
 
 def test_every_client_may_have_a_file_of_its_own(table: Data, tmp_path: Path) -> None:
-    from tacit.cli.federate_data import read_run
+    from tacit.apps.cli.federate_data import read_run
 
     few = Data(table.rows[:7], table.labels[:7])
     write_data(tmp_path / "few.npz", few)
@@ -109,7 +110,7 @@ def test_every_client_may_have_a_file_of_its_own(table: Data, tmp_path: Path) ->
 
 
 def test_toml_and_named_data(tmp_path: Path) -> None:
-    from tacit.cli.federate_data import read_run
+    from tacit.apps.cli.federate_data import read_run
 
     config = tmp_path / "fed.toml"
     config.write_text(

@@ -21,11 +21,11 @@ pytest.importorskip("safetensors")
 from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 
-from tacit import errors
-from tacit.certificate import Certificate
 from tacit.federated import Data, partition, rounds
 from tacit.federated.app import deployment, processes
 from tacit.federated.app.job import Job
+from tacit.privacy import errors
+from tacit.privacy.certificate import Certificate
 
 LAYERS = (64, 32, 10)
 

@@ -28,9 +28,8 @@ from cryptography.x509.oid import NameOID
 from flwr.app import ConfigRecord, Message, RecordDict
 from safetensors.numpy import load_file
 
-from tacit import errors
 from tacit.federated import Data, flower, rounds
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.app import deployment, nodes, processes, wire
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import LocalGrid
@@ -38,6 +37,7 @@ from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms
 from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
+from tacit.privacy import errors
 
 PEM = serialization.Encoding.PEM
 BARE = serialization.NoEncryption()

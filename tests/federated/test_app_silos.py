@@ -23,24 +23,24 @@ from safetensors.numpy import load_file
 from sklearn.metrics import matthews_corrcoef
 from typer.testing import CliRunner
 
-from tacit import errors
-from tacit.accounting.ledger import Ledger
-from tacit.certificate import Certificate
-from tacit.cli import federate
+from tacit.apps.cli import federate
 from tacit.federated import Data, TorchModel, flower, rounds
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.app import deployment, engines, nodes, owner, result, wire
 from tacit.federated.app.client import client_app
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions, scores
 from tacit.federated.app.roster import Numbered
-from tacit.federated.normalisation import Moments, combine
-from tacit.federated.record_privacy import RecordPrivacy
-from tacit.federated.silo import Silo
-from tacit.federated.silos import Silos
+from tacit.federated.record_level.normalisation import Moments, combine
+from tacit.federated.record_level.privacy import RecordPrivacy
+from tacit.federated.record_level.server import Silos
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import mlp
-from tacit.randomness import Seeded
+from tacit.privacy import errors
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.randomness import Seeded
 
 ALL = {"batch_size": None, "epochs": 2}
 RECORD = {"unit": "record", "epsilon": 4, "delta": 1e-3}

@@ -15,19 +15,19 @@ pytest.importorskip("flwr")
 
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 
-from tacit import errors
-from tacit.accounting.ledger import Ledger
 from tacit.federated import flower, rounds
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.keeping import Keeper, Kept, digest
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Federation
-from tacit.federated.gathering import Plain
+from tacit.federated.coordinator import Plain
 from tacit.federated.model import Data
 from tacit.federated.rounds import Outcome, Server
-from tacit.guarantees import Adjacency, PureDP, Unit
+from tacit.privacy import errors
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import Adjacency, PureDP, Unit
 
 
 def federation(

@@ -17,13 +17,13 @@ pytest.importorskip("safetensors")
 from flwr.app import Array
 from torch import nn
 
-from tacit import errors
-from tacit.cli.federate_data import read_run
+from tacit.apps.cli.federate_data import read_run
 from tacit.federated import ClientPrivacy, Data, TorchModel, rounds
 from tacit.federated.app import deployment
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.nodes import write_data
 from tacit.federated.flower import _read
+from tacit.privacy import errors
 
 
 def test_the_number_of_classes_is_not_read_off_clients_under_a_guarantee(tmp_path: Path) -> None:

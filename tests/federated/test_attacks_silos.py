@@ -17,21 +17,21 @@ pytest.importorskip("flwr")
 
 from flwr.app import Message, RecordDict
 
-from tacit import errors
-from tacit.accounting.ledger import Ledger
+from tacit.central.training.noise import Noise
 from tacit.federated import ClientPrivacy, Data, TorchModel, flower
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.app import nodes, wire
 from tacit.federated.app.client import client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.job import Job
-from tacit.federated.auditing import one_guess_bound
-from tacit.federated.normalisation import Normalisation
-from tacit.federated.record_privacy import RecordPrivacy
-from tacit.federated.silo import Silo
+from tacit.federated.client_level.auditing import one_guess_bound
+from tacit.federated.record_level.normalisation import Normalisation
+from tacit.federated.record_level.privacy import RecordPrivacy
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import mlp
-from tacit.guarantees import ApproxDP, RenyiDP
-from tacit.private_training.noise import Noise
+from tacit.privacy import errors
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import ApproxDP, RenyiDP
 
 SCOPE: Any = {"adjacency": "zero-out", "unit": "record"}
 ALL = {"batch_size": None, "epochs": 1}

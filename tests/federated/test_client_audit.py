@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tacit import errors
 from tacit.audit.canaries import canary_bound, matched_filter
-from tacit.federated import client_privacy
-from tacit.federated.adaptive import Adaptive
-from tacit.federated.algorithms import algorithm
-from tacit.federated.auditing import audit_clients, one_guess_bound
-from tacit.federated.client_plan import Plan
-from tacit.federated.client_privacy import ClientPrivacy, Clipped
+from tacit.federated.algorithms.registry import algorithm
+from tacit.federated.client_level import privacy as client_privacy
+from tacit.federated.client_level.adaptive import Adaptive
+from tacit.federated.client_level.auditing import audit_clients, one_guess_bound
+from tacit.federated.client_level.plan import Plan
+from tacit.federated.client_level.privacy import ClientPrivacy, Clipped
 from tacit.federated.payload import Layout, Payload
-from tacit.randomness import Seeded
+from tacit.privacy import errors
+from tacit.privacy.randomness import Seeded
 
 PHASE = algorithm("fedsgd").phases[0]
 CONFIG = algorithm("fedsgd").config(weighted=False, learning_rate=1.0)

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors
-from tacit.accounting import privacy_loss
-from tacit.accounting.ledger import Ledger
-from tacit.federated import client_privacy, rounds
-from tacit.federated.algorithms import ALGORITHMS, algorithm
-from tacit.federated.client_privacy import ClientPrivacy
+from tacit.federated import rounds
+from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
+from tacit.federated.client_level import privacy as client_privacy
+from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.payload import Layout, Limits, Payload
 from tacit.federated.rounds import Reply
-from tacit.guarantees import ApproxDP, RenyiDP
-from tacit.randomness import Seeded
+from tacit.privacy import errors
+from tacit.privacy.accounting import privacy_loss
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import ApproxDP, RenyiDP
+from tacit.privacy.randomness import Seeded
 
 ALIKE = {"weighted": False}
 SCOPE: dict[str, Any] = {"adjacency": "zero-out", "unit": "client"}

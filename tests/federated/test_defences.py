@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors
 from tacit.federated import algorithm, rounds
-from tacit.federated.defences import RULES, NormBounding, Robust, bounded_mean, combined
-from tacit.federated.gathering import Gathering, Plain
+from tacit.federated.attacks.defences import RULES, NormBounding, Robust, bounded_mean, combined
+from tacit.federated.coordinator import Gathering, Plain
 from tacit.federated.rounds import Reply
+from tacit.privacy import errors
 
 SIZE = 5
 Combine = Callable[[np.ndarray, int], np.ndarray]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tacit.federated import rounds
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.config import Pruning
-from tacit.federated.measuring import Measured, Setting, first_at, measure
 from tacit.federated.model import Data
+from tacit_papers.studies.convergence import Measured, Setting, first_at, measure
 
 Digits = Callable[[int], Setting]
 

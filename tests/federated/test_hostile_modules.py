@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit import errors
 from tacit.federated import rounds
-from tacit.federated.algorithms import algorithm
-from tacit.federated.client_privacy import ClientPrivacy
+from tacit.federated.algorithms.registry import algorithm
+from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data, serving
 from tacit.federated.rounds import Reply
 from tacit.federated.torch_model import TorchModel
+from tacit.privacy import errors
 
 COLUMNS = 4
 SEEN: list[Tensor] = []
@@ -391,7 +391,7 @@ def test_one_client_moves_the_clipped_sum_by_its_clip_norm(monkeypatch: pytest.M
     plain = ClientPrivacy._noisy_mean
 
     def watched(self: ClientPrivacy, unit: str, heard: Any, size: int) -> Any:
-        from tacit.federated.client_privacy import clip
+        from tacit.federated.client_level.privacy import clip
 
         sums.append(clip(np.stack(heard), self.clip_norms[unit]).steps.sum(axis=0) / 2**20)
         return plain(self, unit, heard, size)

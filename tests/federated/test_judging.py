@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit import errors
-from tacit.federated import judging, silo
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.model import Data
 from tacit.federated.networks import small_cnn
-from tacit.federated.record_privacy import RecordPrivacy
+from tacit.federated.record_level import held_out as judging
+from tacit.federated.record_level import silo
+from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.torch_model import TorchModel, mlp
+from tacit.privacy import errors
 
 COLUMNS = 6
 WORST = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, -0.0, 1e30)

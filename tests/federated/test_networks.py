@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from tacit import errors
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.model import Data
 from tacit.federated.networks import feature_weights, pretrained, small_cnn
-from tacit.federated.record_privacy import RecordPrivacy
-from tacit.federated.silo import Silo
+from tacit.federated.record_level.privacy import RecordPrivacy
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel
+from tacit.privacy import errors
 
 SMALL: dict[str, Any] = {"image": (8, 6), "channels": (4, 8)}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit import errors
-from tacit.federated import pruning
+from tacit.federated.algorithms import pruning
 from tacit.federated.config import Pruning
 from tacit.federated.payload import Layout
+from tacit.privacy import errors
 
 LAYOUT = Layout((("0.weight", (10, 8)), ("0.bias", (10,)), ("2.weight", (3, 10)), ("2.bias", (3,))))
 WEIGHTS = np.random.default_rng(0).normal(size=LAYOUT.size)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors
 from tacit.federated import payload, rounds
-from tacit.federated.algorithms import ALGORITHMS, algorithm
-from tacit.federated.gathering import Plain
+from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
+from tacit.federated.coordinator import Plain
 from tacit.federated.rounds import Reply
+from tacit.privacy import errors
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

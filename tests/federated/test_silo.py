@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 from torch import Tensor
 
-from tacit import errors, events
-from tacit.federated import local, rounds
-from tacit.federated import silo as silo_module
-from tacit.federated.aggregation import follow
-from tacit.federated.algorithms import Algorithm, Phase, algorithm
+from tacit.central.training.noise import Noise
+from tacit.federated import rounds
+from tacit.federated.algorithms import client_updates as local
+from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
+from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
-from tacit.federated.normalisation import Moments, Normalisation, combine
 from tacit.federated.payload import Part, Payload
-from tacit.federated.record_privacy import Plan, RecordPrivacy
-from tacit.federated.silo import Silo
+from tacit.federated.record_level import silo as silo_module
+from tacit.federated.record_level.normalisation import Moments, Normalisation, combine
+from tacit.federated.record_level.privacy import Plan, RecordPrivacy
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel, mlp
-from tacit.private_training.noise import Noise
-from tacit.randomness import Seeded
+from tacit.privacy import errors, events
+from tacit.privacy.randomness import Seeded
 
 
 def data(count: int = 12, seed: int = 0) -> Data:

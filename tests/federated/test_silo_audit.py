@@ -13,16 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from tacit.audit.canaries import canary_bound, matched_filter, one_run_bound
+from tacit.central.training import clipping, gradients
+from tacit.central.training.noise import Noise
+from tacit.central.training.schedule import Schedule
 from tacit.federated import rounds
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.model import Data
-from tacit.federated.record_privacy import RecordPrivacy
-from tacit.federated.silo import Silo
+from tacit.federated.record_level.privacy import RecordPrivacy
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel
-from tacit.private_training import clipping, gradients
-from tacit.private_training.noise import Noise
-from tacit.private_training.schedule import Schedule
-from tacit.randomness import Seeded
+from tacit.privacy.randomness import Seeded
 
 LOUD = 1e3
 """Clip norms that a canary would add, were it not clipped."""

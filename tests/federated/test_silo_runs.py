@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors, events
-from tacit.accounting import privacy_loss
-from tacit.accounting.ledger import Ledger
 from tacit.federated import rounds
-from tacit.federated.aggregation import follow
-from tacit.federated.algorithms import Algorithm, Phase, algorithm
+from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
+from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.model import Data
 from tacit.federated.payload import Part, Payload
-from tacit.federated.record_privacy import RecordPrivacy
+from tacit.federated.payment import Till
+from tacit.federated.record_level.privacy import RecordPrivacy
+from tacit.federated.record_level.server import Silos
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.rounds import Outcome, Reply
-from tacit.federated.silo import Silo
-from tacit.federated.silos import Silos
-from tacit.federated.till import Till
 from tacit.federated.torch_model import TorchModel, mlp
-from tacit.guarantees import ApproxDP, PureDP, RenyiDP
+from tacit.privacy import errors, events
+from tacit.privacy.accounting import privacy_loss
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 
 SCOPE: Any = {"adjacency": "zero-out", "unit": "record"}
 ORDERS = (2.0, 8.0, 32.0)

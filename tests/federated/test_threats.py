@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import errors
-from tacit.federated import rounds, threats
+from tacit.federated import rounds
 from tacit.federated.app import Mods, engines, simulation
+from tacit.federated.attacks import threats
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.rounds import Reply
+from tacit.privacy import errors
 
 ROWS = Data(np.zeros((40, 2, 3), np.float32), np.arange(40) % 4)
 TRIGGER = threats.Trigger((0, 5), 0.7)

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from tacit import errors
 from tacit.federated import rounds
-from tacit.federated.algorithms import algorithm
+from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.model import Data
 from tacit.federated.torch_model import TorchModel, mlp
+from tacit.privacy import errors
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(40, 5)).astype(np.float32)

@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from tacit.federated import rounds
-from tacit.federated.adaptive import Adaptive
-from tacit.federated.algorithms import algorithm
-from tacit.federated.client_privacy import ClientPrivacy
+from tacit.federated.algorithms.registry import algorithm
+from tacit.federated.client_level.adaptive import Adaptive
+from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data
-from tacit.federated.record_privacy import RecordPrivacy
-from tacit.federated.silo import Silo
+from tacit.federated.record_level.privacy import RecordPrivacy
+from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel, mlp
 
 from .adversary import FEW, Columns, hostile_rows, neighbours

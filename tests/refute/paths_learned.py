@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import tacit
-from tacit import events
-from tacit import schema as schemas
-from tacit.randomness import Seeded
+from tacit.data import schema as schemas
+from tacit.privacy import events
+from tacit.privacy.randomness import Seeded
 
 from .adversary import Columns, at_an_edge, neighbours
 from .paths_statistics import undated

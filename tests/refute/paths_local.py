@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 import tacit
-from tacit import schema as schemas
 from tacit.anonymize.encoder import AnonymizingEncoder
 from tacit.anonymize.training import Schedule
-from tacit.inference.votes import Ballot
-from tacit.randomness import Seeded
+from tacit.data import schema as schemas
+from tacit.local.inference.votes import Ballot
+from tacit.privacy.randomness import Seeded
 
 from .adversary import Columns, hostile_rows
 from .refuter import Outcome, Pair, Path

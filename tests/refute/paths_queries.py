@@ -19,9 +19,9 @@ import psycopg
 import pyarrow
 import pyarrow.parquet
 
-from tacit.guarantees import ZCDP, PureDP
-from tacit.queries import model
-from tacit.queries.curator import Curator
+from tacit.central.queries import model
+from tacit.central.queries.curator import Curator
+from tacit.privacy.guarantees import ZCDP, PureDP
 
 from .refuter import Outcome, Pair, Path
 from .tape import Coins
@@ -98,7 +98,7 @@ def _server() -> str:
 
 @cache
 def _programs() -> Any:
-    place = File(__file__).parents[1] / "service" / "postgres.py"
+    place = File(__file__).parents[1] / "apps" / "service" / "postgres.py"
     spec = importlib.util.spec_from_file_location("refute_postgres", place)
     assert spec is not None
     assert spec.loader is not None

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit import estimators, private_statistics
+from tacit.central import estimators
+from tacit.central import statistics as private_statistics
 
 from .adversary import Columns, at_an_edge, neighbours
 from .refuter import Outcome, Pair, Path

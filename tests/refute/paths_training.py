@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tacit.private_training import train
+from tacit.central.training import train
 
 from .adversary import Columns, neighbours
 from .refuter import Outcome, Pair, Path

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import events
+from tacit.privacy import events
 
 from .tape import NORMS, Coins, Diverged, Query, Tape, recording
 

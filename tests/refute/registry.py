@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path as File
 
 import tacit
-from tacit import estimators, mechanisms, private_statistics
-from tacit.estimators import linear, logistic, svm
-from tacit.inference.posterior.models import MECHANISMS
-from tacit.queries import model
+from tacit.central import estimators
+from tacit.central import statistics as private_statistics
+from tacit.central.estimators import linear, logistic, svm
+from tacit.central.posteriors.models import MECHANISMS
+from tacit.central.queries import model
+from tacit.privacy import mechanisms
 
 from . import (
     paths_federated,
@@ -34,11 +36,11 @@ ROOT = File(__file__).parents[2]
 ELSEWHERE = {
     # Their own theorem, which is not about how far a number moves: gradient and curvature of one
     # record's loss, and how near the minimum is that was found (`test_perturbation`).
-    "estimators.LogisticRegression.objective": "tests/estimators/test_logistic.py",
-    "estimators.LinearSVC.objective": "tests/estimators/test_svm.py",
-    "estimators.SVC": "tests/estimators/test_svm.py",
+    "estimators.LogisticRegression.objective": "tests/central/estimators/test_logistic.py",
+    "estimators.LinearSVC.objective": "tests/central/estimators/test_svm.py",
+    "estimators.SVC": "tests/central/estimators/test_svm.py",
     # Nothing is proved, and that is what they state.
-    "estimators.LinearSVC.dual": "tests/estimators/test_svm.py",
+    "estimators.LinearSVC.dual": "tests/central/estimators/test_svm.py",
     # Their exact law over all neighbours, and draws against it.
     **{
         f"mechanisms.{name}": "tests/conformance/conftest.py"
@@ -48,7 +50,7 @@ ELSEWHERE = {
 }
 """What is tried in another suite, by the file that does it."""
 
-UNPROVEN = {"tacit.estimators.dual"}
+UNPROVEN = {"tacit.central.estimators.dual"}
 """Modules that draw noise and state that nothing is proved of it."""
 
 
@@ -124,7 +126,7 @@ def drawing() -> set[str]:
     source = File(inspect.getfile(tacit)).parent
     for file in source.rglob("*.py"):
         module = "tacit." + ".".join(file.relative_to(source).with_suffix("").parts)
-        if module.startswith("tacit.randomness") or module in UNPROVEN:
+        if module.startswith("tacit.privacy.randomness") or module in UNPROVEN:
             continue
         found |= {f"{module}.{name}" for name in _callers(ast.parse(file.read_text()))}
     return found

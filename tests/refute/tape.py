@@ -30,10 +30,10 @@ SAMPLERS = {
 }
 NORMS = {"gaussian": 2, "discrete gaussian": 2, "laplace": 1}
 CHANNELS = {
-    "tacit.mechanisms.randomized_response": "RandomizedResponse",
-    "tacit.mechanisms.subset_selection": "SubsetSelection",
-    "tacit.mechanisms.laplace": "LocalLaplace",
-    "tacit.mechanisms.gaussian": "LocalGaussian",
+    "tacit.privacy.mechanisms.randomized_response": "RandomizedResponse",
+    "tacit.privacy.mechanisms.subset_selection": "SubsetSelection",
+    "tacit.privacy.mechanisms.laplace": "LocalLaplace",
+    "tacit.privacy.mechanisms.gaussian": "LocalGaussian",
 }
 """Local channels: of any two inputs their own law takes care. What one person may move is the
 input of one report."""
@@ -230,7 +230,7 @@ def _symmetric(tape: Tape, draw: Any) -> Any:
     """Noise on a symmetric matrix: its sensitivity is one of the Frobenius norm."""
 
     def drawn(spending: Any, sensitivity: int, share: Any, dimension: int) -> Any:
-        with _plain("tacit.private_statistics.released"):  # the draws within are parts of one
+        with _plain("tacit.central.statistics.released"):  # the draws within are parts of one
             noise = np.asarray(draw(spending, sensitivity, share, dimension)).view(Drawn)
         scale = Fraction(spending.sigma(sensitivity, share))
         noise.tape, noise.number = tape, tape.opened(_caller(), "gaussian", scale, sensitivity)
@@ -254,26 +254,26 @@ def _plain(name: str) -> Iterator[None]:
 
 
 def _patch_classes(tape: Tape, put: Any) -> None:
-    spending = importlib.import_module("tacit.private_statistics.released").Spending
+    spending = importlib.import_module("tacit.central.statistics.released").Spending
     put(spending, "add", _hinting(tape, spending.add))
-    exponential = importlib.import_module("tacit.mechanisms.exponential")
+    exponential = importlib.import_module("tacit.privacy.mechanisms.exponential")
     for kind in (exponential.Exponential, exponential.PermuteAndFlip):
         put(kind, "release", _choosing(tape, kind.release))
-    sparse = importlib.import_module("tacit.mechanisms.sparse_vector").SparseVector
+    sparse = importlib.import_module("tacit.privacy.mechanisms.sparse_vector").SparseVector
     put(sparse, "ask", _comparing(tape, sparse.ask))
-    noise = importlib.import_module("tacit.queries.noise")
+    noise = importlib.import_module("tacit.central.queries.noise")
     for law in (noise.LaplaceNoise, noise.GaussianNoise):
         put(law, "draw", _one_by_one(tape, law.draw))
     for name, kind in CHANNELS.items():
         channel = getattr(importlib.import_module(name), kind)
         put(channel, "release", _reporting(tape, name, channel.release))
-    lattice = importlib.import_module("tacit.mechanisms.lattice").LatticeGeometric
+    lattice = importlib.import_module("tacit.privacy.mechanisms.lattice").LatticeGeometric
     put(lattice, "release", _on_lattice(tape, lattice.release))
-    table = importlib.import_module("tacit.mechanisms.integer_table").IntegerTable
+    table = importlib.import_module("tacit.privacy.mechanisms.integer_table").IntegerTable
     put(table, "release", _tabled(tape, table.release))
-    adaptive = importlib.import_module("tacit.federated.adaptive").Adaptive
+    adaptive = importlib.import_module("tacit.federated.client_level.adaptive").Adaptive
     put(adaptive, "moved", _counting(tape, adaptive.moved))
-    gradients = importlib.import_module("tacit.private_training.noise").Noise
+    gradients = importlib.import_module("tacit.central.training.noise").Noise
     put(gradients, "add_to", _noising(tape, gradients.add_to))
 
 
@@ -304,7 +304,7 @@ def _comparing(tape: Tape, ask: Any) -> Any:
             claim = float(self.sensitivity)
             number = tape.opened("SparseVector.ask", "choice", str(self.epsilon), claim)
             pending.append(answer)
-            with _plain("tacit.mechanisms.sparse_vector"):
+            with _plain("tacit.privacy.mechanisms.sparse_vector"):
                 found = next(outcomes)
             yield tape.answered(number, np.array([float(answer)]), lambda found=found: found)
 
@@ -325,7 +325,7 @@ def _reporting(tape: Tape, module: str, release: Any) -> Any:
 
 def _on_lattice(tape: Tape, release: Any) -> Any:
     def released(self: Any, raw: Any, rng: Any = None) -> Any:
-        with _plain("tacit.mechanisms.lattice"):
+        with _plain("tacit.privacy.mechanisms.lattice"):
             found = release(self, raw, rng)
         number = tape.opened(_caller(), "laplace", self.event.scale)
         return tape.answered(number, np.asarray(raw), lambda: found)
@@ -373,7 +373,7 @@ def _one_by_one(tape: Tape, draw: Any) -> Any:
 def _counting(tape: Tape, moved: Any) -> Any:
     def counted(self: Any, norm: float, signs: int, cohort: float, rng: Any) -> Any:
         number = tape.opened(_caller(), "gaussian", self.deviation(cohort), 1.0)
-        with _plain("tacit.federated.adaptive"):
+        with _plain("tacit.federated.client_level.adaptive"):
             found = moved(self, norm, signs, cohort, rng)
         return tape.answered(number, np.array([signs]), lambda: found)
 
@@ -399,7 +399,7 @@ def _modules() -> list[Any]:
     return [
         module
         for name, module in list(sys.modules.items())
-        if name.startswith("tacit.") and not name.startswith("tacit.randomness")
+        if name.startswith("tacit.") and not name.startswith("tacit.privacy.randomness")
     ]
 
 

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow.csv
 import pytest
 
-from tacit import lines
 from tacit.anonymize import training as anonymizing
+from tacit.central.queries import duckdb_engine, postgres_engine
+from tacit.central.statistics import released, rows
+from tacit.central.training import probing, rowwise
+from tacit.central.training.tracing import Unfit
+from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
-from tacit.private_statistics import released, rows
-from tacit.private_training import probing, rowwise
-from tacit.private_training.tracing import Unfit
-from tacit.queries import duckdb_engine, postgres_engine
 
 from .refuter import Verdict, refute
 from .registry import ROOT, paths
@@ -141,7 +141,7 @@ def test_numbers_that_are_told_exactly(monkeypatch: Any) -> None:
 
 FLOAT_PRODUCTS = """
 import numpy as np
-from tacit import rowwise
+from tacit.privacy import rowwise
 rowwise.Product.__call__ = lambda self, rows: np.asarray(
     np.asarray(rows, np.float32) @ self.matrix.astype(np.float32), np.float64)
 rowwise.total = lambda x: x.sum(axis=-1)

@@ -7,19 +7,18 @@ bought by noise on top, and only then is anything promised.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tacit.privacy import lazy
 
 if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder as AnonymizingEncoder
     from tacit.anonymize.probes import probe as probe
 
-_HOMES = {"AnonymizingEncoder": "encoder", "probe": "probes"}
-
-__all__ = ["AnonymizingEncoder", "probe"]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"tacit.anonymize.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'tacit.anonymize' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy.attach(
+    __name__,
+    {
+        "encoder": ["AnonymizingEncoder"],
+        "probes": ["probe"],
+    },
+)

@@ -48,9 +48,9 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import ndtri, xlogy
 
-from tacit import errors
 from tacit.anonymize.released import as_array, distinct
 from tacit.anonymize.released import people as people_of
+from tacit.privacy import errors
 
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

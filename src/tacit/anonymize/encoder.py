@@ -12,14 +12,14 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
-from tacit import artifact, devices, errors
 from tacit.anonymize import storage
 from tacit.anonymize.labelling import same_length
-from tacit.certificate import Certificate
-from tacit.events import Declared
-from tacit.guarantees import Adjacency, Guarantee, NotPrivate, Unit
-from tacit.inhouse import Protection
-from tacit.randomness import Randomness
+from tacit.local.inhouse import Protection
+from tacit.privacy import artifact, devices, errors
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Declared
+from tacit.privacy.guarantees import Adjacency, Guarantee, NotPrivate, Unit
+from tacit.privacy.randomness import Randomness
 
 if TYPE_CHECKING:
     from torch import nn

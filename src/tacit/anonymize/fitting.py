@@ -12,14 +12,14 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from tacit import errors
 from tacit.anonymize import codes, networks
 from tacit.anonymize.labelling import Classes, same_length
 from tacit.anonymize.local import DIMENSIONS, Local
 from tacit.anonymize.networks import Networks
 from tacit.anonymize.rows import RowReader
 from tacit.anonymize.training import Data, Schedule, Trainer
-from tacit.guarantees import Unit
+from tacit.privacy import errors
+from tacit.privacy.guarantees import Unit
 
 if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import ceilings, errors
 from tacit.anonymize import bounds
 from tacit.anonymize.bounds import Bound
 from tacit.anonymize.linkage import Linked, linkage
 from tacit.anonymize.probes import Attack, Probed, probe
 from tacit.anonymize.released import people_among
-from tacit.inference.validation import exact_interval
+from tacit.local import ceilings
+from tacit.local.inference.validation import exact_interval
+from tacit.privacy import errors
 
 if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors, labels
-from tacit.columns import columns_of
+from tacit.data import labels
+from tacit.data.columns import columns_of
+from tacit.privacy import errors
 
 Integers = npt.NDArray[np.int64]
 

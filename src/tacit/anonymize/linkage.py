@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_softmax
 
-from tacit import errors
 from tacit.anonymize.released import (
     LEADING,
     Coordinates,
@@ -37,7 +36,8 @@ from tacit.anonymize.released import (
     split,
     vectors,
 )
-from tacit.inference.validation import exact_interval
+from tacit.local.inference.validation import exact_interval
+from tacit.privacy import errors
 
 _TOP = 5
 _GROUPS = 500  # of held-out references that choose a rule

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
-from tacit.events import Event
-from tacit.guarantees import Guarantee, Unit
-from tacit.mechanisms import LocalLaplace, RandomizedResponse
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Guarantee, Unit
+from tacit.privacy.mechanisms import LocalLaplace, RandomizedResponse
+from tacit.privacy.randomness import Randomness
 
 if TYPE_CHECKING:
     from torch import nn

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from tacit import errors
+from tacit.privacy import errors
 
 PENDIGITS = {"encoder": (700,) * 8, "branches": (700,) * 2}
 """Layers of [FPBD22]_ for pen-digits: a branch has three, and the last is its output."""

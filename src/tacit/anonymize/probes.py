@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit import errors
 from tacit.anonymize.released import (
     LEADING,
     Coordinates,
@@ -45,7 +44,8 @@ from tacit.anonymize.released import (
     split,
     vectors,
 )
-from tacit.inference.validation import exact_interval
+from tacit.local.inference.validation import exact_interval
+from tacit.privacy import errors
 
 _NEEDED = tuple(
     f"sklearn.{name}"

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit.privacy import errors
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]

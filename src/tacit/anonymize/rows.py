@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors, schema
-from tacit.columns import columns_of
-from tacit.schema import ArraySchema, Schema
+from tacit.data import schema
+from tacit.data.columns import columns_of
+from tacit.data.schema import ArraySchema, Schema
+from tacit.privacy import errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,6 +78,6 @@ def _named(raw: Any) -> Any:
 
 
 def _front_end(given: Schema) -> Any:
-    from tacit.learned.encoders import front_end
+    from tacit.local.learned.encoders import front_end
 
     return front_end(given)

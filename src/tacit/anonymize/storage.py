@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit import artifact, errors, labels, schema
 from tacit.anonymize.labelling import Classes
 from tacit.anonymize.rows import RowReader
-from tacit.inhouse import Protection
+from tacit.data import labels, schema
+from tacit.local.inhouse import Protection
+from tacit.privacy import artifact, errors
 
 if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit import devices
 from tacit.anonymize import objective
 from tacit.anonymize.networks import Networks
+from tacit.privacy import devices
 
 BLOCK = 4096
 """Rows that are encoded at a time."""

@@ -34,12 +34,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.audit import intervals
 from tacit.audit.intervals import Interval
 from tacit.audit.membership import allowed_advantage
-from tacit.digits import above
-from tacit.guarantees import Guarantee
+from tacit.privacy import errors
+from tacit.privacy.decimals import above
+from tacit.privacy.guarantees import Guarantee
 
 Reals = npt.NDArray[np.float64]
 

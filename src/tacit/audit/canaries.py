@@ -39,10 +39,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, gammaln, xlog1py, xlogy
 
-from tacit import errors
 from tacit.audit.coins import apart, coins
 from tacit.audit.statistical import Bound, Score, bound_from_draws
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Fit = Callable[[Any], Any]

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from tacit.randomness import Randomness, Seeded, source
+from tacit.privacy.randomness import Randomness, Seeded, source
 
 Booleans = npt.NDArray[np.bool_]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
-from tacit.mechanisms.base import Channel, FiniteChannel
+from tacit.privacy import errors
+from tacit.privacy.mechanisms.base import Channel, FiniteChannel
 
 Reals = npt.NDArray[np.float64]
 

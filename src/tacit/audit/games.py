@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.audit import guesses as guessing
 from tacit.audit.guesses import Proof
 from tacit.audit.membership import Report, Setting, described
@@ -43,8 +42,9 @@ from tacit.audit.shadows import (
     classifier_scores,
     likelihood_scores,
 )
-from tacit.guarantees import Adjacency, Guarantee
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.guarantees import Adjacency, Guarantee
+from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]

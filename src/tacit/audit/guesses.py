@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.audit.canaries import OneRun
 from tacit.audit.coins import Booleans, apart, coins
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 

@@ -32,9 +32,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from tacit import errors
-from tacit.mechanisms.base import Channel
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.mechanisms.base import Channel
+from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

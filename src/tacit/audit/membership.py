@@ -52,14 +52,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.audit import guesses, intervals
 from tacit.audit.guesses import Proof
 from tacit.audit.intervals import Interval
 from tacit.audit.statistical import bound_from_draws
-from tacit.digits import above, below
-from tacit.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.decimals import above, below
+from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
+from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Promise = PureDP | ApproxDP

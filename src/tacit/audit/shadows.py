@@ -42,8 +42,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.audit.membership import right_class
+from tacit.privacy import errors
 
 Reals = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
-from tacit import errors
 from tacit.audit import law
-from tacit.mechanisms.base import Channel, Mechanism
-from tacit.randomness import Randomness
+from tacit.privacy import errors
+from tacit.privacy.mechanisms.base import Channel, Mechanism
+from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Score = Callable[[Any], Reals]

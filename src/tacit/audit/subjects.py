@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit import errors
 from tacit.audit import exact, law, statistical
 from tacit.audit.law import Outputs
-from tacit.events import Event
-from tacit.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
-from tacit.mechanisms import (
+from tacit.privacy import errors
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP
+from tacit.privacy.mechanisms import (
     Channel,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -33,8 +33,8 @@ from tacit.mechanisms import (
     SparseVector,
     SubsetSelection,
 )
-from tacit.mechanisms.integer_table import from_log_weights
-from tacit.randomness import Randomness
+from tacit.privacy.mechanisms.integer_table import from_log_weights
+from tacit.privacy.randomness import Randomness
 
 SAMPLES = 200_000
 _SHARE_OF_LAW = 0.01

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit import errors
+from tacit.privacy import errors
 
 PRUNINGS = ("unstructured", "structured")
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.federated.partition import Indices
+from tacit.privacy import errors
 
 
 class Divergence(NamedTuple):

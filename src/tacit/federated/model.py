@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
 from tacit.federated.payload import Layout, Vector
+from tacit.privacy import errors
 
 
 class Evaluation(NamedTuple):

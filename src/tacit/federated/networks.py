@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit import errors
+from tacit.privacy import errors
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 """Of a module, by the names of its state."""

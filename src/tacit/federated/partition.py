@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit.privacy import errors
 
 Indices = npt.NDArray[np.int64]
 Parts = list[Indices]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit import errors
+from tacit.privacy import errors
 
 Vector = npt.NDArray[Any]
 """One number for every parameter of a model, in the order of its layout."""

@@ -20,17 +20,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from tacit import errors
 from tacit.federated import payload
-from tacit.federated.aggregation import ServerState
-from tacit.federated.algorithms import Algorithm, Phase
-from tacit.federated.algorithms import algorithm as named
+from tacit.federated.algorithms.client_updates import Global, State
+from tacit.federated.algorithms.registry import Algorithm, Phase
+from tacit.federated.algorithms.registry import algorithm as named
+from tacit.federated.algorithms.server_updates import ServerState
 from tacit.federated.config import Config
-from tacit.federated.gathering import Gathering, Plain
-from tacit.federated.gathering import cohort as cohort
-from tacit.federated.local import Global, State
+from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import cohort as cohort
 from tacit.federated.model import Data, Evaluation, Model, serving
 from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
+from tacit.privacy import errors
 
 
 class Reply(NamedTuple):
@@ -295,7 +295,7 @@ def run(
     model : Model
         Every client works on a copy of it, as it was built.
     clients : sequence of Data or Party
-        Each one's rows, or one that keeps them to itself (`tacit.federated.silo.Silo`).
+        Each one's rows, or one that keeps them to itself (`tacit.federated.Silo`).
     rounds : int
         How many.
     config : Config, optional

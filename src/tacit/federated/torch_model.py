@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _NormBase
 
-from tacit import devices, errors
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Vector
+from tacit.privacy import devices, errors
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of outputs and labels: the mean over a batch."""

@@ -7,8 +7,9 @@ is what a silo's owner starts.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tacit.privacy import lazy
 
 if TYPE_CHECKING:
     from tacit.federated.app.client import client_app as client_app
@@ -19,20 +20,14 @@ if TYPE_CHECKING:
     from tacit.federated.app.questions import Questions as Questions
     from tacit.federated.app.strategy import Federation as Federation
 
-_HOMES = {
-    "client": ["client_app"],
-    "engines": ["run"],
-    "grid": ["Faults", "LocalGrid"],
-    "mods": ["Mods"],
-    "questions": ["Questions"],
-    "strategy": ["Federation"],
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = sorted(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(f"tacit.federated.app.{_HOME_OF[name]}"), name)
-    raise AttributeError(f"module 'tacit.federated.app' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy.attach(
+    __name__,
+    {
+        "client": ["client_app"],
+        "engines": ["run"],
+        "grid": ["Faults", "LocalGrid"],
+        "mods": ["Mods"],
+        "questions": ["Questions"],
+        "strategy": ["Federation"],
+    },
+)

@@ -2,7 +2,7 @@
 
 It reads a message, calls the phase's pure function on its own rows, and writes the answer. It
 evaluates only where its owner asked for that: a score on private rows is a release. A silo, whose
-records have a guarantee, answers through `tacit.federated.silo.Silo`, which pays first.
+records have a guarantee, answers through `tacit.federated.Silo`, which pays first.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from tacit import errors
 from tacit.federated import flower, rounds
-from tacit.federated.algorithms import ALGORITHMS, Algorithm
+from tacit.federated.algorithms.client_updates import State
+from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
 from tacit.federated.app import wire
 from tacit.federated.app.keeping import Keeper, Kept
 from tacit.federated.app.mods import Mods
 from tacit.federated.config import Config
-from tacit.federated.local import State
 from tacit.federated.model import Data, Model
+from tacit.privacy import errors
 
 if TYPE_CHECKING:
-    from tacit.federated.silo import Silo
+    from tacit.federated.record_level.silo import Silo
 
 ACTIONS = tuple(sorted({phase.name for one in ALGORITHMS.values() for phase in one.phases}))
 """Phases of all algorithms."""

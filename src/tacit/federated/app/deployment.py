@@ -30,7 +30,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tacit import errors
 from tacit.federated import flower
 from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms, toml, write_own
@@ -47,6 +46,7 @@ from tacit.federated.app.processes import (
     running,
 )
 from tacit.federated.model import Data
+from tacit.privacy import errors
 
 _EVERYWHERE = ("0.0.0.0", "::")
 _APP = """[project]
@@ -298,7 +298,7 @@ def own_budget(job: Job, work: Path, name: str) -> Terms:
     budget = job.record_budget()
     if budget is None:
         return Terms()
-    from tacit.accounting.ledger import Ledger
+    from tacit.privacy.accounting.ledger import Ledger
 
     path = own_folder(work / name) / "ledger.db"
     if not path.exists():

@@ -18,10 +18,10 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid
 
-from tacit import errors
 from tacit.federated import flower
-from tacit.federated.algorithms import Algorithm
-from tacit.federated.algorithms import algorithm as named
+from tacit.federated.algorithms.client_updates import State
+from tacit.federated.algorithms.registry import Algorithm
+from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.app import wire
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import Faults, LocalGrid
@@ -31,14 +31,14 @@ from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Ended, Federation
 from tacit.federated.config import Config
-from tacit.federated.gathering import Gathering, Plain
-from tacit.federated.local import State
+from tacit.federated.coordinator import Gathering, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Layout, Limits
 from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_agree, must_fit
+from tacit.privacy import errors
 
 if TYPE_CHECKING:
-    from tacit.federated.silo import Silo
+    from tacit.federated.record_level.silo import Silo
 
 
 def run(

@@ -15,9 +15,9 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from tacit import errors
 from tacit.federated import flower
 from tacit.federated.flower import Run
+from tacit.privacy import errors
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from tacit import errors
-from tacit.federated.algorithms import Algorithm, algorithm
+from tacit.federated.algorithms.registry import Algorithm, algorithm
 from tacit.federated.config import Config, Pruning
-from tacit.federated.gathering import Gathering, Plain
-from tacit.guarantees import Adjacency, ApproxDP, Unit
+from tacit.federated.coordinator import Gathering, Plain
+from tacit.privacy import errors
+from tacit.privacy.guarantees import Adjacency, ApproxDP, Unit
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from tacit.accounting.ledger import Ledger
     from tacit.federated.app.questions import Questions
-    from tacit.federated.record_privacy import RecordPrivacy
+    from tacit.federated.record_level.privacy import RecordPrivacy
     from tacit.federated.torch_model import TorchModel
+    from tacit.privacy.accounting.ledger import Ledger
 
 NETWORKS = ("dense", "cnn")
 _OF_RECORDS = ("statistics", "bounds", "pooled", "held_out", "evaluations")
@@ -57,8 +57,8 @@ class Job:
         Share of the clients in a round, without a guarantee for clients.
     privacy : mapping, optional
         A guarantee: `epsilon`, `delta`, and `unit`, for whom it is. With "client", which it is
-        without, what else `tacit.federated.client_privacy.ClientPrivacy` takes. With "record", what
-        else `tacit.federated.record_privacy.RecordPrivacy` takes, and `overlapping`: whether one
+        without, what else `tacit.federated.ClientPrivacy` takes. With "record", what
+        else `tacit.federated.RecordPrivacy` takes, and `overlapping`: whether one
         person may have records in two silos.
     seed : int
         Of the start, of the order of rows and, without a guarantee for clients, of who is asked.
@@ -167,8 +167,8 @@ class Job:
             return Plain(self.seed, self.participation)
         if self.unit == "record":
             return self._silos(ledger)
-        from tacit.federated.adaptive import Adaptive
-        from tacit.federated.client_privacy import ClientPrivacy
+        from tacit.federated.client_level.adaptive import Adaptive
+        from tacit.federated.client_level.privacy import ClientPrivacy
 
         given = {"cohort": self.clients, **self.privacy}
         given.pop("unit", None)
@@ -179,7 +179,7 @@ class Job:
         )
 
     def _silos(self, ledger: Ledger | None) -> Gathering:
-        from tacit.federated.silos import Silos
+        from tacit.federated.record_level.server import Silos
 
         if ledger is not None:
             remedy = "Each silo charges its own: tacit federate node --ledger."
@@ -199,7 +199,7 @@ class Job:
         """What every silo promises its records; None without a guarantee for them."""
         if self.unit != "record" or self.privacy is None:
             return None
-        from tacit.federated.record_privacy import RecordPrivacy
+        from tacit.federated.record_level.privacy import RecordPrivacy
 
         left_out = ("unit", "overlapping")
         given = {name: value for name, value in self.privacy.items() if name not in left_out}

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit import errors
 from tacit.federated.app.processes import LOOPBACK, free_port, own_folder, program
+from tacit.privacy import errors
 
 UNITS = ("client", "record")
 """Whom a guarantee of a job may be for."""

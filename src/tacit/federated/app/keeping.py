@@ -23,10 +23,10 @@ from zipfile import BadZipFile
 import numpy as np
 from flwr.app import ConfigRecord, Context
 
-from tacit import errors
 from tacit.federated import flower
-from tacit.federated.local import State
+from tacit.federated.algorithms.client_updates import State
 from tacit.federated.model import Data
+from tacit.privacy import errors
 
 _KEY = ".key"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from flwr.clientapp.typing import Mod
 
-from tacit import errors
+from tacit.privacy import errors
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from tacit import errors
-from tacit.accounting.ledger import Ledger
 from tacit.federated import flower
 from tacit.federated.app import owner, result
 from tacit.federated.app.client import Client, client_app
@@ -36,9 +34,11 @@ from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.model import Data
 from tacit.federated.rounds import Outcome, Server
+from tacit.privacy import errors
+from tacit.privacy.accounting.ledger import Ledger
 
 if TYPE_CHECKING:
-    from tacit.federated.silo import Silo
+    from tacit.federated.record_level.silo import Silo
     from tacit.federated.torch_model import TorchModel
 
 PROGRESS, RESULT, TEST, SERVER = "progress.jsonl", "result", "test.npz", "server.json"
@@ -110,7 +110,7 @@ def admit(job: Job, terms: Terms) -> None:
 @contextmanager
 def _silo(job: Job, model: TorchModel, data: Data, terms: Terms, run: str) -> Iterator[Silo]:
     """What stands between the rows and a job, for one message; the ledger remembers the rest."""
-    from tacit.federated.silo import Silo
+    from tacit.federated.record_level.silo import Silo
 
     privacy = job.record_privacy()
     if privacy is None or terms.ledger is None:

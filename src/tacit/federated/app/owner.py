@@ -10,12 +10,13 @@ import sys
 
 from flwr.app import Context, Message
 
-from tacit import digits, errors
-from tacit.accounting import filters
-from tacit.accounting.ledger import Ledger
 from tacit.federated.app import wire
 from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms
+from tacit.privacy import decimals as digits
+from tacit.privacy import errors
+from tacit.privacy.accounting import filters
+from tacit.privacy.accounting.ledger import Ledger
 
 
 def tell(message: Message, context: Context, refusal: errors.TacitError | None) -> None:

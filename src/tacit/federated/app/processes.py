@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from tacit import errors
 from tacit.federated import flower
+from tacit.privacy import errors
 
 LOOPBACK = "127.0.0.1"
 OWN = 0o077

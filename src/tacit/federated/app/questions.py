@@ -16,14 +16,20 @@ import numpy.typing as npt
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tacit import errors
 from tacit.federated.app import wire
 from tacit.federated.app.roster import Roster
-from tacit.federated.normalisation import EVERYTHING, Bounds, Moments, Normalisation, combine
+from tacit.federated.record_level.normalisation import (
+    EVERYTHING,
+    Bounds,
+    Moments,
+    Normalisation,
+    combine,
+)
 from tacit.federated.rounds import Server
+from tacit.privacy import errors
 
 if TYPE_CHECKING:
-    from tacit.federated.record_privacy import RecordPrivacy
+    from tacit.federated.record_level.privacy import RecordPrivacy
 
 
 class Scores(NamedTuple):

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit import errors, events
-from tacit.certificate import Certificate
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions
-from tacit.federated.gathering import Gathering
+from tacit.federated.coordinator import Gathering
 from tacit.federated.payload import Layout
 from tacit.federated.rounds import Outcome, Round
-from tacit.guarantees import Adjacency, NotPrivate, Unit
+from tacit.privacy import errors, events
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.guarantees import Adjacency, NotPrivate, Unit
 
 MODEL, CERTIFICATE, HISTORY = "model.safetensors", "certificate.json", "history.json"
 _SERVER_ONLY = ("asked", "counted", "rejected", "bytes_up", "bytes_down")

@@ -9,8 +9,8 @@ from typing import Protocol
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tacit import errors
 from tacit.federated.app import wire
+from tacit.privacy import errors
 
 
 class Roster(Protocol):

@@ -15,10 +15,9 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from tacit import errors
 from tacit.federated import flower
-from tacit.federated.algorithms import ALGORITHMS, Algorithm
-from tacit.federated.algorithms import algorithm as named
+from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
+from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.engines import attacked, drive
 from tacit.federated.app.keeping import Keeper
@@ -26,12 +25,13 @@ from tacit.federated.app.mods import Mods
 from tacit.federated.app.nodes import read_data, write_data
 from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
+from tacit.federated.attacks.threats import Attackers
 from tacit.federated.config import Config
-from tacit.federated.gathering import Gathering, Plain
+from tacit.federated.coordinator import Gathering, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Limits
 from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_fit
-from tacit.federated.threats import Attackers
+from tacit.privacy import errors
 
 
 def run(

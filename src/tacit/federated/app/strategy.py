@@ -12,13 +12,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from tacit import errors
 from tacit.federated import flower, payload
 from tacit.federated.app import wire
 from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Roster
 from tacit.federated.model import Data
 from tacit.federated.rounds import Reply, Round, Server
+from tacit.privacy import errors
 
 
 class Ended(Exception):

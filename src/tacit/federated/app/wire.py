@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
-from tacit import errors
 from tacit.federated import flower
-from tacit.federated.local import Global
-from tacit.federated.normalisation import EVERYTHING, Bounds, Moments, Normalisation
+from tacit.federated.algorithms.client_updates import Global
 from tacit.federated.payload import Layout
+from tacit.federated.record_level.normalisation import EVERYTHING, Bounds, Moments, Normalisation
 from tacit.federated.rounds import Reply
+from tacit.privacy import errors
 
 DESCRIBE = "query.describe"
 """Asks a node for its name and, where clients count by their rows, how many it has."""

@@ -1,0 +1,1 @@
+"""Studies that reproduce the papers behind Tacit, with their figures, data sets and pages."""

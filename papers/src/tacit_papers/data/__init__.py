@@ -1,0 +1,1 @@
+"""Published data sets that the studies load by name."""

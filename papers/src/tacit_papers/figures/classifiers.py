@@ -1,0 +1,171 @@
+"""Estimators against ε: the defaults side by side, then every algorithm of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tacit.apps.plots import canvas
+from tacit.privacy import errors
+from tacit_papers.figures import look, panels, records
+from tacit_papers.figures.look import Look
+from tacit_papers.figures.panels import Reference
+from tacit_papers.figures.records import Measure, Merged, Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Line = dict[float, Measure]
+
+_LOOKS = {
+    "LogisticRegression": Look("logistic regression", "#0072B2", "o"),
+    "LinearSVC": Look("linear SVM", "#E69F00", "v"),
+    "SVC": Look("kernel SVM", "#CC79A7", "D"),
+    "RandomForestClassifier": Look("random forest", "#009E73", "s"),
+    "MLPClassifier": Look("network", "#D55E00", "^"),
+    "LinearRegression": Look("linear regression", "#0072B2", "o"),
+    "Ridge": Look("ridge", "#56B4E9", "v"),
+    "MLPRegressor": Look("network", "#D55E00", "^"),
+    "GaussianNB": Look("naive Bayes", canvas.GREY, "x"),
+}
+_PEER = Look("diffprivlib", canvas.GREY, "x", (0, (1, 1.2)))
+_STYLES: tuple[tuple[Any, str], ...] = (
+    ("-", "o"),
+    ((0, (4, 1.5)), "s"),
+    ((0, (1, 1.2)), "^"),
+    ((0, (4, 1.5, 1, 1.5)), "D"),
+)
+"""The best algorithm of an estimator, the next one, …"""
+
+_COLUMNS, _WIDTH, _APART, _BELOW, _ROOM = 3, 4.3, 1.6, 0.04, 1.25
+_NOTE = (
+    "First panel: every estimator as it comes. The others: its algorithms, the best over all ε "
+    "solid. Grey: without privacy, and diffprivlib with the same public bounds. What lies far "
+    "below an answer that needs no data is not shown."
+)
+
+
+def draw_classifiers(merged: Merged) -> Figure:
+    """A panel an estimator, on one scale; an error bar is one standard deviation of trials."""
+    try:
+        return _drawn(merged)
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+        raise errors.InvalidData(
+            "plots: a study of classifiers must have library, estimator, algorithm and epsilon "
+            "of every result. Give records that `tacit study` wrote."
+        ) from None
+
+
+def _drawn(merged: Merged) -> Figure:
+    names = [name for name in _LOOKS if _of(merged, estimator=name, library="tacit")]
+    count = len(names) + 1
+    columns = min(_COLUMNS, count) if count != 4 else 2
+    rows = math.ceil(count / columns)
+    figure = canvas.fitted(columns * _WIDTH, rows * panels.HEIGHT + 0.9)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    chance = merged.reference("chance")
+    accuracy = "accuracy on test rows" if chance else "R² on test rows"
+    lines = [(_defaults(merged, names), chance)] + [(_algorithms(merged, n), chance) for n in names]
+    free = [None, *(_free(merged, name) for name in names)]
+    titles = ["Defaults", *(_headed(_LOOKS[name].label) for name in names)]
+    limits = _limits([one for drawn, _ in lines for one in drawn], free, chance)
+    for place, panel in enumerate(axes.flat):
+        if place >= count:
+            panel.set_axis_off()
+            continue
+        look.tidy(panel, titles[place], "ε of a fit", accuracy)
+        panel.set_ylim(*limits)
+        _draw_panel(panel, lines[place][0], free[place], chance)
+    measured = "accuracy" if chance else "R²"
+    title = f"{merged.name}: {measured} of estimators against ε ({merged.trials})"
+    canvas.frame(figure, title, merged.caption(_NOTE))
+    return figure
+
+
+def _headed(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _draw_panel(
+    panel: Axes, lines: Sequence[tuple[Look, Line]], free: Measure | None, chance: Measure | None
+) -> None:
+    bottom = panel.get_ylim()[0]
+    ends = []
+    for place, (shown, line) in enumerate(lines):
+        across = sorted(line)
+        aside = _APART * (place - (len(lines) - 1) / 2)
+        # No error bar comes up from below: it may be as long as its point is low.
+        seen = [line[e] if line[e].mean > bottom else Measure(line[e].mean, 0, 1) for e in across]
+        panels.points(panel, across, seen, shown, aside)
+        last = line[across[-1]]
+        label = f"{shown.label}\n(below)" if last.mean < bottom else shown.label
+        ends.append(Reference(label, Measure(max(last.mean, bottom), 0, 1), colour=shown.colour))
+    levels = [] if free is None else [Reference("no privacy", free, "-")]
+    if chance is not None:
+        levels.append(Reference("largest class", chance))
+    epsilons = {e for _, line in lines for e in line}
+    panels.epsilon_axis(panel, epsilons)
+    if panel.get_xscale() == "log":
+        panel.set_xlim(min(epsilons) / _ROOM, max(epsilons) * _ROOM)
+    panels.draw_references(panel, levels, ends)
+
+
+def _defaults(merged: Merged, names: Iterable[str]) -> list[tuple[Look, Line]]:
+    """The default of each of ours, and what only the peer has."""
+    found = [(_LOOKS[n], _line(_of(merged, estimator=n, default=True), merged)) for n in names]
+    alone = _of(merged, library="diffprivlib", estimator="GaussianNB")
+    look_alone = replace(_PEER, label="naive Bayes of\ndiffprivlib")
+    return [(a, b) for a, b in [*found, (look_alone, _line(alone, merged))] if b]
+
+
+def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
+    """Ours, the best first, and the peer's of the same name."""
+    mine = _of(merged, estimator=name, library="tacit")
+    usual = {one["algorithm"] for one in mine if one.get("default")}
+    lines = {
+        algorithm: _line([one for one in mine if one["algorithm"] == algorithm], merged)
+        for algorithm in dict.fromkeys(one["algorithm"] for one in mine)
+    }
+    best = sorted(lines, key=lambda a: -sum(v.mean for v in lines[a].values()) / len(lines[a]))
+    found = []
+    for place, algorithm in enumerate(best):
+        style, marker = _STYLES[place % len(_STYLES)]
+        label = f"{algorithm}, default" if algorithm in usual and len(best) > 1 else algorithm
+        shown = Look(label, _LOOKS[name].colour, marker, style, "none" if place else "full")
+        found.append((shown, lines[algorithm]))
+    peer = _line(_of(merged, estimator=name, library="diffprivlib"), merged)
+    return found + ([(_PEER, peer)] if peer else [])
+
+
+def _of(merged: Merged, **wanted: Any) -> list[Result]:
+    """Results that have all of this."""
+    return [one for one in merged.results if all(one.get(k) == v for k, v in wanted.items())]
+
+
+def _line(results: Iterable[Result], merged: Merged) -> Line:
+    return {
+        records.epsilon(one): records.required(one, records.measure_of(merged.study, one))
+        for one in results
+    }
+
+
+def _free(merged: Merged, name: str) -> Measure | None:
+    for one in _of(merged, estimator=name, library="scikit-learn"):
+        return records.required(one, records.measure_of(merged.study, one))
+    return None
+
+
+def _limits(
+    lines: Iterable[tuple[Look, Line]], free: Iterable[Measure | None], chance: Measure | None
+) -> tuple[float, float]:
+    """From the lowest point, though not far below what needs no data at all."""
+    values = [value for _, line in lines for value in line.values()]
+    values += [value for value in (*free, chance) if value is not None]
+    trivial = 0.0 if chance is None else chance.mean
+    low = max(min(v.reach[0] for v in values), trivial - _BELOW)
+    high = max(v.reach[1] for v in values if v.mean > low)
+    pad = 0.05 * (high - low)
+    return low - pad, high + pad

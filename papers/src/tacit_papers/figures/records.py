@@ -1,0 +1,247 @@
+"""What a figure is drawn from: records of one study, put together and read with care."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from tacit.privacy import errors
+
+Result = Mapping[str, Any]
+
+MEASURES = {
+    "collect": "clean_accuracy",
+    "novel-class": "clean_accuracy",
+    "join": "semi_private_accuracy",
+    "search": "test_accuracy",
+    "agnostic": "clean_accuracy",
+    "posterior": "error",
+    "anonymize": "regular_accuracy",
+    "dpsgd": "accuracy",
+    "classifiers": "accuracy",
+    "composition": "accuracy_loss",
+    "threats": "accuracy",
+    "primia": "mcc",
+    "federated": "best_accuracy",
+}
+"""What every result of a study has."""
+
+_INSTEAD = {"classifiers": "r2"}
+"""What results of a study may have in its place: those of a regression."""
+
+_NAMES = {
+    "mnist": "MNIST",
+    "digits": "Digits",
+    "lending_club": "Lending Club",
+    "adult": "Adult",
+    "pendigits": "Pen digits",
+    "diabetes": "Diabetes",
+    "pneumoniamnist": "PneumoniaMNIST",
+}
+_IMAGES = ("mnist", "digits", "pendigits", "pneumoniamnist")
+_SIZES = {
+    "training": "training",
+    "validation": "validation",
+    "inhouse": "in-house",
+    "heldout": "held out in-house",
+    "people": "people",
+    "voters": "voters",
+    "test": "test",
+}
+_SAME_PARAMETERS = ("data", "join", "new")
+_LEVELLED = ("vlm", "vlm-paper", "vlm-tuned")
+"""Whose results are of one level alone; the last was not made for another."""
+
+_CELL = (
+    *("mechanism", "features", "level", "central_epsilon", "epsilon", "task"),
+    *("training", "strength", "model", "estimator", "algorithm", "library"),
+    *("partition", "attack", "defence"),
+)
+_EPSILON_OPTIONAL = ("anonymize", "classifiers", "threats", "federated", "primia")
+"""Studies of what may be released without any."""
+
+_REMEDY = "Give records that `tacit study` wrote."
+
+
+class Measure(NamedTuple):
+    """Mean and standard deviation over so many trials."""
+
+    mean: float
+    std: float
+    trials: int
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Where the error bar begins and ends."""
+        return self.mean - self.std, self.mean + self.std
+
+
+_NONE = Measure(0.0, 0.0, 0)
+_BANDS = ("no_privacy", "all_clean", "clean_only")
+"""References that are measured, and so vary."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Results of one study on one data set."""
+
+    study: str
+    parameters: Mapping[str, Any]
+    data: Mapping[str, Any]
+    references: Mapping[str, Any]
+    results: Sequence[Result]
+
+    @property
+    def name(self) -> str:
+        """The data set, as people write it; a file without its folders."""
+        given = str(self.parameters["data"])
+        return _NAMES.get(given, Path(given).name)
+
+    @property
+    def things(self) -> str:
+        """What its rows are called."""
+        return "images" if self.parameters["data"] in _IMAGES else "records"
+
+    @property
+    def trials(self) -> str:
+        """How many, in words."""
+        counts = {required(one, measure_of(self.study, one)).trials for one in self.results}
+        least, most = min(counts), max(counts)
+        if most == 1:
+            return "1 trial"
+        return f"{most} trials" if least == most else f"{least} to {most} trials"
+
+    def caption(self, more: str = "", bars: bool = True) -> str:
+        """Sizes, what error bars are unless bars are something else, and what must be said."""
+        sizes = [f"{self.data[k]:,} {words}" for k, words in _SIZES.items() if self.data.get(k)]
+        spread = "No error bars: 1 trial."
+        if self.trials != "1 trial":
+            bands = any((self.reference(name) or _NONE).std for name in _BANDS)
+            named = "Error bars and bands" if bands else "Error bars"
+            spread = f"{named}: one standard deviation of {self.trials}."
+        quick = "Quick run." if self.parameters.get("quick") else ""
+        said = f"Sizes: {', '.join(sizes)}." if sizes else ""
+        return " ".join(filter(None, [said, spread if bars else "", more, quick]))
+
+    def at(self, level: str) -> list[Result]:
+        """Results of one level; of what knows no levels, those of another if need be."""
+        mine = [one for one in self.results if one.get("level") in (None, level)]
+        there = {one.get("mechanism") for one in mine}.union(_LEVELLED)
+        return mine + [one for one in self.results if one.get("mechanism") not in there]
+
+    def reference(self, name: str) -> Measure | None:
+        """A number to compare with, or None where nobody measured it."""
+        return measure(self.references, name)
+
+
+def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
+    """Put results of one study on one data set together; of a reference the first record's."""
+    found = [_checked(record) for record in records]
+    if not found:
+        errors.refuse("plots", "records", "at least one", len(found), _REMEDY)
+    first = found[0]
+    for other in found[1:]:
+        _same("study", first.study, other.study)
+        for name in _SAME_PARAMETERS:
+            _same(name, first.parameters.get(name), other.parameters.get(name))
+        for name in (*_SIZES, "classes"):
+            _same(name, first.data.get(name), other.data.get(name))
+    results = [result for record in found for result in record.results]
+    cells = {tuple(str(result.get(name)) for name in _CELL) for result in results}
+    if len(cells) < len(results):
+        raise errors.InvalidData("plots: records must not hold the same point twice. Drop one.")
+    references = {k: v for record in reversed(found) for k, v in record.references.items()}
+    return Merged(first.study, first.parameters, first.data, references, results)
+
+
+def measure_of(study: str, result: Result) -> str:
+    """The name of what a result must have."""
+    usual = MEASURES[study]
+    return usual if usual in result else _INSTEAD.get(study, usual)
+
+
+def measure(result: Mapping[str, Any], name: str) -> Measure | None:
+    """A measured number; a plain one has no deviation, one that is not there is None."""
+    found = result.get(name)
+    if found is None:
+        return None
+    try:
+        if isinstance(found, Mapping):
+            read = Measure(float(found["mean"]), float(found["std"]), len(found["trials"]))
+        else:
+            read = Measure(float(found), 0.0, 1)
+    except (TypeError, ValueError, KeyError):
+        _refuse_number(name)
+    return read if math.isfinite(read.mean) and 0 <= read.std < math.inf else _refuse_number(name)
+
+
+def required(result: Mapping[str, Any], name: str) -> Measure:
+    """A measured number that must be there."""
+    return measure(result, name) or _refuse_number(name)
+
+
+def by_class(result: Result) -> list[Measure]:
+    """The accuracy of each class."""
+    try:
+        found = result["by_class"]
+        pairs = zip(found["mean"], found["std"], strict=True)
+        return [Measure(float(mean), float(std), len(found["trials"])) for mean, std in pairs]
+    except (TypeError, ValueError, KeyError):
+        _refuse_number("by_class")
+
+
+def central(result: Result) -> float:
+    """The central ε; ∞ where nothing is said about it."""
+    return _number("central_epsilon", result.get("central_epsilon", "inf"))
+
+
+def epsilon(result: Result) -> float:
+    """The local ε."""
+    return _number("epsilon", result.get("epsilon"))
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        _refuse_number(name)
+    return number if number > 0 else _refuse_number(name)
+
+
+def _refuse_number(name: str) -> NoReturn:
+    raise errors.InvalidData(f"plots: {name} of every result must be a number. {_REMEDY}")
+
+
+def _same(name: str, first: Any, other: Any) -> None:
+    if first != other:
+        errors.refuse("plots", name, f"{first!r} in every record", other, "Draw two figures.")
+
+
+def _checked(record: Any) -> Merged:
+    try:
+        merged = Merged(
+            str(record["study"]),
+            {"data": record["parameters"]["data"], **record["parameters"]},
+            dict(record.get("data", {})),
+            dict(record.get("references", {})),
+            [dict(result) for result in record["results"]],
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise errors.InvalidData(
+            f"plots: a record must have study, parameters and results. {_REMEDY}"
+        ) from None
+    errors.choice("plots", "study", merged.study, tuple(MEASURES))
+    if not merged.results:
+        raise errors.InvalidData("plots: a record must have at least one result. Run the study.")
+    for result in merged.results:
+        required(result, measure_of(merged.study, result))
+        if "by_class" in result and len(by_class(result)) != len(merged.data.get("classes", ())):
+            raise errors.InvalidData(f"plots: by_class must have a number a class. {_REMEDY}")
+        optional = merged.study in _EPSILON_OPTIONAL and result.get("epsilon") is None
+        if not optional and not math.isfinite(epsilon(result)):
+            errors.refuse("plots", "epsilon", "finite", result["epsilon"], _REMEDY)
+        central(result)
+    return merged

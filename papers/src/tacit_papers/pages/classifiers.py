@@ -1,0 +1,213 @@
+"""Tables and sentences of the study of estimators."""
+
+from __future__ import annotations
+
+import math
+from statistics import stdev
+from typing import Any
+
+from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
+
+Lines = dict[tuple[str, str, str], dict[float, Result]]
+"""By library, estimator and algorithm, then by ε."""
+
+OURS, PEER, PLAIN = "tacit", "diffprivlib", "scikit-learn"
+LOST = -10.0
+"""An R² below this is a failure of no interest."""
+
+
+def scores(evidence: Evidence, _: str = "") -> str:
+    """Every estimator and algorithm against ε, the best at each in bold."""
+    lines, measure = _lines(evidence), _measure(evidence)
+    epsilons = sorted({e for line in lines.values() for e in line})
+    best = {
+        e: max(_mean(line[e], measure) for line in lines.values() if e in line) for e in epsilons
+    }
+    free = {r["estimator"]: r[measure] for r in evidence.results if r["library"] == PLAIN}
+    rows = []
+    for (library, estimator, algorithm), line in lines.items():
+        cells = [_cell(line.get(e), measure, best[e]) for e in epsilons]
+        default = " (default)" if next(iter(line.values())).get("default") else ""
+        said = f"{algorithm}{default}" if library == OURS else f"*{library}*"
+        rows.append([estimator, said, *cells, _shown(free[estimator]) if estimator in free else ""])
+    return table(["estimator", "algorithm", *(f"ε = {e:g}" for e in epsilons), "no privacy"], rows)
+
+
+def best(evidence: Evidence, _: str = "") -> str:
+    """Which has the highest mean at each ε, and by how much over the next estimator."""
+    lines, measure = _lines(evidence), _measure(evidence)
+    parts = []
+    for epsilon in sorted({e for line in lines.values() for e in line}):
+        ranked = sorted(
+            ((line[epsilon], key) for key, line in lines.items() if epsilon in line),
+            key=lambda pair: -_mean(pair[0], measure),
+        )
+        first, winner = ranked[0]
+        others = [(r, key) for r, key in ranked if key[1] != winner[1] or key[0] != winner[0]]
+        text = f"- ε = {epsilon:g}: **{_named(winner)}**, {_shown(first[measure])}"
+        if others:
+            second, other = others[0]
+            lead = _mean(first, measure) - _mean(second, measure)
+            near = ", within one deviation" if lead <= _spread(first, second, measure) else ""
+            text += f"; the next estimator is {_named(other)}, {signed(-lead)}{near}"
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def defaults(evidence: Evidence, _: str = "") -> str:
+    """Of each estimator with several algorithms: where its default is not the best of them."""
+    lines, measure = _lines(evidence), _measure(evidence)
+    parts = []
+    for estimator in dict.fromkeys(key[1] for key in lines if key[0] == OURS):
+        mine = {key[2]: line for key, line in lines.items() if key[:2] == (OURS, estimator)}
+        usual = [a for a, line in mine.items() if next(iter(line.values())).get("default")]
+        if len(mine) > 1 and usual:
+            behind = _behind(mine, usual[0], measure)
+            if behind:
+                parts.append(f"- {estimator}: {usual[0]} is behind {'; '.join(behind)}.")
+            else:
+                parts.append(f"- {estimator}: {usual[0]} has the highest mean at every ε.")
+    if not parts:
+        raise Missing("two algorithms of one estimator")
+    return "\n".join(parts)
+
+
+def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> list[str]:
+    found = []
+    for epsilon, result in sorted(mine[usual].items()):
+        rivals = {a: line[epsilon] for a, line in mine.items() if a != usual and epsilon in line}
+        rival = max(rivals, key=lambda a: _mean(rivals[a], measure), default=None)
+        if rival is None:
+            continue
+        gap = _mean(rivals[rival], measure) - _mean(result, measure)
+        if gap > 0:
+            near = gap <= _spread(rivals[rival], result, measure)
+            extent = "within one deviation" if near else "**more than one deviation**"
+            found.append(f"{rival} at ε = {epsilon:g} by {gap:.3f} ({extent})")
+    return found
+
+
+def price(evidence: Evidence, _: str = "") -> str:
+    """What privacy costs each default against scikit-learn's counterpart."""
+    measure = _measure(evidence)
+    free = {r["estimator"]: r for r in evidence.results if r["library"] == PLAIN}
+    parts = []
+    for (library, estimator, _algorithm), line in _lines(evidence).items():
+        if library == OURS and estimator in free and next(iter(line.values())).get("default"):
+            base = _mean(free[estimator], measure)
+            told = [
+                f"{signed(_mean(r, measure) - base)} at ε = {e:g}" for e, r in sorted(line.items())
+            ]
+            parts.append(f"- {estimator}: {listed(told)}")
+    if not parts:
+        raise Missing("scikit-learn's estimators")
+    return "\n".join(parts)
+
+
+def peer(evidence: Evidence, _: str = "") -> str:
+    """Our defaults less diffprivlib's estimators of the same name."""
+    lines, measure = _lines(evidence), _measure(evidence)
+    parts = []
+    for (library, estimator, _algorithm), theirs in lines.items():
+        if library != PEER:
+            continue
+        ours = [
+            line
+            for key, line in lines.items()
+            if key[:2] == (OURS, estimator) and next(iter(line.values())).get("default")
+        ]
+        parts.append(f"- {estimator}: {_against(ours, theirs, measure)}")
+    if not parts:
+        raise Missing("diffprivlib")
+    return "\n".join(parts)
+
+
+def _against(ours: list[dict[float, Result]], theirs: dict[float, Result], measure: str) -> str:
+    if not ours:
+        told = [f"{_shown(r[measure])} at ε = {e:g}" for e, r in sorted(theirs.items())]
+        return f"we have none; theirs has {listed(told)}."
+    leads = {
+        e: _mean(ours[0][e], measure) - _mean(r, measure)
+        for e, r in sorted(theirs.items())
+        if e in ours[0]
+    }
+    lost = [e for e in leads if _mean(theirs[e], measure) < LOST]
+    told = [f"{signed(lead)} at ε = {e:g}" for e, lead in leads.items() if e not in lost]
+    parts = [f"ours less theirs: {listed(told)}"] if told else []
+    parts += [f"theirs is below −{-LOST:g} at ε = {listed(lost)}"] if lost else []
+    return "; ".join(parts) + "."
+
+
+def trivial(evidence: Evidence, _: str = "") -> str:
+    """What is no better than an answer that needs no data, and whether `fit` warned."""
+    measure = _measure(evidence)
+    level = evidence.reference("chance") if measure == "accuracy" else 0.0
+    named = (
+        f"naming the largest class ({level:.3f})" if measure == "accuracy" else "saying the mean"
+    )
+    lost, silent = [], []
+    for key, line in _lines(evidence).items():
+        at = [e for e, r in sorted(line.items()) if _mean(r, measure) <= level + r[measure]["std"]]
+        if at:
+            lost.append(f"{_named(key)} at ε = {listed(at)}")
+        unsaid = [e for e in at if key[0] == OURS and not any(line[e].get("mostly_noise", ()))]
+        if unsaid:
+            silent.append(f"{_named(key)} at ε = {listed(unsaid)}")
+    if not lost:
+        return f"Everything is better than {named} by more than one standard deviation."
+    text = f"Not better than {named} by more than one standard deviation: {'; '.join(lost)}."
+    if silent:
+        text += f" Of ours, `fit` did not warn of it: {'; '.join(silent)}."
+    return text
+
+
+def _lines(evidence: Evidence) -> Lines:
+    """Private ones, ours first and estimator by estimator."""
+    found: Lines = {}
+    order = list(dict.fromkeys(r["estimator"] for r in evidence.results if r["library"] == OURS))
+    for r in evidence.results:
+        if r["epsilon"] is not None:
+            key = (r["library"], r["estimator"], r["algorithm"] or "")
+            found.setdefault(key, {})[r["epsilon"]] = r
+    if not found:
+        raise Missing("a private estimator")
+    place = {name: at for at, name in enumerate(order)}
+    return dict(
+        sorted(
+            found.items(), key=lambda pair: (place.get(pair[0][1], len(place)), pair[0][0] == PEER)
+        )
+    )
+
+
+def _measure(evidence: Evidence) -> str:
+    return str(evidence.records[0]["data"]["measure"])
+
+
+def _mean(result: Result, measure: str) -> float:
+    return float(result[measure]["mean"])
+
+
+def _spread(first: Result, second: Result, measure: str) -> float:
+    """Of the difference: trials of the same number have the same split."""
+    mine, theirs = first[measure]["trials"], second[measure]["trials"]
+    if len(mine) == len(theirs) > 1:
+        return float(stdev(a - b for a, b in zip(mine, theirs, strict=True)))
+    return math.hypot(first[measure]["std"], second[measure]["std"])
+
+
+def _named(key: tuple[str, str, str]) -> str:
+    library, estimator, algorithm = key
+    if library == PEER:
+        return f"{PEER}'s {estimator}"
+    return f"{estimator} ({algorithm})"
+
+
+def _cell(result: Result | None, measure: str, best: float) -> str:
+    if result is None:
+        return ""
+    text = _shown(result[measure])
+    return f"**{text}**" if _mean(result, measure) == best else text
+
+
+def _shown(value: Any) -> str:
+    return f"below −{-LOST:g}" if value["mean"] < LOST else shown(value).replace("-", "−")

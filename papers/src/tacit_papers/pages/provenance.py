@@ -1,0 +1,202 @@
+"""Where numbers come from: records, the commands that made them, figures, targets."""
+
+from __future__ import annotations
+
+import html
+import json
+import shlex
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit_papers.pages.evidence import MEASURES, Evidence, Missing, listed, table
+
+Record = dict[str, Any]
+Group = tuple[str, str, Any]
+"""Study, data set, and the variant of it: the column split of a join, the new class."""
+
+VARIANTS = {"join": "join", "novel-class": "new"}
+OPTIONS = {"join": "columns"}
+"""Parameters whose option has another name."""
+
+WITHOUT_DATA = {"posterior": ("data", "trials"), "primia": ("data", "public_data", "tasks")}
+"""Studies that are not asked for a data set, and the parameters that are no options of theirs."""
+
+UNASKED = {**WITHOUT_DATA, "anonymize": ("epsilon_strength",)}
+"""Parameters that are no options."""
+
+USUAL = {"central": ["inf"], "level": ["latent"]}
+"""What need not be said, and what some studies do not ask for."""
+
+
+def read(folder: Path) -> list[Record]:
+    """All records of a folder, by the names of their files."""
+    records = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = json.loads(path.read_text())
+            missing = {"study", "parameters", "results"} - set(record)
+        except (ValueError, TypeError):
+            missing = {"study", "parameters", "results"}
+        if missing:
+            raise ValueError(f"{path.name}: a record must have {listed(sorted(missing))}.")
+        records.append({**_harmless(record), "file": path.name})
+    return records
+
+
+def _harmless(value: Any) -> Any:
+    """Words of a record come from data: on a page they must be words."""
+    if isinstance(value, dict):
+        return {key: _harmless(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_harmless(one) for one in value]
+    return (
+        html.escape(value, quote=False).replace("|", "&#124;") if isinstance(value, str) else value
+    )
+
+
+def group(records: Iterable[Record]) -> dict[Group, Evidence]:
+    """Records of the same study, data and variant belong together."""
+    groups: dict[Group, list[Record]] = {}
+    for record in records:
+        variant = record["parameters"].get(VARIANTS.get(record["study"], ""))
+        groups.setdefault((record["study"], data_of(record), variant), []).append(record)
+    return {key: Evidence(found) for key, found in groups.items()}
+
+
+def data_of(record: Record) -> str:
+    """The data set's name; of a user's file, its own name without folders."""
+    return Path(record["parameters"]["data"]).name
+
+
+def command(record: Record) -> str:
+    """The command that makes this record."""
+    words = ["tacit", "study", record["study"]]
+    unasked = UNASKED.get(record["study"], ())
+    for name, given in record["parameters"].items():
+        # What the data or a study bring, and what need not be said.
+        if name in unasked or isinstance(given, dict) or given == USUAL.get(name):
+            continue
+        option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
+        if given is True:
+            words.append(option)
+        elif given is not None and given is not False and given != []:
+            items = given if isinstance(given, list) else [given]
+            text = ",".join(_word(item) for item in items)
+            words += [option, Path(text).name if name in ("data", "schema") else text]
+    if record["parameters"].get("tasks") == ["three hospitals"]:
+        words.append("--no-alone")
+    return wrapped(shlex.join([*words, "--json", f"papers/results/{record['file']}"]))
+
+
+def _word(item: Any) -> str:
+    """As an option has it; no ε is that of no privacy."""
+    if item is None:
+        return "inf"
+    return f"{item:g}" if isinstance(item, float) else str(item)
+
+
+def wrapped(line: str) -> str:
+    """A long command on several lines that a shell still takes as one."""
+    return " \\\n    ".join(textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False))
+
+
+def made_by(evidence: Evidence, _: str = "") -> str:
+    """Every record with its command, versions and time."""
+    parts = []
+    for record in evidence.records:
+        versions = ", ".join(f"{name} {given}" for name, given in record["versions"].items())
+        quick = " A quick run on few rows." if record["parameters"].get("quick") else ""
+        parts.append(
+            f"[{record['file']}](../../papers/results/{record['file']}), "
+            f"{record['seconds']:,.0f} s "
+            f"({versions}).{quick}\n\n```\n{command(record)}\n```"
+        )
+    return "\n\n".join(parts)
+
+
+def public(evidence: Evidence, _: str = "") -> str:
+    """What was read off the rows and taken as public."""
+    said = dict.fromkeys(s for r in evidence.records for s in r["data"].get("taken_as_public", ()))
+    if not said:
+        return "Taken as public: nothing that was read off the rows."
+    return "Taken as public, though read off the rows:\n\n" + "\n".join(f"- {s}" for s in said)
+
+
+def size(evidence: Evidence, part: str) -> str:
+    """How many rows a part has."""
+    sizes = dict.fromkeys(r["data"][part] for r in evidence.records if part in r["data"])
+    if not sizes:
+        raise Missing(f"number of rows: {part}")
+    return " or ".join(f"{count:,}" for count in sizes)
+
+
+def parameter(evidence: Evidence, name: str) -> str:
+    """A parameter of the records."""
+    given = dict.fromkeys(str(r["parameters"].get(name)) for r in evidence.records)
+    return " or ".join(given)
+
+
+def summary(groups: dict[Group, Evidence]) -> str:
+    """One line a record."""
+    rows = [
+        [
+            f"[{study}]({study}.md)",
+            data + (f", {variant}" if variant is not None else ""),
+            f"[{record['file']}](../../papers/results/{record['file']})",
+            str(record["parameters"].get("trials", "")),
+            f"{record['seconds'] / 60:,.1f}",
+            str(record["versions"].get("device", "")),
+        ]
+        for (study, data, variant), evidence in groups.items()
+        for record in evidence.records
+    ]
+    if not rows:
+        return "There are no records yet. [Running studies](../studies.md) says how to make them."
+    return table(["study", "data", "record", "trials", "minutes", "on"], rows)
+
+
+def against_targets(groups: dict[Group, Evidence], targets: Sequence[dict[str, Any]]) -> str:
+    """What was aimed at, what was reached, and the distance."""
+    rows = []
+    for target in targets:
+        found = {r["epsilon"]: r[target["measure"]]["mean"] for r in _matching(groups, target)}
+        aims = {float(epsilon): aim for epsilon, aim in target["values"].items()}
+        what = ", ".join(str(target[key]) for key in ("mechanism", "features") if key in target)
+        if "central_epsilon" in target:
+            what += f", central ε = {target['central_epsilon']:g}"
+        rows.append(
+            [
+                f"{target['study']}, {target['data']}: {what}; {MEASURES[target['measure']]}",
+                *(" / ".join(f"{x:g}" for x in numbers) for numbers in (aims, aims.values())),
+                " / ".join(f"{found[e]:.3f}" if e in found else "–" for e in aims),
+                _verdict(found, aims),
+            ]
+        )
+    return table(["what", "ε", "target", "reached", ""], rows)
+
+
+def _verdict(found: dict[float, float], aims: dict[float, float]) -> str:
+    short = {e: aim - found[e] for e, aim in aims.items() if e in found and found[e] < aim}
+    unknown = [e for e in aims if e not in found]
+    if len(unknown) == len(aims):
+        return "not measured"
+    parts = [f"short by {gap:.3f} at ε = {e:g}" for e, gap in short.items()] or ["met"]
+    return "; ".join(parts + ([f"not measured at ε = {listed(unknown)}"] if unknown else []))
+
+
+def _matching(groups: dict[Group, Evidence], target: dict[str, Any]) -> list[dict[str, Any]]:
+    wanted = {"central_epsilon": "inf", "level": "latent", **target}
+    return [
+        result
+        for (study, data, _), evidence in groups.items()
+        if (study, data) == (target["study"], target["data"])
+        for result in evidence.results
+        if result.get(target["measure"]) is not None
+        and all(
+            result.get(key, wanted[key]) == wanted[key]
+            for key in ("mechanism", "features", "level", "central_epsilon")
+            if key in wanted
+        )
+    ]

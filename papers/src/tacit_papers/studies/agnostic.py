@@ -1,0 +1,112 @@
+"""One set of reports, many questions: the mechanism was not fitted to any of them.
+
+People report a row and its label once. From the same reports every task that is a function of the
+label is answered, by adding up probabilities; beside it, what reports made for that task alone
+would have given, at the same ε.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.datasets.base import Dataset
+from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
+from tacit.local.inference.student import StudentClassifier
+from tacit.privacy import errors
+from tacit_papers.studies import paper, references
+from tacit_papers.studies.contenders import Contenders, learning
+from tacit_papers.studies.options import Options, kind_of
+from tacit_papers.studies.record import Cell, Record
+from tacit_papers.studies.running import Measured, generator
+from tacit_papers.studies.trials import Trial, Trials, accuracy
+
+MECHANISMS = ("codebook", "vlm", "direct")
+
+
+class Agnostic:
+    """The study; see the module."""
+
+    name = "agnostic"
+
+    def __init__(self, dataset: Dataset, options: Options) -> None:
+        if not dataset.tasks:
+            remedy = "Take digits or mnist."
+            errors.refuse("agnostic", "data", "with several tasks", dataset.name, remedy)
+        self.dataset, self.options = dataset, options
+        self.trials = Trials(dataset, options)
+        self._answers: dict[str, Any] = {}
+
+    def record(self) -> Record:
+        """Empty."""
+        tasks = {name: list(codes) for name, codes in self.dataset.tasks.items()}
+        return self.options.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial."""
+        return [
+            {
+                "mechanism": mechanism,
+                "features": self.options.features_of(mechanism, self.dataset.schema),
+                "epsilon": epsilon,
+                "task": task,
+                "trial": trial,
+            }
+            for trial in range(self.options.trials)
+            for mechanism in self.options.mechanisms
+            for epsilon in self.options.epsilons
+            for task in self.dataset.tasks
+        ]
+
+    def measure(self, cell: Cell) -> Measured:
+        """One task."""
+        trial = self.trials[cell["trial"]]
+        rows, labels = trial.test
+        codes = np.asarray(self.dataset.tasks[cell["task"]])
+        truth = codes[labels]
+        shared = self._probabilities({**cell, "task": None}, trial) @ np.eye(codes.max() + 1)[codes]
+        found = {"clean_accuracy": accuracy(shared.argmax(axis=1), truth)}
+        found["dedicated_accuracy"] = found["clean_accuracy"]
+        if not np.array_equal(codes, np.arange(len(codes))):  # the label itself is what is reported
+            found["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
+        return Measured(found, {"chance": references.largest(codes[self.dataset.labels])})
+
+    def _probabilities(self, cell: Cell, trial: Trial) -> npt.NDArray[np.float64]:
+        """Of the label of every test row, from the reports that all tasks share."""
+        name = str(cell)
+        if name not in self._answers:
+            model = self._model(cell, trial.contenders, *trial.people)
+            self._answers = {name: model.predict_proba(trial.test[0])}
+        return np.asarray(self._answers[name])
+
+    def _dedicated(self, cell: Cell, trial: Trial, codes: Any, rows: Any, truth: Any) -> float:
+        people, labels = trial.people
+        inhouse, count = trial.contenders.rows, int(codes.max()) + 1
+        contenders = self.trials.contenders(inhouse, labels, count, trial.seed)
+        contenders.networks = trial.contenders.networks  # encoders know of no label
+        model = self._model(cell, contenders, people, codes[labels])
+        return accuracy(model.predict(rows), truth)
+
+    def _model(self, cell: Cell, contenders: Contenders, rows: Any, labels: Any) -> Any:
+        epsilon, seed = cell["epsilon"], contenders.seed
+        rng = generator(seed, cell)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShiftWarning)
+            if cell["mechanism"] == "codebook":
+                reports = contenders.codebook(epsilon, np.inf).release(rows, labels, rng)
+                return StudentClassifier(inhouse=contenders.rows, seed=seed).fit(reports)
+            mechanism: Any = contenders.direct(epsilon)
+            if cell["mechanism"] == "vlm":
+                table = paper.TABLE_4["clean", "latent", kind_of(self.dataset.schema)]
+                mechanism = contenders.vlm(epsilon, paper.nearest(table, epsilon), np.inf)
+            reports = mechanism.release(rows, labels, rng)
+            settings = {
+                "seed": seed,
+                "device": self.options.device,
+                **learning(mechanism, self.dataset),
+            }
+            return NoiseAwareClassifier(**settings).fit(reports)

@@ -1,0 +1,304 @@
+r"""Anonymized representations compared: the task, the person, and what else can be read.
+
+For each training and strength λ: how often the regular label is read right off a representation,
+and how often the person is, by the adversary of the training and by attackers trained afresh. Also
+the paper's bound, linkage by reference rows, and a second task that nobody trained for, where the
+data have one. With a local ε, all of it of what is then released.
+
+References are a network of the same shape trained to name the person (`dedicated`), attackers on
+the rows themselves (`raw`), the predicted regular label alone (`trivial`), and `chance`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.anonymize.encoder import TRAININGS, AnonymizingEncoder
+from tacit.data.datasets.twice import TwiceLabelled, TwiceSplit
+from tacit.local import ceilings
+from tacit.privacy import devices, errors
+from tacit_papers.studies.anonymize_judging import Judge, Shown
+from tacit_papers.studies.record import Cell, Record, versions
+from tacit_papers.studies.running import Measured, generator, need
+
+STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5)
+EPSILONS = (1.0, 2.0, 4.0, 8.0)
+EPSILON_STRENGTH = 0.5
+EPSILON_STYLES = {"robust": 2, "toggled": 1}
+"""Trainings that are tried with a local ε; codes have fewer styles then, as each costs noise."""
+
+REFERENCES = ("dedicated", "raw", "trivial", "chance")
+_QUICK_ROWS = (300, 120, 120)
+_QUICK_ATTACKERS = ("neighbours", "trees", "mlp-small")
+_QUICK_EPOCHS = {"pretraining": 4, "adversary": 2, "rounds": 2, "patience": 2}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the study was asked for; the device as resolved."""
+
+    strengths: tuple[float, ...] = STRENGTHS
+    trainings: tuple[str, ...] = TRAININGS
+    epsilons: tuple[float, ...] = EPSILONS
+    trials: int = 3
+    seed: int = 0
+    device: str = "cpu"
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        where = "study"
+        need("torch", "learn")
+        for strength in self.strengths:
+            if not 0 <= strength < math.inf:
+                errors.refuse(where, "strengths", "finite numbers, 0 or more", strength)
+        for training in self.trainings:
+            errors.choice(where, "trainings", training, TRAININGS)
+        for epsilon in self.epsilons:
+            errors.epsilon_in_range(where, epsilon)
+        errors.whole(where, "trials", self.trials, least=1, most=1000)
+        errors.whole(where, "seed", self.seed, least=0)
+        object.__setattr__(self, "strengths", tuple(sorted(self.strengths)))
+        object.__setattr__(self, "device", devices.resolve(where, self.device))
+
+
+QUICK: dict[str, Any] = {
+    "strengths": (0.0, 1.0),
+    "epsilons": (4.0,),
+    "trials": 1,
+    "quick": True,
+}
+
+
+class Anonymize:
+    """The study; see the module."""
+
+    name = "anonymize"
+
+    def __init__(self, dataset: TwiceLabelled, asked: Asked) -> None:
+        self.dataset, self.asked = dataset, asked
+        self._trial = -1
+        self._kept: dict[str, Any] = {}
+
+    def record(self) -> Record:
+        """Empty."""
+        given, dataset = self.asked, self.dataset
+        parameters = {
+            "data": dataset.name,
+            "regular": dataset.regular_name,
+            "private": dataset.private_name,
+            "strengths": list(given.strengths),
+            "trainings": list(given.trainings),
+            "epsilons": list(given.epsilons),
+            "epsilon_strength": EPSILON_STRENGTH,
+            "trials": given.trials,
+            "seed": given.seed,
+            "device": given.device,
+            "quick": given.quick,
+        }
+        split = self._split(0)
+        data = {
+            "rows": len(dataset),
+            **{part: len(getattr(split, part)) for part in ("training", "validation", "test")},
+            "classes": [str(value) for value in dataset.regular_classes],
+            "private_classes": len(dataset.private_classes),
+            "sha256": dict(dataset.sha256),
+        }
+        return Record(self.name, parameters, versions(given.device), data)
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial: references, each training's strengths, then ε where it is tried."""
+        return [
+            {**cell, "trial": trial} for trial in range(self.asked.trials) for cell in self._each()
+        ]
+
+    def _each(self) -> list[Cell]:
+        given = self.asked
+        private = [training for training in given.trainings if training in EPSILON_STYLES]
+        return [
+            *({"reference": name} for name in REFERENCES),
+            *(
+                {"training": training, "strength": strength, "epsilon": None}
+                for training in given.trainings
+                for strength in given.strengths
+            ),
+            *(
+                {"training": training, "strength": EPSILON_STRENGTH, "epsilon": epsilon}
+                for training in private
+                for epsilon in given.epsilons
+            ),
+        ]
+
+    def measure(self, cell: Cell) -> Measured:
+        """One representation, or one reference. Frontiers are fitted once for all their cells."""
+        if self._trial != cell["trial"]:
+            self._trial, self._kept = cell["trial"], {}
+        reference = cell.get("reference")
+        if reference == "chance":
+            return Measured({"accuracy": self._judge.chance})
+        if reference == "dedicated":
+            return Measured({"accuracy": self._dedicated()})
+        if reference == "raw":
+            return self._raw()
+        if reference == "trivial":
+            encoder, shown, _, second = self._trivial()
+            return self._judged(encoder, shown, second)
+        encoder = self._fitted(cell)
+        shown = self._shown(encoder, cell)
+        second, _ = self._judge.second_task(shown, self._trivial()[2])
+        return self._judged(encoder, shown, second)
+
+    # --- what is fitted --------------------------------------------------------------------------
+
+    def _once(self, what: str, make: Callable[[], Any]) -> Any:
+        """Made when first asked for, and kept for the other cells of the trial."""
+        if what not in self._kept:
+            self._kept[what] = make()
+        return self._kept[what]
+
+    def _fitted(self, cell: Cell) -> AnonymizingEncoder:
+        training, strength, epsilon = cell["training"], cell["strength"], cell["epsilon"]
+        if epsilon is not None:
+            styles = EPSILON_STYLES[training]
+            made = self._encoder(strength, training=training, epsilon=epsilon, styles=styles)
+            return made.fit(*self._rows("training"), **self._hidden())
+        frontier = self._once(training, lambda: self._frontier(training))
+        return frontier[strength]  # type: ignore[no-any-return]
+
+    def _frontier(self, training: str) -> dict[float, AnonymizingEncoder]:
+        found = self._encoder(training=training).frontier(
+            self.asked.strengths, *self._rows("training"), **self._hidden()
+        )
+        return {encoder.strength: encoder for encoder in found}
+
+    def _trivial(self) -> tuple[AnonymizingEncoder, Shown, Any, dict[str, float]]:
+        """The predicted regular label alone: codes of one style."""
+
+        def make() -> Any:
+            encoder = self._encoder(training="robust", styles=1)
+            encoder.fit(*self._rows("training"), **self._hidden())
+            shown = self._shown(encoder)
+            second, by_row = self._judge.second_task(shown)
+            return encoder, shown, by_row, second
+
+        return self._once("trivial", make)  # type: ignore[no-any-return]
+
+    def _dedicated(self) -> float:
+        """The same network, the person its regular label: what can be read off rows at all."""
+        encoder = self._encoder(training="robust", styles=1)
+        (rows, task, person), held = self._labelled("training"), self._labelled("validation")
+        encoder.fit(rows, person, private=task, validation=(held[0], held[2], held[1]))
+        test = self._labelled("test")
+        return float(encoder.score(test[0], test[2]))
+
+    def _encoder(self, strength: float = 0.0, **more: Any) -> AnonymizingEncoder:
+        from tacit.anonymize.networks import PENDIGITS
+        from tacit.anonymize.training import Schedule
+
+        shape: dict[str, Any] = PENDIGITS if self.dataset.name == "pendigits" else {}
+        if self.asked.quick:
+            few = Schedule(**_QUICK_EPOCHS)
+            shape = {"encoder": (64, 64), "branches": (32,), "schedule": few, "styles": 2}
+        seed = self.asked.seed + self._trial
+        chosen = {"seed": seed, "device": self.asked.device, **shape, **more}
+        return AnonymizingEncoder(strength, **chosen)
+
+    # --- what is seen ----------------------------------------------------------------------------
+
+    def _shown(self, encoder: AnonymizingEncoder, cell: Cell | None = None) -> Shown:
+        """Representations as they would be handed out."""
+        noise = None if cell is None else generator(self.asked.seed, cell)
+
+        def of(indices: Any) -> Any:
+            rows = self.dataset.take(indices)
+            if encoder.epsilon is None:
+                return encoder.represent(rows)
+            return encoder.release(rows, noise)
+
+        return Shown(of(self._judge.known), of(self._judge.split.test))
+
+    def _raw(self) -> Measured:
+        from tacit.anonymize.rows import RowReader
+
+        judge, take = self._judge, self.dataset.take
+        reader = RowReader.of(take(judge.split.training), "study")
+        parts = (reader.read(take(i), "study").numpy() for i in (judge.known, judge.split.test))
+        shown = Shown(*parts)
+        found = judge.attacked(shown)
+        second, _ = judge.second_task(shown)
+        accuracy = found["strongest_accuracy"]
+        return Measured({"accuracy": accuracy, **found, **_if_any(second)})
+
+    def _judged(
+        self, encoder: AnonymizingEncoder, shown: Shown, second: dict[str, float]
+    ) -> Measured:
+        judge = self._judge
+        _, task, person = self._labelled("test")
+        right = float((encoder.predict_from(shown.test) == task).mean())
+        (chances,) = encoder.adversary(shown.test).values()
+        (truth,) = encoder.classes_.private_codes("study", person).values()
+        values = {"regular_accuracy": right, **judge.adversary(chances, truth)}
+        if encoder.training == "robust":
+            values["code_ceiling"] = judge.code_ceiling(shown)
+        values |= {**judge.attacked(shown), **_if_any(second)}
+        first = ("regular_accuracy", "adversary_accuracy", "strongest_accuracy")
+        facts: dict[str, Any] = {"representation": int(shown.test.shape[1])}
+        if encoder.local_ is not None:
+            shares = np.bincount(truth) / len(truth)
+            values["ceiling"] = ceilings.of_shares(shares, float(encoder.local_.epsilon))
+        return Measured({**{name: values[name] for name in first}, **values}, facts)
+
+    # --- rows ------------------------------------------------------------------------------------
+
+    @property
+    def _judge(self) -> Judge:
+        def make() -> Judge:
+            seed = self.asked.seed + self._trial
+            attackers = _QUICK_ATTACKERS if self.asked.quick else None
+            return Judge(self.dataset, self._split(self._trial), seed, attackers)
+
+        return self._once("judge", make)  # type: ignore[no-any-return]
+
+    def _split(self, trial: int) -> TwiceSplit:
+        split = self.dataset.split(self.asked.seed + trial)
+        return _few(self.dataset, split) if self.asked.quick else split
+
+    def _labelled(self, part: str) -> tuple[Any, Any, Any]:
+        indices = getattr(self._judge.split, part)
+        dataset = self.dataset
+        return dataset.take(indices), dataset.regular[indices], dataset.private[indices]
+
+    def _rows(self, part: str) -> tuple[Any, Any]:
+        return self._labelled(part)[:2]
+
+    def _hidden(self) -> dict[str, Any]:
+        return {
+            "private": self._labelled("training")[2],
+            "validation": self._labelled("validation"),
+        }
+
+
+def _few(dataset: TwiceLabelled, split: TwiceSplit) -> TwiceSplit:
+    """Few rows of each part, of labels that are among those to learn from."""
+    training, validation, test = _QUICK_ROWS
+    kept = split.training[:training]
+    labels = (dataset.regular, dataset.private)
+
+    def known(indices: Any) -> Any:
+        there = [np.isin(codes[indices], codes[kept]) for codes in labels]
+        return indices[np.logical_and(*there)]
+
+    return replace(
+        split,
+        training=kept,
+        validation=known(split.validation)[:validation],
+        test=known(split.test)[:test],
+    )
+
+
+def _if_any(second: dict[str, float]) -> dict[str, Any]:
+    return {"second_task": second} if second else {}

@@ -1,0 +1,225 @@
+r"""Estimators compared on real data: accuracy, or R², against ε.
+
+Every estimator of `tacit.estimators` with every algorithm that has a proof, as it comes, beside
+scikit-learn's without privacy and diffprivlib's with the same public bounds. Each trial has a split
+and noise of its own. The bounds, and the norm of rows with one-hot columns, are public
+(`tacit_papers.studies.classifier_data`).
+
+`chance` is the share of the largest class in the test rows; R² is 0 for whoever says the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from tacit.privacy import errors
+from tacit_papers.studies import classifier_models as models
+from tacit_papers.studies.classifier_data import Case, Encoding, Rows
+from tacit_papers.studies.classifier_models import PEER, PLAIN, TACIT, Peer
+from tacit_papers.studies.record import Cell, Record, versions
+from tacit_papers.studies.references import largest
+from tacit_papers.studies.running import Measured, generator
+from tacit_papers.studies.tables import Table
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+_QUICK_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the study was asked for; without estimators, all that fit the data."""
+
+    estimators: tuple[str, ...] = ()
+    epsilons: tuple[float, ...] = EPSILONS
+    delta: float = 1e-6
+    trials: int = 3
+    seed: int = 0
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        where = "study"
+        for name in self.estimators:
+            errors.choice(where, "estimators", name, [*models.CLASSIFIERS, *models.REGRESSORS])
+        for epsilon in self.epsilons:
+            errors.epsilon_in_range(where, epsilon)
+        errors.probability(where, "delta", self.delta, zero=False)
+        errors.whole(where, "trials", self.trials, least=1, most=1000)
+        errors.whole(where, "seed", self.seed, least=0)
+
+
+QUICK: dict[str, Any] = {"epsilons": (3.0,), "trials": 1, "quick": True}
+
+
+class Classifiers:
+    """The study; see the module.
+
+    Parameters
+    ----------
+    case : Case
+        The data.
+    asked : Asked
+        What of.
+    peer : Peer, optional
+        Without it there are no rows of diffprivlib.
+    """
+
+    name = "classifiers"
+
+    def __init__(self, case: Case, asked: Asked, peer: Peer | None = None) -> None:
+        self.case, self.asked, self.peer = case, asked, peer
+        fitting = tuple(models.known(case))
+        self.estimators = asked.estimators or fitting
+        for name in self.estimators:
+            errors.choice("study", f"estimators for {case.name}", name, fitting)
+        if find_spec("torch") is None and any(name.startswith("MLP") for name in self.estimators):
+            remedy = "pip install 'tacit[learn]', or leave it out of --estimators."
+            errors.refuse("study", "estimators", "without MLP where torch is missing", "", remedy)
+        self._last: tuple[Any, tuple[Rows, Rows]] | None = None
+
+    def record(self) -> Record:
+        """Empty."""
+        given, case = self.asked, self.case
+        parameters = {
+            "data": case.name,
+            "estimators": list(self.estimators),
+            "epsilons": list(given.epsilons),
+            "delta": given.delta,
+            "trials": given.trials,
+            "seed": given.seed,
+            # Which interpreter it was is no matter; its version is among the versions.
+            "peer": "PYTHON" if self.peer else None,
+            "quick": given.quick,
+        }
+        train, test = self._parts(0)
+        data = {
+            "rows": len(case.target),
+            "training": len(train.y),
+            "test": len(test.y),
+            "columns": train.X.shape[1],
+            "measure": case.measure,
+            "classes": [str(value) for value in case.classes],
+            "sha256": dict(case.sha256),
+            "taken_as_public": list(case.taken_as_public),
+        }
+        made_by = versions("cpu") | ({PEER: self.peer.version} if self.peer else {})
+        return Record(self.name, parameters, made_by, data)
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial: references, ours with every algorithm, the peer's."""
+        return [
+            {**cell, "trial": trial}
+            for trial in range(self.asked.trials)
+            for cell in (*self._references(), *self._ours(), *self._peers())
+        ]
+
+    def _references(self) -> list[Cell]:
+        chance: list[Cell] = [{"reference": "chance"}] if self.case.classes else []
+        return chance + [_cell(PLAIN, name, None, None) for name in self.estimators]
+
+    def _ours(self) -> list[Cell]:
+        algorithms = models.known(self.case)
+        return [
+            _cell(TACIT, name, algorithm, epsilon)
+            for name in self.estimators
+            for algorithm in algorithms[name]
+            for epsilon in self.asked.epsilons
+        ]
+
+    def _peers(self) -> list[Cell]:
+        if self.peer is None:
+            return []
+        # One that we do not have is there whatever was asked for.
+        ours = models.known(self.case)
+        mine = [
+            name
+            for name in models.PEERS[self.case.measure]
+            if name in self.estimators or name not in ours
+        ]
+        return [_cell(PEER, name, None, e) for name in mine for e in self.asked.epsilons]
+
+    def measure(self, cell: Cell) -> Measured:
+        """One fit, tried on test rows."""
+        if cell.get("reference"):
+            return Measured({"accuracy": largest(self._parts(cell["trial"])[1].y)})
+        library, name, epsilon = cell["library"], cell["estimator"], cell["epsilon"]
+        train, test = self._parts(cell["trial"], models.encoding(self.case, name))
+        seed = self.asked.seed + cell["trial"]
+        if library == PLAIN:
+            model, _ = models.fitted(models.plain(name, train.X.shape[1], seed), train)
+            return Measured({self.case.measure: float(model.score(*test))}, {"delta": None})
+        if library == PEER:
+            assert self.peer is not None
+            score = self.peer.score(self.case, (train, test), name, epsilon, seed)
+            return Measured({self.case.measure: score}, {"delta": 0.0})
+        algorithm, rng = cell["algorithm"], generator(self.asked.seed, cell)
+        model = models.ours(self.case, name, algorithm, epsilon, self.asked.delta, rng)
+        model, noise = models.fitted(model, train)
+        facts = {
+            "delta": float(getattr(model.guarantee_, "delta", 0.0)),
+            "guarantee": str(model.guarantee_),
+            "default": models.is_default(name, algorithm),
+        }
+        score = float(model.score(*test))
+        return Measured({self.case.measure: score, "mostly_noise": noise}, facts)
+
+    def _parts(self, trial: int, encoding: Encoding | None = None) -> tuple[Rows, Rows]:
+        rows = encoding or self.case.indicators
+        if self._last is None or self._last[0] != (trial, rows):
+            most = _QUICK_ROWS if self.asked.quick else None
+            parts = self.case.split(rows, self.asked.seed + trial, most)
+            self._last = (trial, rows), parts
+        return self._last[1]
+
+
+def _cell(library: str, estimator: str, algorithm: str | None, epsilon: float | None) -> Cell:
+    return {
+        "library": library,
+        "estimator": estimator,
+        "algorithm": algorithm,
+        "epsilon": epsilon,
+    }
+
+
+def table(record: Mapping[str, Any]) -> Table:
+    """Title, header and lines: a line an algorithm, a column an ε, and without privacy."""
+    measure, epsilons = record["data"]["measure"], record["parameters"]["epsilons"]
+    lines: dict[tuple[str, str], dict[float | None, str]] = {}
+    for one in record["results"]:
+        if one["library"] == PLAIN:
+            continue
+        said = one["algorithm"] or PEER
+        shown = f"{said}*" if one.get("default") else said
+        lines.setdefault((one["estimator"], shown), {})[one["epsilon"]] = _short(one[measure])
+    free = {
+        one["estimator"]: _short(one[measure])
+        for one in record["results"]
+        if one["library"] == PLAIN
+    }
+    rows = [
+        (f"{name}\n  {said}", *(found.get(e, "") for e in epsilons), free.get(name, "–"))
+        for (name, said), found in sorted(lines.items(), key=lambda pair: pair[0][0])
+    ]
+    return _title(record), ("", *(f"ε = {e:g}" for e in epsilons), "ε = ∞"), rows
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    data, given = record["data"], record["parameters"]
+    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
+    chance = record["references"].get("chance")
+    named = "accuracy" if chance is not None else "R²"
+    least = f" (the largest class: {chance:.3f})" if chance is not None else ""
+    peer = "" if given["peer"] else "; no diffprivlib: name a Python that has it with --peer"
+    return (
+        f"classifiers, {given['data']}: {named}{least}, {data['training']:,} rows of "
+        f"{data['columns']} columns, {data['test']:,} test rows; {many}; * is the default{peer}"
+    )
+
+
+def _short(found: Mapping[str, Any]) -> str:
+    mean, std = found["mean"], found["std"]
+    if mean < -10:
+        return "< −10"
+    return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(found["trials"]) > 1 else "")

@@ -1,0 +1,256 @@
+r"""Models of images trained by DP-SGD, beside Abadi et al. (2016) and beside no privacy.
+
+Models: `paper` is theirs, a private projection to 60 principal components and 1,000 ReLU units.
+`scattering-plain` is softmax regression on scattering features, which are fixed before any image is
+seen, with all images in every step and the average of the last weights; `scattering` also sees
+eight views of every image. For each ε: accuracy on the test images, the noise, and what the same
+run costs by Rényi accounting beside the privacy loss distribution.
+
+References are models of the same shape trained by Adam without clipping and noise.
+
+References
+----------
+.. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
+.. [TB21] Tramèr, Boneh. Differentially private learning needs better features (or much more data).
+   ICLR 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tacit.data.datasets.base import Dataset, Integers, Pools
+from tacit.data.schema import ArraySchema
+from tacit.privacy import devices, errors, events
+from tacit.privacy.accounting import privacy_loss
+from tacit_papers.studies import dpsgd_settings as settings
+from tacit_papers.studies.record import Cell, Record, versions
+from tacit_papers.studies.running import Measured, generator, need
+from tacit_papers.studies.tables import Table
+
+EPSILONS = (0.5, 2.0, 8.0)
+PUBLISHED = {"0.5": 0.90, "2": 0.95, "8": 0.97, "inf": 0.983}
+"""Accuracy on MNIST by ε at δ = 1e-5, as the paper states it; the last is without privacy."""
+
+PUBLISHED_DELTA = 1e-5
+_SUFFIX = "_without_privacy"
+_QUICK_ROWS = (600, 197)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the study was asked for; the device as resolved."""
+
+    models: tuple[str, ...] = settings.MODELS
+    epsilons: tuple[float, ...] = EPSILONS
+    delta: float = 1e-5
+    trials: int = 3
+    seed: int = 0
+    device: str = "cpu"
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        where = "study"
+        need("torch", "learn")
+        for model in self.models:
+            errors.choice(where, "models", model, settings.MODELS)
+        for epsilon in self.epsilons:
+            errors.epsilon_in_range(where, epsilon)
+        errors.probability(where, "delta", self.delta, zero=False)
+        errors.whole(where, "trials", self.trials, least=1, most=1000)
+        errors.whole(where, "seed", self.seed, least=0)
+        object.__setattr__(self, "device", devices.resolve(where, self.device))
+
+
+QUICK: dict[str, Any] = {"epsilons": (2.0, 8.0), "trials": 1, "quick": True}
+
+
+class Dpsgd:
+    """The study; see the module."""
+
+    name = "dpsgd"
+
+    def __init__(self, dataset: Dataset, asked: Asked) -> None:
+        if not isinstance(dataset.schema, ArraySchema) or dataset.schema.image is None:
+            errors.refuse("study", "data", "images: mnist or digits", dataset.name)
+        self.dataset = _few(dataset, asked.seed) if asked.quick else dataset
+        self.asked = asked
+        self._kept: dict[int | None, Any] = {}
+
+    def record(self) -> Record:
+        """Empty."""
+        given, (training, test) = self.asked, self._split(0)
+        parameters = {
+            "data": self.dataset.name,
+            "models": list(given.models),
+            "epsilons": list(given.epsilons),
+            "delta": given.delta,
+            "trials": given.trials,
+            "seed": given.seed,
+            "device": given.device,
+            "quick": given.quick,
+            "settings": self._settings(len(training)),
+        }
+        data = {
+            "rows": len(self.dataset),
+            "training": len(training),
+            "test": len(test),
+            "classes": [str(value) for value in self.dataset.classes],
+            "sha256": dict(self.dataset.sha256),
+            **self._published(),
+        }
+        return Record(self.name, parameters, versions(given.device), data)
+
+    def _published(self) -> dict[str, Any]:
+        """The paper's numbers, where they are about the same images and δ."""
+        same = (self.dataset.name, self.asked.delta) == ("mnist", PUBLISHED_DELTA)
+        return {"published": PUBLISHED} if same else {}
+
+    def _settings(self, rows: int) -> dict[str, Any]:
+        """Of every network; part of what a record must share to go on."""
+        given = self.asked
+        return {
+            f"{model} at {epsilon:g}": settings.of(model, epsilon, rows, quick=given.quick)
+            for model in given.models
+            for epsilon in given.epsilons
+        }
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial: references, then every model at every ε."""
+        given = self.asked
+        each: list[Cell] = [{"reference": model + _SUFFIX} for model in given.models]
+        each += [
+            {"model": model, "epsilon": epsilon}
+            for model in given.models
+            for epsilon in given.epsilons
+        ]
+        return [{**cell, "trial": trial} for trial in range(given.trials) for cell in each]
+
+    def measure(self, cell: Cell) -> Measured:
+        """One training."""
+        from tacit_papers.studies import dpsgd_models as models
+
+        model = cell.get("model") or cell["reference"].removesuffix(_SUFFIX)
+        training, test = self._split(cell["trial"])
+        given, labels, rows = self.asked, self.dataset.labels, self._rows(model)
+        classes = len(self.dataset.classes)
+        task = models.Task(rows[training], labels[training], rows[test], classes, given.device)
+        if "reference" in cell:
+            answers = models.without_privacy(task, model, given.seed + cell["trial"])
+            return Measured({"accuracy": _right(answers, labels[test])})
+        fit = models.network if model == "paper" else models.linear
+        chosen = settings.of(model, cell["epsilon"], len(training), quick=given.quick)
+        noise = generator(given.seed, cell)
+        answers, event = fit(task, cell["epsilon"], given.delta, chosen, noise)
+        return Measured({"accuracy": _right(answers, labels[test])}, spent(event, given.delta))
+
+    def _rows(self, model: str) -> Any:
+        """(n, views, columns) of all images, made once for all cells; the first view is the image.
+
+        Where a model with more views is asked for too, its first ones are taken.
+        """
+        views = settings.VIEWS.get(model)
+        most = views and max(settings.VIEWS.get(one, 0) for one in self.asked.models)
+        if most not in self._kept:
+            self._kept[most] = self._made(most)
+        return self._kept[most][:, :views]
+
+    def _made(self, views: int | None) -> Any:
+        pixels = self.dataset.schema.rows(self.dataset.rows).numbers
+        if views is None:
+            return pixels[:, None]
+        from tacit_papers.studies.dpsgd_features import rows_of
+
+        image = self.dataset.rows.shape[1:]
+        return rows_of(pixels, image, views, self.asked.device, quick=self.asked.quick)
+
+    def _split(self, trial: int) -> tuple[Integers, Integers]:
+        """Rows to learn from and to test on; where the makers decided, as they did."""
+        rng = np.random.default_rng(self.asked.seed + trial)
+        return self.dataset.pools.halves(rng, len(self.dataset))
+
+
+def _few(dataset: Dataset, seed: int) -> Dataset:
+    """A few images, in the same split for all trials."""
+    rng = np.random.default_rng(seed)
+    parts = dataset.pools.halves(rng, len(dataset))
+    kept = [rng.permutation(part)[:most] for part, most in zip(parts, _QUICK_ROWS, strict=True)]
+    chosen = np.concatenate(kept)
+    pools = Pools(0, 0, 0, test=len(kept[1]), training=len(kept[0]))
+    return replace(dataset, rows=dataset.rows[chosen], labels=dataset.labels[chosen], pools=pools)
+
+
+def _right(answers: Any, truth: Any) -> float:
+    return float((answers == truth).mean())
+
+
+def spent(event: events.Event, delta: float) -> dict[str, Any]:
+    """What a training ran, and its ε at δ by both accountants."""
+    steps = _sampled(event)
+    sample = steps.event
+    assert isinstance(sample, events.PoissonSampled)
+    assert isinstance(sample.event, events.Gaussian)
+    return {
+        "delta": delta,
+        "noise_multiplier": float(sample.event.noise_multiplier),
+        "sampling_probability": sample.probability,
+        "steps": steps.count,
+        "epsilon_pld": privacy_loss.epsilon_pld_or_rdp(event, delta),
+        "epsilon_rdp": privacy_loss.epsilon_rdp(event, delta),
+    }
+
+
+def _sampled(event: events.Event) -> events.Repeated:
+    """The steps of the training, among whatever else was released."""
+    parts = event.events if isinstance(event, events.Composed) else (event,)
+    (steps,) = [part for part in parts if _of_samples(part)]
+    assert isinstance(steps, events.Repeated)
+    return steps
+
+
+def _of_samples(event: events.Event) -> bool:
+    return isinstance(event, events.Repeated) and isinstance(event.event, events.PoissonSampled)
+
+
+def table(record: Mapping[str, Any]) -> Table:
+    """Title, header and lines: a line a model and ε, the paper's numbers beside ours."""
+    given, images = record["parameters"], record["data"]
+    published = images.get("published", {})
+    lines = [_line(one, published) for one in record["results"]]
+    for name, found in record["references"].items():
+        model = name.removesuffix(_SUFFIX)
+        theirs = _theirs(published, "inf") if model == "paper" else "–"
+        lines.append((model, "∞", _shown(found), theirs, *["–"] * 4))
+    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
+    title = (
+        f"dpsgd, {given['data']}, δ = {given['delta']:g}: {images['training']:,} training images, "
+        f"{images['test']:,} test images; {many}"
+    )
+    head = ("model", "ε", "accuracy", "Abadi", "noise", "steps", "by PLD", "by Rényi")
+    return title, head, lines
+
+
+def _line(one: Mapping[str, Any], published: Mapping[str, float]) -> tuple[str, ...]:
+    epsilon = f"{one['epsilon']:g}"
+    return (
+        one["model"],
+        epsilon,
+        _shown(one["accuracy"]),
+        _theirs(published, epsilon),
+        f"{one['noise_multiplier']:.3f}",
+        f"{one['steps']:,}",
+        *(f"{one[name]:.3f}" for name in ("epsilon_pld", "epsilon_rdp")),
+    )
+
+
+def _theirs(published: Mapping[str, float], epsilon: str) -> str:
+    return f"{published[epsilon]:.3f}" if epsilon in published else "–"
+
+
+def _shown(found: Mapping[str, Any]) -> str:
+    spread = f" ±{found['std']:.3f}" if len(found["trials"]) > 1 else ""
+    return f"{found['mean']:.3f}{spread}"

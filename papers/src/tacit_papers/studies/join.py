@@ -1,0 +1,130 @@
+"""Joining: our clean columns and labels beside reports of another party's: Figure 3 of the paper.
+
+The other party fits the mechanism on its own columns of all training rows, and reports every row,
+those of the test too, with the whole ε; our classifier sees clean columns, reports, and the law of
+their noise. Beside it: our columns alone, and all columns clean, by the same network.
+
+As in the paper, the rows that report are rows that the mechanism was fitted on: every report is
+ε-DP given the mechanism, but all of them together tell of what it learned. Towards these rows
+nothing is proved of the whole (`inhouse_guarantee`); the test rows have ε alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.data.datasets.base import Dataset, Part
+from tacit.local.inference.join import JoinClassifier
+from tacit.local.inference.neural import Settings, fit_network
+from tacit.local.learned.features import Raw
+from tacit_papers.studies import paper, references
+from tacit_papers.studies.contenders import Contenders
+from tacit_papers.studies.options import QUICK_ROWS, Options
+from tacit_papers.studies.record import Cell, Record
+from tacit_papers.studies.running import Measured, generator
+from tacit_papers.studies.trials import accuracy
+
+MECHANISMS = ("codebook", "vlm", "direct")
+REFERENCES = ("chance", "clean_only", "all_clean")
+HIDDEN = (50,)
+CODEWORDS = 3
+"""Times ε: a report is read on its own here, and few codewords survive the noise.
+
+Settled while looking at the split "signal" of Lending Club, seeds 10 and 11.
+"""
+
+
+class Join:
+    """The study; see the module."""
+
+    name = "join"
+
+    def __init__(self, dataset: Dataset, options: Options, columns: str | None = None) -> None:
+        self.dataset, self.options = dataset, options
+        self.columns = columns or (dataset.joins() or (None,))[0]
+        self.ours, self.theirs = dataset.join(columns)
+        self._last: tuple[int, Contenders] | None = None
+
+    def record(self) -> Record:
+        """Empty."""
+        train, test = self._rows(0)
+        sizes = {"people": len(train), "test": len(test)}
+        return self.options.record(self.name, self.dataset, sizes, join=self.columns)
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial."""
+        return self.options.cells(self.theirs.schema, REFERENCES)
+
+    def measure(self, cell: Cell) -> Measured:
+        """One mechanism at one ε, or one reference."""
+        train, test = self._rows(cell["trial"])
+        labels, truth = self.dataset.labels[train], self.dataset.labels[test]
+        ours = [_clean(self.ours, part) for part in (train, test)]
+        if "reference" in cell:
+            return Measured({"accuracy": self._reference(cell, ours, train, test)})
+        contenders = self._contenders(cell["trial"], train)
+        mechanism = self._mechanism(cell, contenders)
+        rng = generator(contenders.seed, cell)
+        released = [mechanism.release(_take(self.theirs, part), rng=rng) for part in (train, test)]
+        # What we get at latent level: reports and the law of their noise, nothing of the mechanism.
+        reports = released if mechanism.kind == "direct" else [r.shared("join") for r in released]
+        model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.options.device)
+        model.fit(reports[0], labels, clean=ours[0])
+        answers = model.predict(reports[1], clean=ours[1])
+        facts = {
+            "guarantee": str(mechanism.guarantee(False)),
+            "inhouse_guarantee": str(mechanism.inhouse_.guarantee),
+        }
+        return Measured({"semi_private_accuracy": accuracy(answers, truth)}, facts)
+
+    def _reference(self, cell: Cell, ours: list[Any], train: Any, test: Any) -> float:
+        labels, truth = self.dataset.labels[train], self.dataset.labels[test]
+        if cell["reference"] == "chance":
+            return references.largest(truth)
+        seen = ours
+        if cell["reference"] == "all_clean":
+            theirs = [_clean(self.theirs, part) for part in (train, test)]
+            seen = [np.hstack(both) for both in zip(ours, theirs, strict=True)]
+        network = fit_network(
+            seen[0],
+            labels,
+            np.eye(len(self.dataset.classes)),
+            Settings(hidden=HIDDEN),
+            seed=self.options.seed + cell["trial"],
+            device=self.options.device,
+        )
+        return accuracy(network.predict_proba(seen[1]).argmax(axis=1), truth)
+
+    def _mechanism(self, cell: Cell, contenders: Contenders) -> Any:
+        epsilon = cell["epsilon"]
+        if cell["mechanism"] == "codebook":
+            return contenders.codebook(epsilon, np.inf, max(round(CODEWORDS * epsilon), 4))
+        if cell["mechanism"] == "direct":
+            return contenders.direct(epsilon)
+        return contenders.vlm(epsilon, paper.nearest(paper.TABLE_3, epsilon), np.inf)
+
+    def _contenders(self, trial: int, train: Any) -> Contenders:
+        if self._last is None or self._last[0] != trial:
+            seed = self.options.seed + trial
+            inhouse = _take(self.theirs, train)
+            made = Contenders(inhouse, self.theirs.schema, len(train), None, self.options, seed)
+            self._last = trial, made
+        return self._last[1]
+
+    def _rows(self, trial: int) -> tuple[Any, Any]:
+        """Training rows, all of them held by both parties, and test rows."""
+        split = self.dataset.collection(self.options.seed + trial)
+        train, test = np.concatenate([split.inhouse, split.people]), split.test
+        return (train[:QUICK_ROWS], test[:QUICK_ROWS]) if self.options.quick else (train, test)
+
+
+def _take(part: Part, indices: Any) -> Any:
+    return part.rows[indices] if isinstance(part.rows, np.ndarray) else part.rows.take(indices)
+
+
+def _clean(part: Part, indices: Any) -> Any:
+    """Numbers in [0, 1] and one-hot codes."""
+    return Raw(part.schema).transform(part.schema.rows(_take(part, indices)))

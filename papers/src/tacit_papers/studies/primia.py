@@ -1,0 +1,262 @@
+"""Three hospitals train one classifier of chest X-rays, and every image is protected in each.
+
+After PriMIA (Kaissis et al. 2021): Matthews' correlation coefficient against ε, for a network that
+begins from scratch and for one whose features were learned on public images. Here the images are
+PneumoniaMNIST, split at random over three hospitals; the public images are handwritten digits, and
+the network is small. So our numbers are not theirs, and their point is drawn for orientation only.
+
+Every hospital releases a noisy mean and deviation of its pixels and noisy gradients, all within
+(ε, δ). Two comparisons: the same federation without privacy, and one hospital alone at the same ε,
+for a federation must be worth its effort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.data.datasets.base import Dataset, Integers
+from tacit.data.schema import ArraySchema
+from tacit.federated import partition
+from tacit.federated.model import Data
+from tacit.privacy import devices, errors
+from tacit_papers.studies import primia_settings as settings
+from tacit_papers.studies.primia_settings import MODELS, PRETRAINED
+from tacit_papers.studies.record import Cell, Record, versions
+from tacit_papers.studies.running import Measured, generator, need
+from tacit_papers.studies.tables import Table
+
+HOSPITALS = 3
+TOGETHER, ALONE = "three hospitals", "one hospital alone"
+TASKS = (TOGETHER, ALONE)
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
+DELTA = 1.9e-4
+"""The paper's."""
+
+PUBLISHED = {"epsilon": 6.0, "mcc": 0.78}
+"""Kaissis et al., supplement: ResNet-18 pretrained on chest X-rays, on larger images."""
+
+_QUICK_ROWS, _QUICK_PUBLIC = 240, 512
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the study was asked for; ε = None is without privacy."""
+
+    models: tuple[str, ...] = MODELS
+    epsilons: tuple[float | None, ...] = (*EPSILONS, None)
+    tasks: tuple[str, ...] = TASKS
+    delta: float = DELTA
+    trials: int = 3
+    seed: int = 0
+    device: str = "cpu"
+    quick: bool = False
+
+    def __post_init__(self) -> None:
+        where = "study"
+        need("torch", "learn")
+        for name, allowed in (("models", MODELS), ("tasks", TASKS)):
+            for one in getattr(self, name):
+                errors.choice(where, name, one, allowed)
+        for epsilon in self.epsilons:
+            if epsilon is not None:
+                errors.epsilon_in_range(where, epsilon)
+        errors.probability(where, "delta", self.delta, zero=False)
+        errors.whole(where, "trials", self.trials, least=1, most=1000)
+        errors.whole(where, "seed", self.seed, least=0)
+        object.__setattr__(self, "device", devices.resolve(where, self.device))
+
+
+QUICK: dict[str, Any] = {"epsilons": (6.0, None), "tasks": (TOGETHER,), "trials": 1, "quick": True}
+
+
+class Primia:
+    """The study; see the module.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        PneumoniaMNIST.
+    public : Dataset
+        Images of the same size, of nobody who is to be protected: MNIST.
+    asked : Asked
+        What to measure.
+    """
+
+    name = "primia"
+
+    def __init__(self, dataset: Dataset, public: Dataset, asked: Asked) -> None:
+        schema = dataset.schema
+        if not isinstance(schema, ArraySchema) or schema.image is None or len(dataset.classes) != 2:
+            errors.refuse("study", "data", "images of two classes", dataset.name)
+        if dataset.rows.shape[1:] != public.rows.shape[1:]:
+            errors.refuse("study", "public images", "of the same size", public.rows.shape[1:])
+        self.dataset, self.public, self.asked = dataset, public, asked
+        self._pixels = np.asarray(schema.rows(dataset.rows).numbers, dtype=np.float32)
+        self._parts = _parts(asked.quick)
+        self._features: dict[int, Any] = {}
+
+    def record(self) -> Record:
+        """Empty."""
+        given = self.asked
+        parameters = {
+            "data": self.dataset.name,
+            "public_data": self.public.name,
+            "models": list(given.models),
+            "epsilons": list(given.epsilons),
+            "tasks": list(given.tasks),
+            "delta": given.delta,
+            "trials": given.trials,
+            "seed": given.seed,
+            "device": given.device,
+            "quick": given.quick,
+            "settings": self._settings(),
+        }
+        data = {
+            "rows": len(self.dataset),
+            **{name: len(rows) for name, rows in self._parts.items()},
+            "hospitals": [len(one) for one in self._hospitals(0)],
+            "ill": {
+                k: round(float(self.dataset.labels[v].mean()), 4) for k, v in self._parts.items()
+            },
+            "classes": list(self.dataset.classes),
+            "sha256": {**self.dataset.sha256, **self.public.sha256},
+            "published": PUBLISHED,
+        }
+        return Record(self.name, parameters, versions(given.device), data)
+
+    def _settings(self) -> dict[str, Any]:
+        """Of every training; part of what a record must share to go on."""
+        found: dict[str, Any] = {
+            f"{model} at {'∞' if epsilon is None else format(epsilon, 'g')}": asdict(
+                settings.of(model, epsilon, quick=self.asked.quick)
+            )
+            for model in self.asked.models
+            for epsilon in self.asked.epsilons
+        }
+        return {**found, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial: both models at every ε, together and alone."""
+        given = self.asked
+        return [
+            {"model": model, "task": task, "epsilon": epsilon, "trial": trial}
+            for trial in range(given.trials)
+            for model in given.models
+            for task in given.tasks
+            for epsilon in given.epsilons
+        ]
+
+    def measure(self, cell: Cell) -> Measured:
+        """One training. Alone, another hospital in every trial."""
+        from tacit_papers.studies import primia_training as training
+
+        given, seed = self.asked, self.asked.seed + cell["trial"]
+        hospitals = self._hospitals(cell["trial"])
+        if cell["task"] == ALONE:
+            hospitals = [hospitals[cell["trial"] % HOSPITALS]]
+        chosen = settings.of(cell["model"], cell["epsilon"], quick=given.quick)
+        features = self._pretrained(seed) if cell["model"] == PRETRAINED else None
+        height, width = self.dataset.rows.shape[1:]
+        model = training.network((height, width), chosen, features, seed=seed, device=given.device)
+        if cell["epsilon"] is None:
+            found = training.without_privacy(model, hospitals, chosen, seed=seed)
+        else:
+            found = training.private(
+                model,
+                hospitals,
+                chosen,
+                epsilon=cell["epsilon"],
+                delta=given.delta,
+                rng=lambda silo: generator(given.seed, {**cell, "silo": silo}),
+                seed=seed,
+            )
+        test, validation = (found.quality(self._data(part)) for part in ("test", "validation"))
+        values = {
+            "mcc": test.mcc,
+            "accuracy": test.accuracy,
+            "mcc_validation": validation.mcc,
+            "accuracy_validation": validation.accuracy,
+        }
+        facts = {"pretrained": features is not None, "hospitals": len(hospitals), **found.facts}
+        return Measured(values, facts)
+
+    def _data(self, part: str) -> Data:
+        rows = self._parts[part]
+        return Data(self._pixels[rows], self.dataset.labels[rows])
+
+    def _hospitals(self, trial: int) -> list[Data]:
+        """Training images, split at random anew in every trial."""
+        every = self._data("training")
+        parts = partition.iid(len(every), HOSPITALS, seed=self.asked.seed + trial)
+        return [Data(every.rows[part], every.labels[part]) for part in parts]
+
+    def _pretrained(self, seed: int) -> Any:
+        """Features, learned once a seed."""
+        from tacit_papers.studies import primia_training as training
+
+        if seed not in self._features:
+            epochs = settings.PRETRAINING["epochs"]
+            few = _first(self.public, _QUICK_PUBLIC) if self.asked.quick else self.public
+            options: Any = {"epochs": epochs, "seed": seed, "device": self.asked.device}
+            self._features[seed] = training.pretrain(few, **options)
+        return self._features[seed]
+
+
+def _parts(quick: bool) -> dict[str, Integers]:
+    from tacit_papers.data import pneumoniamnist
+
+    found = pneumoniamnist.parts()._asdict()
+    return {k: v[:_QUICK_ROWS] if quick else v for k, v in found.items()}
+
+
+def _first(dataset: Dataset, most: int) -> Dataset:
+    from dataclasses import replace
+
+    return replace(dataset, rows=dataset.rows[:most], labels=dataset.labels[:most])
+
+
+def table(record: Mapping[str, Any]) -> Table:
+    """Title, header and lines: a line a model and ε, the federation beside one hospital."""
+    given, images = record["parameters"], record["data"]
+    found = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
+    lines: list[tuple[str, ...]] = []
+    for model in given["models"]:
+        for epsilon in given["epsilons"]:
+            both = [found.get((model, task, epsilon)) for task in TASKS]
+            if any(both):
+                lines.append((model, "∞" if epsilon is None else f"{epsilon:g}", *_line(*both)))
+    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
+    title = (
+        f"primia, {given['data']}, δ = {given['delta']:g}: {len(images['hospitals'])} hospitals "
+        f"with {images['training']:,} images, {images['validation']:,} validation images, "
+        f"{images['test']:,} test images; {many}"
+    )
+    head = ("model", "ε", "MCC", "accuracy", "MCC,\nvalidation", "MCC, one\nhospital", "spent ε")
+    return title, head, lines
+
+
+def _line(
+    together: Mapping[str, Any] | None, alone: Mapping[str, Any] | None
+) -> tuple[str, str, str, str, str]:
+    spent = next(
+        (one["spent_epsilon"] for one in (together, alone) if one and "steps" in one), None
+    )
+    return (
+        _shown(together, "mcc"),
+        _shown(together, "accuracy"),
+        _shown(together, "mcc_validation"),
+        _shown(alone, "mcc"),
+        "–" if spent is None else f"{spent:.3f}",
+    )
+
+
+def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
+    if one is None:
+        return "–"
+    spread = f" ±{one[measure]['std']:.3f}" if len(one[measure]["trials"]) > 1 else ""
+    return f"{one[measure]['mean']:.3f}{spread}"

@@ -1,0 +1,100 @@
+"""The loop that every study runs in: cell by cell, each with a seed of its own, resumable."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit.privacy import errors
+from tacit.privacy.randomness import Seeded
+from tacit_papers.studies.record import Cell, Record
+
+Progress = Callable[[str, int, int, "dict[str, Any] | None"], None]
+"""Called with a cell in words, how many are done, of how many, and what was measured."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run found: numbers that vary, and facts that do not."""
+
+    values: dict[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Study(Protocol):
+    """A result that can be run."""
+
+    def record(self) -> Record:
+        """An empty record, with all parameters."""
+        ...
+
+    def cells(self) -> Sequence[Cell]:
+        """What is to be measured, trial by trial; `trial` is part of a cell."""
+        ...
+
+    def measure(self, cell: Cell) -> Measured:
+        """One run. It depends on the parameters and on this cell alone, not on earlier runs."""
+        ...
+
+
+def run(study: Study, path: Path | None = None, progress: Progress | None = None) -> Record:
+    """Measure what is not in the record yet, and save after every run."""
+    record, cells = study.record(), study.cells()
+    if path is not None:
+        record = record.resumed(path, cells)
+    for done, cell in enumerate(cells):
+        if record.find(cell) is not None:
+            continue
+        if progress is not None:
+            progress(words(cell), done, len(cells), None)
+        began = time.perf_counter()
+        found = study.measure(cell)
+        seconds = round(time.perf_counter() - began, 2)
+        run = {**cell, "values": found.values, "facts": found.facts, "seconds": seconds}
+        record.runs.append(run)
+        if path is not None:
+            record.save(path)
+        if progress is not None:
+            progress(words(cell), done + 1, len(cells), found.values)
+    return record
+
+
+def need(module: str, extra: str) -> None:
+    """Refuse, before anything runs, what cannot run without a package that is not there."""
+    if find_spec(module) is None:
+        raise errors.TacitError(f"study: it needs {module}. pip install 'tacit[{extra}]'.")
+
+
+def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:
+    """Noise of one cell: the same whatever ran before it. Reports of studies protect nobody."""
+    text = json.dumps(cell, sort_keys=True)
+    return Seeded(np.random.default_rng([seed, zlib.crc32(text.encode())]))
+
+
+def words(cell: Mapping[str, Any]) -> str:
+    """A cell as a person would say it."""
+    kinds = ("mechanism", "reference", "training", "model", "estimator", "attack")
+    names = [str(cell[key]) for key in kinds if key in cell]
+    said = ["".join(names[:1]).replace("_", " ")]
+    said += [
+        str(cell[key]) for key in ("algorithm", "library", "defence", "partition") if cell.get(key)
+    ]
+    if "strength" in cell:
+        said.append(f"λ = {cell['strength']:g}")
+    if "task" in cell:
+        said.append(str(cell["task"]))
+    if cell.get("epsilon") is not None:
+        said.append(f"ε = {cell['epsilon']:g}")
+    if cell.get("central_epsilon", "inf") != "inf":
+        said.append(f"central ε = {cell['central_epsilon']:g}")
+    if "trial" in cell:
+        said.append(f"trial {cell['trial'] + 1}")
+    return ", ".join(said)

@@ -1,0 +1,132 @@
+"""The private search for hyper-parameters that Tables 2 to 4 of "Learning to Noise" come from.
+
+Candidates are fitted in-house; each person reports to one of them with the whole ε, and each voter
+tries one classifier, or the winner, and answers through randomized response with the whole ε
+(`tacit.inference.search`). The paper lets everybody report to every candidate and counts one: its
+winners are picked with more than people spent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.data.datasets.base import Dataset
+from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
+from tacit.local.inference.search import Candidate
+from tacit.local.inference.search import search as private_search
+from tacit_papers.studies import paper, references
+from tacit_papers.studies.options import Options, kind_of
+from tacit_papers.studies.record import Cell, Record
+from tacit_papers.studies.running import Measured, generator
+from tacit_papers.studies.trials import Trial, Trials, accuracy
+
+MECHANISMS = ("codebook", "vlm")
+
+GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "codebook": {"codewords": (10, 20, 40, 80, 160)},
+    "vlm": {
+        "row_share": (0.7,),
+        "radius": (5.0, 10.0),
+        "pretraining_epsilon": (5.0, 15.0, 27.0),
+    },
+}
+"""Few candidates: each gets its part of the people. λ = 0.7 is what Table 4 has nearly everywhere;
+`paper.GRID` holds every value that it names."""
+
+QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "codebook": {"codewords": (10, 40)},
+    "vlm": {"row_share": (0.7,), "radius": (5.0,), "pretraining_epsilon": (5.0, 15.0)},
+}
+
+
+class Search:
+    """The study; see the module."""
+
+    name = "search"
+
+    def __init__(
+        self, dataset: Dataset, options: Options, grid: dict[str, Sequence[Any]] | None = None
+    ) -> None:
+        self.dataset, self.options = dataset, options
+        self.trials = Trials(dataset, options)
+        grids = QUICK_GRIDS if options.quick else GRIDS
+        self.grids = {name: {**grids[name], **(grid or {})} for name in options.mechanisms}
+
+    def record(self) -> Record:
+        """Empty."""
+        grids = {name: {k: list(v) for k, v in grid.items()} for name, grid in self.grids.items()}
+        return self.options.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
+
+    def cells(self) -> Sequence[Cell]:
+        """Trial by trial."""
+        return self.options.cells(self.dataset.schema, references.NAMES)
+
+    def measure(self, cell: Cell) -> Measured:
+        """One search, or one reference."""
+        trial = self.trials[cell["trial"]]
+        if "reference" in cell:
+            return Measured({"accuracy": references.measure(cell["reference"], trial)})
+        return self._searched(cell, trial)
+
+    def _searched(self, cell: Cell, trial: Trial) -> Measured:
+        settings = {_name(line): line for line in self._candidates(cell["mechanism"])}
+        learner = NoiseAwareClassifier(seed=trial.seed, device=self.options.device)
+        listed = [
+            Candidate(name, self._fitted(cell, line, trial), learner)
+            for name, line in settings.items()
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShiftWarning)
+            found = private_search(
+                listed,
+                people=trial.people,
+                voters=trial.voters,
+                epsilon=cell["epsilon"],
+                unit="record",
+                rng=generator(trial.seed, cell),
+            )
+        rows, truth = trial.test
+        values = {
+            "estimated_accuracy": float(found.estimate.accuracy),
+            "test_accuracy": accuracy(found.model.predict(rows), truth),
+            "interval": [float(end) for end in found.estimate.interval],
+            "winner": settings[found.winner],
+            "candidates": [
+                {
+                    "settings": settings[one.name],
+                    "estimated": float(one.estimate.accuracy),
+                    "test": accuracy(model.predict(rows), truth),
+                }
+                for one, model in zip(found.candidates, found.models, strict=True)
+            ],
+        }
+        facts: dict[str, Any] = {"guarantee": str(found.guarantee), "paper": self._paper(cell)}
+        return Measured(values, facts)
+
+    def _candidates(self, mechanism: str) -> list[dict[str, Any]]:
+        grid = self.grids[mechanism]
+        return [
+            dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
+        ]
+
+    def _fitted(self, cell: Cell, line: dict[str, Any], trial: Trial) -> Any:
+        if cell["mechanism"] == "codebook":
+            return trial.contenders.codebook(cell["epsilon"], np.inf, line["codewords"])
+        return trial.contenders.vlm(cell["epsilon"], paper.Mechanism(**line), np.inf)
+
+    def _paper(self, cell: Cell) -> dict[str, Any] | None:
+        """What the paper's search found at this ε, or next to it."""
+        if cell["mechanism"] != "vlm":
+            return None
+        table = paper.TABLE_4["clean", "latent", kind_of(self.dataset.schema)]
+        line = paper.nearest(table, cell["epsilon"])
+        return {name: getattr(line, name) for name in self.grids["vlm"]}
+
+
+def _name(line: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in line.items())

@@ -1,0 +1,84 @@
+"""Trials of a collection: who holds what, and what is fitted on it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.data.datasets.base import Dataset, Split
+from tacit_papers.studies.contenders import Contenders
+from tacit_papers.studies.options import QUICK_ROWS, Options
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One split of a data set."""
+
+    dataset: Dataset
+    split: Split
+    options: Options
+    seed: int
+    contenders: Contenders
+
+    @property
+    def people(self) -> tuple[Any, Any]:
+        """Rows and labels of those who report."""
+        return self._part("people")
+
+    @property
+    def voters(self) -> tuple[Any, Any]:
+        """Of those who vote."""
+        return self._part("voters")
+
+    @property
+    def test(self) -> tuple[Any, Any]:
+        """Of those whom a classifier is tried on."""
+        return self._part("test")
+
+    def _part(self, name: str) -> tuple[Any, Any]:
+        chosen = getattr(self.split, name)
+        return self.dataset.take(chosen), self.dataset.labels[chosen]
+
+
+class Trials:
+    """All trials of a study, one in memory at a time."""
+
+    def __init__(self, dataset: Dataset, options: Options) -> None:
+        self.dataset, self.options = dataset, options
+        self._shared: dict[str, Any] = {}
+        self._last: tuple[int, Trial] | None = None
+
+    def sizes(self) -> dict[str, int]:
+        """Rows of each part."""
+        return {name: len(part) for name, part in vars(self._split(0)).items()}
+
+    def __getitem__(self, number: int) -> Trial:
+        if self._last is None or self._last[0] != number:
+            split, seed = self._split(number), self.options.seed + number
+            classes = len(self.dataset.classes)
+            fits = self.contenders(self.dataset.take(split.inhouse), split.people, classes, seed)
+            self._last = number, Trial(self.dataset, split, self.options, seed, fits)
+        return self._last[1]
+
+    def contenders(self, inhouse: Any, people: Any, classes: int | None, seed: int) -> Contenders:
+        """Fits on these in-house rows of the data set."""
+        return Contenders(
+            inhouse,
+            self.dataset.schema,
+            len(people),
+            classes,
+            self.options,
+            seed,
+            self._shared,
+        )
+
+    def _split(self, number: int) -> Split:
+        split = self.dataset.collection(self.options.seed + number)
+        return split.limited(*[QUICK_ROWS] * 4) if self.options.quick else split
+
+
+def accuracy(answers: Any, truth: Any) -> float:
+    """Share of right answers."""
+    return float(np.mean(np.asarray(answers) == truth))

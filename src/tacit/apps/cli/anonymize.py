@@ -1,0 +1,390 @@
+"""`tacit anonymize`, `represent`, `probe`: keep the task, lose the person, and try to find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.apps.cli.collect import Device
+from tacit.apps.cli.console import AsJson, print_json, print_table, print_text, print_values
+from tacit.apps.cli.files import InhousePublic, Out, described, must_be_new, stages_progress
+from tacit.data.tables import naming
+from tacit.privacy import errors
+
+if TYPE_CHECKING:
+    from tacit.anonymize.judging import Judged
+    from tacit.anonymize.probes import Attack
+    from tacit.apps.cli.labelled import Part
+
+_KIND = "anonymizing-encoder"
+_PARTS = ("training", "validation", "test")
+_SHARE = 1 / 3  # of each person's rows, on which attackers are tried
+_FAR = 0.1  # above chance: what is found for sure is not hidden
+_STYLES, _STYLES_WITH_NOISE = 8, 1  # randomized response loses in each cell more
+
+Source = Annotated[
+    str,
+    typer.Argument(help="pendigits, CSV or Parquet, or a folder of images.", metavar="DATA"),
+]
+Directory = Annotated[
+    Path, typer.Argument(help="The directory that anonymize wrote.", metavar="DIR")
+]
+Private = Annotated[
+    str, typer.Option(help="The label to hide; several columns with commas between them.")
+]
+Pattern = Annotated[
+    str | None, typer.Option(help="Of a folder: ferg, jaffe, or how paths name both labels.")
+]
+Size = Annotated[str | None, typer.Option(help="Of a folder: make images so large, e.g. 50x50.")]
+Together = Annotated[int, typer.Option(help="Rows of one person that the linkage takes together.")]
+Attackers = Annotated[
+    str | None, typer.Option(help="Some of them, by name: logistic,trees. All if left out.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (anonymize, represent, probe):
+        app.command()(command)
+
+
+def anonymize(
+    data: Source,
+    regular: Annotated[str, typer.Option(help="The label to keep.")],
+    private: Private,
+    out: Out,
+    strength: Annotated[float, typer.Option(help="λ: what hiding is worth beside the task.")] = 1.0,
+    training: Annotated[str, typer.Option(help="robust, toggled or simultaneous.")] = "robust",
+    styles: Annotated[
+        int | None,
+        typer.Option(help="Of robust: kinds that each class falls into. 8, with an epsilon 1."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Noise on top: what one representation may cost.")
+    ] = None,
+    unit: Annotated[
+        str, typer.Option(help="record, or person where everyone releases one row once.")
+    ] = "record",
+    dimensions: Annotated[int | None, typer.Option(help="Length of a representation.")] = None,
+    layers: Annotated[str, typer.Option(help="Units of the encoder's layers.")] = "256,256,256",
+    schema: Annotated[
+        Path | None, typer.Option(help="Of a table: which columns are rows, with bounds (JSON).")
+    ] = None,
+    pattern: Pattern = None,
+    size: Size = None,
+    together: Together = 1,
+    attackers: Attackers = None,
+    inhouse_public: InhousePublic = False,
+    seed: Annotated[
+        int, typer.Option(help="Of the split and of what is learned; the noise has none.")
+    ] = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Learn representations that keep one label and lose another, and attack them afresh.
+
+    Example: tacit anonymize pendigits --regular digit --private writer --out encoder
+    """
+    from tacit.apps.cli import labelled
+
+    must_be_new(out)
+    encoder = _untrained(locals())  # a wrong parameter is refused before data is read
+    names = _attackers(attackers)
+    folder = labelled.Folder(pattern, size)
+    found, hidden = labelled.read(data, regular, _names(private), schema, folder)
+    parts = labelled.parts(found, hidden, seed)
+    with naming(data), stages_progress(transient=True) as show:
+        rows, labels, people = parts[0]
+        given = {"validation": parts[1], "inhouse_public": inhouse_public, "progress": show}
+        encoder.fit(rows, labels, private=people, **given)
+    how = {"attackers": names, "together": together, "seed": seed}
+    kept, judged = _judged(encoder, regular, parts, how)
+    encoder.save(out)
+    values = {
+        "training": training,
+        "strength": strength,
+        "styles": encoder.styles if training == "robust" else None,
+        "epsilon": epsilon,
+        "rows": {name: len(part.regular) for name, part in zip(_PARTS, parts, strict=True)},
+    }
+    _print(encoder, kept, judged, values, as_json, out)
+
+
+def represent(
+    directory: Directory,
+    data: Source,
+    out: Out,
+    pattern: Pattern = None,
+    size: Size = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write what may be handed out of each row, without labels, and a certificate beside it.
+
+    Example: tacit represent encoder rows.parquet --out released.parquet
+    """
+    from tacit.apps.cli import labelled
+    from tacit.privacy.certificate import Artifact
+
+    certificate = _beside(out)
+    encoder = _encoder(directory)
+    assumed = labelled.one_row_each(encoder, data)
+    shown, behind = labelled.represented(encoder, data, labelled.Folder(pattern, size))
+    ours = not Path(data).is_file()  # paths begin with the person, and so would their order
+    columns = _columns(encoder, labelled.shuffled(shown) if ours else shown)
+    _write(columns, out)
+    # Every row has a release of its own: the promise to each is that of one.
+    said = encoder.certificate
+    assumptions = (*said.assumptions, *assumed)
+    replace(said, artifact=Artifact.of(out), assumptions=assumptions).save(certificate)
+    values = {
+        "rows": len(shown),
+        "columns": list(columns),
+        "left_out": behind,
+        "order": "drawn at random" if ours else "as in DATA",
+        **_promise(encoder),
+        **({} if encoder.local_ is None else {"price": "each draw costs ε again"}),
+        "written": str(out),
+        "certificate": str(certificate),
+    }
+    print_values(values, as_json, "Represented")
+
+
+def probe(
+    directory: Directory,
+    data: Source,
+    private: Private,
+    regular: Annotated[str | None, typer.Option(help="The label to keep, if it is there.")] = None,
+    together: Together = 1,
+    pattern: Pattern = None,
+    size: Size = None,
+    attackers: Attackers = None,
+    seed: Annotated[int, typer.Option(help="Of the split and of the attackers.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Attack representations afresh: of rows that the encoder was not fitted on.
+
+    Example: tacit probe encoder others.parquet --private writer --regular digit
+    """
+    from tacit.anonymize import judging
+    from tacit.anonymize.released import people, split
+    from tacit.apps.cli import labelled
+
+    names, hidden = _attackers(attackers), _names(private)
+    encoder, folder = _encoder(directory), labelled.Folder(pattern, size)
+    labels = labelled.labels(encoder, data, hidden, regular, folder)
+    shown, _ = labelled.represented(encoder, data, folder)
+    judged = []
+    with naming(data):
+        kept = regular and judging.task(encoder, regular, shown, labels[regular])
+        for name in hidden:
+            codes, _ = people(name, labels[name], len(shown))
+            held = split(name, codes, _SHARE, seed)
+            known, tried = ((shown[part], labels[name][part]) for part in (~held, held))
+            given: dict[str, Any] = {"attackers": names, "together": together, "seed": seed}
+            judged.append(judging.judge(encoder, name, known, tried, **given))
+    _print(encoder, kept or None, judged, {"rows": len(shown)}, as_json)
+    if not as_json:
+        print_text(
+            "All this is about rows that the encoder was not fitted on. If it was fitted on these, "
+            "it may hide them better than others."
+        )
+
+
+def _untrained(given: Mapping[str, Any]) -> Any:
+    from tacit.anonymize.encoder import AnonymizingEncoder
+    from tacit.privacy import devices
+
+    if given["unit"] == "person" and given["epsilon"] is None:
+        remedy = "Without it nobody is promised anything."
+        errors.refuse("command line", "--epsilon", "given with --unit person", None, remedy)
+    same = ("training", "epsilon", "unit", "dimensions", "seed")
+    usual = _STYLES if given["epsilon"] is None else _STYLES_WITH_NOISE
+    encoder = AnonymizingEncoder(
+        given["strength"],
+        **{name: given[name] for name in same},
+        styles=usual if given["styles"] is None else given["styles"],
+        encoder=_sizes(given["layers"]),
+        device=devices.resolve("anonymize", given["device"]),
+    )
+    encoder._check()
+    return encoder
+
+
+def _encoder(directory: Path) -> Any:
+    from tacit.privacy import artifact
+
+    thing = artifact.load(directory)
+    if thing.kind != _KIND:
+        needed = "an encoder, as anonymize writes"
+        errors.refuse("command line", "directory", needed, str(directory))
+    return thing
+
+
+def _beside(out: Path) -> Path:
+    """Where the certificate of a file goes, once both are known to be new."""
+    must_be_new(out)
+    if out.suffix != ".parquet":
+        remedy = "Parquet is all that is written: end its name so."
+        errors.refuse("command line", "--out", "a .parquet file", str(out), remedy)
+    certificate = out.with_name(f"{out.name}.certificate.json")
+    must_be_new(certificate, "the certificate of --out")
+    return certificate
+
+
+def _names(text: str) -> list[str]:
+    found = [word.strip() for word in text.split(",")]
+    if not all(found) or len(set(found)) != len(found):
+        errors.refuse("command line", "--private", "distinct names", text)
+    return found
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        errors.refuse("command line", "--layers", "whole numbers, as in 256,256", text)
+
+
+def _attackers(text: str | None) -> list[str] | None:
+    from tacit.anonymize.probes import ATTACKERS
+
+    if text is None:
+        return None
+    words = (word.strip() for word in text.split(","))
+    return [errors.choice("command line", "--attackers", one, tuple(ATTACKERS)) for one in words]
+
+
+def _judged(
+    encoder: Any, regular: str, parts: Sequence[Part], how: Mapping[str, Any]
+) -> tuple[Attack, list[Judged]]:
+    """Attackers know as much as the house: all rows but those on which they are tried."""
+    import numpy as np
+
+    from tacit.anonymize import judging
+
+    first, second, shown = (encoder.transform(part.rows) for part in parts)
+    known = np.concatenate([first, second])
+    judged = []
+    for name, labels in parts[2].private.items():
+        theirs = np.concatenate([part.private[name] for part in parts[:2]])
+        judged.append(judging.judge(encoder, name, (known, theirs), (shown, labels), **how))
+    return judging.task(encoder, regular, shown, parts[2].regular), judged
+
+
+def _promise(encoder: Any) -> dict[str, Any]:
+    return {
+        "guarantee": str(encoder.guarantee_),
+        "differential_privacy": encoder.local_ is not None,
+        "in_house_rows": _in_house(encoder),
+    }
+
+
+def _in_house(encoder: Any) -> str:
+    """The encoder is what stays inside: what it makes of rows may leave."""
+    return described(encoder.inhouse_).replace("keep it inside", "keep the encoder inside")
+
+
+def _columns(encoder: Any, shown: Any) -> dict[str, Any]:
+    """A code as one number; and the task's label, which is read off it and tells nothing more."""
+    if encoder.training == "robust":
+        columns = {"code": shown.argmax(axis=1)}
+    else:
+        columns = dict(zip(encoder.get_feature_names_out().tolist(), shown.T, strict=True))
+    return {**columns, "predicted": encoder.predict_from(shown)}
+
+
+def _write(columns: dict[str, Any], out: Path) -> None:
+    from pyarrow import parquet
+
+    from tacit.data.datasets.arrow import arrow
+    from tacit.privacy.draft import Draft
+
+    draft = Draft(out)  # a second run beside a part of this one would be two draws of a row
+    try:
+        parquet.write_table(arrow().table(columns), draft.file)
+        draft.place()
+    finally:
+        draft.close()
+
+
+def _print(
+    encoder: Any,
+    kept: Attack | None,
+    judged: list[Judged],
+    values: dict[str, Any],
+    as_json: bool,
+    out: Path | None = None,
+) -> None:
+    if as_json:
+        if kept is not None:
+            values["regular"] = kept.to_dict()
+        values |= {"private": [one.to_dict() for one in judged], **_promise(encoder)}
+        return print_json(values if out is None else {**values, "written": str(out)})
+    lines = [] if kept is None else [_line(f"{kept.name}: read off the representation", kept)]
+    for one in judged:
+        lines += _lines(one)
+    print_table("Right on rows that were held out", ("", "right", "95 % interval"), lines)
+    for one in judged:
+        if one.bound is not None:
+            print_text(f"{one.name}: {one.bound}.")
+    if out is not None:
+        print_text(f"In-house rows: {_in_house(encoder)}. Written: {out}")
+    print_text(_last_word(encoder))
+    for line in _warnings(encoder, judged):
+        print_text(line)
+
+
+def _lines(one: Judged) -> list[tuple[str, str, str]]:
+    """What each attacker found about one label."""
+    best, linked = one.probes.strongest, one.linkage
+    several = "" if linked.together == 1 else f" of {linked.together} rows together"
+    groups = "" if linked.together == 1 else f", {linked.groups} groups"
+    first, five = (f"chance {chance:.1%}{groups}" for chance in linked.chance)
+    lines = [] if one.adversary is None else [_line("the adversary of the training", one.adversary)]
+    lines += [_line(attack.name, attack) for attack in one.probes.results]
+    lines.append(_line(f"strongest: {best.name} (all at once)", best))
+    lines.append((f"linkage{several} ({first})", *_shares(linked.top1, linked.intervals[0])))
+    if linked.people > 5:
+        shares = _shares(linked.top5, linked.intervals[1])
+        lines.append((f"linkage{several}, first five ({five})", *shares))
+    lines.append((f"chance, of {one.probes.people}", f"{one.probes.chance:.1%}", ""))
+    return [(f"{one.name}: {text}", right, interval) for text, right, interval in lines]
+
+
+def _line(text: str, attack: Attack) -> tuple[str, str, str]:
+    return text, *_shares(attack.accuracy, attack.interval)
+
+
+def _shares(right: float, interval: tuple[float, float]) -> tuple[str, str]:
+    return f"{right:.1%}", f"{interval[0]:.1%} to {interval[1]:.1%}"
+
+
+def _last_word(encoder: Any) -> str:
+    if encoder.local_ is not None:
+        return f"Differential privacy: {encoder.guarantee_}, of one representation of a row."
+    from tacit.anonymize.encoder import DETERMINISTIC
+
+    return DETERMINISTIC
+
+
+def _warnings(encoder: Any, judged: list[Judged]) -> Iterator[str]:
+    """What a reader of the table must not miss."""
+    robust = encoder.training == "robust"
+    if not robust:
+        yield (
+            f"Training {encoder.training} hides people from its own adversary: attackers that are "
+            "trained afresh find more. Where others get representations, take --training robust."
+        )
+    larger = "a larger --strength or fewer --styles"
+    remedy = larger if robust else "--training robust or a larger --strength"
+    for one in judged:
+        best, chance = one.probes.strongest, one.probes.chance
+        if best.interval[0] > chance + _FAR:
+            yield (
+                f"This does not hide the {one.name}: {best.name} is right about "
+                f"{best.accuracy:.0%} of the rows, where chance is {chance:.0%}. Try {remedy}."
+            )

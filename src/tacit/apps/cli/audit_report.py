@@ -1,0 +1,130 @@
+"""What `tacit audit-model` prints: what attacks found, beside what the claim allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tacit.apps.cli.console import print_json, print_table, print_text
+from tacit.privacy.decimals import above, below
+from tacit.privacy.guarantees import Guarantee
+
+if TYPE_CHECKING:
+    from tacit.audit.attributes import AttributeReport
+    from tacit.audit.membership import Report
+
+Line = tuple[str, str, str, str, str]
+
+_LEGEND = (
+    "TPR: the share of members that are found; FPR: the share of others that are taken for "
+    "members; advantage: one less the other. Allowed: the most that the claim lets any attack "
+    "reach, on average over fits; of a TPR, at the most that the FPR which came out may be."
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that the attacks came to."""
+
+    name: str
+    claim: Guarantee | None
+    reports: Sequence[Report]
+    game: str | None = None
+    attribute: tuple[str, AttributeReport] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def refuted(self) -> bool:
+        """Whether some attack refutes the claim."""
+        return any(report.refuted for report in self.reports)
+
+    @property
+    def best(self) -> Report:
+        """Of the attack that proves most, or else suggests most."""
+        return max(self.reports, key=lambda one: (one.epsilon, one.estimated_epsilon))
+
+    @property
+    def _verdict(self) -> str:
+        if not self.best.certified:
+            return "no proof"
+        if self.best.tested is None:
+            return "nothing to refute"
+        return "REFUTED" if self.refuted else "not refuted"
+
+    def show(self, as_json: bool) -> None:
+        """A table and what follows from it, or one JSON object."""
+        if as_json:
+            return print_json(self.to_dict())
+        confidence = f"{self.best.confidence:.0%} interval".replace("%", " %")
+        lines = [line for report in self.reports for line in self._lines(report)]
+        if self.attribute is not None:
+            lines += _attribute_lines(*self.attribute)
+        title = f"{self.name}: {self._verdict}"
+        print_table(title, ("", "", "found", confidence, "allowed"), lines)
+        print_text(_LEGEND)
+        print_text(f"Claimed: {self.claim or 'nothing'}.")
+        print_text(f"{self.best.attack}: {self.best.words}.")
+        for note in self.notes:
+            print_text(note)
+
+    def _lines(self, report: Report) -> Iterator[Line]:
+        yield _line(report.attack, "advantage", report.advantage, report.ceiling)
+        if report is not self.reports[0] and not report.certified:
+            return  # the same scores at another threshold: all the rest is the same
+        yield _line("", "AUC", report.auc, None)
+        yield from _rates(report)
+        limit = "" if report.tested is None else above(report.tested.epsilon, 4)
+        if report.certified:
+            yield "", "ε, proved", below(report.epsilon, 4), "", limit
+        else:
+            yield "", "ε, no proof", f"{report.estimated_epsilon:.4g}", "", limit
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        attribute = None
+        if self.attribute is not None:
+            attribute = {"column": self.attribute[0], **self.attribute[1].to_dict()}
+        return {
+            "model": self.name,
+            "claim": None if self.claim is None else str(self.claim),
+            "certified": self.best.certified,
+            "refuted": self.refuted,
+            "epsilon": self.best.epsilon,
+            "words": f"{self.best.attack}: {self.best.words}",
+            "game": self.game,
+            "members": self.best.members,
+            "others": self.best.others,
+            "attacks": [report.to_dict() for report in self.reports],
+            "attribute": attribute,
+            "notes": list(self.notes),
+        }
+
+
+def _rates(report: Report) -> Iterator[Line]:
+    from tacit.audit.membership import true_positive_ceiling
+
+    tested = report.tested
+    for rate in report.rates:
+        if rate.asked * report.others < 2:  # with so few others it is no rate
+            continue
+        allowed = None
+        if tested is not None:
+            # At the most that the rate of false positives may be.
+            most = rate.false_positive.high
+            allowed = true_positive_ceiling(most, tested.epsilon, tested.delta)
+        yield _line("", f"TPR at FPR {rate.asked:g}", rate.true_positive, allowed)
+
+
+def _attribute_lines(column: str, found: AttributeReport) -> list[Line]:
+    return [
+        _line(f"{column}, of {found.values} values", "advantage", found.advantage, found.ceiling),
+        _line("", "right, members", found.on_members, None),
+        _line("", "right, others", found.on_others, None),
+        ("", "right, commonest", f"{found.baseline:.3f}", "", ""),
+    ]
+
+
+def _line(what: str, name: str, found: Any, allowed: float | None) -> Line:
+    limit = "" if allowed is None else f"{allowed:.3f}"
+    return what, name, f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}", limit

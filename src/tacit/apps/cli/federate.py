@@ -1,0 +1,386 @@
+"""Commands of a federation: run one, or take part in one."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tacit.apps.cli.console import AsJson, must_exist, print_values
+from tacit.apps.cli.files import must_be_new
+from tacit.apps.cli.votes import opened_ledger
+from tacit.privacy import errors
+from tacit.privacy.decimals import above
+
+if TYPE_CHECKING:
+    from tacit.apps.cli.federate_data import Run
+    from tacit.federated.app.deployment import Certificates
+    from tacit.federated.app.job import Job
+    from tacit.federated.model import Data
+
+app = typer.Typer(
+    help="Train where the rows stay: run a federation, or take part in one.", no_args_is_help=True
+)
+ENGINES = ("local", "deploy", "ray")
+
+Told = Callable[[dict[str, Any]], object]
+
+Config = Annotated[Path, typer.Argument(help="TOML or JSON.", metavar="CONFIG")]
+Engine = Annotated[
+    str, typer.Option(help="local (this process), deploy (processes on loopback) or ray.")
+]
+Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist yet.")]
+LedgerFile = Annotated[Path | None, typer.Option("--ledger", help="Ledger to charge.")]
+Account = Annotated[str | None, typer.Option("--account", help="Of the ledger.")]
+Patience = Annotated[
+    float, typer.Option(help="Seconds to wait for clients and for their answers (deploy).")
+]
+Authority = Annotated[
+    Path | None, typer.Option("--ca", help="PEM certificate of the authority, for TLS.")
+]
+Certificate = Annotated[Path | None, typer.Option("--cert", help="PEM certificate of the server.")]
+Key = Annotated[Path | None, typer.Option("--key", help="PEM key of the server.")]
+Tls = tuple[Path | None, Path | None, Path | None]
+
+
+@app.command()
+def run(
+    config: Config,
+    out: Out,
+    engine: Engine = "local",
+    ledger: LedgerFile = None,
+    account: Account = None,
+    patience: Patience = 120.0,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model over clients, and write it with its certificate.
+
+    Example: tacit federate run federation.toml --engine local --out federated
+    """
+    from tacit.apps.cli.federate_data import read_run
+
+    errors.choice("command line", "--engine", engine, ENGINES)
+    must_be_new(out)
+    tls = (authority, certificate, key)
+    if any(tls) and (engine != "deploy" or not all(tls)):
+        remedy = "They are for --engine deploy."
+        errors.refuse("command line", "--ca, --cert and --key", "given together", tls, remedy)
+    told = read_run(config)
+    _check_record(told, engine, ledger)
+    with opened_ledger(ledger, account) as opened, _progress(told, as_json) as show:
+        if engine == "deploy":
+            paid = None if ledger is None or account is None else (ledger, account)
+            _deploy(told, out, show, patience, tls, paid)
+        else:
+            _here(told, out, show, engine, opened, account)
+    _print_result(out, as_json)
+
+
+@app.command()
+def serve(
+    config: Config,
+    out: Out,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure: Annotated[
+        bool, typer.Option(help="Without TLS, as it is anyway without --ca; loopback only.")
+    ] = False,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(help="Folder of public keys, NAME.pub each: only these take part."),
+    ] = None,
+    ledger: LedgerFile = None,
+    account: Account = None,
+    patience: Patience = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a federation whose clients join from machines of their own, and write its model.
+
+    Example: tacit federate serve federation.toml --out federated --host 0.0.0.0 --ca ca.pem
+    --cert server.pem --key server.key --nodes keys
+    """
+    from tacit.apps.cli.federate_data import read_served
+
+    must_be_new(out)
+    tls = (authority, certificate, key)
+    if any(tls) != all(tls):
+        errors.refuse("command line", "--ca, --cert and --key", "given together", tls)
+    if insecure and any(tls):
+        errors.refuse("command line", "--insecure", "left out with --ca", insecure)
+    must_exist(*tls)
+    told = read_served(config)
+    known = None if nodes is None else _public_keys(nodes, told.job.clients)
+    _check_record(told, "serve", ledger)
+    with opened_ledger(ledger, account), _progress(told, as_json) as show:
+        paid = None if ledger is None or account is None else (ledger, account)
+        _serve(told, out, show, (host, port), tls, known, patience, paid)
+    _print_result(out, as_json)
+
+
+@app.command()
+def node(
+    superlink: Annotated[str, typer.Option(help="Address and port of the server.")],
+    name: Annotated[str, typer.Option(help="Under which this client takes part.")],
+    data: Annotated[Path, typer.Option(help="npz file with the arrays rows and labels.")],
+    state: Annotated[Path, typer.Option(help="Folder that is kept over restarts.")],
+    authority: Authority = None,
+    insecure: Annotated[bool, typer.Option(help="Without TLS; loopback only.")] = False,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="This client's private key (ECDSA, OpenSSH), if the server wants one."),
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Charged for this client's records; no job goes past it.")
+    ] = None,
+    account: Account = None,
+    require: Annotated[
+        str | None, typer.Option(help="Refuse jobs without a guarantee: client or record.")
+    ] = None,
+) -> None:
+    """Take part with rows that stay here, until stopped.
+
+    Example: tacit federate node --superlink fed.example:8000 --name north --data rows.npz
+    --state state --ca ca.pem --key north --ledger budget.sqlite --account records
+    """
+    from tacit.federated.app.joining import Terms
+    from tacit.federated.app.joining import node as command
+    from tacit.federated.app.nodes import read_data
+    from tacit.federated.app.processes import keep, own_folder
+
+    must_exist(data, authority, key)
+    with opened_ledger(ledger, account):
+        terms = Terms(require, ledger, account)
+    read_data(data)  # what does not fit is said here, not in the log of another process
+    host = superlink.rsplit(":", 1)[0]
+    if insecure and host not in ("127.0.0.1", "localhost"):
+        errors.refuse("command line", "--insecure", "for loopback only", superlink, "Give --ca.")
+    line = command(
+        superlink,
+        name=name,
+        data=data,
+        work=own_folder(state) / "node",
+        state=state,
+        authority=authority,
+        insecure=insecure,
+        key=key,
+        terms=terms,
+    )
+    keep(line, state / "node")
+
+
+def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: str | None) -> None:
+    """In this process, or on Ray."""
+    from tacit.federated.app import engines, result
+
+    job = told.job
+    gathering, model, questions = job.gathering(opened, account), job.model(), job.questions()
+
+    def heard(one: Any) -> None:
+        counts = {"asked": one.asked, "counted": one.counted}  # for the terminal, not for a file
+        show({**counts, **result.line(one, job, gathering, questions)})
+
+    given: dict[str, Any] = {
+        "config": job.config(),
+        "seed": job.seed,
+        "test": told.test,
+        "gathering": gathering,
+        "callback": heard,
+    }
+    if engine == "ray":
+        from tacit.federated.app import simulation
+
+        outcome = simulation.run(job.chosen, job.model, told.clients, job.rounds, **given)
+    else:
+        given |= {"faults": told.faults, "questions": questions}
+        clients = [_guarded(job, data) for data in told.clients]
+        outcome = engines.run(job.chosen, model, clients, job.rounds, **given)
+    result.save(outcome, job, model.layout, gathering, out, questions)
+
+
+def _guarded(job: Job, data: Data) -> Any:
+    """Rows as they are, or behind a silo that marks in memory what it spends."""
+    privacy = job.record_privacy()
+    if privacy is None:
+        return data
+    from tacit.federated.record_level.silo import Silo
+
+    return Silo(job.model(), data, privacy, job.chosen, job.config())
+
+
+def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
+    """A guarantee for records is each silo's own."""
+    if told.job.unit != "record":
+        return
+    if ledger is not None:
+        remedy = "Each silo charges its own: tacit federate node --ledger."
+        where = "left out where records are protected"
+        errors.refuse("command line", "--ledger", where, str(ledger), remedy)
+    if engine == "ray":
+        remedy = "Silos cannot be copied into Ray's workers: that would spend twice."
+        errors.refuse("command line", "--engine", "local or deploy", engine, remedy)
+
+
+def _deploy(
+    told: Run,
+    out: Path,
+    show: Told,
+    patience: float,
+    tls: Tls,
+    ledger: tuple[Path, str] | None,
+) -> None:
+    """As processes on loopback; what they leave is removed but the result."""
+    from tacit.federated.app import deployment
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
+    with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
+        found = deployment.deploy(
+            told.job,
+            told.clients,
+            Path(folder),
+            test=told.test,
+            told=show,
+            certificates=_secure(tls),
+            patience=patience,
+            ledger=ledger,
+        )
+        shutil.move(found, out)
+
+
+def _serve(
+    told: Run,
+    out: Path,
+    show: Told,
+    address: tuple[str, int],
+    tls: Tls,
+    known: dict[str, Path] | None,
+    patience: float,
+    ledger: tuple[Path, str] | None,
+) -> None:
+    """The server alone; clients join from elsewhere."""
+    from tacit.federated.app import deployment
+    from tacit.federated.app.nodes import TEST, write_data
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
+    with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
+        work, (host, port) = Path(folder), address
+        given = {"certificates": _secure(tls), "authenticated": known}
+        link = deployment.Link(work, host=host, port=port, **given)  # type: ignore[arg-type]
+        if told.test is not None:
+            write_data(work / TEST, told.test)
+        wanted = told.job.clients
+        with link.serving():
+            link.submit(told.job, patience, ledger)
+            _say(f"listening on {link.address}, waiting for {wanted} clients")
+            arrived = lambda here: _say(f"{here} of {wanted} clients are here")  # noqa: E731
+            shutil.move(link.follow(show, math.inf, arrived=arrived), out)
+
+
+def _say(text: str) -> None:
+    """On standard error, a terminal or not: whoever waits should know for what."""
+    print(f"tacit: {text}", file=sys.stderr, flush=True)
+
+
+def _secure(tls: Tls) -> Certificates | None:
+    from tacit.federated.app import deployment
+
+    authority, certificate, key = tls
+    if authority is None or certificate is None or key is None:
+        return None
+    return deployment.Certificates(authority, certificate, key)
+
+
+def _public_keys(folder: Path, clients: int) -> dict[str, Path]:
+    """Public keys by the names of their clients: one for each."""
+    found = {path.stem: path for path in sorted(folder.glob("*.pub"))}
+    if len(found) != clients:
+        remedy = "Name each NAME.pub."
+        errors.refuse("command line", "--nodes", f"{clients} public keys", len(found), remedy)
+    return found
+
+
+@contextmanager
+def _progress(told: Run, as_json: bool) -> Iterator[Told]:
+    """A table that grows with the rounds; on standard error, where that is a terminal."""
+    console = Console(stderr=True)
+    table = Table(title=f"{told.job.algorithm}, {told.job.clients} clients", title_justify="left")
+    for column in ("round", "clients", "accuracy", "MCC", "ε spent"):
+        table.add_column(column, justify="right")
+    live = console.is_terminal and not as_json
+
+    def show(line: dict[str, Any]) -> None:
+        if not live:
+            return
+        silos, spent = line.get("silos") or {}, line["epsilon"]
+        accuracy = line["accuracy"] if line["accuracy"] is not None else silos.get("accuracy")
+        mcc = silos.get("mcc")
+        table.add_row(
+            f"{line['number']} of {told.job.rounds}",
+            f"{line['counted']} of {line['asked']}" if "asked" in line else "–",
+            "–" if accuracy is None else f"{accuracy:.4f}",
+            "–" if mcc is None else f"{mcc:.4f}",
+            "not private" if spent is None else above(spent, 4),
+        )
+
+    if not live:
+        yield show
+        return
+    with Live(table, console=console, vertical_overflow="visible"):
+        yield show
+
+
+def _print_result(out: Path, as_json: bool) -> None:
+    import json
+
+    from tacit.federated.app.result import HISTORY
+
+    told = json.loads((out / HISTORY).read_text(encoding="utf-8"))
+    last = told["rounds"][-1]
+    values = {
+        "rounds": len(told["rounds"]),
+        **_took_part(told, last, as_json),
+        **_judged(last, as_json),
+        "guarantee": told["guarantee"],
+        "stopped": told["stopped"] or None,
+        "written": str(out),
+    }
+    print_values(values, as_json, "Federated")
+
+
+def _took_part(told: dict[str, Any], last: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """How many made the last model; a history under a guarantee for clients does not have it."""
+    if "asked" not in last:
+        return {}
+    ended = told.get("ended_budgets", 0)
+    if as_json:
+        counts = {"asked": last["asked"], "counted": last["counted"]}
+        return {**counts, **({"ended_budgets": ended} if "ended_budgets" in told else {})}
+    row = {"clients_that_counted": f"{last['counted']} of {last['asked']} in the last round"}
+    return {**row, **({"silos_with_ended_budgets": ended} if ended else {})}
+
+
+def _judged(last: dict[str, Any], as_json: bool) -> dict[str, Any]:
+    """How right the last model is: on test rows, and on rows that silos held out if they told."""
+    silos = last.get("silos")
+    own = {"accuracy": last["accuracy"]}
+    if silos is None:
+        return own
+    told = {"accuracy_silos": silos["accuracy"], "mcc": silos["mcc"]}
+    told["rows_held_out_about"] = silos["rows"]
+    return {**({} if last["accuracy"] is None and not as_json else own), **told}

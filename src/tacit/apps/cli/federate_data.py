@@ -1,0 +1,210 @@
+"""What a federation's configuration says of data: rows by name or file, split over clients."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.apps.cli.console import must_exist
+from tacit.privacy import errors
+
+if TYPE_CHECKING:
+    from tacit.federated.app.grid import Faults
+    from tacit.federated.app.job import Job
+    from tacit.federated.model import Data
+
+_TABLES = ("job", "data", "faults")
+_OF_PARTITIONS = ("per_client", "concentration", "spread")
+_DATA = ("name", "rows", "test", "clients", "seed", "partition", *_OF_PARTITIONS)
+_PARTITIONS = ("iid", "shards", "dirichlet", "unbalanced")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration that was read: the job, everyone's rows, and what goes wrong."""
+
+    job: Job
+    clients: list[Data]
+    test: Data | None
+    faults: Faults
+
+
+def read_run(path: Path) -> Run:
+    """Read a configuration, TOML or JSON, and the data that it names."""
+    from tacit.federated.app.grid import Faults
+    from tacit.federated.app.job import Job
+
+    told = _read(path)
+    _known(path, "table", told, _TABLES)
+    given = _table(path, told, "data")
+    _known(path, "setting of data", given, _DATA)
+    clients, test = _held(path, given)
+    job = dict(_table(path, told, "job"))
+    job.setdefault("clients", len(clients))
+    if "layers" not in job and job.get("network", "dense") == "dense":
+        if job.get("privacy") is not None and "rows" in given:
+            remedy = "The number of classes would be read off the clients' labels: a release."
+            errors.refuse(str(path), "layers of job", "given under a guarantee", None, remedy)
+        job["layers"] = _layers(clients)
+    if job["clients"] != len(clients):
+        errors.refuse(str(path), "clients of job", str(len(clients)), job["clients"])
+    faults = told.get("faults", {})
+    _known(path, "setting of faults", faults, ("dropout", "latency", "seed"))
+    made = Job.from_plain(job)
+    for number, one in enumerate(clients, start=1):
+        made.check_rows(f"{path}, client {number}", one.rows)
+    if test is not None:
+        made.check_rows(f"{path}, test", test.rows)
+    return Run(made, clients, test, Faults(**faults))
+
+
+def read_served(path: Path) -> Run:
+    """Read the configuration of a server: whole of the job, and of data only the test's file.
+
+    Rows are the clients' own, so nothing of the job can be read off them here.
+    """
+    from tacit.federated.app.grid import Faults
+    from tacit.federated.app.job import Job
+
+    told = _read(path)
+    _known(path, "table", told, ("job", "data"))
+    given = told.get("data", {})
+    _known(path, "setting of data", given, ("test",))
+    job = _table(path, told, "job")
+    if "clients" not in job:
+        errors.refuse(str(path), "clients of job", "given", None)
+    made, test = Job.from_plain(job), None
+    if "test" in given:
+        test = _file(path, "test", given["test"])
+        made.check_rows(f"{path}, test", test.rows)
+    return Run(made, [], test, Faults())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    must_exist(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        told = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise errors.InvalidData(f"{path}: it must be TOML or JSON ({error}).") from None
+    if not isinstance(told, dict):
+        raise errors.InvalidData(f"{path}: it must hold the tables {', '.join(_TABLES)}.")
+    return told
+
+
+def _table(path: Path, told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = told.get(name)
+    if not isinstance(found, Mapping):
+        errors.refuse(str(path), f"table {name}", "given", found)
+    return found
+
+
+def _known(path: Path, what: str, given: Any, names: tuple[str, ...]) -> None:
+    for name in given if isinstance(given, Mapping) else [given]:
+        errors.choice(str(path), what, name, names)
+
+
+def _held(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None]:
+    """Clients' rows and test rows."""
+    from tacit.federated.model import Data
+
+    if isinstance(given.get("rows"), list):
+        return _own_files(path, given)
+    everything, test = _rows(path, given)
+    rows, labels = everything.rows, everything.labels
+    count = errors.whole(str(path), "clients of data", given.get("clients"), least=1)
+    parts = _parts(path, given, labels, count)
+    return [Data(rows[part], labels[part]) for part in parts], test
+
+
+def _own_files(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None]:
+    """A file for each client: its own rows, as they are."""
+    for name in ("name", "clients", "seed", "partition", *_OF_PARTITIONS):
+        if name in given:
+            remedy = "Each file is a client's own: nothing is shared out."
+            errors.refuse(str(path), name, "left out where rows is a list", given[name], remedy)
+    if not given["rows"]:
+        errors.refuse(str(path), "rows of data", "at least one file", given["rows"])
+    test = given.get("test", 0)
+    if test != 0 and not isinstance(test, str):
+        errors.refuse(str(path), "test of data", "a file where rows is a list", test)
+    clients = [_file(path, "rows", name) for name in given["rows"]]
+    return clients, _file(path, "test", test) if isinstance(test, str) else None
+
+
+def _file(path: Path, what: str, name: Any) -> Data:
+    """Rows of a file that the configuration names, beside it or by a whole path."""
+    from tacit.federated.app.nodes import read_data
+
+    found = path.parent / str(name)
+    if not found.is_file():
+        remedy = "Paths begin at the configuration's folder."
+        errors.refuse(str(path), f"{what} of data", "an existing file", str(name), remedy)
+    return read_data(found)
+
+
+def _rows(path: Path, given: Mapping[str, Any]) -> tuple[Data, Data | None]:
+    """Rows to share out, and those for the test: a file, or so many that are held back."""
+    import numpy as np
+
+    from tacit.federated.model import Data
+
+    if ("name" in given) == ("rows" in given):
+        errors.refuse(str(path), "exactly one of name and rows", "given for data", sorted(given))
+    if "name" in given:
+        everything = _named(path, str(given["name"]))
+    else:
+        everything = _file(path, "rows", given["rows"])
+    test = given.get("test", 0)
+    if isinstance(test, str):
+        return everything, _file(path, "test", test)
+    held_back = errors.whole(str(path), "test of data", test, least=0, most=len(everything) - 1)
+    if held_back == 0:
+        return everything, None
+    order = np.random.default_rng(int(given.get("seed", 0))).permutation(len(everything))
+    one, other = order[held_back:], order[:held_back]
+    rows, labels = everything.rows, everything.labels
+    return Data(rows[one], labels[one]), Data(rows[other], labels[other])
+
+
+def _named(path: Path, name: str) -> Data:
+    """A data set of this library, scaled to [−1, 1] by its public bounds."""
+    import numpy as np
+
+    from tacit.data import datasets
+    from tacit.data.schema import ArraySchema
+    from tacit.federated.model import Data
+
+    found = datasets.load(errors.choice(str(path), "name of data", name, datasets.NAMES))
+    if not isinstance(found.schema, ArraySchema):
+        errors.refuse(str(path), "name of data", "a data set of images", name, "Or give rows.")
+    lower, upper = float(found.schema.lower), float(found.schema.upper)
+    flat = np.asarray(found.rows).reshape(len(found.rows), -1).astype(np.float32)
+    scaled = (flat - np.float32((lower + upper) / 2)) / np.float32((upper - lower) / 2)
+    return Data(scaled, np.asarray(found.labels))
+
+
+def _parts(path: Path, given: Mapping[str, Any], labels: Any, count: int) -> Any:
+    from tacit.federated import partition
+
+    kind = errors.choice(str(path), "partition of data", given.get("partition", "iid"), _PARTITIONS)
+    seed = errors.whole(str(path), "seed of data", given.get("seed", 0), least=0)
+    if kind == "iid":
+        return partition.iid(len(labels), count, seed=seed)
+    if kind == "shards":
+        per_client = int(given.get("per_client", 2))
+        return partition.shards(labels, count, per_client=per_client, seed=seed)
+    if kind == "dirichlet":
+        concentration = float(given.get("concentration", 0.5))
+        return partition.dirichlet(labels, count, concentration=concentration, seed=seed)
+    return partition.unbalanced(len(labels), count, spread=float(given.get("spread", 1)), seed=seed)
+
+
+def _layers(clients: list[Data]) -> list[int]:
+    """A network with one hidden layer that fits the rows, where none is given."""
+    classes = 1 + max(int(one.labels.max()) for one in clients)
+    return [int(clients[0].rows.reshape(len(clients[0]), -1).shape[1]), 32, classes]

@@ -1,0 +1,303 @@
+"""`tacit query`: a question in SQL, answered with noise under a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.apps.cli.console import AsJson, print_json, print_table, print_values
+from tacit.apps.cli.votes import Account, LedgerFile, opened_ledger
+from tacit.privacy import errors
+from tacit.privacy.decimals import below
+
+Source = Annotated[
+    str,
+    typer.Argument(help="Parquet or CSV, or a postgresql:// address.", metavar="DATA"),
+]
+Asked = Annotated[str, typer.Argument(help="One SELECT of aggregates.", metavar="SQL")]
+Epsilon = Annotated[float | None, typer.Option(help="What the answer may cost …")]
+Delta = Annotated[
+    float | None, typer.Option(help="… at this δ: Gaussian noise, of the least that gives (ε, δ) …")
+]
+Rho = Annotated[float | None, typer.Option(help="… or in ρ (zCDP): Gaussian noise.")]
+Bounds = Annotated[
+    list[str] | None, typer.Option(help="Public bounds of a column: age=0:100. Repeatable.")
+]
+Keys = Annotated[
+    list[str] | None, typer.Option(help="Public keys of a column: sex=F,M. Repeatable.")
+]
+UnitColumn = Annotated[
+    str | None, typer.Option("--unit", help="The column that says whose a row is.")
+]
+MaxRows = Annotated[int, typer.Option(help="With --unit: rows a person counts for in a group.")]
+MaxGroups = Annotated[int, typer.Option(help="With --unit: groups a person counts in.")]
+Adjacency = Annotated[
+    str | None,
+    typer.Option(help="add-remove (unless said), zero-out or replace-one. An account has its own."),
+]
+PriceOnly = Annotated[bool, typer.Option("--price", help="Say what it would cost; read nothing.")]
+Memory = Annotated[str, typer.Option(help="What the engine may hold in memory.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of the engine.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(query)
+
+
+def query(
+    source: Source,
+    statement: Asked,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    bounds: Bounds = None,
+    keys: Keys = None,
+    unit: UnitColumn = None,
+    max_rows: MaxRows = 1,
+    max_groups: MaxGroups = 1,
+    adjacency: Adjacency = None,
+    ledger: LedgerFile = None,
+    account: Account = None,
+    price: PriceOnly = False,
+    memory: Memory = "2GB",
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question about a table: checked, priced and charged before a row is read.
+
+    In a CSV file count(x) counts fields that are not empty, or numbers where x has --bounds.
+
+    Example: tacit query data.parquet "select sex, avg(age) from data where state = 'CA'
+    group by sex" --epsilon 0.5 --bounds age=0:100 --keys sex=F,M
+    """
+    from tacit.central.queries import sql
+
+    asked = sql.parse(statement)
+    table = _table_of(source, asked.table)
+    declared = {"bounds": _pairs("--bounds", bounds, _ends), "keys": _pairs("--keys", keys, _list)}
+    limits = {"unit": unit, "max_rows": max_rows, "max_groups": max_groups}
+    cost = _cost(epsilon, delta, rho)
+    with (
+        _budget(cost, adjacency, unit, ledger, account) as (budget, opened),
+        _curator(
+            source,
+            budget,
+            ledger=opened,
+            account=account,
+            table=table,
+            memory=memory,
+            threads=threads,
+            **declared,
+            **limits,
+        ) as curator,
+    ):
+        if price:
+            return _print_price(curator.price(asked.query, **cost), delta, as_json)
+        answer = curator.answer(asked.query, **cost)
+        _print_answer(answer, asked.names, delta, as_json)
+        if not as_json:
+            _print_limits(unit, max_rows, max_groups, opened is not None, answer.left)
+            _print_texts(source, answer, declared["bounds"])
+
+
+def _curator(*given: Any, **named: Any) -> Any:
+    from tacit.central.queries.curator import Curator
+
+    return Curator(*given, **named)
+
+
+def _cost(epsilon: float | None, delta: float | None, rho: float | None) -> dict[str, float | None]:
+    """What is asked of the curator: an ε, or a ρ."""
+    from tacit.privacy.accounting.calibration import concentration_for
+
+    if (epsilon is None) == (rho is None):
+        errors.refuse("command line", "exactly one of --epsilon, --rho", "given", (epsilon, rho))
+    if delta is None:
+        return {"epsilon": epsilon, "rho": rho}
+    if epsilon is None:
+        errors.refuse("command line", "--delta", "given with --epsilon", delta)
+    return {"epsilon": None, "rho": concentration_for(epsilon, delta)}
+
+
+@contextmanager
+def _budget(
+    cost: dict[str, float | None],
+    adjacency: str | None,
+    unit: str | None,
+    ledger: Path | None,
+    account: str | None,
+) -> Iterator[tuple[Any, Any]]:
+    """The account's budget, or one that this question uses up; and the ledger, if there is one."""
+    from tacit.privacy.guarantees import ZCDP, PureDP
+
+    epsilon, rho = cost["epsilon"], cost["rho"]
+    with opened_ledger(ledger, account) as opened:
+        if opened is not None:
+            budget = opened.show(account).budget
+            if (rho is None) == isinstance(budget, ZCDP):
+                kinds = "--epsilon alone", "--rho, or --epsilon with --delta"
+                given, wanted = kinds if rho is None else kinds[::-1]
+                condition = f"given as {wanted}, as the account is {budget}"
+                errors.refuse("query", "cost", condition, given)
+            if adjacency not in (None, str(budget.adjacency)):
+                remedy = "Leave it out, or open another account."
+                errors.refuse("query", "adjacency", f"{budget.adjacency}", adjacency, remedy)
+            yield budget, opened
+            return
+        scope: dict[str, Any] = {
+            "adjacency": adjacency or "add-remove",
+            "unit": "person" if unit else "record",
+        }
+        if epsilon is not None:
+            yield PureDP(float(errors.epsilon_in_range("query", epsilon)), **scope), None
+        else:
+            yield ZCDP(0.0, float(errors.positive("query", "rho", rho)), **scope), None
+
+
+def _table_of(source: str, table: str) -> str | None:
+    """The table of a database; a file is called by its name, or data."""
+    if "://" in source:
+        return table
+    if table not in ("data", Path(source).stem):
+        name = f"data, or the file's name without its ending ({Path(source).stem})"
+        errors.refuse("query", "table", name, table, "A question is about the given file alone.")
+    return None
+
+
+def _pairs(option: str, texts: list[str] | None, read: Callable[[str, str], Any]) -> dict[str, Any]:
+    """Columns and what is declared about them, from texts like age=0:100."""
+    found: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            example = "age=0:100" if option == "--bounds" else "sex=F,M"
+            errors.refuse("command line", option, f"like {example}", text)
+        if name in found:
+            errors.refuse("command line", option, "given once for each column", name)
+        found[name] = read(text, value)
+    return found
+
+
+def _ends(text: str, value: str) -> tuple[float, float]:
+    try:
+        lower, upper = map(float, value.split(":"))
+    except ValueError:
+        errors.refuse("command line", "--bounds", "like age=0:100", text)
+    return lower, upper
+
+
+def _list(text: str, value: str) -> list[Any]:
+    """Keys: whole numbers or truth values if all of them are, else text; 'quoted' is text."""
+    words = [word.strip() for word in value.split(",")]
+    if all(word.lstrip("-").isdecimal() and str(int(word)) == word for word in words):
+        return [int(word) for word in words]
+    if all(word in ("true", "false") for word in words):
+        return [word == "true" for word in words]
+    quoted = [len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" for word in words]
+    return [word[1:-1] if inner else word for word, inner in zip(words, quoted, strict=True)]
+
+
+def _at(guarantee: Any, delta: float | None) -> Any:
+    return guarantee if delta is None else guarantee.at_delta(delta)
+
+
+def _print_price(price: Any, delta: float | None, as_json: bool) -> None:
+    from tacit.central.queries.answers import stated
+
+    guarantee = _at(price.guarantee, delta)
+    if as_json:
+        return print_json({"guarantee": stated(guarantee), "budget_left": price.left_after})
+    values = {"would cost": str(guarantee), "would leave": _amounts(price.left_after)}
+    print_values(values, False, "Price")
+
+
+def _print_answer(answer: Any, names: tuple[str, ...], delta: float | None, as_json: bool) -> None:
+    from tacit.central.queries.answers import stated
+
+    guarantee = _at(answer.guarantee, delta)
+    if as_json:
+        rest = {"guarantee": stated(guarantee), "budget_left": answer.left}
+        return print_json({**_content(answer, names), **rest})
+    rows = [
+        (*map(str, key), name, _shown(one.value), " to ".join(map(_shown, one.interval)))
+        for key, name, one in _lines(answer, names)
+    ]
+    print_table("Answer", (*answer.query.by, "", "value", "95 % interval"), rows)
+    print(f"{guarantee}.")
+
+
+def _print_limits(
+    unit: str | None, max_rows: int, max_groups: int, remembered: bool, left: dict[str, float]
+) -> None:
+    if unit is not None:
+        rows = f"at most {max_rows} row{'s' * (max_rows > 1)} of a person"
+        groups = f"at most {max_groups} group{'s' * (max_groups > 1)}"
+        print(f"Counted: {rows}, in {groups}. Intervals are about the noise, not about the rest.")
+    if remembered:
+        print(f"Left: {_amounts(left)}.")
+    else:
+        print("No ledger: this is not remembered, and what several questions cost adds up.")
+
+
+def _print_texts(source: str, answer: Any, bounds: dict[str, Any]) -> None:
+    """Tell what counts as a value of a text column: by the question alone, whatever the rows."""
+    from tacit.central.queries.model import Count
+
+    if not source.lower().endswith(".csv"):
+        return
+    asked = [part.query for part in answer.parts or (answer,)]
+    names = {one.column for one in asked if isinstance(one, Count) and one.column is not None}
+    for name in sorted(names - bounds.keys()):
+        print(
+            f"count({name}): every field that is not empty counts, also words such as NA. "
+            f"With --bounds {name}=LOWER:UPPER only numbers do."
+        )
+
+
+def _amounts(left: dict[str, float]) -> str:
+    return ", ".join(f"{name} {below(amount)}" for name, amount in left.items())
+
+
+def _lines(answer: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
+    """Key of the group, name of the column, estimate."""
+    parts = answer.parts or (answer,)
+    if parts[0].groups is None:
+        yield from (((), name, part.estimate) for name, part in zip(names, parts, strict=True))
+        return
+    for key in parts[0].groups:
+        whole = key if isinstance(key, tuple) else (key,)
+        for name, part in zip(names, parts, strict=True):
+            yield whole, name, part.groups[key]
+
+
+def _content(answer: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """`value` and `interval`, by name where there are several; under each key of `groups`."""
+    from tacit.central.queries.answers import key_text
+
+    groups: dict[str, dict[str, Any]] = {}
+    for key, name, estimate in _lines(answer, names):
+        groups.setdefault(key_text(key if len(key) > 1 else key[0]) if key else "", {})[name] = (
+            estimate.to_dict()
+        )
+
+    def all_of(found: dict[str, Any], what: str) -> Any:
+        if len(names) == 1:
+            return found[names[0]][what]
+        return {name: found[name][what] for name in names}
+
+    cells = {
+        key: {what: all_of(found, what) for what in ("value", "interval")}
+        for key, found in groups.items()
+    }
+    if not answer.query.by:
+        return cells[""]
+    return {"groups": cells, "interval": {key: cell["interval"] for key, cell in cells.items()}}
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

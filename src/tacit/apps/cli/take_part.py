@@ -1,0 +1,284 @@
+"""`tacit take-part`, `tacit crowd`: one person, and many that are made up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from tacit.apps.cli.console import AsJson, must_exist, print_text, print_values
+from tacit.apps.cli.files import rows_progress
+from tacit.data.tables import naming, words_of
+from tacit.privacy import errors
+
+if TYPE_CHECKING:
+    from tacit.apps.service.campaign import Campaign
+    from tacit.apps.service.client import Client
+
+Url = Annotated[
+    str, typer.Argument(help="The campaign: its address, its page or an invitation.", metavar="URL")
+]
+OwnerKey = Annotated[
+    str | None,
+    typer.Option("--key", help="The owner's key; better in TACIT_KEY.", envvar="TACIT_KEY"),
+]
+_IN_THE_CLEAR = (
+    "tacit: http without TLS: whoever is on the way can read the token, and change what is asked."
+)
+_DECLINED = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (take_part, crowd):
+        app.command()(command)
+
+
+def take_part(
+    url: Url,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the invitation; better in TACIT_TOKEN, or - to read it from standard input.",
+            envvar="TACIT_TOKEN",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The own row: CSV (with a header), Parquet or JSON.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column with the label; the surplus one if left out.")
+    ] = None,
+    vote: Annotated[
+        bool, typer.Option("--vote", help="Vote on the published model instead.")
+    ] = False,
+    withdraw: Annotated[
+        str | None, typer.Option(help="Have what this receipt is about deleted.")
+    ] = None,
+    at_most: Annotated[
+        float | None, typer.Option(help="Refuse if report and vote cost more than this ε.")
+    ] = None,
+    mechanism: Annotated[
+        str | None, typer.Option(help="Refuse any mechanism but the one of this SHA-256.")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="Folder where what is drawn is kept.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Consent without being asked.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take part with one row of your own: see what would be sent, consent, send one noised report.
+
+    Example: tacit take-part https://host/c/CAMPAIGN --token - --data me.csv
+    """
+    with connected(url, state=state) as client:
+        if withdraw is not None:
+            client.withdraw(withdraw)
+            return print_values({"withdrawn": True}, as_json, "Withdrawn")
+        person = _Person(client, _token(token, client), vote)
+        terms = client.terms()
+        _must_agree(terms, at_most, mechanism)
+        if not person.drawn:
+            client.must_be_unused(person.token, person.kind)
+            if data is None:
+                errors.refuse("take-part", "--data", "given: nothing was drawn before", None)
+            with _said(as_json):
+                _show(terms, vote, client.kept.folder)
+            if not yes and not typer.confirm(f"Draw and send one {person.kind}?", err=True):
+                print("tacit: nothing was drawn, and nothing was sent.", file=sys.stderr)
+                raise typer.Exit(_DECLINED)
+        sent = person.answer(terms, data, label)
+        if as_json:
+            return print_values(sent, as_json, "")
+        receipt = sent.pop("receipt")
+        print_values(sent, as_json, "Sent")
+        print(f"Receipt, to withdraw it:\n{receipt}")  # not in a table, which would cut it
+
+
+def crowd(
+    url: Url,
+    data: Annotated[str, typer.Option(help="digits, mnist, … or a CSV or Parquet file.")],
+    people: Annotated[int, typer.Option(help="How many are invited and take part.")],
+    key: OwnerKey = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="Columns, bounds, categories and label of a file.")
+    ] = None,
+    vote: Annotated[
+        bool, typer.Option("--vote", help="Vote on the published model, as other people.")
+    ] = False,
+    batch: Annotated[int, typer.Option(help="Answers in one request.")] = 100,
+    single: Annotated[bool, typer.Option("--single", help="One answer in one request.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Try a campaign out: rows of a data set take part over HTTP, each with its own invitation.
+
+    The noise is real, from the operating system: there is no seed. Example: tacit crowd
+    http://localhost:8000/c/CAMPAIGN --data digits --people 1000
+    """
+    from tacit.apps.service import crowd as crowds
+    from tacit.data import datasets
+
+    dataset = datasets.load(data, schema)
+    with connected(url, key=key) as client, rows_progress(people) as advance:
+        outcome = crowds.run(
+            client, dataset, people, vote=vote, batch=batch, single=single, advance=advance
+        )
+    values = outcome.to_dict()
+    print_values(
+        values if as_json else {**values, "refused": _reasons(values)}, as_json, "The crowd"
+    )
+    if outcome.refused:
+        raise typer.Exit(_DECLINED)
+
+
+def _reasons(values: dict[str, Any]) -> str | None:
+    return ", ".join(f"{count} {code}" for code, count in values["refused"].items()) or None
+
+
+@contextmanager
+def connected(url: str, **settings: Any) -> Iterator[Client]:
+    """A client; it says where others can listen in."""
+    from tacit.apps.service.client import Client
+
+    with Client(url, **settings) as client:
+        if client.address.in_the_clear:
+            print(_IN_THE_CLEAR, file=sys.stderr)
+        yield client
+
+
+@contextmanager
+def _said(as_json: bool) -> Iterator[None]:
+    """What a person reads is on standard error where a program reads standard output."""
+    with redirect_stdout(sys.stderr if as_json else sys.stdout):
+        yield
+
+
+def _token(given: str | None, client: Client) -> str:
+    token = client.address.token if given is None else given
+    if token == "-":
+        token = sys.stdin.readline()
+    if not token or not token.strip():
+        remedy = "It came with the invitation."
+        errors.refuse("take-part", "--token", "given, or TACIT_TOKEN set", None, remedy)
+    return token.strip()
+
+
+def _must_agree(terms: Campaign, at_most: float | None, mechanism: str | None) -> None:
+    """What a person has decided beforehand."""
+    from tacit.apps.service.terms import epsilon
+
+    where, remedy, cost = "take-part", "Nothing was drawn.", epsilon(terms)
+    if at_most is not None and not cost <= errors.positive(where, "--at-most", at_most):
+        errors.refuse(where, "ε of report and vote", f"at most {at_most}", cost, remedy)
+    if mechanism is not None and mechanism.lower() != terms.fingerprint:
+        errors.refuse(where, "the mechanism", mechanism, terms.fingerprint, remedy)
+
+
+def _show(terms: Campaign, vote: bool, folder: Path) -> None:
+    """What would be sent and what it costs, derived here and not taken from the server."""
+    what = "your row and its label" if terms.labelled else "your row"
+    report = f"one noised report of {what}: {terms.mechanism.guarantee(terms.labelled)}"
+    asked, also = f"{report}. The row itself stays here", ""
+    if terms.ballot is not None:
+        voted = "one noised vote, whether the learned model is right on your row: "
+        voted += str(terms.ballot.guarantee)
+        asked, also = (voted, report) if vote else (asked, voted)
+    lines = [
+        terms.title,
+        terms.purpose,
+        "",
+        f"  - Would be sent now: {asked}.",
+        *([f"  - A token also gives {also}."] if also else []),
+        f"  - Mechanism: {terms.mechanism.kind}, SHA-256 {terms.fingerprint}",
+        f"  - Kept in {folder}: what was drawn, so that it is not drawn twice. Never the row.",
+    ]
+    print_text("\n".join([*lines, "", terms.certificate.explain()]))
+
+
+class _Person:
+    """Somebody with a token."""
+
+    def __init__(self, client: Client, token: str, vote: bool) -> None:
+        self.client, self.token, self.vote = client, token, vote
+        self.kind = "vote" if vote else "report"
+        self.drawn = client.kept.find(client.address.campaign, token, self.kind) is not None
+
+    def answer(self, terms: Campaign, data: Path | None, label: str | None) -> dict[str, Any]:
+        """Draw where nothing was drawn, and send."""
+        row, truth = None, None
+        if not self.drawn and data is not None:
+            row, truth = read_row(data, terms, label, labelled=terms.labelled or self.vote)
+        send = self.client.vote if self.vote else self.client.report
+        with naming(data or "take-part"):
+            receipt = send(self.token, row, truth)
+        voted = terms.ballot is not None and self.vote
+        spent = terms.ballot.guarantee if voted else terms.mechanism.guarantee(terms.labelled)  # type: ignore[union-attr]
+        return {
+            "sent": self.kind,
+            "drawn_before": self.drawn,
+            "guarantee": str(spent),
+            "receipt": receipt,
+        }
+
+
+def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> tuple[Any, Any]:
+    """The one row of a file as the mechanism takes it, and its label where it is asked for."""
+    from tacit.data import tables
+
+    schema, classes = terms.mechanism.schema, terms.mechanism.classes
+    table = _table(path, schema, words_of(classes, label))
+    if table.num_rows != 1:
+        errors.refuse("take-part", "--data", "a file of one row", table.num_rows)
+    truth = None
+    if labelled:
+        label = label or _surplus(table, schema.names, path)
+        table, values = tables.split_label(table, label, path)
+        assert values is not None
+        with naming(path):
+            truth = tables.as_classes(values, classes, f"column {label!r}")
+    if path.suffix == ".json" and set(table.schema.names) == set(schema.names):
+        table = table.select(list(schema.names))  # objects have no order
+    if getattr(schema, "width", None) is None or schema.columns is not None:
+        return table, truth
+    return _array(table), truth
+
+
+def _surplus(table: Any, names: tuple[str, ...], path: Path) -> str:
+    """The one column that the mechanism does not know."""
+    found = [name for name in table.schema.names if name not in names]
+    if len(found) != 1 and len(table.schema.names) != len(names) + 1:
+        condition = f"given: {path.name} has {len(found)} columns beside the mechanism's"
+        errors.refuse("take-part", "--label", condition, None)
+    return str(found[-1])
+
+
+def _table(path: Path, schema: Any, words: str | None) -> Any:
+    import pyarrow as pa
+
+    from tacit.data import tables
+
+    if path.suffix != ".json":
+        return pa.Table.from_batches(list(tables.batches(path, schema, words=words)))
+    must_exist(path)
+    try:
+        given = json.loads(path.read_bytes())
+        row = np.asarray(given.pop("row")).ravel().tolist() if "row" in given else []
+        values = dict(zip(schema.names, row, strict=True)) if row else {}
+        return pa.table({name: [value] for name, value in (values | given).items()})
+    except (ValueError, TypeError, AttributeError, RecursionError, pa.ArrowException):
+        # `from None`: the original message may quote the row.
+        raise errors.InvalidData(
+            f"{path}: it must be a JSON object with a value a column, or with the numbers of an "
+            "array under 'row'."
+        ) from None
+
+
+def _array(table: Any) -> Any:
+    """Numbers without names, in the order of the file."""
+    from tacit.data.columns import columns_of, stack
+
+    return stack(columns_of(table) or [], "take-part")

@@ -1,0 +1,245 @@
+"""`tacit vote`, `tally`, `validate`: accuracy by private votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.apps.cli.console import AsJson, must_exist, print_json, print_table, print_values
+from tacit.apps.cli.files import Data, Out, must_be_new, must_have, rows_progress
+from tacit.data.tables import naming, words_of
+from tacit.privacy import errors
+
+Model = Annotated[Path, typer.Argument(help="The directory that learn wrote.", metavar="MODEL")]
+LabelColumn = Annotated[str, typer.Option(help="The column that holds the label.")]
+VoteEpsilon = Annotated[float, typer.Option(help="What one vote may cost.")]
+ByClass = Annotated[bool, typer.Option("--by-class", help="Vote on the own class too, privately.")]
+Group = Annotated[str | None, typer.Option(help="A column with the voters' groups.")]
+PrivateGroup = Annotated[
+    bool, typer.Option("--private-group", help="The group is private: part of the vote.")
+]
+Groups = Annotated[str | None, typer.Option(help="Every private group there may be: north,south.")]
+Confidence = Annotated[float, typer.Option(help="Of every interval.")]
+LedgerFile = Annotated[Path | None, typer.Option("--ledger", help="Charge this ledger first …")]
+Account = Annotated[str | None, typer.Option(help="… and this account of it.")]
+Key = Annotated[str | None, typer.Option(help="The same key is charged only once.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (vote, tally, validate):
+        app.command()(command)
+
+
+def vote(
+    model: Model,
+    data: Data,
+    label: LabelColumn,
+    epsilon: VoteEpsilon,
+    out: Out,
+    by_class: ByClass = False,
+    group: Group = None,
+    private_group: PrivateGroup = False,
+    groups: Groups = None,
+    as_json: AsJson = False,
+) -> None:
+    """Try a model on own rows and write one noised vote a row. On a device: a file of one row.
+
+    Example: tacit vote model me.csv --label digit --epsilon 2 --out vote.json
+    """
+    must_be_new(out)
+    poll = _poll(model, epsilon, by_class, group, private_group, groups)
+    votes = poll.release(poll.outcomes(data, label))
+    votes.write(out)
+    values = {"votes": len(votes), "guarantee": str(votes.guarantee), "written": str(out)}
+    print_values(values, as_json, "Voted")
+
+
+def tally(
+    votes: Annotated[list[Path], typer.Argument(help="What vote wrote, in any number.")],
+    confidence: Confidence = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Count votes: accuracy with its interval, in all and by what the votes tell.
+
+    Example: tacit tally votes/*.json
+    """
+    from tacit.local.inference.validation import estimate
+    from tacit.local.inference.votes import Votes
+
+    errors.probability("tally", "confidence", confidence, zero=False)
+    if len({path.resolve() for path in votes}) != len(votes):
+        errors.refuse("tally", "files", "named once each", len(votes), "A vote counts once.")
+    counted = Votes.concatenate([Votes.read(path) for path in votes])
+    _print_validation(estimate(counted, confidence), as_json)
+
+
+def validate(
+    model: Model,
+    data: Data,
+    label: LabelColumn,
+    epsilon: VoteEpsilon,
+    by_class: ByClass = False,
+    group: Group = None,
+    private_group: PrivateGroup = False,
+    groups: Groups = None,
+    confidence: Confidence = 0.95,
+    ledger: LedgerFile = None,
+    account: Account = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accuracy by private votes: every row is a person who tries the model and votes once.
+
+    Example: tacit validate model voters.parquet --label digit --epsilon 2 --by-class
+    """
+    from tacit.local.inference.validation import estimate
+    from tacit.privacy.accounting.ledger import pay
+
+    errors.probability("validate", "confidence", confidence, zero=False)
+    poll = _poll(model, epsilon, by_class, group, private_group, groups)
+    with opened_ledger(ledger, account) as opened:
+        tried = poll.outcomes(data, label)  # data that does not fit costs nothing
+        pay("validate", opened, account, poll.ballot.event, key=key)
+        votes = poll.release(tried)
+    _print_validation(estimate(votes, confidence), as_json)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What the model made of each row: raw, for the ballot alone."""
+
+    right: Any
+    classes: Any
+    groups: Any
+
+
+@dataclass(frozen=True)
+class _Poll:
+    """A model, the ballot on it, and the column of groups."""
+
+    model: Any
+    ballot: Any
+    group: str | None
+
+    def outcomes(self, data: Path, label: str) -> _Tried:
+        import numpy as np
+
+        from tacit.data import tables
+
+        classes = tuple(self.model.classes_.tolist())
+        parts: list[tuple[Any, Any, Any]] = []
+        given, words = self.model.mechanism_.schema, words_of(classes, label)
+        with rows_progress(tables.count(data)) as advance:
+            for batch in tables.batches(data, given, words=words):
+                parts.append(self._try(batch, data, label, classes))
+                advance(batch.num_rows)
+        right, mine, groups = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return _Tried(right, mine, groups if self.group is not None else None)
+
+    def _try(self, batch: Any, data: Path, label: str, classes: tuple[Any, ...]) -> Any:
+        from tacit.data import tables
+        from tacit.local.inference.votes import outcomes
+
+        if self.group is not None and self.group not in batch.schema.names:
+            errors.refuse("data", "group", f"a column of {data}", self.group, "Has it a header?")
+        rest, groups = tables.split_label(batch, self.group, data)
+        if self.group in self.model.mechanism_.schema.names:
+            rest = batch  # the group is a feature too
+        rows, values = tables.split_label(rest, label, data)
+        with naming(data):
+            truth = tables.as_classes(values, classes, f"column {label!r}")  # type: ignore[arg-type]
+            right, mine = outcomes(self.model, rows, truth)
+        return right, mine, [] if groups is None else [_text(value) for value in groups]
+
+    def release(self, tried: _Tried) -> Any:
+        from tacit.local.inference.votes import fingerprint
+
+        private = tried.groups if self.ballot.groups is not None else None
+        asked = tried.classes if self.ballot.classes is not None else None
+        votes = self.ballot.release(tried.right, classes=asked, groups=private)
+        known = tried.groups if self.ballot.groups is None else None
+        return replace(votes, groups=known, about=fingerprint(self.model))
+
+
+def _poll(
+    model: Path,
+    epsilon: float,
+    by_class: bool,
+    group: str | None,
+    private_group: bool,
+    groups: str | None,
+) -> _Poll:
+    from tacit.local.inference.votes import Ballot
+    from tacit.privacy import artifact
+
+    if private_group and group is None:
+        errors.refuse("command line", "--group", "given with --private-group", None)
+    if groups is not None and not private_group:
+        remedy = "Groups that are known need no declaration."
+        errors.refuse("command line", "--groups", "given with --private-group", groups, remedy)
+    loaded = must_have(artifact.load(model), "predict", model)
+    declared = _declared_groups(loaded, group, groups) if private_group else None
+    classes = tuple(loaded.classes_.tolist()) if by_class else None
+    return _Poll(loaded, Ballot(epsilon=epsilon, classes=classes, groups=declared), group)
+
+
+def _declared_groups(model: Any, group: str | None, groups: str | None) -> list[str]:
+    """As given, or the categories of that column: never read off the voters' rows."""
+    if groups is not None:
+        return [value.strip() for value in groups.split(",")]
+    for column in getattr(model.mechanism_.schema, "columns", None) or ():
+        if getattr(column, "name", None) == group and hasattr(column, "categories"):
+            return list(column.categories)
+    remedy = "Declare every group there may be, as in --groups north,south."
+    errors.refuse("command line", "--groups", "given with --private-group", None, remedy)
+
+
+def _text(value: Any) -> str:
+    """A group as a word: a column of whole numbers may arrive as floats."""
+    whole = isinstance(value, float) and value == int(value)
+    return str(int(value)) if whole else str(value)
+
+
+@contextmanager
+def opened_ledger(path: Path | None, account: str | None) -> Iterator[Any]:
+    """The ledger, where one is given; its account must exist."""
+    if (path is None) != (account is None):
+        given = "--account" if path is None else "--ledger"
+        errors.refuse("command line", "--ledger and --account", "given together", given)
+    if path is None:
+        yield None
+        return
+    from tacit.privacy.accounting.ledger import Ledger
+
+    must_exist(path)
+    with Ledger(path) as opened:
+        opened.show(str(account))  # a missing account is said before any work
+        yield opened
+
+
+def _print_validation(found: Any, as_json: bool) -> None:
+    result = found.to_dict()
+    if as_json:
+        return print_json(result)
+    lines = [("all", f"{result['voters']:,}", *ends(result))]
+    for name in ("class", "group"):
+        lines += [
+            (f"{name} {one[name]}", f"{one['voters']:,.0f}", *ends(one))
+            for one in result[f"by_{name}"]
+        ]
+    columns = ("", "voters", "accuracy", f"{found.confidence:.0%} interval")
+    print_table("Accuracy by votes", columns, lines)
+    print(f"Each voter: {found.guarantee}")
+
+
+def ends(part: dict[str, Any]) -> tuple[str, str]:
+    """An accuracy and its interval, to print."""
+    low, high = part["interval"]
+    accuracy = "–" if part["accuracy"] is None else f"{part['accuracy']:.4f}"
+    return accuracy, f"{low:.4f} to {high:.4f}"

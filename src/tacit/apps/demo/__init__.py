@@ -1,0 +1,173 @@
+"""The demonstration: learn to read digits from people who show nobody their digit.
+
+The rows are the handwritten digits that come with scikit-learn. Some are in-house, without labels;
+each of the others belongs to a person, who reports once. The noise of every report comes from the
+operating system, here as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.apps.demo.collection import Collection, Setting
+from tacit.apps.demo.folder import Folder
+from tacit.apps.demo.person import Person
+from tacit.privacy import errors
+from tacit.privacy.certificate import Certificate
+
+EPSILONS = (1.0, 2.0, 4.0, 8.0)
+"""Of the table."""
+
+MECHANISMS = ("codebook", "direct", "vlm")
+"""In the order of the time that they take."""
+
+DRAWS = 5
+"""How often everybody reports, with fresh noise; accuracies are means."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many parts of it are done, and how many there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the demonstration found, and where its files are.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the report that is shown, and of all that is saved.
+    sizes : dict of str to int
+        Rows in-house, people, test rows, and draws.
+    trials : dict
+        Accuracy on clean test rows: by mechanism, by ε, one a draw.
+    no_privacy, largest_class : float
+        Accuracy of whoever sees all rows and labels in the clear, and of whoever sees nothing.
+    person : Person
+        One of those who reported.
+    certificate : Certificate
+        Of the saved reports.
+    folder : Folder
+        What was written.
+    missing : tuple of str
+        What a lighter installation left out, a sentence each.
+    """
+
+    epsilon: float
+    sizes: dict[str, int]
+    trials: dict[str, dict[float, list[float]]]
+    no_privacy: float
+    largest_class: float
+    person: Person
+    certificate: Certificate
+    folder: Folder
+    missing: tuple[str, ...]
+
+    def mean(self, mechanism: str, epsilon: float) -> float:
+        """Accuracy of a mechanism at an ε of the table."""
+        return float(np.mean(self.trials[mechanism][epsilon]))
+
+    def spread(self, mechanism: str, epsilon: float) -> float:
+        """Its deviation from draw to draw."""
+        return float(np.std(self.trials[mechanism][epsilon], ddof=1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; results are in the form of the records of studies."""
+        return {
+            "epsilon": self.epsilon,
+            "data": {"name": "digits", **self.sizes},
+            "results": [
+                {
+                    "mechanism": name,
+                    "epsilon": epsilon,
+                    "clean_accuracy": self._summary(name, epsilon),
+                }
+                for name, row in self.trials.items()
+                for epsilon in row
+            ],
+            "references": {"no_privacy": self.no_privacy, "largest_class": self.largest_class},
+            "report": {"bytes": self.person.sent.hex(), "symbols": self.person.symbols},
+            "guarantee": str(self.certificate.guarantee),
+            "missing": list(self.missing),
+            "written": [str(path) for path in self.folder.paths],
+        }
+
+    def _summary(self, mechanism: str, epsilon: float) -> dict[str, Any]:
+        return {
+            "mean": self.mean(mechanism, epsilon),
+            "std": self.spread(mechanism, epsilon),
+            "trials": self.trials[mechanism][epsilon],
+        }
+
+
+def run(out: Path, epsilon: float, progress: Progress | None = None) -> Outcome:
+    """Fit, collect, learn and write."""
+    if not 0.01 <= epsilon <= 100:
+        errors.refuse("demo", "epsilon", "from 0.01 to 100", epsilon)
+    setting = Setting.of_digits()
+    folder = Folder.opened(out)
+    no_vlm = _no_torch()
+    found = _all_measured(
+        setting,
+        [name for name in MECHANISMS if name != "vlm" or no_vlm is None],
+        sorted({*EPSILONS, epsilon}),
+        progress or _silent,
+    )
+    shown = {name: by_epsilon[epsilon][0] for name, by_epsilon in found.items()}
+    person = Person.of(setting, shown)
+    certificate, no_picture = folder.write(shown["codebook"], person.pictures(epsilon))
+    return Outcome(
+        epsilon=epsilon,
+        sizes={**setting.sizes, "draws": DRAWS},
+        trials={
+            name: {at: [one.accuracy for one in draws] for at, draws in by_epsilon.items()}
+            for name, by_epsilon in found.items()
+        },
+        no_privacy=setting.no_privacy(),
+        largest_class=setting.largest_class(),
+        person=person,
+        certificate=certificate,
+        folder=folder,
+        missing=tuple(reason for reason in (no_vlm, no_picture) if reason is not None),
+    )
+
+
+def _all_measured(
+    setting: Setting, names: list[str], epsilons: list[float], progress: Progress
+) -> dict[str, dict[float, list[Collection]]]:
+    """Collections by mechanism and ε; several each."""
+    from threadpoolctl import threadpool_limits
+
+    # Arrays are small here: more threads would only wait for each other, minutes if cores are busy.
+    with threadpool_limits(1):
+        return {name: _measured(setting, name, epsilons, progress) for name in names}
+
+
+def _measured(
+    setting: Setting, name: str, epsilons: list[float], progress: Progress
+) -> dict[float, list[Collection]]:
+    """Collections by ε."""
+    mechanism_at = setting.fitted(name, lambda *parts: progress(f"fit {name}", *parts))
+    found: dict[float, list[Collection]] = {}
+    for done, epsilon in enumerate(epsilons, start=1):
+        mechanism = mechanism_at(epsilon)
+        found[epsilon] = [setting.collect(mechanism) for _ in range(DRAWS)]
+        progress(f"collect and learn: {name}", done, len(epsilons))
+    return found
+
+
+def _no_torch() -> str | None:
+    """Why there is no VLM, if there is none."""
+    try:
+        from tacit import VLM  # noqa: F401
+    except ImportError as error:
+        return str(error)
+    return None
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Report no progress."""

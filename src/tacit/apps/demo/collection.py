@@ -1,0 +1,99 @@
+"""Who holds what in the demonstration, and how somebody learns from reports there.
+
+All of it runs without torch but the VLM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.datasets import Dataset, Split, load
+from tacit.local.inference.noise_aware import NoiseAwareClassifier
+from tacit.local.learned.codebook import Codebook
+from tacit.local.learned.direct import Direct
+from tacit.local.reports import Reports
+from tacit.privacy.guarantees import Unit
+
+SEED = 0
+"""Of who holds what and of what is learned in-house; the noise has none."""
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Everybody reported once, and somebody learned from the reports."""
+
+    reports: Reports
+    model: Any
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Rows in-house, rows of people, rows for testing."""
+
+    data: Dataset
+    split: Split
+
+    @classmethod
+    def of_digits(cls) -> Setting:
+        """The data that come with scikit-learn."""
+        digits = load("digits")
+        return cls(digits, digits.collection(SEED))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many rows there are of each kind."""
+        return {part: len(getattr(self.split, part)) for part in ("inhouse", "people", "test")}
+
+    def rows(self, part: str) -> tuple[Any, Integers]:
+        """Pictures and digits."""
+        indices = getattr(self.split, part)
+        return self.data.take(indices), self.data.labels[indices]
+
+    def fitted(self, kind: str, progress: Callable[[int, int], None]) -> Callable[[float], Any]:
+        """A mechanism learned in-house, without labels, for every ε that is asked for."""
+        rows, schema = self.rows("inhouse")[0], self.data.schema
+        common: dict[str, Any] = {"classes": self.data.classes, "unit": Unit.PERSON}
+        if kind == "codebook":  # how many codewords it has depends on ε
+            people = len(self.split.people)
+            return lambda epsilon: Codebook(epsilon=epsilon, people=people, **common).fit(
+                rows, schema=schema, seed=SEED
+            )
+        if kind == "direct":
+            return Direct(epsilon=1, **common).fit(rows, schema=schema).at
+        from tacit import VLM
+
+        fitted = VLM(epsilon=1, **common).fit(
+            rows, schema=schema, seed=SEED, progress=lambda done, total, _: progress(done, total)
+        )
+        return fitted.at
+
+    def collect(self, mechanism: Any) -> Collection:
+        """Everybody reports; the model sees the reports alone, and is tried on clean rows."""
+        reports = mechanism.release(*self.rows("people"))
+        rows, digits = self.rows("test")
+        # The people are drawn from the same pile as the in-house rows: no test is needed.
+        linear: dict[str, Any] = {}
+        if mechanism.kind == "direct":  # each column has its own small part of ε
+            linear = {"hidden": (), "output_bias": False}
+        model = NoiseAwareClassifier(prior="inhouse", seed=SEED, **linear).fit(reports)
+        return Collection(reports, model, float(np.mean(model.predict(rows) == digits)))
+
+    def no_privacy(self) -> float:
+        """Accuracy of a classifier that sees everybody's row and label."""
+        from sklearn.svm import SVC
+
+        (people, known), (rows, digits) = self.rows("people"), self.rows("test")
+        model = SVC().fit(people.reshape(len(people), -1), known)
+        return float(model.score(rows.reshape(len(rows), -1), digits))
+
+    def largest_class(self) -> float:
+        """Accuracy of always naming one digit, the most frequent one of the test rows."""
+        return float(np.bincount(self.rows("test")[1]).max() / len(self.split.test))

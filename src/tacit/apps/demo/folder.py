@@ -1,0 +1,130 @@
+"""What the demonstration leaves behind: it replaces its own files, and nobody else's."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tacit.apps import plots
+from tacit.apps.demo.collection import Collection
+from tacit.local.reports import Reports
+from tacit.privacy import errors
+from tacit.privacy.certificate import Artifact, Certificate
+
+LIST = "demo.json"
+"""Names the files that a demonstration wrote, with their hashes: by it the next one knows them."""
+
+NAMES = ("mechanism", "reports.parquet", "certificate.json", "model", "picture.png", LIST)
+_MAKER = "tacit demo"
+
+
+@dataclasses.dataclass
+class Folder:
+    """A folder that the demonstration may write to."""
+
+    path: Path
+    paths: tuple[Path, ...] = ()
+    """What was written."""
+
+    @classmethod
+    def opened(cls, path: Path) -> Folder:
+        """Make it if need be; refuse one whose files would be lost."""
+        if path.exists() and not path.is_dir():
+            errors.refuse("demo", "--out", "a folder", str(path), "Choose another.")
+        path.mkdir(parents=True, exist_ok=True)
+        opened = cls(path)
+        opened._must_be_ours()
+        return opened
+
+    def _must_be_ours(self) -> None:
+        path, known = self.path, _listed(self.path / LIST)
+        for name in NAMES:
+            if not all(_is_known(file, path, known) for file in _files(path / name)):
+                condition = f"a folder whose {name}, if it has one, is as a demo left it"
+                errors.refuse("demo", "--out", condition, str(path), "Choose another.")
+
+    def write(
+        self, collection: Collection, pictures: tuple[Any, Any]
+    ) -> tuple[Certificate, str | None]:
+        """All made before any is replaced. With the certificate, why there is no picture, if so."""
+        reports = collection.reports
+        with tempfile.TemporaryDirectory(prefix=".demo-", dir=self.path) as made:
+            partial = Path(made)
+            reports.mechanism.save(partial / "mechanism")
+            collection.model.save(partial / "model")
+            certificate = _certificate(reports, reports.write(partial / "reports.parquet"))
+            certificate.save(partial / "certificate.json")
+            no_picture = _draw(pictures, partial / "picture.png")
+            _list(partial)
+            self._must_be_ours()  # a minute has passed
+            self._replace(partial)
+        self.paths = tuple(self.path / name for name in NAMES if (self.path / name).exists())
+        return certificate, no_picture
+
+    def _replace(self, partial: Path) -> None:
+        for name in NAMES:
+            old = self.path / name
+            if old.is_dir():
+                shutil.rmtree(old)
+            elif old.exists():
+                old.unlink()
+            if (partial / name).exists():
+                os.replace(partial / name, old)
+
+
+def _certificate(reports: Reports, path: Path) -> Certificate:
+    """The one of the reports, about the file that holds them."""
+    certificate = dataclasses.replace(reports.certificate, artifact=Artifact.of(path))
+    certificate.verify(path)
+    return certificate
+
+
+def _draw(pictures: tuple[Any, Any], path: Path) -> str | None:
+    try:
+        plots.check_target(path)
+    except errors.TacitError as error:  # without matplotlib
+        return str(error)
+    plots.save(plots.picture(*pictures), path)
+    return None
+
+
+def _list(folder: Path) -> None:
+    """Write down what is in the folder."""
+    files = [file for name in NAMES for file in _files(folder / name)]
+    hashes = {file.relative_to(folder).as_posix(): _sha256(file) for file in files}
+    text = json.dumps({"made_by": _MAKER, "sha256": hashes}, indent=1)
+    (folder / LIST).write_text(text + "\n", encoding="utf-8")
+
+
+def _listed(path: Path) -> dict[str, str]:
+    """Hashes by name; of the list itself too, which is ours where it reads like one."""
+    try:
+        found = json.loads(path.read_bytes())
+        if found["made_by"] == _MAKER:
+            return {**found["sha256"], LIST: _sha256(path)}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return {}
+
+
+def _files(path: Path) -> list[Path]:
+    """A file, or what a directory holds; ours hold files alone."""
+    if path.is_dir() and not path.is_symlink():
+        return sorted(path.iterdir())
+    return [path] if os.path.lexists(path) else []
+
+
+def _is_known(file: Path, folder: Path, known: dict[str, str]) -> bool:
+    if file.is_symlink() or not file.is_file():
+        return False
+    return known.get(file.relative_to(folder).as_posix()) == _sha256(file)
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()

@@ -1,0 +1,91 @@
+"""Paper to draw on, what its edges say, and files to keep it in.
+
+Figures are made without pyplot: nothing global changes, and no display is needed. Matplotlib is
+loaded by the first figure, not before.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.privacy import errors
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg", ".pdf")
+DOTS_PER_INCH = 200
+INK, GREY, FAINT = "#1a1a1a", "#595959", "#d9d9d9"
+TEXT, SMALL = 9.0, 8.0
+_PAD = 0.08
+LEGEND_WIDTH = 1.8
+_TITLE_LETTERS, _CAPTION_LETTERS = 9.5, 16.0
+"""How many letters fit into an inch, on the safe side."""
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    return _figure_class()(figsize=(width, height), dpi=100)
+
+
+def fitted(width: float, height: float) -> Figure:
+    """An empty figure whose panels make room for all of its text."""
+    figure = blank(width, height)
+    figure.set_layout_engine("constrained", w_pad=_PAD, h_pad=_PAD)
+    return figure
+
+
+def _figure_class() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise errors.TacitError(
+            "plots: figures need the matplotlib package. pip install 'tacit[plots]'."
+        ) from None
+    return Figure
+
+
+def frame(figure: Figure, title: str, caption: str) -> None:
+    """The title over all panels, left of the legend, and what a reader must know under them."""
+    width = figure.get_figwidth()
+    title = textwrap.fill(title, int((width - LEGEND_WIDTH) * _TITLE_LETTERS))
+    caption = textwrap.fill(caption, int(width * _CAPTION_LETTERS))
+    figure.suptitle(title, x=0.012, ha="left", size=TEXT + 2, weight="bold", color=INK)
+    figure.supxlabel(caption, x=0.012, ha="left", size=SMALL, color=GREY, linespacing=1.4)
+
+
+def check_target(path: str | Path) -> Path:
+    """A path that a figure can be saved to: ask before the work that leads to the figure."""
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        errors.refuse("plots", "file", "one of " + ", ".join(SUFFIXES), path.name, "Rename it.")
+    if path.is_dir():
+        errors.refuse("plots", "path", "a file", str(path), "Name a file in that folder.")
+    if not path.parent.is_dir():
+        errors.refuse("plots", "path", "in an existing folder", str(path), "Make the folder first.")
+    _figure_class()
+    return path
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG, SVG or PDF, by its suffix; the same figure gives the same bytes.
+
+    The file is whole or not there at all: it is drawn in memory first.
+    """
+    path = check_target(path)
+    import matplotlib
+
+    kind = path.suffix.lower().removeprefix(".")
+    date: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    drawn = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "tacit"}):
+        figure.savefig(
+            drawn, format=kind, dpi=DOTS_PER_INCH, facecolor="white", metadata=date[kind]
+        )
+    try:
+        path.write_bytes(drawn.getvalue())
+    except OSError as error:
+        errors.refuse("plots", "path", "writable", str(path), f"{error.strerror}.")

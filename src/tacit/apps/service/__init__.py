@@ -1,0 +1,24 @@
+"""The collection service: people privatize on their own device, the server never sees a raw value.
+
+`campaign` is what is asked of people; `wire` the form of a report on its way and in storage;
+`tables`, `store` and `inbox` keep it, exactly once; `app` and `server` answer requests; `client`
+and the pages in `static` are what people use; `results` is what an owner learns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.apps.service.client import Client
+
+__all__ = ["Client"]
+
+
+def __getattr__(name: str) -> Any:
+    """`Client` when it is asked for: the server does without httpx."""
+    if name == "Client":
+        from tacit.apps.service.client import Client
+
+        return Client
+    raise AttributeError(name)

@@ -1,0 +1,186 @@
+"""A campaign: what is asked of people, with which mechanism, until when, and what it costs them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from tacit.apps.service.problems import Problem
+from tacit.local.inference.votes import Ballot
+from tacit.local.reports import REFUSED, certify
+from tacit.privacy import artifact, errors, events
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Guarantee
+
+SEEN = (
+    "That somebody with this token took part, when, and from which network address: the server "
+    "sees it, and stores neither time nor address. Its database may show in which order answers "
+    "came."
+)
+INVITED = "Whose token it is: whoever handed it out may know."
+LINKED = (
+    "That report and vote come from the same person: the server can tell while it answers. "
+    "The stated total covers both together."
+)
+
+LARGEST_DELTA = 1e-5
+OPEN, EARLY, CLOSED, FULL = "open", "early", "closed", "full"
+_LONGEST_TITLE, _LONGEST_PURPOSE = 200, 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """What does not change while it runs.
+
+    Parameters
+    ----------
+    id : str
+        Its place in addresses.
+    title, purpose : str
+        Who asks, and what for: shown to people before they decide.
+    mechanism
+        What runs on their devices. What it carries of in-house rows must be allowed to leave.
+    labelled : bool
+        Whether people report their label too.
+    question : str, optional
+        What is asked for as the label: shown over the choices.
+    vote_epsilon : float, optional
+        What one vote on the published model costs; without, nobody votes.
+    vote_by_class : bool
+        Whether a vote also tells the voter's class, privately.
+    opens, closes : datetime, optional
+        When answers are taken.
+    minimum : int
+        So many reports must be there before anything but their number is shown.
+    quota : int, optional
+        So many reports are taken.
+    """
+
+    id: str
+    title: str
+    purpose: str
+    mechanism: Any
+    labelled: bool
+    vote_epsilon: float | None = None
+    vote_by_class: bool = False
+    opens: datetime | None = None
+    closes: datetime | None = None
+    minimum: int = 100
+    quota: int | None = None
+    question: str | None = None
+
+    def __post_init__(self) -> None:
+        where = "campaign"
+        for name, text, longest in (
+            ("title", self.title, _LONGEST_TITLE),
+            ("purpose", self.purpose, _LONGEST_PURPOSE),
+            ("question", "?" if self.question is None else self.question, _LONGEST_TITLE),
+        ):
+            if not text.strip() or len(text) > longest or not text.isprintable():
+                condition = f"one line of 1 to {longest} characters"
+                errors.refuse(where, name, condition, text)
+        errors.whole(where, "minimum", self.minimum, least=1)
+        if self.quota is not None:
+            errors.whole(where, "quota", self.quota, least=self.minimum)
+        if self.vote_epsilon is not None and not self.labelled:
+            remedy = "A model is learned from labels."
+            errors.refuse(where, "vote_epsilon", "left out", self.vote_epsilon, remedy)
+        for moment in (self.opens, self.closes):
+            if moment is not None and moment.tzinfo is None:
+                errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
+        if self.opens and self.closes and not self.opens < self.closes:
+            errors.refuse(where, "closes", f"after {self.opens}", str(self.closes))
+        self.mechanism.shared("collection")
+        _epsilon(self.certificate.guarantee)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Which mechanism it is."""
+        return artifact.fingerprint(self.mechanism)
+
+    @cached_property
+    def ballot(self) -> Ballot | None:
+        """How people vote, where they do."""
+        if self.vote_epsilon is None:
+            return None
+        classes = self.mechanism.classes if self.vote_by_class else None
+        unit = self.mechanism.guarantee(self.labelled).unit
+        return Ballot(epsilon=self.vote_epsilon, classes=classes, unit=unit)
+
+    @cached_property
+    def event(self) -> Event:
+        """All that runs on one person's row: report, and vote where there is one."""
+        report = self.mechanism.event(self.labelled)
+        return report if self.ballot is None else events.Composed((report, self.ballot.event))
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Of all that one token can cost its holder."""
+        if self.ballot is None:
+            return certify(self.mechanism, self.labelled, further=(SEEN, INVITED))
+        return Certificate.issue(
+            self.event,
+            delta=getattr(self.mechanism, "delta", None),
+            assumptions=getattr(self.mechanism, "assumptions", ()),
+            not_protected=(*self.mechanism.not_protected, REFUSED, SEEN, INVITED, LINKED),
+        )
+
+    def state(self, closed: bool, reports: int, now: datetime | None = None) -> str:
+        """Whether answers are taken, and if not, why."""
+        now = now or datetime.now(UTC)
+        if closed or (self.closes is not None and now >= self.closes):
+            return CLOSED
+        if self.opens is not None and now < self.opens:
+            return EARLY
+        return FULL if self.quota is not None and reports >= self.quota else OPEN
+
+    def must_be_enough(self, reports: int) -> None:
+        """Refuse to show anything of too few reports."""
+        if reports < self.minimum:
+            text = f"There are {reports} of at least {self.minimum} reports."
+            raise Problem("too-few", text, reports=reports, minimum=self.minimum)
+
+    @cached_property
+    def _fixed(self) -> dict[str, Any]:
+        alone, total = self.mechanism.guarantee(self.labelled), self.certificate.guarantee
+        classes = self.mechanism.classes if self.labelled else None
+        return {
+            "id": self.id,
+            "title": self.title,
+            "purpose": self.purpose,
+            "artifact": {"sha256": self.fingerprint, "kind": self.mechanism.kind},
+            "labelled": self.labelled,
+            "question": self.question,
+            "classes": None if classes is None else list(classes),
+            "epsilon": _epsilon(alone),
+            "vote_epsilon": self.vote_epsilon,
+            "total_epsilon": _epsilon(total),
+            "delta": float(getattr(total, "delta", 0)),
+            "opens": None if self.opens is None else self.opens.isoformat(),
+            "closes": None if self.closes is None else self.closes.isoformat(),
+            "minimum": self.minimum,
+            "quota": self.quota,
+            "certificate": json.loads(self.certificate.to_json()),
+            "explanation": self.certificate.explain(),
+        }
+
+    def describe(
+        self, closed: bool, reports: int, votes: int, model: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """All that participants are told."""
+        counts = {"state": self.state(closed, reports), "reports": reports, "votes": votes}
+        return {**self._fixed, **counts, "model": model}
+
+
+def _epsilon(guarantee: Guarantee) -> float:
+    """What people are told; a guarantee that cannot be said in these words is not offered."""
+    if not hasattr(guarantee, "epsilon"):
+        errors.refuse("campaign", "guarantee", "one with an ε", str(guarantee))
+    if not getattr(guarantee, "delta", 0) <= LARGEST_DELTA:
+        remedy = "Beyond that, it is no protection."
+        errors.refuse("campaign", "delta", f"at most {LARGEST_DELTA:g}", str(guarantee), remedy)
+    return float(guarantee.epsilon)

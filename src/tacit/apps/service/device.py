@@ -1,0 +1,181 @@
+"""What a page needs to make a report or a vote on its own: the channel in whole numbers.
+
+Weights are written as decimal strings, as browsers read JSON numbers as float64. Nothing in here is
+about anybody: it is all in the artifact that participants get.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.schema import ArraySchema, Schema
+from tacit.local.inference.votes import Ballot
+from tacit.local.learned.direct import STEPS
+from tacit.privacy import artifact, errors, events
+from tacit.privacy.rounding import float_above
+
+DEVICE, BALLOT = "tacit-device/1", "tacit-ballot/1"
+
+_FAINT = 0.1
+"""Rows and columns of an average picture with less than this share of the most ink are margin."""
+
+
+def describe(mechanism: Any, labelled: bool, encoder: bytes | None) -> dict[str, Any]:
+    """JSON-ready: rows, encoder and channel of a report; `channel` is None where pages have none.
+
+    Parameters
+    ----------
+    mechanism
+        Of the campaign, with its encoder.
+    labelled : bool
+        Whether the label is part of a report.
+    encoder : bytes or None
+        The ONNX file that pages run; its hash is stated.
+    """
+    return {
+        "format": DEVICE,
+        "kind": mechanism.kind,
+        "artifact": artifact.fingerprint(mechanism),
+        "epsilon": float(mechanism.guarantee(labelled).epsilon),
+        "labelled": labelled,
+        "classes": list(mechanism.classes) if labelled else None,
+        "schema": mechanism.schema.to_plain(),
+        "encoder": None if encoder is None else hashlib.sha256(encoder).hexdigest(),
+        "channel": _channel(mechanism, labelled, encoder),
+        **_prototypes(mechanism),
+    }
+
+
+def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
+    """JSON-ready: what the model answers, and the channel of a vote on whether it was right."""
+    return {
+        "format": BALLOT,
+        "model": artifact.fingerprint(model),
+        "epsilon": float_above(Fraction(ballot.epsilon)),
+        "answers": [_plain(label) for label in model.classes_],
+        "classes": None if ballot.classes is None else list(ballot.classes),
+        "channel": _law(ballot.channel.event),
+        **_answering(model),
+    }
+
+
+def _channel(mechanism: Any, labelled: bool, encoder: bytes | None) -> dict[str, Any] | None:
+    """None sends people to the command line: noise, or an encoder, that pages do not have."""
+    if mechanism.kind == "direct":
+        return _of_direct(mechanism, labelled)
+    if encoder is None:
+        return None
+    if mechanism.kind == "codebook":
+        return _law(mechanism.channel(labelled).event)
+    noise, flip = mechanism.channel(labelled)
+    if not isinstance(noise.event, events.Laplace):
+        return None
+    ball = mechanism.ball
+    return {
+        "kind": "latent",
+        "grid": [ball.step, ball.radius_steps],
+        "noise": _law(noise.event),
+        "label": None if flip is None else _law(flip.event),
+    }
+
+
+def _of_direct(mechanism: Any, labelled: bool) -> dict[str, Any]:
+    noise, flips, flip = mechanism.channel(labelled)
+    return {
+        "kind": "features",
+        "steps": STEPS,
+        "indicated": mechanism.indicated,
+        "places": mechanism.places,
+        "noise": None if noise is None else _law(noise.event),
+        "flips": [None if one is None else _law(one.event) for one in flips],
+        "label": None if flip is None else _law(flip.event),
+    }
+
+
+def _law(event: events.Event) -> dict[str, Any]:
+    """The whole numbers that a channel draws with."""
+    match event:
+        case events.SubsetSelection():
+            return {
+                "kind": "subset-selection",
+                "categories": event.categories,
+                "size": event.size,
+                "inclusion": str(event.inclusion),
+            }
+        case events.RandomizedResponse():
+            return {
+                "kind": "randomized-response",
+                "categories": event.categories,
+                "keep": str(event.keep),
+                "other": str(event.other),
+            }
+        case events.Laplace():
+            scale = Fraction(event.scale)
+            return {
+                "kind": "discrete-laplace",
+                "scale": [str(scale.numerator), str(scale.denominator)],
+            }
+    errors.refuse("device", "event", "one that pages know", type(event).__name__)
+
+
+def _prototypes(mechanism: Any) -> dict[str, Any]:
+    """What each codeword looks like, a byte a number, and how much of a frame pictures fill."""
+    if mechanism.kind != "codebook":
+        return {"codewords": None, "prototypes": None, "frame": _frame(mechanism.schema, None)}
+    shown = np.clip(mechanism.prototypes_, 0, 1)
+    return {
+        "codewords": mechanism.codewords_,
+        "prototypes": _base64(np.rint(255 * shown).astype(np.uint8)),
+        "frame": _frame(mechanism.schema, np.average(shown, axis=0, weights=_weights(mechanism))),
+    }
+
+
+def _weights(mechanism: Any) -> npt.NDArray[np.float64]:
+    return np.asarray(mechanism.counts_ + 1.0)
+
+
+def _frame(schema: Schema, mean: npt.NDArray[Any] | None) -> float | None:
+    """The longer side of what is drawn, as a share of the frame; MNIST's where nothing is known."""
+    if not isinstance(schema, ArraySchema) or schema.image is None:
+        return None
+    if mean is None:
+        return 20 / 28
+    picture = mean.reshape(schema.image)
+    inked = [picture.sum(axis=axis) for axis in (0, 1)]
+    return float(max(np.mean(ink > _FAINT * ink.max()) for ink in inked))
+
+
+def _answering(model: Any) -> dict[str, Any]:
+    """A label for each codeword; for networks, their layers, of latents or features."""
+    if hasattr(model, "table_"):
+        return {"codewords": model.given_codeword().argmax(axis=1).tolist(), "network": None}
+    network = model.network_
+    if model.level != "latent":
+        return {"codewords": None, "network": None}
+    layers = zip(network.weights, network.biases, strict=True)
+    return {
+        "codewords": None,
+        "network": {
+            "center": _floats(network.center),
+            "spread": _floats(network.spread),
+            "layers": [{"weights": _floats(w), "biases": _floats(b)} for w, b in layers],
+        },
+    }
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _floats(array: npt.NDArray[Any]) -> str:
+    return _base64(np.ascontiguousarray(array, "<f4"))
+
+
+def _base64(array: npt.NDArray[Any]) -> str:
+    return base64.b64encode(array.tobytes()).decode()

@@ -1,0 +1,152 @@
+"""What every request passes: size, rate, security headers, and a count of it.
+
+Plain ASGI: a request costs no more than these lines. Bodies are never logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+
+from tacit.apps.service.limits import Buckets
+from tacit.apps.service.metrics import Metrics
+from tacit.apps.service.problems import MEDIA_TYPE, Problem
+
+LARGEST_BODY = 1 << 20
+_GONE = 499
+_log = logging.getLogger("tacit.apps.service")
+
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_TLS = (b"strict-transport-security", b"max-age=31536000")
+
+
+class Gate:
+    """The outermost layer of the application."""
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        metrics: Metrics,
+        addresses: Buckets,
+        largest_body: int = LARGEST_BODY,
+        cors: str | None = None,
+    ) -> None:
+        self.app, self.metrics, self.addresses = app, metrics, addresses
+        self.largest_body, self.cors = largest_body, cors
+        shared = {**_HEADERS}
+        if cors is not None:
+            shared["cross-origin-resource-policy"] = "cross-origin"
+            shared |= {"access-control-allow-origin": cors, "vary": "Origin"}
+        self._headers = [(name.encode(), value.encode()) for name, value in shared.items()]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+        headers = self._headers + ([_TLS] if scope["scheme"] == "https" else [])
+
+        async def answer(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                # A page may be kept for a while; what says otherwise has said so.
+                said = {name for name, _ in message["headers"]}
+                more = [(name, value) for name, value in headers if name not in said]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        try:
+            self._admit(scope)
+            if self.cors is not None and scope["method"] == "OPTIONS":
+                await _preflight(answer)
+            else:
+                await self.app(scope, self._limited(receive), answer)
+        except Problem as problem:
+            await send_problem(problem, answer)
+        except ClientDisconnect:
+            status = _GONE  # nobody is there to be told
+        except Exception:  # said in the log without the request, which is not ours to keep
+            _log.exception("a request failed")
+            if not status:
+                await send_problem(Problem("failed"), answer)
+        finally:
+            self._count(scope, status, time.perf_counter() - began)
+
+    def _admit(self, scope: Any) -> None:
+        client = scope.get("client")
+        self.addresses.take(client[0] if client else "")
+        for name, value in scope["headers"]:
+            if name == b"content-length" and (
+                not value.isdigit() or int(value) > self.largest_body
+            ):
+                raise self._too_large()
+
+    def _too_large(self) -> Problem:
+        return Problem("too-large", f"A body must be at most {self.largest_body} bytes.")
+
+    def _limited(self, receive: Any) -> Any:
+        left = self.largest_body
+
+        async def limited() -> Any:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:  # a body that did not say how long it is
+                raise self._too_large()
+            return message
+
+        return limited
+
+    def _count(self, scope: Any, status: int, seconds: float) -> None:
+        route = scope.get("route")
+        path, method = str(getattr(route, "path", "other")), _method(scope)
+        self.metrics.add("tacit_requests_total", route=path, method=method, status=str(status))
+        self.metrics.add("tacit_request_seconds_sum", seconds)
+        self.metrics.add("tacit_request_seconds_count")
+
+
+def _number(value: bytes) -> float:
+    return int(value) if value.isdigit() else math.inf
+
+
+def _method(scope: Any) -> str:
+    known = ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH")
+    return str(scope["method"]) if scope["method"] in known else "other"
+
+
+async def send_problem(problem: Problem, send: Any) -> None:
+    """A problem document, without any framework."""
+    headers = [(b"content-type", MEDIA_TYPE.encode())]
+    if "retry_after" in problem.extra:
+        headers.append((b"retry-after", str(problem.extra["retry_after"]).encode()))
+    body = json.dumps(problem.to_plain(), ensure_ascii=False).encode()
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _preflight(send: Any) -> None:
+    headers = [
+        (b"access-control-allow-methods", b"GET, POST"),
+        (b"access-control-allow-headers", b"authorization, content-type"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

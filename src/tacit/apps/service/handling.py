@@ -1,0 +1,129 @@
+"""What the routes work on: a store, its inbox, limits and counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from tacit.apps.service.gate import LARGEST_BODY
+from tacit.apps.service.inbox import Inbox
+from tacit.apps.service.limits import Buckets
+from tacit.apps.service.metrics import Metrics
+from tacit.apps.service.problems import Problem
+from tacit.apps.service.requests import batch_of
+from tacit.apps.service.store import Item, Outcome, Store
+from tacit.apps.service.summaries import Summaries
+
+
+def answer_with(found: Any, status: int = 200) -> Response:
+    """JSON, by a quicker writer than the usual one."""
+    return Response(to_json(found), status, media_type="application/json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one sender may ask of the server.
+
+    Parameters
+    ----------
+    rate, burst : float
+        Requests a second of one address, and at once.
+    token_rate, token_burst : float
+        Answers of one token.
+    largest_body : int
+        Bytes of a request.
+    """
+
+    rate: float = 50.0
+    burst: float = 200.0
+    token_rate: float = 0.5
+    token_burst: float = 10.0
+    largest_body: int = LARGEST_BODY
+
+
+@dataclass
+class Service:
+    """What the routes work on."""
+
+    store: Store
+    limits: Limits
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.store)
+        self.per_token = Buckets(self.limits.token_rate, self.limits.token_burst)
+        self.summaries = Summaries(self.store)
+
+    async def one(
+        self, kind: str, name: str, token: str, answer: Any, about: str | None
+    ) -> Response:
+        """Keep the answer of one token."""
+        self.per_token.take((name, token))
+        (outcome,) = await self.inbox.submit((kind, name, about), [(token, answer)])
+        self._count(kind, [outcome])
+        self._forget(name, [token], [outcome])
+        if isinstance(outcome, Problem):
+            raise outcome
+        return answer_with({"receipt": outcome}, 201)
+
+    async def many(self, kind: str, name: str, items: Any, about: str | None) -> Response:
+        """Keep the answers of several tokens; each has its own outcome."""
+        given = batch_of(items, kind)
+        late = self._late(name, given)
+        timely = [one for at, one in enumerate(given) if at not in late] if late else given
+        outcomes = await self.inbox.submit((kind, name, about), timely) if timely else []
+        if not late and set(map(type, outcomes)) == {str}:
+            # The usual case, written at once: receipts are words that need no escape.
+            self.metrics.add("tacit_stored_total", len(outcomes), kind=kind)
+            said = '"},{"receipt":"'.join(outcomes)  # type: ignore[arg-type]
+            text = f'{{"stored":{len(outcomes)},"results":[{{"receipt":"{said}"}}]}}'
+            return Response(text, media_type="application/json")
+        for at in sorted(late):
+            outcomes.insert(at, late[at])
+        return self._mixed(kind, name, given, outcomes)
+
+    def _mixed(self, kind: str, name: str, given: list[Item], outcomes: list[Outcome]) -> Response:
+        self._forget(name, [token for token, _ in given], outcomes)
+        stored = self._count(kind, outcomes)
+        said = [
+            {"problem": one.to_plain()} if isinstance(one, Problem) else {"receipt": one}
+            for one in outcomes
+        ]
+        return answer_with({"stored": stored, "results": said})
+
+    def withdraw(self, name: str, receipt: str) -> None:
+        """Delete an answer, and what was computed with it."""
+        if self.store.withdraw(name, receipt):
+            self.summaries.forget()
+
+    def _late(self, name: str, given: list[Item]) -> dict[int, Problem]:
+        """Places of tokens that have asked too often."""
+        found: dict[int, Problem] = {}
+        for at, (token, _) in enumerate(given if self.per_token.limited else ()):
+            try:
+                self.per_token.take((name, token))
+            except Problem as problem:
+                found[at] = problem
+        return found
+
+    def used(self, name: str, token: str) -> dict[str, str | None]:
+        """What a token has sent."""
+        found = self.store.used(name, token)  # a token that was never invited has no bucket
+        self.per_token.take((name, token))
+        return found
+
+    def _forget(self, name: str, words: list[str], outcomes: list[Any]) -> None:
+        for token, outcome in zip(words, outcomes, strict=True):
+            if isinstance(outcome, Problem) and outcome.code == "unknown-token":
+                self.per_token.forget((name, token))
+
+    def _count(self, kind: str, outcomes: list[Any]) -> int:
+        refused = [one for one in outcomes if isinstance(one, Problem)]
+        for one in refused:
+            self.metrics.add("tacit_refused_total", reason=one.code)
+        stored = len(outcomes) - len(refused)
+        self.metrics.add("tacit_stored_total", stored, kind=kind)
+        return stored

@@ -1,0 +1,109 @@
+"""Answers of many requests in one transaction: a commit costs the same for one row as for many.
+
+Requests wait for the commit that holds their rows, so what was acknowledged is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.apps.service.problems import Problem
+from tacit.apps.service.store import Item, Outcome, Store
+
+_MOST_ITEMS = 3200
+"""Of one transaction: rows lie in no order, so a large one writes a page for many of them; more
+would leave nothing to read while it is written."""
+
+Group = tuple[str, str, str | None]
+"""Kind, campaign, and the model that was voted on."""
+
+
+@dataclass
+class _Waiting:
+    group: Group
+    items: Sequence[Item]
+    future: asyncio.Future[list[Outcome]]
+
+
+class Inbox:
+    """One thread that writes; any number of requests that wait for it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._waiting: list[_Waiting] = []
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    async def submit(self, group: Group, items: Sequence[Item]) -> list[Outcome]:
+        """Outcomes of these items, once they are stored."""
+        one = _Waiting(group, items, asyncio.get_running_loop().create_future())
+        with self._changed:
+            if self._stopped:
+                raise Problem("database-away", "The server is being stopped. Try again.")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True)
+                self._thread.start()
+            self._waiting.append(one)
+            self._changed.notify()
+        return await one.future
+
+    def stop(self) -> None:
+        """Write what waits, and end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while taken := self._take():
+            done = list(zip(taken, self._write(taken), strict=True))
+            for loop in {one.future.get_loop() for one in taken}:
+                mine = [pair for pair in done if pair[0].future.get_loop() is loop]
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_settle, mine)
+
+    def _take(self) -> list[_Waiting]:
+        """All that waits for the same group as the first, as far as one transaction goes."""
+        with self._changed:
+            while not self._waiting and not self._stopped:
+                self._changed.wait()
+            taken: list[_Waiting] = []
+            rest: list[_Waiting] = []
+            room = _MOST_ITEMS
+            for one in self._waiting:
+                fits = one.group == self._waiting[0].group and (len(one.items) <= room or not taken)
+                (taken if fits else rest).append(one)
+                room -= len(one.items) * fits
+            self._waiting = rest
+        return taken
+
+    def _write(self, taken: Sequence[_Waiting]) -> list[Any]:
+        """Outcomes of each request, or one exception for all."""
+        kind, name, about = taken[0].group
+        items = [item for one in taken for item in one.items]
+        try:
+            outcomes = self.store.submit(kind, name, items, about)
+        except Exception as error:  # a request must never wait for a thread that has died
+            failed = error if isinstance(error, Problem) else Problem("failed")
+            return [failed] * len(taken)
+        done, start = [], 0
+        for one in taken:
+            done.append(outcomes[start : start + len(one.items)])
+            start += len(one.items)
+        return done
+
+
+def _settle(done: Sequence[tuple[_Waiting, Any]]) -> None:
+    for one, outcome in done:
+        if one.future.done():  # whoever asked has gone
+            continue
+        if isinstance(outcome, Exception):
+            one.future.set_exception(outcome)
+        else:
+            one.future.set_result(outcome)

@@ -1,0 +1,207 @@
+"""Every answer once, or not at all.
+
+A token has a row for its report and one for its vote. Sending the same again is answered as before;
+anything else under the same token is refused, also after a withdrawal: a second draw would tell
+more than the campaign said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sql
+
+from tacit.apps.service import tables
+from tacit.apps.service.campaign import CLOSED, EARLY, FULL, OPEN, Campaign
+from tacit.apps.service.problems import Problem
+from tacit.apps.service.tables import REPORT, VOTE
+
+_AGAIN = {REPORT: "already-reported", VOTE: "already-voted"}
+BLOCK = 10_000
+"""Rows of an insert, or names in a query: databases limit both."""
+
+_WHEN = {
+    CLOSED: "The campaign has ended.",
+    EARLY: "The campaign has not begun yet.",
+    FULL: "The campaign has as many reports as it asked for.",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What changes while a campaign runs."""
+
+    closed: bool
+    reports: int
+    votes: int
+    model: dict[str, Any] | None
+
+    @property
+    def model_sha256(self) -> str | None:
+        return None if self.model is None else str(self.model["sha256"])
+
+    @classmethod
+    def of(cls, row: Any) -> Status:
+        """From a row of `STATUS`."""
+        model = None
+        if row.model_sha256 is not None:
+            model = {
+                "sha256": row.model_sha256,
+                "reports": row.model_reports,
+                "published": row.published,
+            }
+        return cls(row.closed, row.reports, row.votes, model)
+
+
+_C = tables.campaigns.c
+STATUS = (_C.closed, _C.reports, _C.votes, _C.model_sha256, _C.model_reports, _C.published)
+
+
+class Place(NamedTuple):
+    """Where an answer belongs: the row of its invitation, and its own."""
+
+    invited: bytes
+    row: bytes
+
+
+def keep(
+    engine: sql.Engine,
+    campaign: Campaign,
+    kind: str,
+    places: Sequence[Place],
+    contents: Sequence[bytes | Problem],
+    about: str | None,
+) -> list[Problem | None]:
+    """Store contents in their places; None for each that is stored now, else why it is not.
+
+    `about` is the model that was voted on.
+    """
+    given = {
+        place.row: (place.invited, content)
+        for place, content in zip(places, contents, strict=True)
+        if isinstance(content, bytes)
+    }
+    if len(given) == len(places) and campaign.state(False, 0) == OPEN:
+        # The usual case at once; what it did not store is looked at below.
+        arguments = (campaign.id, kind, given, about)
+        with suppress(sql.exc.IntegrityError), _quick(engine).begin() as connection:
+            if tables.keep(connection, *arguments, all_new=True) == len(given):
+                return [None] * len(places)
+    with engine.begin() as connection:
+        one = _OneByOne(connection, campaign, kind, about)
+        one.look_up(places)
+        return [one.keep(place, found) for place, found in zip(places, contents, strict=True)]
+
+
+def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> dict[str, str]:
+    """Of the places of one invitation, by kind: "none", "stored" or "withdrawn"."""
+    with engine.connect() as connection:
+        found = {}
+        for kind, place in places.items():
+            one = _OneByOne(connection, campaign, kind, None)
+            one.look_up([place])
+            found[kind] = one.state(place)
+    return found
+
+
+def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
+    """Delete what is stored under a row, which stays, and is spent; whether anything was there."""
+    a = tables.answers.c
+    mark = {"row": row, "campaign": tables.number_of(name), "kind": tables.CODES[kind]}
+    with engine.begin() as connection:
+        # The campaign first, as `tables.keep` does: whoever takes the same locks takes turns.
+        connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
+        emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
+        found = bool(connection.execute(emptied.values(content=None)).rowcount)
+        if found:
+            counted = _C[f"{kind}s"]
+            less = tables.campaigns.update().where(_C.id == name)
+            connection.execute(less.values({counted: counted - 1}))
+        elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
+            # Not there, as after a backup was restored: it must not come back.
+            connection.execute(tables.answers.insert().values(mark))
+    if found and engine.dialect.name == "sqlite":
+        forget_the_log(engine)
+    return found
+
+
+def forget_the_log(engine: sql.Engine) -> None:
+    """Old pages, with what was withdrawn, stay in SQLite's log until it is cut off."""
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _quick(engine: sql.Engine) -> sql.Engine:
+    """PostgreSQL commits a statement by itself, without two journeys more; SQLite needs several."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+    return engine
+
+
+class _OneByOne:
+    """Answers that are not all new and well: each has its own outcome, in one transaction."""
+
+    def __init__(
+        self, connection: sql.Connection, campaign: Campaign, kind: str, about: str | None
+    ) -> None:
+        self.connection, self.campaign, self.kind, self.about = connection, campaign, kind, about
+        self._invited: set[bytes] = set()
+        self._stored: dict[bytes, bytes | None] = {}
+
+    def look_up(self, places: Sequence[Place]) -> None:
+        """Who was invited, and what is stored; None for what was withdrawn."""
+        i, a = tables.invitations.c, tables.answers.c
+        for start in range(0, len(places), BLOCK):
+            some = places[start : start + BLOCK]
+            invited = sql.select(i.row).where(
+                i.row.in_([place.invited for place in some]),
+                i.campaign == tables.number_of(self.campaign.id),
+            )
+            self._invited |= set(map(bytes, self.connection.execute(invited).scalars()))
+            stored = sql.select(a.row, a.content).where(a.row.in_([place.row for place in some]))
+            for row, content in self.connection.execute(stored):
+                self._stored[bytes(row)] = None if content is None else bytes(content)
+
+    def state(self, place: Place) -> str:
+        """What became of a place."""
+        if place.invited not in self._invited:
+            raise Problem("unknown-token")
+        if place.row not in self._stored:
+            return "none"
+        return "withdrawn" if self._stored[place.row] is None else "stored"
+
+    def keep(self, place: Place, content: bytes | Problem) -> Problem | None:
+        """One of them."""
+        if place.invited not in self._invited:
+            return Problem("unknown-token")
+        state = self.state(place)
+        if state == "withdrawn":
+            return Problem("withdrawn")
+        if isinstance(content, Problem):
+            return content
+        if state == "stored":
+            return None if self._stored[place.row] == content else Problem(_AGAIN[self.kind])
+        given = {place.row: (place.invited, content)}
+        if self.campaign.state(False, 0) == OPEN and tables.keep(
+            self.connection, self.campaign.id, self.kind, given, self.about
+        ):
+            self._stored[place.row] = content
+            return None
+        return self._refusal()
+
+    def _refusal(self) -> Problem:
+        """Why the campaign takes no further answer."""
+        query = sql.select(*STATUS).where(_C.id == self.campaign.id)
+        now = Status.of(self.connection.execute(query).one())
+        state = self.campaign.state(now.closed, now.reports if self.kind == REPORT else 0)
+        if state != OPEN:
+            return Problem("full" if state == FULL else "not-open", _WHEN[state])
+        if self.kind == VOTE and now.model is None:
+            return Problem("no-model")
+        if self.kind == VOTE and now.model_sha256 != self.about:
+            return Problem("other-model")
+        # Another process was quicker: the sender asks again, and is told.
+        return Problem("database-away", "The database was busy. Try again.")

@@ -1,0 +1,182 @@
+"""What an owner learns: shares with intervals, a model, its accuracy by votes, and what fakes do.
+
+All of it is post-processing of reports and votes. Whoever calls has checked that they are at least
+the campaign's minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.local.inference import finite, poisoning
+from tacit.local.inference.finite import Evidence
+from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of
+from tacit.local.inference.validation import estimate, exact_interval
+from tacit.local.inference.votes import Votes
+from tacit.local.reports import Reports
+from tacit.privacy import errors
+from tacit.privacy.mechanisms import RandomizedResponse
+
+if TYPE_CHECKING:
+    from tacit.apps.service.campaign import Campaign
+
+Reals = npt.NDArray[np.float64]
+
+SHIFTED = 0.001
+"""The p-value below which in-house counts are left out, as with `prior="auto"`."""
+
+_BLOCK_ROWS = 1 << 16
+
+OTHERS = (
+    "The people's codewords differ from the in-house ones: the model learns from reports alone."
+)
+
+
+def summarise(
+    campaign: Campaign,
+    reports: Reports,
+    votes: Votes | None,
+    model: dict[str, Any] | None,
+    *,
+    confidence: float = 0.95,
+    fakes: Sequence[int] = (1, 10, 100),
+) -> dict[str, Any]:
+    """All that an owner's page shows, JSON-ready.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        What was asked.
+    reports, votes
+        What has arrived: at least one report; None where nobody voted.
+    model : dict, optional
+        What is said of the published one: its hash, and how many reports it was learned from.
+    confidence : float
+        Of every interval; each holds on its own.
+    fakes : sequence of int
+        For how many fake participants the worst shift is told.
+    """
+    confidence = errors.probability("results", "confidence", confidence, zero=False)
+    if not len(reports):
+        errors.refuse("results", "reports", "at least one", 0)
+    cast = 0 if votes is None else len(votes)
+    if cast < campaign.minimum:
+        votes = None  # too few votes show nothing, as too few reports do
+    by_symbols = reports.mechanism.kind == "codebook"
+    shares = (_of_codebook if by_symbols else _of_labels)(reports, confidence)
+    return {
+        "reports": len(reports),
+        "votes": cast,
+        "confidence": confidence,
+        **shares,
+        "model": model,
+        "accuracy": None if votes is None else estimate(votes, confidence).to_dict(),
+        "poisoning": _poisoning(campaign, len(reports), votes, fakes),
+    }
+
+
+def learn(reports: Reports) -> NoiseAwareClassifier:
+    """The classifier that is published: as by default, and silent where people differ."""
+    shifted = (
+        reports.mechanism.kind == "codebook"
+        and reports.labelled
+        and _shift(evidence_of(reports), reports).p_value < SHIFTED
+    )
+    # Not "auto", which warns: a warning on a server reaches nobody. The results say it.
+    return NoiseAwareClassifier(prior="none" if shifted else "inhouse").fit(reports)
+
+
+def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
+    """Unbiased shares: what fakes can do to them is known, and their intervals are their own."""
+    evidence = evidence_of(reports)
+    shift, table = _shift(evidence, reports), _unbiased(evidence)
+    by_class, by_codeword = (
+        (np.clip(table.sum(axis=axis), 0, 1), finite.share_interval(evidence, axis, confidence))
+        for axis in (0, 1)
+    )
+    classes = reports.mechanism.classes
+    return {
+        "classes": _entries("class", classes, *by_class) if reports.labelled else [],
+        "codewords": _entries("codeword", range(evidence.codewords), *by_codeword),
+        "shift": shift.p_value,
+        "notes": [OTHERS] if shift.p_value < SHIFTED else [],
+    }
+
+
+def _unbiased(evidence: Evidence) -> Reals:
+    p, q = evidence.channel.inclusion
+    named = np.zeros(evidence.channel.categories)
+    for start in range(0, len(evidence), _BLOCK_ROWS):
+        block = evidence.sets[start : start + _BLOCK_ROWS]
+        named += np.bincount(block.ravel(), minlength=named.size)
+    shares = (named / len(evidence) - q) / (p - q)
+    return np.asarray(shares.reshape(evidence.codewords, evidence.classes))
+
+
+def _shift(evidence: Evidence, reports: Reports) -> finite.ShiftTest:
+    return finite.shift_test(evidence, reports.mechanism.counts_)
+
+
+def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:
+    """Mechanisms that flip a label by itself; without labels there is no share to tell."""
+    found: list[dict[str, Any]] = []
+    if reports.labelled:
+        flip, people = _flip(reports.mechanism), len(reports)
+        named = np.bincount(reports.columns["label"], minlength=flip.categories)
+        law = poisoning.law_of(flip)
+        share = np.clip((named / people - law.other) / (law.own - law.other), 0, 1)
+        ends = np.array(
+            [exact_interval(n, people, law.own, law.other, confidence) for n in named.tolist()]
+        )
+        found = _entries("class", reports.mechanism.classes, share, ends)
+    return {"classes": found, "codewords": [], "shift": None, "notes": []}
+
+
+def _flip(mechanism: Any) -> RandomizedResponse:
+    flip: RandomizedResponse = mechanism.channel(True)[-1]
+    return flip
+
+
+def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list[dict[str, Any]]:
+    return [
+        {name: key, "share": share, "interval": interval}
+        for key, share, interval in zip(keys, shares.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _poisoning(
+    campaign: Campaign, reports: int, votes: Votes | None, fakes: Sequence[int]
+) -> list[dict[str, Any]]:
+    """For each number of fakes that there may be: the worst shift of any share, at most 1."""
+    return [
+        {
+            "fakes": count,
+            "lying": poisoning.lying_shift(reports, count).worst,
+            **_share_shifts(campaign, reports, count),
+            "accuracy": None
+            if votes is None or count > len(votes)
+            else min(poisoning.accuracy_shift(votes.ballot, len(votes), count).worst, 1.0),
+        }
+        for count in fakes
+        if count <= reports
+    ]
+
+
+def _share_shifts(campaign: Campaign, reports: int, fakes: int) -> dict[str, float | None]:
+    mechanism, labelled = campaign.mechanism, campaign.labelled
+    by_class, by_codeword = None, None
+    if mechanism.kind == "codebook":
+        channel, classes = mechanism.channel(labelled), len(mechanism.classes) if labelled else 1
+        by_codeword = poisoning.codeword_shift(channel, classes, reports, fakes)
+        if labelled:
+            by_class = poisoning.class_shift(channel, classes, reports, fakes)
+    elif labelled:
+        by_class = poisoning.label_shift(_flip(mechanism), reports, fakes)
+    return {
+        "class_share": None if by_class is None else min(by_class.worst, 1.0),
+        "codeword_share": None if by_codeword is None else min(by_codeword.worst, 1.0),
+    }

@@ -1,0 +1,43 @@
+"""scikit-learn estimators with a central guarantee towards each record that they are fitted on.
+
+`epsilon` and the public bounds of the data have no default, nothing is read off the data to set
+them, and after `fit` an estimator holds its `guarantee_` and a certificate.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tacit.privacy import lazy
+
+if TYPE_CHECKING:
+    from tacit.central.estimators.base import MostlyNoise as MostlyNoise
+    from tacit.central.estimators.forest.classifier import (
+        RandomForestClassifier as RandomForestClassifier,
+    )
+    from tacit.central.estimators.linear import LinearRegression as LinearRegression
+    from tacit.central.estimators.linear import Ridge as Ridge
+    from tacit.central.estimators.logistic import LogisticRegression as LogisticRegression
+    from tacit.central.estimators.mlp import MLPClassifier as MLPClassifier
+    from tacit.central.estimators.mlp import MLPRegressor as MLPRegressor
+    from tacit.central.estimators.scalers import MinMaxScaler as MinMaxScaler
+    from tacit.central.estimators.scalers import StandardScaler as StandardScaler
+    from tacit.central.estimators.svm import SVC as SVC
+    from tacit.central.estimators.svm import LinearSVC as LinearSVC
+    from tacit.central.estimators.unsupervised import PCA as PCA
+    from tacit.central.estimators.unsupervised import KMeans as KMeans
+
+__getattr__, __dir__, __all__ = lazy.attach(
+    __name__,
+    {
+        "base": ["MostlyNoise"],
+        "forest.classifier": ["RandomForestClassifier"],
+        "linear": ["LinearRegression", "Ridge"],
+        "logistic": ["LogisticRegression"],
+        "mlp": ["MLPClassifier", "MLPRegressor"],
+        "scalers": ["MinMaxScaler", "StandardScaler"],
+        "svm": ["SVC", "LinearSVC"],
+        "unsupervised": ["PCA", "KMeans"],
+    },
+    public="tacit.estimators",
+)

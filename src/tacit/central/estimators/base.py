@@ -1,0 +1,312 @@
+r"""What all estimators share: public bounds, the charge before anything is read, the certificate.
+
+A fit runs in this order: parameters and shapes are checked; the event of the fit is worked out from
+parameters and shapes alone; the ledger, if any, is charged with it or refuses; only then is
+anything computed from the rows. What ran must be what was charged, or nothing is kept. Certificates
+name what is looked at before: that rows are finite, and the classes, where none are declared.
+
+Notes
+-----
+Neighbours: one record more or less (add-remove), where the number of records is not used. Where it
+is (it sets a sampling rate, or a sensitivity), it is public, and neighbours have one record that is
+blank in its place (zero-out). `events.towards` restates the former as the latter. Columns are
+public.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import validate_data
+
+from tacit.central.estimators import storage
+from tacit.privacy import artifact, errors
+from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.accounting.ledger import Ledger, pay
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Event, scope_of
+from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
+from tacit.privacy.randomness import Randomness, Seeded, source
+
+Reals = npt.NDArray[np.float64]
+Bounds = tuple[Any, Any]
+
+DELTA = 1e-6
+"""Where an algorithm needs a δ and none is given."""
+
+PUBLIC = (
+    "Bounds, classes and settings were chosen without the records, or had been released before."
+)
+NUMBERS = "Whoever is left out or added, there is a record at least, and no more than a fit takes."
+"""For neighbours that differ in number: an empty table is refused, and one that is too large."""
+UNFIT = "That the rows do not fit what was declared: they are refused, and nothing is released."
+
+_LARGEST = 1e150
+
+_UNQUOTED = (
+    "Found array with",
+    "Found input variables with inconsistent numbers of samples",
+    "requires y to be passed",
+    "feature names should match those that were passed",
+    "features, but",
+    "should be a 1d array, got an array of shape",
+    "Sparse data was passed",
+    "Unknown label type",
+    "argument must be a string or a real number",
+)
+"""What scikit-learn's messages that say enough, and quote nothing of the data, have in them."""
+
+_FINITE = (
+    "data must be without NaN and infinity. Replace missing values by constants that are chosen "
+    "without looking at the records (an imputer that is fitted to them is not private)."
+)
+
+_LABELS = (
+    "labels and targets must be without NaN and missing values, and of one type. Give missing "
+    "labels a class of their own, declared in classes, and missing targets a constant."
+)
+
+_SAID = {
+    "Input y contains NaN": _LABELS,
+    "not supported between instances of": _LABELS,  # None beside text, which cannot be sorted
+    "contains NaN": _FINITE,
+    "contains infinity": _FINITE,
+    "could not convert string": "data must be numbers. Encode them first.",
+    "Complex data not supported": "Complex data not supported: data must be real numbers.",
+    "Reshape your data": "data must be one row a record, in two dimensions. Reshape your data.",
+}
+"""What others have in them, and what is said instead."""
+
+_IRREGULAR = "data must be numbers, one row a record, and labels one column. Encode them first."
+
+
+class MostlyNoise(UserWarning):
+    """The noise that ε asks for is larger than what there is to learn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Public bounds of columns, and the ball about their middle that rows are clipped to."""
+
+    lower: Reals
+    upper: Reals
+
+    @classmethod
+    def of(cls, where: str, name: str, bounds: Any, columns: int) -> Box:
+        """A pair of numbers, or of arrays with a number a column."""
+        if bounds is None or not isinstance(bounds, tuple | list) or len(bounds) != 2:
+            remedy = "They are public knowledge, never read off the data."
+            errors.refuse(
+                where, name, "a pair (lower, upper), numbers or one a column", bounds, remedy
+            )
+        if isinstance(bounds, list) and all(isinstance(one, tuple) for one in bounds):
+            remedy = "One pair a column would be read as lowers and uppers: give (lowers, uppers)."
+            errors.refuse(where, name, "a tuple (lower, upper)", bounds, remedy)
+        try:
+            low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
+        except (TypeError, ValueError):
+            errors.refuse(where, name, f"two numbers, or two arrays of {columns}", bounds)
+        if not bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+            errors.refuse(where, name, "finite, the lower below the upper", bounds)
+        # Proofs measure rows in half-widths: these, and squares, must be numbers that floats have.
+        large = np.maximum(np.abs(low), np.abs(high)).max() > _LARGEST
+        if large or bool((high / 2 - low / 2 < 1 / _LARGEST).any()):
+            condition = "within 1e150, the lower 1e-150 or more below the upper"
+            errors.refuse(where, name, condition, bounds, "Measure the columns in another unit.")
+        return cls(low.copy(), high.copy())
+
+    @property
+    def center(self) -> Reals:
+        """The middle of the box."""
+        return (self.lower + self.upper) / 2
+
+    @property
+    def radius(self) -> float:
+        """ℓ2 distance of the corners from the middle."""
+        return math.sqrt(float((((self.upper - self.lower) / 2) ** 2).sum()))
+
+    def clip(self, values: Reals) -> tuple[Reals, int]:
+        """Values within the box, and how many rows were not: a number for the house alone."""
+        held = np.clip(values, self.lower, self.upper)
+        moved = held != values
+        return held, int(moved.any(axis=1).sum() if moved.ndim == 2 else moved.sum())
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a certificate says beside the event: as it was at the fit, whatever is set later."""
+
+    delta: float | None
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    seeded: bool
+
+
+class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """Base of the estimators. Abstract: each states its event, and how it is fitted.
+
+    Every one has these parameters: `epsilon`, `delta`, `unit`, `ledger` and `account`, `rng`.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    ledger: Ledger | None
+    account: str | None
+    rng: Randomness | None
+
+    event_: Event
+    clipped_: int
+    """Rows that lay outside the bounds. In-house only: it depends on the data without noise."""
+
+    @abstractmethod
+    def _event(self, rows: int, columns: int) -> Event:
+        """What a fit runs, from parameters and shapes alone."""
+
+    def _charge(self, rows: int, columns: int) -> Event:
+        """The event, paid for: before any value of a row is looked at."""
+        where = type(self).__name__
+        self._forget()
+        event = self._event(rows, columns)
+        if delta := self._delta():
+            errors.delta_in_range(where, delta, records=rows)
+        guarantee_of(event, self._delta())
+        pay(where, self.ledger, self.account, event, delta=self._delta())
+        return event
+
+    def _forget(self) -> None:
+        """No longer fitted: columns and classes may be those of another fit by now."""
+        for name in ("event_", "certificate_"):
+            self.__dict__.pop(name, None)
+
+    def _keep(self, charged: Event, ran: Event) -> Self:
+        """Nothing is kept of a fit that ran anything but what was charged."""
+        if ran != charged:
+            raise errors.TacitError(f"{type(self).__name__}: what ran is not what was charged.")
+        self.event_ = charged
+        self._terms_ = Terms(
+            self._delta(),
+            (PUBLIC, *_numbers(charged), *_one_row(self.unit), *self._assumptions()),
+            (UNFIT, *self._limits()),
+            not source(self.rng).secure,
+        )
+        self.__dict__.pop("certificate_", None)
+        return self
+
+    def _delta(self) -> float | None:
+        return self.delta or None
+
+    @property
+    def guarantee_(self) -> Guarantee:
+        """Towards each record."""
+        return self.certificate_.guarantee
+
+    @cached_property
+    def certificate_(self) -> Certificate:
+        """Guarantee and event of the fit, as a value to save."""
+        self._fitted()
+        terms = self._terms_
+        return Certificate.issue(
+            self.event_,
+            guarantee=guarantee_of(self.event_, terms.delta),
+            assumptions=terms.assumptions,
+            not_protected=terms.not_protected,
+            rng=Seeded(0) if terms.seeded else None,
+        )
+
+    @property
+    def certificate(self) -> Certificate:
+        """The same, under the name that all stored things have for it."""
+        return self.certificate_
+
+    # --- storage -------------------------------------------------------------------------------
+
+    kind: ClassVar[str] = storage.KIND
+
+    def save(self, path: str | Path) -> Path:
+        """Write a directory that `tacit.load` reads: what was released, and nothing of the house.
+
+        Neither `clipped_` nor ledger, account and rng go along. See `tacit.artifact`.
+        """
+        self._fitted()
+        return artifact.save(self, path)
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        self._fitted()
+        return storage.parts(self)
+
+    @staticmethod
+    def from_parts(parameters: dict[str, Any], arrays: artifact.Arrays) -> PrivateEstimator:
+        """The estimator that `parts` took apart, of whichever class it is."""
+        return storage.rebuilt(parameters, arrays)
+
+    # --- for the classes -----------------------------------------------------------------------
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return ()
+
+    def _limits(self) -> tuple[str, ...]:
+        return ()
+
+    def _fitted(self) -> None:
+        if not hasattr(self, "event_"):
+            name = type(self).__name__
+            raise NotFittedError(f"{name}: it must be fitted first. Call fit.")
+
+    def _rows(self, X: Any) -> Reals:
+        """New rows to predict: checked, not clipped."""
+        self._fitted()
+        return np.asarray(self._checked(X, reset=False))
+
+    def _checked(self, *data: Any, **options: Any) -> Any:
+        """Rows, and what is beside them, as scikit-learn checks them; errors quote none of them."""
+        try:
+            found = validate_data(self, *data, dtype=np.float64, **options)
+            if options.get("y_numeric"):
+                return found[0], np.asarray(found[1], np.float64)
+        except (ValueError, TypeError, OverflowError, AttributeError) as caught:
+            raise unquoted(type(self).__name__, caught) from None
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy or a pickle, which may leave the house: without `clipped_`."""
+        return {key: value for key, value in super().__getstate__().items() if key != "clipped_"}
+
+
+def _numbers(event: Event) -> tuple[str, ...]:
+    return (NUMBERS,) if scope_of(event)["adjacency"] is Adjacency.ADD_REMOVE else ()
+
+
+def unquoted(where: str, caught: Exception) -> Exception:
+    """The same error where its message quotes no data, else one that says what is wanted."""
+    message = str(caught)
+    if any(known in message for known in _UNQUOTED):
+        return caught
+    said = next((said for quoting, said in _SAID.items() if quoting in message), _IRREGULAR)
+    return errors.InvalidData(f"{where}: {said}")
+
+
+def _one_row(unit: str) -> tuple[str, ...]:
+    return () if unit == Unit.RECORD else (f"Each {unit} has one row at most.",)
+
+
+def warn_of_noise(where: str, signal: float, noise: float, remedy: str) -> None:
+    """Say so where the result is noise. A warning is for the house: it may name what is raw."""
+    if not signal > noise:
+        warnings.warn(
+            f"{where}: the noise that this ε asks for ({noise:.3g}) is larger than what there is "
+            f"to learn ({signal:.3g}): the result is noise. {remedy}",
+            MostlyNoise,
+            stacklevel=3,
+        )

@@ -1,0 +1,1 @@
+"""Random forests with a central guarantee: growing, splits, noise, trees, and the classifier."""

@@ -1,0 +1,329 @@
+r"""Linear regression with a guarantee towards each record.
+
+Three algorithms, all in whole numbers, on the same rows (see `tacit.estimators.frames`):
+
+- "adassp": sums of products with Gaussian noise, solved afterwards;
+- "functional": the same with Laplace noise: ε-DP without a δ;
+- "gradient": "adassp" for half of the budget, then gradient steps from there, whose noise follows
+  the residuals instead of the range of the target.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from tacit.central.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.central.estimators.descent import Descent
+from tacit.central.estimators.frames import Frame
+from tacit.central.estimators.sufficient import REPAIRS, GaussianProducts, LaplaceProducts
+from tacit.central.statistics.released import Spending
+from tacit.privacy import errors
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Unit
+from tacit.privacy.randomness import Randomness, source
+
+ALGORITHMS = ("adassp", "functional", "gradient")
+_REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
+
+
+class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+    """What both classes share. Abstract: they differ in their penalty."""
+
+    bounds: Bounds
+    target_bounds: Bounds
+    algorithm: str
+    fit_intercept: bool
+    norm: float | None
+    repair: str
+    steps: int
+    residual_clip: float | None
+
+    coef_: Reals
+    intercept_: float
+
+    @abstractmethod
+    def _alpha(self) -> float:
+        """The penalty of squared coefficients."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to records; the ledger, if any, is charged before values are used."""
+        X, y = self._checked(X, y, y_numeric=True)
+        charged = self._charge(*X.shape)
+        frame = self._frame(X.shape[1])
+        held, outside = frame.box.clip(X)
+        target, beside = frame.target.clip(y)
+        solution, ran = self._solve(frame, held, target)
+        self._keep(charged, ran)
+        self.coef_, self.intercept_ = frame.coefficients(solution)
+        self.clipped_ = outside + beside
+        return self
+
+    def predict(self, X: Any) -> Reals:
+        """The fitted line at new rows."""
+        return np.asarray(self._rows(X) @ self.coef_ + self.intercept_)
+
+    def _event(self, rows: int, columns: int) -> Event:
+        self._alpha()
+        return self._algorithm(self._frame(columns)).event
+
+    def _solve(self, frame: Frame, X: Reals, y: Reals) -> tuple[Reals, Event]:
+        algorithm, penalty = self._algorithm(frame), frame.penalty(self._alpha())
+        if isinstance(algorithm, Descent):
+            solution, moments, ran = algorithm.run(X, y, self.repair, penalty)
+        else:
+            moments, ran = algorithm.release(frame.products(frame.blocks(X, y)))
+            solution = moments.inverse(self.repair, penalty) @ moments.correlation
+        warn_of_noise(type(self).__name__, moments.signal, moments.noise_level, _REMEDY)
+        return solution, ran
+
+    def _frame(self, columns: int) -> Frame:
+        where = type(self).__name__
+        algorithm = errors.choice(where, "algorithm", self.algorithm, ALGORITHMS)
+        return Frame.of(
+            where,
+            Box.of(where, "bounds", self.bounds, columns),
+            Box.of(where, "target_bounds", self.target_bounds, 1),
+            self.norm,
+            intercept=bool(self.fit_intercept),
+            order=1 if algorithm == "functional" else 2,
+        )
+
+    def _algorithm(self, frame: Frame) -> GaussianProducts | LaplaceProducts | Descent:
+        where = type(self).__name__
+        errors.choice(where, "repair", self.repair, REPAIRS)
+        if self.algorithm == "functional":
+            unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+            return LaplaceProducts(frame, self.epsilon, unit, source(self.rng))
+        if self.algorithm == "adassp":
+            return GaussianProducts(frame, self._spending)
+        steps = errors.whole(where, "steps", self.steps, least=1, most=10_000)
+        clip = self.residual_clip
+        if clip is not None:
+            clip = float(errors.positive(where, "residual_clip", clip))
+            if not 1e-3 <= clip <= 2:
+                errors.refuse(where, "residual_clip", "from 0.001 to 2", clip)
+        return Descent(frame, self._spending, steps, clip)
+
+    def _spending(self) -> Spending:
+        where = type(self).__name__
+        if not self.delta:
+            remedy = 'Of the algorithms only "functional" needs none.'
+            errors.refuse(where, "delta", "above 0 for Gaussian noise", self.delta, remedy)
+        return Spending(where, None, self.epsilon, self.delta, self.unit, self.rng)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+class LinearRegression(_Linear):
+    r"""Least squares.
+
+    .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2
+
+    from noisy sums (see Notes). The weights :math:`t_i^2` are 1 but for rows that are longer than
+    `norm`; "gradient" has Huber's loss in place of the square.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of the whole fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column. Values outside are
+        held to them, and counted in `clipped_`.
+    target_bounds : pair of float
+        Public bounds of the target.
+    delta : float
+        Of (ε, δ)-DP, for "adassp" and "gradient". "functional" has none.
+    algorithm : "gradient", "adassp" or "functional"
+        See Notes. "gradient" loses least almost everywhere; "adassp" is for residuals so skewed
+        that Huber's loss would not do; "functional" is for δ = 0.
+    fit_intercept : bool
+        Without an intercept rows and target are measured from zero, not from the middle of their
+        bounds.
+    norm : float, optional
+        Public: how long a row may be, each column measured from the middle of its bounds in
+        half-widths (at most √d; with "functional", whose norm is ℓ1, at most d). A longer row is
+        shortened as a whole, target included, which only gives it less weight. Without it 0.6 √d,
+        with "functional" 0.4 d.
+    repair : "shrink", "ridge" or "trim"
+        What becomes of directions in which noise is as large as what rows vary; without a repair
+        the noisy loss may have no minimum. "shrink" (the default): a ridge for each direction by
+        its own eigenvalue. "ridge": one for all, as AdaSSP has it. "trim": directions below the
+        level of the noise are left out, as the functional mechanism has it.
+    steps : int
+        Steps of "gradient".
+    residual_clip : float, optional
+        Of "gradient": residuals are held to this many half-widths of `target_bounds`. Without it to
+        three of their deviations, as far as these have been released.
+    unit : str
+        Whose a row is: what the guarantee is towards.
+    ledger, account
+        Charged before values are used, or the fit is refused.
+    rng : Randomness, optional
+        The operating system's without; a seeded one marks the certificate.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Of the columns, and the constant.
+    guarantee_, certificate_, event_
+        What the fit promises, and why.
+    clipped_ : int
+        Rows outside the bounds and targets outside theirs. In-house: it has no noise.
+
+    Notes
+    -----
+    Guarantee: towards one record more or less, (ε, δ)-DP, or ε-DP with "functional".
+
+    - "adassp" [Wan18]_: one Gaussian on the sums of products of rows (x, 1, y), of ℓ2 sensitivity
+      R², R the largest norm of a row: proof in `tacit.estimators.sufficient`. It pays for
+      :math:`X^\top X`, :math:`X^\top y`, sums and count at once; the smallest eigenvalue, which the
+      paper pays a third of ε for, is read off the release. Cost: one pass, n d².
+    - "functional" [ZZXYW12]_: one discrete Laplace on the same sums, of ℓ1 sensitivity R² in the ℓ1
+      norm of rows. Cost: the same.
+    - "gradient" [BST14]_: "adassp" for half of the budget, and for the rest `steps` Gaussians on
+      sums of gradients, of ℓ2 sensitivity C R: proof in `tacit.estimators.descent`. Cost: n d more
+      a step, and the rows are kept.
+
+    References
+    ----------
+    .. [Wan18] Wang. Revisiting differentially private linear regression: optimal and adaptive
+       prediction and estimation in unbounded domain. UAI 2018.
+    .. [ZZXYW12] Zhang, Zhang, Xiao, Yang, Winslett. Functional mechanism: regression analysis
+       under differential privacy. VLDB 2012.
+    .. [BST14] Bassily, Smith, Thakurta. Private empirical risk minimization. FOCS 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(-1, 1, (20_000, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + generator.normal(0, 0.1, 20_000)
+    >>> model = LinearRegression(epsilon=1, bounds=(-1, 1), target_bounds=(-4, 4)).fit(X, y)
+    >>> print(model.guarantee_)
+    (1, 1e-06)-DP (central, add-remove, unit: record)
+    >>> bool(np.abs(model.coef_ - [1.0, -2.0, 0.5]).max() < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        target_bounds: Bounds,
+        delta: float = DELTA,
+        algorithm: str = "gradient",
+        fit_intercept: bool = True,
+        norm: float | None = None,
+        repair: str = "shrink",
+        steps: int = 2,
+        residual_clip: float | None = None,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.delta = delta
+        self.algorithm = algorithm
+        self.fit_intercept = fit_intercept
+        self.norm = norm
+        self.repair = repair
+        self.steps = steps
+        self.residual_clip = residual_clip
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _alpha(self) -> float:
+        return 0.0
+
+
+class Ridge(_Linear):
+    r"""Least squares with a penalty on squared coefficients.
+
+    .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2
+              + \alpha\,\lVert\beta\rVert^2
+
+    Parameters
+    ----------
+    alpha : float
+        Public: the penalty, in the units of the columns and the target, as scikit-learn has it. The
+        intercept is not penalised. Noise has a penalty of its own: see `repair`.
+    epsilon, bounds, target_bounds, delta, algorithm, fit_intercept, norm, repair, steps, \
+residual_clip, unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee and algorithms: those of `LinearRegression`. The penalty is public and is added to
+    what was released, or to what every step makes of it: post-processing.
+
+    References
+    ----------
+    See `LinearRegression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(-1, 1, (20_000, 1))
+    >>> y = 2 * X[:, 0] + generator.normal(0, 0.1, 20_000)
+    >>> sizes = [
+    ...     Ridge(alpha=alpha, epsilon=1, bounds=(-1, 1), target_bounds=(-3, 3)).fit(X, y).coef_[0]
+    ...     for alpha in (0.0, 1e4, 1e6)
+    ... ]
+    >>> sizes == sorted(sizes, reverse=True)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        target_bounds: Bounds,
+        alpha: float = 1.0,
+        delta: float = DELTA,
+        algorithm: str = "gradient",
+        fit_intercept: bool = True,
+        norm: float | None = None,
+        repair: str = "shrink",
+        steps: int = 2,
+        residual_clip: float | None = None,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.alpha = alpha
+        self.delta = delta
+        self.algorithm = algorithm
+        self.fit_intercept = fit_intercept
+        self.norm = norm
+        self.repair = repair
+        self.steps = steps
+        self.residual_clip = residual_clip
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _alpha(self) -> float:
+        if not self.alpha:
+            return 0.0
+        return float(errors.positive("Ridge", "alpha", self.alpha))

@@ -1,0 +1,399 @@
+"""Neural networks with a central guarantee, as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from tacit.central.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.central.estimators.classifier import READ_CLASSES, coded
+from tacit.central.estimators.components import Components, plain
+from tacit.central.estimators.logistic import FLOAT_NOISE, PUBLIC_COUNT
+from tacit.central.estimators.network import Layer, Network, forward
+from tacit.central.estimators.recipe import Recipe
+from tacit.privacy import devices, errors
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Unit
+from tacit.privacy.randomness import Randomness
+
+_WIDEST = 2**16
+_REMEDY = "Raise epsilon, fit more records, or train fewer weights."
+
+
+class _MLP(PrivateEstimator):
+    """What both share. Abstract: they differ in what the outputs are for."""
+
+    bounds: Bounds
+    hidden_layer_sizes: Sequence[int]
+    components: int | None
+    norm: float | None
+    clip_norm: float
+    batch_size: int | None
+    epochs: float | None
+    optimizer: str
+    learning_rate: float | None
+    momentum: float | None
+    average: float
+    device: str
+
+    coefs_: list[Reals]
+    intercepts_: list[Reals]
+
+    @abstractmethod
+    def _outputs(self) -> tuple[int, str]:
+        """How many outputs, and their loss."""
+
+    def _fit(self, X: Reals, targets: npt.NDArray[Any], charged: Event) -> list[Layer]:
+        """Layers for rows as they came, once they are paid for."""
+        where, box = type(self).__name__, self._box(X.shape[1])
+        network = self._network(*X.shape)
+        # The number of records is public here, so this tells nothing that is not.
+        warn_of_noise(where, len(X) / 2, network.noise, _REMEDY)
+        held, self.clipped_ = box.clip(X)
+        inputs = plain(box)
+        if (components := self._components(box)) is not None:
+            inputs, ran = components.fit(held, self.rng)
+            network = replace(network, beside=ran)
+        layers, ran = network.solve(inputs(held), targets, self.rng)
+        self._keep(charged, ran)
+        return [inputs.then(*layers[0]), *layers[1:]]
+
+    def _store(self, layers: list[Layer]) -> Self:
+        self.coefs_ = [weights for weights, _ in layers]
+        self.intercepts_ = [bias for _, bias in layers]
+        return self
+
+    def _forward(self, X: Any) -> Reals:
+        rows = self._rows(X)
+        return forward(list(zip(self.coefs_, self.intercepts_, strict=True)), rows)
+
+    def _event(self, rows: int, columns: int) -> Event:
+        return self._network(rows, columns).event
+
+    def _network(self, rows: int, columns: int) -> Network:
+        """The training, from parameters and shapes alone."""
+        where = type(self).__name__
+        components = self._components(self._box(columns))
+        outputs, loss = self._outputs()
+        inputs = columns if components is None else components.count
+        epsilon, delta = self._budget()
+        sizes = (inputs, *self._hidden(), outputs)
+        unit = errors.choice(where, "unit", self.unit, list(Unit))
+        devices.resolve(where, self.device)
+        beside = None if components is None else components.event
+        return Network(
+            where, rows, sizes, loss, self._recipe(), epsilon, delta, unit, self.device, beside
+        )
+
+    def _components(self, box: Box) -> Components | None:
+        where = type(self).__name__
+        if self.components is None:
+            if self.norm is not None:
+                remedy = "It is how far rows count where components are found."
+                errors.refuse(where, "norm", "left out without components", self.norm, remedy)
+            return None
+        columns = len(box.lower)
+        count = errors.whole(where, "components", self.components, least=1, most=columns)
+        return Components(where, box, count, self.norm, *self._budget(), self.unit)
+
+    def _budget(self) -> tuple[float, float]:
+        where = type(self).__name__
+        epsilon = float(errors.epsilon_in_range(where, self.epsilon))
+        return epsilon, errors.probability(where, "delta", self.delta, zero=False)
+
+    def _hidden(self) -> tuple[int, ...]:
+        where, given = type(self).__name__, self.hidden_layer_sizes
+        sizes = [given] if np.ndim(given) == 0 else list(given)
+        return tuple(
+            errors.whole(where, "hidden_layer_sizes", one, least=1, most=_WIDEST) for one in sizes
+        )
+
+    def _recipe(self) -> Recipe:
+        return Recipe(
+            type(self).__name__,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            clip_norm=self.clip_norm,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            average=self.average,
+        )
+
+    def _box(self, columns: int) -> Box:
+        return Box.of(type(self).__name__, "bounds", self.bounds, columns)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return (FLOAT_NOISE,)
+
+    def _limits(self) -> tuple[str, ...]:
+        return (PUBLIC_COUNT,)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
+    r"""A network of ReLUs, trained by DP-SGD.
+
+    .. math:: \min_W \sum_i -\ln p_W(y_i \mid x_i), \qquad
+              p_W = \mathrm{softmax}\big(W_L\,\mathrm{relu}(\cdots) + b_L\big)
+
+    Columns are measured in half-widths of their bounds. After `fit`: `coefs_` and `intercepts_` as
+    scikit-learn has them, for rows as they come (`tacit.estimators.components` is folded into the
+    first layer; two classes have one output), `classes_`, `guarantee_`, `certificate_`, `event_`,
+    `clipped_`.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What a fit may cost each record, components and training together.
+    bounds : pair
+        Public (lower, upper) of the columns: numbers, or arrays with one a column. Rows outside are
+        clipped and counted. Columns are measured from the middle: bounds (−b, b) measure from zero.
+    hidden_layer_sizes : sequence of int
+        Without any it is softmax regression.
+    components : int, optional
+        So many private principal components are the inputs, as Abadi et al. have it, for a share of
+        the budget. For many columns of which few directions matter.
+    classes : array, optional
+        Public labels. Without them they are read off y, and the certificate says so.
+    norm : float, optional
+        For `components`: half-widths from the middle that rows are pulled in to where components
+        are found, 0.6 times that of the corners without. Noise grows with its square.
+    clip_norm : float
+        Of every record's gradient.
+    batch_size : int, optional
+        Expected; without, a quarter of the records, or all of them up to 4,096.
+    epochs : float, optional
+        Without, 25 or as many as 100 steps take, whichever is more.
+    optimizer : {"sgd", "adam"}
+    learning_rate : float, optional
+        Without, what `tacit.estimators.recipe` makes of public numbers.
+    momentum : float, optional
+        Of "sgd"; 0.9 without.
+    average : float
+        The part of the steps, from the end, whose weights are averaged. It costs nothing.
+    device : str
+        "cpu", "cuda" or "auto".
+    unit, ledger, account, rng
+        What a row is; where and on which account to charge before reading; tests' randomness.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record that is blank in its place; how many there are is
+    public. Every step is a Gaussian on a Poisson sample of clipped gradients [ACG16]_: one record
+    moves their sum by `clip_norm` at most. Proofs: `tacit.private_training.train`, and for
+    components `tacit.estimators.components`; the two are one composition, for which noise is
+    calibrated by its privacy loss distribution. Averages are post-processing. Noise is
+    floating-point, which the
+    certificate states. Cost: a forward and a backward pass an epoch and some; d² a record and d³
+    for components.
+
+    References
+    ----------
+    .. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.privacy.randomness import Seeded
+    >>> rows = np.random.default_rng(0).uniform(-1, 1, size=(4000, 2))
+    >>> ring = (rows**2).sum(axis=1) > 0.6
+    >>> model = MLPClassifier(epsilon=4, bounds=(-1, 1), classes=[False, True],
+    ...                       rng=Seeded(0)).fit(rows, ring)
+    >>> print(model.guarantee_)
+    (4, 1e-06)-DP (central, zero-out, unit: record)
+    >>> model.score(rows, ring) > 0.85
+    True
+    """
+
+    classes: Any
+    classes_: npt.NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        hidden_layer_sizes: Sequence[int] = (100,),
+        components: int | None = None,
+        delta: float = DELTA,
+        classes: Any = None,
+        norm: float | None = None,
+        clip_norm: float = 0.3,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        optimizer: str = "sgd",
+        learning_rate: float | None = None,
+        momentum: float | None = None,
+        average: float = 0.3,
+        device: str = "cpu",
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.components = components
+        self.delta = delta
+        self.classes = classes
+        self.norm = norm
+        self.clip_norm = clip_norm
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.average = average
+        self.device = device
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to rows X and labels y: checked, charged, then read."""
+        X, y = self._checked(X, y)
+        self.classes_, codes = coded(type(self).__name__, y, self.classes)
+        return self._store(self._fit(X, codes, self._charge(*X.shape)))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The class with the highest probability."""
+        scores = self._forward(X)
+        if scores.shape[1] == 1:
+            return np.asarray(self.classes_[(scores[:, 0] > 0).astype(int)])
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> Reals:
+        """Probabilities of the classes, in the order of `classes_`."""
+        scores = self._forward(X)
+        if scores.shape[1] == 1:
+            return np.concatenate([expit(-scores), expit(scores)], axis=1)
+        return np.asarray(softmax(scores, axis=1))
+
+    def predict_log_proba(self, X: Any) -> Reals:
+        """Their logarithms."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def _outputs(self) -> tuple[int, str]:
+        two = len(self.classes_) == 2
+        return (1, "logistic") if two else (len(self.classes_), "softmax")
+
+    def _assumptions(self) -> tuple[str, ...]:
+        read = (READ_CLASSES,) if self.classes is None else ()
+        return (*super()._assumptions(), *read)
+
+
+class MLPRegressor(RegressorMixin, _MLP):  # type: ignore[misc]
+    r"""A network of ReLUs for a number, trained by DP-SGD.
+
+    .. math:: \min_W \sum_i (f_W(x_i) - y_i')^2
+
+    with targets y′ in half-widths of their bounds. After `fit`: `coefs_` and `intercepts_` as
+    scikit-learn has them, for rows and targets as they come, `guarantee_`, `certificate_`,
+    `event_`, and `clipped_` (rows outside their bounds and targets outside theirs).
+
+    Parameters
+    ----------
+    target_bounds : pair of float
+        Public bounds of the target.
+    epsilon, bounds, hidden_layer_sizes, components, delta, norm, clip_norm, batch_size, epochs, \
+optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
+        As in `MLPClassifier`.
+
+    Notes
+    -----
+    Guarantee and cost: those of `MLPClassifier`.
+
+    References
+    ----------
+    See `MLPClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tacit.privacy.randomness import Seeded
+    >>> rows = np.random.default_rng(0).uniform(-1, 1, size=(4000, 2))
+    >>> model = MLPRegressor(epsilon=4, bounds=(-1, 1), target_bounds=(0, 1),
+    ...                      rng=Seeded(0)).fit(rows, np.abs(rows[:, 0]))
+    >>> model.score(rows, np.abs(rows[:, 0])) > 0.7
+    True
+    """
+
+    target_bounds: Bounds
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        target_bounds: Bounds,
+        hidden_layer_sizes: Sequence[int] = (100,),
+        components: int | None = None,
+        delta: float = DELTA,
+        norm: float | None = None,
+        clip_norm: float = 0.3,
+        batch_size: int | None = None,
+        epochs: float | None = None,
+        optimizer: str = "sgd",
+        learning_rate: float | None = None,
+        momentum: float | None = None,
+        average: float = 0.3,
+        device: str = "cpu",
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.components = components
+        self.delta = delta
+        self.norm = norm
+        self.clip_norm = clip_norm
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.average = average
+        self.device = device
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit to rows X and targets y: checked, charged, then read."""
+        X, y = self._checked(X, y, y_numeric=True)
+        target = Box.of(type(self).__name__, "target_bounds", self.target_bounds, 1)
+        charged = self._charge(*X.shape)
+        held, outside = target.clip(y)
+        layers = self._fit(X, (held - target.center) / target.radius, charged)
+        self.clipped_ += outside
+        weights, bias = layers[-1]
+        layers[-1] = (weights * target.radius, bias * target.radius + target.center)
+        return self._store(layers)
+
+    def predict(self, X: Any) -> Reals:
+        """What the network says of new rows, in the units of the target."""
+        return self._forward(X)[:, 0]
+
+    def _outputs(self) -> tuple[int, str]:
+        return 1, "squared"

@@ -1,0 +1,197 @@
+r"""Networks of linear layers and ReLUs, trained by DP-SGD.
+
+.. math:: f(v) = W_L\,\mathrm{relu}(\cdots\mathrm{relu}(W_1 v + b_1)\cdots) + b_L
+
+Weights of hidden layers start as normal draws (half of He's rule in the first, for rows that are
+about L long), those of the last layer at zero: before the first step all classes are alike. The
+draws come from the fit's own stream, and torch's generator is left alone.
+
+Notes
+-----
+The guarantee is that of `tacit.private_training.train`: Gaussians on Poisson samples, with the
+event of what ran before on the same records beside them, as one composition. The number of records
+is public: it sets the sampling rate and the size of a step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.central.estimators.base import Reals
+from tacit.central.estimators.recipe import Recipe
+from tacit.privacy import devices, errors
+from tacit.privacy.events import Composed, Event, towards
+from tacit.privacy.guarantees import Adjacency
+from tacit.privacy.randomness import Randomness, source
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tacit.central.training.schedule import Schedule
+
+Layer = tuple[Reals, Reals]
+"""Weights of shape (inputs, outputs), and biases."""
+
+LENGTH = 3.0
+"""L: how long rows are, about. Longer ones let the first layer learn faster than the others."""
+
+LOSSES = ("squared", "logistic", "softmax")
+_BLOCK = 4096
+_START = math.sqrt(1 / 2)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Sizes, settings and budget of one training; of the records only their number enters."""
+
+    where: str
+    rows: int
+    sizes: tuple[int, ...]
+    """Inputs, hidden layers, outputs."""
+    loss: str
+    recipe: Recipe
+    epsilon: float
+    delta: float
+    unit: str
+    device: str
+    beside: Event | None
+
+    @property
+    def weights(self) -> int:
+        """How many numbers are trained."""
+        return sum((one + 1) * other for one, other in itertools.pairwise(self.sizes))
+
+    @cached_property
+    def event(self) -> Event:
+        """What `solve` runs, and what ran beside it."""
+        # Settings that have no price are looked at too: what is refused must not be charged.
+        clip = errors.positive(self.where, "clip_norm", self._settings["clip_norm"])
+        own = self._schedule.event(clip, self.unit)
+        parts = (own,) if self.beside is None else (self.beside, own)
+        stated = tuple(towards(part, Adjacency.ZERO_OUT) for part in parts)
+        return stated[0] if len(stated) == 1 else Composed(stated)
+
+    @property
+    def noise(self) -> float:
+        r"""Norm of the noise on all steps together, over what a record can add to them.
+
+        .. math:: \frac{\sigma\sqrt{T p}}{T q}
+
+        for p weights: where there are no more records than this, steps are mostly noise.
+        """
+        plan = self._schedule
+        scale = float(plan.noise_multiplier) / plan.probability
+        return scale * math.sqrt(self.weights / plan.steps)
+
+    def solve(
+        self, inputs: npt.NDArray[np.float32], targets: npt.NDArray[Any], rng: Randomness | None
+    ) -> tuple[list[Layer], Event]:
+        """Layers of the trained network, and what ran."""
+        import torch
+
+        from tacit.central.training.training import train
+
+        device = devices.resolve(self.where, self.device)
+        module = _module(self.sizes, source(rng)).to(device)
+        wanted = torch.int64 if self.loss == "softmax" else torch.float32
+        data = (
+            torch.as_tensor(inputs, device=device),
+            torch.as_tensor(targets, dtype=wanted, device=device),
+        )
+        trained = train(
+            module,
+            data,
+            _loss(self.loss),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            beside=self.beside,
+            unit=self.unit,
+            rng=rng,
+            **self._settings,
+        )
+        return _layers(module), towards(trained.event, Adjacency.ZERO_OUT)
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """Of `train`."""
+        steps = self.recipe.steps(self._schedule, self.weights, self.loss)
+        return {**self.recipe.length(self.rows), **steps}
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        from tacit.central.training.schedule import schedule
+
+        return schedule(
+            self.rows,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            **self.recipe.length(self.rows),
+            steps=None,
+            noise_multiplier=None,
+            accountant="pld",
+            beside=self.beside,
+        )
+
+
+def forward(layers: list[Layer], rows: Reals) -> Reals:
+    """Outputs for rows, a few at a time."""
+    found = [_outputs(layers, rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
+    return np.concatenate(found)
+
+
+def _outputs(layers: list[Layer], rows: Reals) -> Reals:
+    for weights, bias in layers[:-1]:
+        rows = np.maximum(rows @ weights + bias, 0)
+    weights, bias = layers[-1]
+    return np.asarray(rows @ weights + bias)
+
+
+def _module(sizes: tuple[int, ...], stream: Randomness) -> nn.Sequential:
+    """At its start."""
+    import torch
+    from torch import nn
+
+    from tacit.central.training.noise import standard_normal
+
+    module = nn.Sequential()
+    last = len(sizes) - 2
+    for place, (one, other) in enumerate(itertools.pairwise(sizes)):
+        layer = nn.utils.skip_init(nn.Linear, one, other)  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            layer.bias.zero_()
+            layer.weight.zero_()
+            if place < last:
+                # Rows are so long, whatever their number of columns; hidden layers' √size.
+                scale = _START / (LENGTH if place == 0 else math.sqrt(one / 4))
+                layer.weight.copy_(standard_normal(one * other, stream).view(other, one) * scale)
+        module.append(layer)
+        if place < last:
+            module.append(nn.ReLU())
+    return module
+
+
+def _layers(module: nn.Sequential) -> list[Layer]:
+    arrays = [one.detach().cpu().numpy().astype(np.float64) for one in module.parameters()]
+    pairs = zip(arrays[::2], arrays[1::2], strict=True)
+    return [(weights.T.copy(), bias) for weights, bias in pairs]
+
+
+def _loss(name: str) -> Callable[..., Tensor]:
+    """One number for every example."""
+    from torch.nn import functional
+
+    if name == "softmax":
+        return lambda module, x, y: functional.cross_entropy(module(x), y, reduction="none")
+    if name == "logistic":
+        return lambda module, x, y: functional.binary_cross_entropy_with_logits(
+            module(x)[:, 0], y, reduction="none"
+        )
+    return lambda module, x, y: (module(x)[:, 0] - y) ** 2

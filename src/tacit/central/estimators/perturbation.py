@@ -1,0 +1,297 @@
+r"""Objective and output perturbation: convex problems whose solutions are private.
+
+Both are for rows of norm at most 1 and losses of slope at most 1 of a linear score, one problem a
+class. `tacit.accounting.perturbed` has the theorem of objective perturbation.
+
+Notes
+-----
+*Output perturbation* [CMS11]_. The gradient of one record's loss has norm at most 1, and the rest
+of the objective is λ-strongly convex: with a record more the minimum moves by at most 1/λ. (The
+papers' 2/(nΛ) is for a mean of losses, with one record replaced: λ = nΛ. Here losses are summed,
+so n is not used.) With what solving may miss, γ/λ on either side, and rounding to a grid of step h
+in d entries, K problems together have the ℓ2 sensitivity
+:math:`\sqrt K((1 + 2\gamma)/\lambda + h\sqrt d)`, and :math:`\sqrt{Kd}` times that in ℓ1.
+
+*The linear term* is an exact draw from its law of which only the nearest point of a grid (the
+cell, for Laplace) is ever known: half a step an entry counts towards what solving misses, so no
+property of floats enters the proof. `Objective.rounding` bounds what floats do to the gradient.
+
+References
+----------
+.. [CMS11] Chaudhuri, Monteleoni, Sarwate. Differentially private empirical risk minimization.
+   JMLR 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.central.estimators.base import Reals
+from tacit.central.estimators.classifier import Codes, signs_of
+from tacit.central.estimators.losses import Loss, Objective
+from tacit.central.estimators.minimum import minimum
+from tacit.privacy import errors, events
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.randomness import (
+    Randomness,
+    discrete_laplace,
+    geometric,
+    rounded_gaussian,
+    source,
+)
+
+MOST_ROWS = 2**23
+"""Rounding of larger sums could exceed what solving may miss."""
+
+VOLUME_SHARE = 0.25
+"""Of ε: what the change of volume, ln(1 + β/λ), may cost where no penalty is given."""
+
+_SCORES_PER_NOISE = 8
+_SMALLEST_PENALTY = Fraction(1, 2**10)
+_LEAST_PENALTY = Fraction(1, 16)
+_OUTPUT_SHARE = 2.0**-10  # of the squared shift, for noise on top of a minimiser
+_PURE_OUTPUT_SHARE = 2.0**-6  # … of ε
+_TERM_STEPS = 2**26  # of the linear term, in its scale
+_SPARE = 1 - 1e-9  # of ε, for rounding in calibration
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the noise depends on: public numbers alone.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of a score of rows of norm at most 1.
+    dimension : int
+        Entries of a row.
+    count : int
+        Problems on the same records.
+    delta : float
+        0 asks for pure ε, and Laplace noise.
+    penalty : float, optional
+        λ. Without one, what suits ε.
+    """
+
+    where: str
+    loss: Loss
+    dimension: int
+    count: int
+    epsilon: float
+    delta: float
+    penalty: float | None
+    unit: Unit | str
+
+    @cached_property
+    def scope(self) -> dict[str, Any]:
+        unit = Unit(errors.choice(self.where, "unit", self.unit, list(Unit)))
+        return {"adjacency": Adjacency.ADD_REMOVE, "unit": unit}
+
+    @property
+    def stated_penalty(self) -> Fraction:
+        """λ, where one is given."""
+        number = errors.positive(self.where, "alpha", self.penalty)
+        if number < _SMALLEST_PENALTY:
+            remedy = "Solutions of weaker penalties drown in rounding."
+            errors.refuse(self.where, "alpha", "at least 2^-10", self.penalty, remedy)
+        return number
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation:
+    """Minimisers of objectives with a random linear term."""
+
+    problem: Problem
+
+    @cached_property
+    def penalty(self) -> Fraction:
+        """λ: where none is given, as small as its share of ε allows."""
+        given = self.problem
+        if given.penalty is not None:
+            return given.stated_penalty
+        spread = math.expm1(VOLUME_SHARE * float(given.epsilon) / given.count)
+        return max(_rational(float(given.loss.smoothness) / spread), _LEAST_PENALTY)
+
+    @cached_property
+    def event(self) -> events.ObjectivePerturbation:
+        """What runs."""
+        given, off = self.problem, self._grid[1]
+        return events.ObjectivePerturbation(
+            "gaussian" if given.delta else "laplace",
+            self._sensitivity,
+            self._scales[0] * self._sensitivity,
+            given.loss.smoothness,
+            self.penalty,
+            off,
+            self._scales[1] * off,
+            given.count,
+            **given.scope,
+        )
+
+    @property
+    def noise(self) -> float:
+        """Norm of the linear term, about."""
+        return float(self.event.scale) * math.sqrt(self.problem.dimension)
+
+    def solve(
+        self, rows: Reals, codes: Codes, rng: Randomness | None
+    ) -> tuple[Reals, events.Event]:
+        """Released minimisers, one a row, for the signs of each problem."""
+        _few_enough(self.problem.where, rows)
+        stream, signs = source(rng), signs_of(codes, self.problem.count)
+        return np.array([self._one(rows, one, stream) for one in signs]), self.event
+
+    def _one(self, rows: Reals, signs: Reals, stream: Randomness) -> Reals:
+        scale = float(self.event.scale)
+        linear = _term(self.event.law, self.problem.dimension, stream) * (scale / _TERM_STEPS)
+        objective = Objective(self.problem.loss, rows, signs, float(self.penalty), linear)
+        cell = math.sqrt(self.problem.dimension) / 2 * scale / _TERM_STEPS
+        found = minimum(objective, self._tolerance - cell)
+        step = self._grid[0]
+        noise = _noise(self.event.law, self.event.output_scale, found.shape, stream)
+        return np.asarray((np.rint(found / step) + noise) * step)
+
+    @cached_property
+    def _scales(self) -> tuple[Fraction, Fraction]:
+        """Noise of the linear term and on top, over their sensitivities."""
+        given = self.problem
+        lost = given.count * math.log1p(float(given.loss.smoothness / self.penalty))
+        left = float(given.epsilon) * _SPARE - lost
+        if left <= 0:
+            least = float(given.loss.smoothness) / math.expm1(float(given.epsilon) / given.count)
+            remedy = "A weaker penalty costs more than this ε by itself."
+            errors.refuse(given.where, "alpha", f"above {least:.4g}", given.penalty, remedy)
+        if not given.delta:
+            top = _PURE_OUTPUT_SHARE * left / given.count
+            return _rational(1 / (left / given.count - top)), _rational(1 / top)
+        chance = given.delta / 2**given.count
+        z = gaussian.noise_multiplier_for(left, chance) * math.sqrt(given.count)
+        first = z * math.sqrt(1 + _OUTPUT_SHARE)
+        return _rational(first), _rational(first / math.sqrt(_OUTPUT_SHARE))
+
+    @cached_property
+    def _tolerance(self) -> float:
+        """What the gradient may miss: little beside its noise, much beside rounding."""
+        return max(2.0**-18 * float(self._scales[0] * self._sensitivity), 2.0**-16)
+
+    @cached_property
+    def _sensitivity(self) -> Fraction:
+        """Of the sum of gradients: ℓ2, or ℓ1 for Laplace noise."""
+        return Fraction(1) if self.problem.delta else _rational(math.sqrt(self.problem.dimension))
+
+    @cached_property
+    def _grid(self) -> tuple[float, Fraction]:
+        """Step of what is released, and its sensitivity in steps."""
+        given = self.problem
+        distance = self._tolerance / float(self.penalty)
+        step = 2.0 ** math.floor(math.log2(distance))
+        off = 2 * distance / step + math.sqrt(given.dimension)
+        return step, _rational(off if given.delta else off * math.sqrt(given.dimension))
+
+
+@dataclass(frozen=True)
+class OutputPerturbation:
+    """Minimisers with noise as large as one record can move them."""
+
+    problem: Problem
+
+    TOLERANCE = 2.0**-14
+
+    @cached_property
+    def penalty(self) -> Fraction:
+        """λ: where none is given, noise has a deviation of 1/8 on a score, about, or less."""
+        if self.problem.penalty is not None:
+            return self.problem.stated_penalty
+        return _SCORES_PER_NOISE * self._scale * _rational(self._norms)
+
+    @cached_property
+    def event(self) -> events.Gaussian | events.Laplace:
+        """What runs."""
+        scope, sensitivity = self.problem.scope, Fraction(self._grid[1])
+        if self.problem.delta:
+            return events.Gaussian(sensitivity, self._scale * sensitivity, **scope)
+        return events.Laplace(sensitivity, self._scale * sensitivity, **scope)
+
+    @property
+    def noise(self) -> float:
+        """Of the sum of gradients that would move the minimisers as much."""
+        root = math.sqrt(self.problem.count * self.problem.dimension)
+        return float(self._scale * self._grid[1]) * self._grid[0] * float(self.penalty) * root
+
+    def solve(
+        self, rows: Reals, codes: Codes, rng: Randomness | None
+    ) -> tuple[Reals, events.Event]:
+        """Released minimisers, one a row, for the signs of each problem."""
+        _few_enough(self.problem.where, rows)
+        step, nothing = self._grid[0], np.zeros(self.problem.dimension)
+        found = [
+            minimum(
+                Objective(self.problem.loss, rows, one, float(self.penalty), nothing),
+                self.TOLERANCE,
+            )
+            for one in signs_of(codes, self.problem.count)
+        ]
+        law = "gaussian" if self.problem.delta else "laplace"
+        scale = self._scale * self._grid[1]
+        noise = _noise(law, scale, (len(found), self.problem.dimension), source(rng))
+        return np.asarray((np.rint(np.array(found) / step) + noise) * step), self.event
+
+    @cached_property
+    def _scale(self) -> Fraction:
+        """Noise over sensitivity."""
+        given = self.problem
+        epsilon = float(errors.epsilon_in_range(given.where, given.epsilon)) * _SPARE
+        if not given.delta:
+            return _rational(1 / epsilon)
+        return _rational(gaussian.noise_multiplier_for(epsilon, given.delta))
+
+    @cached_property
+    def _norms(self) -> float:
+        """From the distance of one minimiser to the norm of all of them together."""
+        given = self.problem
+        together = math.sqrt(given.count)
+        return together if given.delta else together * math.sqrt(given.count * given.dimension)
+
+    @cached_property
+    def _grid(self) -> tuple[float, int]:
+        """Step of what is released, and its sensitivity in steps."""
+        distance = (1 + 2 * self.TOLERANCE) / float(self.penalty)
+        step = 2.0 ** (math.floor(math.log2(distance)) - 20)
+        apart = distance / step + math.sqrt(self.problem.dimension)
+        return step, math.ceil(apart * self._norms * (1 + 1e-12))
+
+
+def _term(law: str, size: int, stream: Randomness) -> Reals:
+    """A linear term in steps: the nearest whole numbers, or the middles of cells."""
+    if law == "gaussian":
+        return rounded_gaussian(Fraction(_TERM_STEPS), size, stream).astype(np.float64)
+    # The whole part of an exponential variable is geometric.
+    size_of = geometric(Fraction(1, _TERM_STEPS), size, stream) + 0.5
+    negative = (stream.words(size) & np.uint64(1)).astype(np.bool_)
+    return np.where(negative, -size_of, size_of)
+
+
+def _noise(
+    law: str, scale: Fraction, shape: tuple[int, ...], stream: Randomness
+) -> npt.NDArray[np.int64]:
+    size = math.prod(shape)
+    draw = rounded_gaussian if law == "gaussian" else discrete_laplace
+    return draw(scale, size, stream).reshape(shape)
+
+
+def _rational(number: float) -> Fraction:
+    """Rounded up a little: noise and penalty may only be larger than they must."""
+    return Fraction(math.ceil(number * (1 + 1e-12) * 2**40), 2**40)
+
+
+def _few_enough(where: str, rows: Reals) -> None:
+    if len(rows) > MOST_ROWS:
+        errors.refuse(where, "rows", "at most 2^23", len(rows), "Fit several parts of the data.")

@@ -1,0 +1,94 @@
+r"""How a network is trained where nobody said: by public numbers alone.
+
+Few large steps: noise then is spread over few draws. The learning rate is
+
+.. math:: \eta = \frac{1}{C}\min\Big(\eta_0,\; \frac{a}{\nu\sqrt T}\Big), \qquad
+          \nu = \frac{\sigma\sqrt p}{q n}
+
+with ν the norm of the noise on an averaged gradient of p weights, in clip norms C: what noise alone
+adds to the weights in T steps has a norm in proportion to :math:`\eta C \nu\sqrt T`, and is held to
+about a. Where noise is small, :math:`\eta_0` is as fast as steps may be. Numbers must be closer
+than labels: for squares both are smaller. All of these are public, the number of records too, as it
+sets a sampling rate.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tacit.privacy import errors
+
+if TYPE_CHECKING:
+    from tacit.central.training.schedule import Schedule
+
+OPTIMIZERS = ("sgd", "adam")
+PART, FEW = 4, 4096
+"""A batch is the records over this where no size is given, and all of them where they are few."""
+
+EPOCHS, STEPS = 25.0, 100
+"""Both at least, where no number of epochs is given."""
+
+_MOMENTUM = 0.9
+_FASTEST, _NOISE = 5.0, 2.0
+_FASTEST_SQUARED, _NOISE_SQUARED = 0.3, 0.5
+_ADAM = 0.02
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of `tacit.private_training.train`; None is for what has proved itself."""
+
+    where: str
+    batch_size: int | None
+    epochs: float | None
+    clip_norm: float
+    optimizer: str
+    learning_rate: float | None
+    momentum: float | None
+    average: float
+
+    def length(self, records: int) -> dict[str, Any]:
+        """Batch size and epochs."""
+        usual = math.ceil(records / PART) if records > FEW else records
+        size = usual if self.batch_size is None else self.batch_size
+        size = errors.whole(self.where, "batch_size", size, least=1)
+        least = max(EPOCHS, STEPS * min(size, records) / records)
+        epochs = least if self.epochs is None else self.epochs
+        epochs = float(errors.positive(self.where, "epochs", epochs))
+        return {"batch_size": size, "epochs": epochs}
+
+    def steps(self, plan: Schedule, weights: int, loss: str) -> dict[str, Any]:
+        """How steps are made, for this schedule, so many weights and this loss."""
+        errors.choice(self.where, "optimizer", self.optimizer, OPTIMIZERS)
+        clip = float(errors.positive(self.where, "clip_norm", self.clip_norm))
+        rate = self.learning_rate
+        if rate is None:
+            rate = _rate(plan, weights, loss) / clip if self.optimizer == "sgd" else _ADAM
+        return {
+            "clip_norm": clip,
+            "optimizer": self.optimizer,
+            "learning_rate": float(errors.positive(self.where, "learning_rate", rate)),
+            "momentum": self._momentum(),
+            "average": self._average(),
+        }
+
+    def _momentum(self) -> float:
+        if self.momentum is None:
+            return _MOMENTUM if self.optimizer == "sgd" else 0.0
+        momentum = errors.probability(self.where, "momentum", self.momentum)
+        if momentum and self.optimizer == "adam":
+            errors.refuse(self.where, "momentum", "left out with adam", momentum, "It has its own.")
+        return momentum
+
+    def _average(self) -> float:
+        return 1.0 if self.average == 1 else errors.probability(self.where, "average", self.average)
+
+
+def _rate(plan: Schedule, weights: int, loss: str) -> float:
+    """In clip norms."""
+    squared = loss == "squared"
+    fastest, most = (_FASTEST_SQUARED, _NOISE_SQUARED) if squared else (_FASTEST, _NOISE)
+    noise = float(plan.noise_multiplier) * math.sqrt(weights) / plan.expected_size
+    return min(fastest, most / (noise * math.sqrt(plan.steps)))

@@ -1,0 +1,221 @@
+r"""Scalers: scikit-learn's names for private moments and quantiles of columns.
+
+References
+----------
+.. [FHU23] Fichtenberger, Henzinger, Upadhyay. Constant matters: fine-grained error bound on
+   differentially private continual observation. ICML 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+
+from tacit.central import statistics as statistics
+from tacit.central.estimators.base import DELTA, Bounds, Box, Reals, warn_of_noise
+from tacit.central.estimators.unsupervised import REMEDY, Shell
+from tacit.central.statistics.released import Released, root_above
+from tacit.privacy import errors, events
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.randomness import Randomness
+
+CELLS = 1024
+"""Of the table that quantiles are read off, for each column."""
+
+
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ignore[misc]
+    r"""Columns less their private mean, over their private deviation.
+
+    .. math:: z = (x - \tilde m) / \tilde s
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column. Rows are held to them
+        in `fit` and in `transform`.
+    with_mean, with_std : bool
+        Whether `transform` takes the mean off, and divides by the deviation. Both are paid for.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    mean_, scale_, var_
+        Of the columns. A constant column has the deviation that noise alone could have made of it.
+    n_samples_seen_ : int
+        Noisy number of records.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: three Gaussians, on sums, on sums of
+    squares and on the count; proof in `tacit.private_statistics.standardize`. Cost: one pass, n d.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        with_mean: bool = True,
+        with_std: bool = True,
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.with_mean = with_mean
+        self.with_std = with_std
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        return statistics.standardize(rows, box.lower, box.upper, **self._noise(), rng=rng)
+
+    def _read(self, value: statistics.Standardizer, box: Box) -> None:
+        self.mean_, self.scale_ = value.mean, value.deviation
+        self.var_ = value.deviation**2
+        self.n_samples_seen_ = value.count
+        # Fewer records than this, and noise moves a mean by about half a half-width.
+        noise = 2 * self._multiplier() * math.sqrt(len(value.mean))
+        warn_of_noise("StandardScaler", value.count, noise, REMEDY)
+
+    def transform(self, X: Any) -> Reals:
+        """Rows held to the bounds, on the new scale."""
+        rows = self._rows(X)
+        held, _ = self._box(rows.shape[1]).clip(rows)
+        shift, scale = self._parts()
+        return np.asarray((held - shift) / scale)
+
+    def inverse_transform(self, X: Any) -> Reals:
+        """Back on the old scale."""
+        self._fitted()
+        shift, scale = self._parts()
+        return np.asarray(np.asarray(X, dtype=np.float64) * scale + shift)
+
+    def _parts(self) -> tuple[Any, Any]:
+        return self.mean_ if self.with_mean else 0.0, self.scale_ if self.with_std else 1.0
+
+
+class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ignore[misc]
+    r"""Columns brought to a public range by private quantiles, and held to it.
+
+    .. math:: z = a + (b - a)\,\min\!\left(1, \max\!\left(0,
+              \frac{x - \tilde q}{\tilde q' - \tilde q}\right)\right)
+
+    The least and the largest value belong to one record each, and no private release can tell them.
+    Quantiles near the ends belong to many. What comes out lies in `feature_range`, which is public:
+    the bounds of the next step of a pipeline.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of the fit; every column has an equal part.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column.
+    feature_range : pair of float
+        Public: a and b.
+    tail : float
+        The part of the records that each end leaves out, from 0 to below 1/2.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    data_min_, data_max_, data_range_
+        The quantiles of each column; at least a 1024th of its bounds apart.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: one Gaussian a column of multiplier
+    :math:`z\sqrt d`, which cost together what one of z costs; proof in
+    `tacit.private_statistics.quantiles` [FHU23]_. Cost: one pass, and 1024 cells a column.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        feature_range: tuple[float, float] = (0.0, 1.0),
+        tail: float = 0.01,
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.feature_range = feature_range
+        self.tail = tail
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        self._range()
+        tail = errors.probability("MinMaxScaler", "tail", self.tail)
+        if not tail < 0.5:
+            errors.refuse("MinMaxScaler", "tail", "below 1/2", self.tail)
+        noise = self._noise()
+        total = Fraction(repr(self._multiplier()))
+        each = root_above(total**2 * rows.shape[1])
+        parts = [
+            statistics.quantiles(
+                column,
+                (tail, 1 - tail),
+                float(low),
+                float(high),
+                cells=CELLS,
+                noise_multiplier=each,  # type: ignore[arg-type]
+                delta=noise["delta"],
+                unit=noise["unit"],
+                rng=rng,
+            )
+            for column, low, high in zip(rows.T, box.lower, box.upper, strict=True)
+        ]
+        one = parts[0]
+        event = events.Repeated(one.event, len(parts)) if len(parts) > 1 else one.event
+        return Released([part.value for part in parts], event, one.delta, one.seeded)
+
+    def _read(self, value: list[Reals], box: Box) -> None:
+        low, high = np.array(value).T
+        # Half a cell on either side where they are nearer than a cell: a constant column.
+        short = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
+        self.data_min_, self.data_max_ = low - short / 2, high + short / 2
+        self.data_range_ = self.data_max_ - self.data_min_
+        least, most = self._range()
+        self.scale_ = (most - least) / self.data_range_
+        self.min_ = least - self.data_min_ * self.scale_
+
+    def _range(self) -> tuple[float, float]:
+        box = Box.of("MinMaxScaler", "feature_range", self.feature_range, 1)
+        return float(box.lower[0]), float(box.upper[0])
+
+    def transform(self, X: Any) -> Reals:
+        """Rows in the range."""
+        least, most = self._range()
+        return np.asarray(np.clip(self._rows(X) * self.scale_ + self.min_, least, most))
+
+    def inverse_transform(self, X: Any) -> Reals:
+        """Back on the old scale; what was held to the range stays there."""
+        self._fitted()
+        return np.asarray((np.asarray(X, dtype=np.float64) - self.min_) / self.scale_)

@@ -1,0 +1,185 @@
+r"""Linear regression from noisy sums of products: Gaussian noise (AdaSSP), or Laplace's.
+
+With the rows :math:`v = (x, 1, y)` of `Frame`, one symmetric matrix is released,
+
+.. math:: \tilde M = \sum_i v_i v_i^\top + E =
+          \begin{pmatrix} \tilde A & \tilde b \\ \tilde b^\top & \cdot \end{pmatrix},
+
+and all the rest is post-processing: coefficients solve :math:`\tilde A\,\beta = \tilde b`, with a
+repair of the directions in which noise has hidden how much rows vary.
+
+Notes
+-----
+Gaussian: as in `tacit.private_statistics.covariance`, the vector of the :math:`v_j^2` and the
+:math:`\sqrt 2\,v_j v_k` of one record has ℓ2 norm :math:`\lVert v\rVert_2^2 \le R^2` [DTTZ14]_.
+One draw pays for :math:`X^\top X`, :math:`X^\top y`, all sums and the count.
+
+Laplace: the vector of the :math:`v_j^2` and the :math:`2 v_j v_k` has ℓ1 norm
+:math:`\lVert v\rVert_1^2 \le R^2`, in whole numbers. These are the coefficients of the squared
+error as a polynomial of β: what [ZZXYW12]_ add noise to, with the bound that the box gives.
+
+References
+----------
+.. [Wan18] Wang. Revisiting differentially private linear regression: optimal and adaptive
+   prediction and estimation in unbounded domain. UAI 2018 (AdaSSP).
+.. [ZZXYW12] Zhang, Zhang, Xiao, Yang, Winslett. Functional mechanism: regression analysis under
+   differential privacy. VLDB 2012.
+.. [DTTZ14] Dwork, Talwar, Thakurta, Zhang. Analyze Gauss: optimal bounds for privacy-preserving
+   principal component analysis. STOC 2014.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit.central.estimators.base import Reals
+from tacit.central.estimators.frames import CONSTANT, Frame, Integers
+from tacit.central.statistics.moments import symmetric_noise
+from tacit.central.statistics.released import Spending
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.mechanisms.laplace import DiscreteLaplace
+from tacit.privacy.randomness import Randomness
+
+REPAIRS = ("shrink", "ridge", "trim")
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """A noisy matrix of sums of products, in half-widths of the bounds."""
+
+    matrix: Reals
+    size: int
+    """Entries of a row that have a coefficient, the first so many: A is of this size."""
+    deviation: float
+    """Of the noise on an entry off the diagonal."""
+
+    @property
+    def noise_level(self) -> float:
+        """Where the eigenvalues of noise alone end: see `tacit.private_statistics.Covariance`."""
+        return self.deviation * (2 * math.sqrt(self.size) + math.pow(self.size, -1 / 6))
+
+    @property
+    def signal(self) -> float:
+        """How much rows vary, on average over their entries."""
+        return max(float(np.diag(self.matrix)[: self.size].mean()), 0.0)
+
+    @property
+    def correlation(self) -> Reals:
+        """The vector b."""
+        return self.matrix[: self.size, -1]
+
+    def inverse(self, repair: str, penalty: Reals) -> Reals:
+        r"""Of A with a penalty on its diagonal, repaired, by eigenvalues a.
+
+        With τ the deviation, p entries and ℓ the `noise_level`:
+
+        - "shrink": :math:`1/a` becomes :math:`a_+ / (a_+^2 + 2p\tau^2)`. The error of
+          :math:`\tilde b - \tilde A\beta` is :math:`\tau^2(1 + \lVert\beta\rVert^2)` a direction;
+          beside coefficients of norm 1, all directions alike, this factor has the least squared
+          error. A ridge for each direction, large where the eigenvalue is small.
+        - "ridge": :math:`1/(a + \lambda)`, :math:`\lambda = \max(0, \ell - a_{\min})` [Wan18]_,
+          with the smallest eigenvalue read off the release instead of one that costs a third.
+        - "trim": 1/a where a > ℓ, else 0: the spectral trimming of [ZZXYW12]_.
+        """
+        size = self.size
+        values, vectors = np.linalg.eigh(self.matrix[:size, :size] + np.diag(penalty))
+        if repair == "shrink":
+            kept = np.maximum(values, 0.0)
+            factor = kept / (kept**2 + 2 * size * self.deviation**2)
+        elif repair == "ridge":
+            factor = 1 / (values + max(self.noise_level - float(values[0]), 0.0))
+        else:
+            kept = values > self.noise_level
+            factor = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
+        return np.asarray((vectors * factor) @ vectors.T)
+
+    def residual(self, solution: Reals) -> float:
+        r"""Root mean square of what coefficients leave of the target, and of its own noise.
+
+        .. math:: \frac{1}{\tilde n}\left((w^\top \tilde M w)_+
+                  + \sqrt 2\,\tau\lVert w\rVert^2\right), \qquad w = (-\beta, 1)
+        """
+        signs = np.zeros(len(self.matrix))
+        signs[: self.size], signs[-1] = -solution, 1.0
+        found = max(float(signs @ self.matrix @ signs), 0.0)
+        noise = math.sqrt(2) * self.deviation * float(signs @ signs)
+        count = max(float(self.matrix[-2, -2]) / CONSTANT**2, 1.0)
+        return math.sqrt((found + noise) / count)
+
+
+def gaussian_moments(
+    frame: Frame, spending: Spending, products: Integers, share: Fraction
+) -> Moments:
+    """Sums of products for a share of a budget."""
+    sensitivity = frame.radius**2
+    noise = symmetric_noise(spending, sensitivity, share, len(products))
+    scale = frame.step**2
+    deviation = float(spending.sigma(sensitivity, share)) * scale / math.sqrt(2)
+    return Moments((products + noise).astype(np.float64) * scale, frame.size, deviation)
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianProducts:
+    """Sums of products with Gaussian noise: (ε, δ)-DP."""
+
+    frame: Frame
+    spending: Callable[[], Spending]
+
+    @property
+    def event(self) -> Event:
+        """What `release` runs."""
+        spending, sensitivity = self.spending(), self.frame.radius**2
+        spending.charge(sensitivity, spending.sigma(sensitivity), Fraction(1))
+        return spending.released(None).event
+
+    def release(self, products: Integers) -> tuple[Moments, Event]:
+        """The matrix, and what ran."""
+        spending = self.spending()
+        moments = gaussian_moments(self.frame, spending, products, Fraction(1))
+        return moments, spending.released(None).event
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceProducts:
+    """Sums of products with Laplace noise: ε-DP."""
+
+    frame: Frame
+    epsilon: Any
+    unit: Unit
+    rng: Randomness
+
+    @cached_property
+    def _noise(self) -> DiscreteLaplace:
+        return DiscreteLaplace(
+            epsilon=self.epsilon,
+            sensitivity=self.frame.radius**2,
+            adjacency=Adjacency.ADD_REMOVE,
+            unit=self.unit,
+        )
+
+    @property
+    def event(self) -> Event:
+        """What `release` runs."""
+        return self._noise.event
+
+    def release(self, products: Integers) -> tuple[Moments, Event]:
+        """The matrix, and what ran."""
+        upper = np.triu_indices(len(products), 1)
+        diagonal = np.diag_indices(len(products))
+        raw = np.concatenate([products[diagonal], 2 * products[upper]])
+        noisy = self._noise.release(raw, self.rng).astype(np.float64) * self.frame.step**2
+        matrix = np.zeros(products.shape)
+        matrix[upper] = noisy[len(products) :] / 2
+        matrix += matrix.T
+        matrix[diagonal] = noisy[: len(products)]
+        # √2 times the scale is Laplace's deviation, and half of it is left.
+        deviation = float(self._noise.event.scale) * self.frame.step**2 / math.sqrt(2)
+        return Moments(matrix, self.frame.size, deviation), self.event

@@ -1,0 +1,310 @@
+r"""Principal components and clusters: scikit-learn's names for `tacit.private_statistics`.
+
+Each spends its own (ε, δ), so that a pipeline costs what its steps cost together:
+`guarantee_of(Composed(tuple(step.event_ for step in steps)), delta)`. What `transform` gives for
+rows is as raw as they are; only what was fitted is private.
+
+References
+----------
+.. [DTTZ14] Dwork, Talwar, Thakurta, Zhang. Analyze Gauss: optimal bounds for privacy-preserving
+   principal component analysis. STOC 2014.
+.. [BDMN05] Blum, Dwork, McSherry, Nissim. Practical privacy: the SuLQ framework. PODS 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+
+from tacit.central import statistics as statistics
+from tacit.central.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, warn_of_noise
+from tacit.central.statistics.moments import spend_covariance
+from tacit.central.statistics.released import Released, Spending
+from tacit.central.statistics.sums import spend_mean
+from tacit.privacy import errors
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Unit
+from tacit.privacy.randomness import Randomness, Seeded, source
+
+MEAN_SHARE = Fraction(1, 8)
+"""Of the budget of principal components, for the mean that they are measured from."""
+
+REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
+
+
+class Shell(PrivateEstimator):
+    """What all of them share. Abstract: each says what it releases, and what it keeps of that."""
+
+    bounds: Bounds
+
+    @abstractmethod
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        """The statistic of these rows."""
+
+    @abstractmethod
+    def _read(self, value: Any, box: Box) -> None:
+        """Keep what was released under the names that scikit-learn has for it."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to records; the ledger, if any, is charged before values are used."""
+        X = np.asarray(self._checked(X))
+        charged = self._charge(*X.shape)
+        box = self._box(X.shape[1])
+        held, outside = box.clip(X)
+        found = self._release(held, box, source(self.rng))
+        self._keep(charged, found.event)
+        self._read(found.value, box)
+        self.clipped_ = outside
+        return self
+
+    def _event(self, rows: int, columns: int) -> Event:
+        # Events do not depend on rows: those of no rows at all are those of any.
+        return self._release(np.zeros((0, columns)), self._box(columns), Seeded(0)).event
+
+    def _box(self, columns: int) -> Box:
+        return Box.of(type(self).__name__, "bounds", self.bounds, columns)
+
+    def _noise(self) -> dict[str, Any]:
+        """ε, δ and unit, checked under the name of the class."""
+        where = type(self).__name__
+        least = Fraction(1, 10**4)
+        epsilon = float(errors.epsilon_in_range(where, self.epsilon, least=least))
+        delta = errors.probability(where, "delta", self.delta, zero=False)
+        unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+        return {"epsilon": epsilon, "delta": delta, "unit": unit}
+
+    def _multiplier(self) -> float:
+        noise = self._noise()
+        return gaussian.noise_multiplier_for(noise["epsilon"], noise["delta"])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ignore[misc]
+    r"""Directions along which rows vary most, from a private covariance matrix.
+
+    .. math:: \tilde C = \tilde M - (\tilde m - c)(\tilde m - c)^\top
+
+    with :math:`\tilde M` the noisy second moments about the middle c of the bounds and
+    :math:`\tilde m` the noisy mean; components are eigenvectors of it.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        How many; all without it.
+    epsilon, delta : float
+        Of the fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column. Columns are not
+        rescaled: put a scaler in front where their units differ.
+    norm : float, optional
+        Public: rows are shortened to this distance from the middle of the bounds. Without it, that
+        of the corners, which no row exceeds; noise is proportional to its square.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, mean_, n_components_
+        As scikit-learn has them, with noise; variances are at least 0.
+    noise_variance_ : float
+        A component whose variance is below this may be noise alone.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: Gaussians on the mean, with an eighth of
+    the budget, and on the sums of products [DTTZ14]_; proofs in `tacit.private_statistics.mean` and
+    `tacit.private_statistics.covariance`. Cost: one pass, n d², and d³.
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        norm: float | None = None,
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.norm = norm
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        self._kept(rows.shape[1])
+        noise = self._noise()
+        bound = box.radius if self.norm is None else self.norm
+        spending = Spending("PCA", None, noise["epsilon"], noise["delta"], noise["unit"], rng)
+        about = spend_mean(spending, rows, bound, box.center, MEAN_SHARE)
+        moments = spend_covariance(spending, rows, bound, box.center, 1 - MEAN_SHARE)
+        return spending.released((about, moments))
+
+    def _read(self, value: tuple[statistics.Mean, statistics.Covariance], box: Box) -> None:
+        about, moments = value
+        self.mean_ = about.point
+        away = about.point - box.center
+        values, vectors = np.linalg.eigh(moments.matrix - np.outer(away, away))
+        self.n_components_ = self._kept(len(values))
+        directions = vectors[:, ::-1].T[: self.n_components_]
+        # Eigenvectors have no sign of their own: the largest entry is made positive.
+        largest = np.abs(directions).argmax(axis=1)
+        signs = np.sign(directions[np.arange(len(directions)), largest])
+        self.components_ = directions * signs[:, None]
+        spread = np.maximum(values[::-1], 0.0)
+        self.explained_variance_ = spread[: self.n_components_].copy()
+        self.explained_variance_ratio_ = self.explained_variance_ / max(float(spread.sum()), 1e-300)
+        self.noise_variance_ = moments.noise_level
+        warn_of_noise("PCA", float(spread[0]), moments.noise_level, REMEDY)
+
+    def _kept(self, columns: int) -> int:
+        if self.n_components is None:
+            return columns
+        return errors.whole("PCA", "n_components", self.n_components, least=1, most=columns)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def transform(self, X: Any) -> Reals:
+        """Coordinates of rows along the components."""
+        return np.asarray((self._rows(X) - self.mean_) @ self.components_.T)
+
+    def inverse_transform(self, X: Any) -> Reals:
+        """Rows that have these coordinates, and nothing beside them."""
+        self._fitted()
+        return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Shell):  # type: ignore[misc]
+    r"""Centres of clusters, by Lloyd's steps with noise.
+
+    .. math:: c_j \leftarrow c_j + \lambda_j\,\tilde S_j / \max(\tilde n_j, 1)
+
+    Parameters
+    ----------
+    n_clusters : int
+        How many centres.
+    epsilon, delta : float
+        Of the fit.
+    bounds : pair
+        Public bounds (lower, upper) of the columns, numbers or one a column.
+    norm : float, optional
+        Public: rows are pulled in to this distance from the middle of the bounds; that of the
+        corners without it.
+    reach : float, optional
+        Public: how far a row can pull its centre in a step; half the norm without it. Noise is
+        proportional to it.
+    max_iter : int
+        Steps; each has an equal part of the budget.
+    init : "moments", "random" or array of shape (n_clusters, d)
+        Where centres begin: see `tacit.private_statistics.kmeans`.
+    unit, ledger, account, rng
+        As in `LinearRegression`.
+
+    Attributes
+    ----------
+    cluster_centers_, counts_
+        Centres, and how many records each drew in the last step, with noise.
+    n_iter_ : int
+        Steps: `max_iter`, always.
+    guarantee_, certificate_, event_, clipped_
+        As in `LinearRegression`.
+
+    Notes
+    -----
+    Guarantee: (ε, δ)-DP towards one record more or less: two Gaussians a step [BDMN05]_; proof in
+    `tacit.private_statistics.kmeans`. There is no `labels_`: the cluster of each record is as raw
+    as the record, and a model that held them would be too. `predict` tells them. Cost: n k d a
+    step.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        epsilon: float,
+        bounds: Bounds,
+        norm: float | None = None,
+        reach: float | None = None,
+        max_iter: int = 8,
+        init: Any = "moments",
+        delta: float = DELTA,
+        unit: str = "record",
+        ledger: Ledger | None = None,
+        account: str | None = None,
+        rng: Randomness | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.norm = norm
+        self.reach = reach
+        self.max_iter = max_iter
+        self.init = init
+        self.delta = delta
+        self.unit = unit
+        self.ledger = ledger
+        self.account = account
+        self.rng = rng
+
+    def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
+        return statistics.kmeans(
+            rows,
+            self.n_clusters,
+            box.radius if self.norm is None else self.norm,
+            self.max_iter,
+            self.init,
+            center=box.center,
+            reach=self.reach,
+            **self._noise(),
+            rng=rng,
+        )
+
+    def _read(self, value: statistics.Clusters, box: Box) -> None:
+        self.cluster_centers_, self.counts_ = value.centers, value.counts
+        self.n_iter_ = int(self.max_iter)
+        each = max(float(value.counts.mean()), 0.0)
+        # Fewer records than this in a cluster, and noise moves a centre by half its reach.
+        noise = 2 * self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
+        warn_of_noise("KMeans", each, noise, REMEDY)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """The centre that each row is nearest to."""
+        rows = self._rows(X)
+        return statistics.Clusters(self.cluster_centers_, self.counts_).nearest(rows)
+
+    def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> npt.NDArray[np.int64]:
+        """Fit, and the cluster of each record. In-house: they are as raw as the records."""
+        return self.fit(X).predict(X)
+
+    def transform(self, X: Any) -> Reals:
+        """Distances of rows from the centres."""
+        away = self._rows(X)[:, None, :] - self.cluster_centers_
+        return np.asarray(np.sqrt((away**2).sum(axis=2)))

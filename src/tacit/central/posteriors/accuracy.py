@@ -1,0 +1,184 @@
+r"""How far a private posterior will be from the one without privacy, before anybody draws one.
+
+The exact expectation of the Hellinger error, its tail with the bounds of section 4 of the paper,
+and the number of records from which on it is small enough: "what n do I need?". Nothing here reads
+data: counts are hypothetical.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.central.posteriors import hellinger
+from tacit.central.posteriors.count_channels import MECHANISMS, checked_prior
+from tacit.central.posteriors.count_law import CountLaw, drawn, every_row, noisy
+from tacit.privacy import errors
+
+_MOST_RECORDS = 2**20
+
+
+def planned(
+    prior: Any,
+    total: int,
+    *,
+    epsilon: float | Fraction,
+    delta: float = 0.0,
+    mechanism: str = "geometric",
+    sensitivity: str = "smooth",
+    calibration: str = "theorem",
+    remap: bool = False,
+) -> CountLaw:
+    """The law of the released count of a release that is planned: see `BetaBinomial.release`."""
+    where = "accuracy"
+    pair = checked_prior(where, prior, most=2)
+    total = errors.whole(where, "total", total, least=1, most=_MOST_RECORDS)
+    errors.choice(where, "mechanism", mechanism, MECHANISMS)
+    if mechanism == "hellinger":
+        asked: Any = {"epsilon": epsilon, "delta": delta}
+        scores = hellinger.score(pair, total, sensitivity=sensitivity, **asked)
+        law = drawn(pair, scores, hellinger.exponent(scores, calibration=calibration, **asked))
+    else:
+        if remap and mechanism == "laplace":
+            # A remap of both noisy counts, which is what a release has, is no law of one count.
+            errors.refuse(where, "remap", "False with laplace", remap, "Use geometric noise.")
+        law = noisy(pair, total, epsilon, mechanism)
+    return law.remapped() if remap else law
+
+
+def expected_error(prior: Any, total: int, *, count: int | None = None, **asked: Any) -> float:
+    """Expected Hellinger error of a planned release: at a count, or over the prior.
+
+    Parameters
+    ----------
+    prior, total
+        Of the share, and how many records.
+    count : int, optional
+        The true count; averaged over the prior if left out.
+    asked
+        As of `planned`.
+
+    Examples
+    --------
+    >>> round(expected_error((1, 1), 100, count=50, epsilon=1), 3)
+    0.059
+    """
+    law = planned(prior, total, **asked)
+    return law.average() if count is None else float(law.errors([count])[0])
+
+
+class TailBounds(NamedTuple):
+    r"""P(error ≥ c) at a true count, exactly and by three bounds, each looser than the one before.
+
+    With weights :math:`e^{-\kappa H}`, κ the exponent over S(x), and N_x their sum at x:
+    :math:`|R| e^{-\kappa c}` over N_x; over the least N_x of all x, which depends on the data by
+    their number alone (the N(n) that the paper looks for); and over 1, which is at most any N_x.
+    """
+
+    exact: float
+    normalised: float
+    by_size: float
+    loose: float
+
+
+def tail_bounds(
+    prior: Any,
+    total: int,
+    *,
+    count: int,
+    distance: float,
+    epsilon: float | Fraction,
+    delta: float = 0.0,
+    sensitivity: str = "smooth",
+    calibration: str = "theorem",
+) -> TailBounds:
+    """Section 4 of the paper, for the exponent that is in use (there it is twice the mechanism's).
+
+    Parameters
+    ----------
+    prior, total, count
+        Of the share; how many records; how many of them hold it.
+    distance : float
+        Hellinger error c.
+    epsilon, delta, sensitivity, calibration
+        Of the Hellinger mechanism: see `tacit.posteriors.hellinger.build`.
+    """
+    pair = checked_prior("tail_bounds", prior, most=2)
+    count = errors.whole("tail_bounds", "count", count, least=0, most=total)
+    asked: Any = {"epsilon": epsilon, "delta": delta}
+    scores = hellinger.score(pair, total, sensitivity=sensitivity, **asked)
+    exponent = hellinger.exponent(scores, calibration=calibration, **asked)
+    sums = every_row(scores, np.exp(-exponent * scores.scaled())).sum(axis=1)
+    most = (total + 1) * math.exp(-exponent * distance / scores.sensitivity[count])
+    exact = drawn(pair, scores, exponent).tail(count, distance)
+    bounds = (min(float(most / size), 1.0) for size in (sums[count], sums.min(), 1.0))
+    return TailBounds(exact, *bounds)
+
+
+class Needed(NamedTuple):
+    """A number of records, and the expected error with it and with one record less."""
+
+    records: int
+    error: float
+    error_before: float
+
+
+def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any) -> Needed:
+    """How many records bring the expected error down to `error`?
+
+    Parameters
+    ----------
+    prior
+        Of the share.
+    error : float
+        Hellinger distance, in (0, 1).
+    share : float, optional
+        Part of the records that hold it; averaged over the prior if left out.
+    asked
+        As of `planned`.
+
+    Notes
+    -----
+    The error is within the bound with the returned number, and beyond it with one less. It falls
+    with n but for ripples where a share of n is rounded to a count.
+
+    Examples
+    --------
+    >>> needed((1, 1), error=0.1, share=0.5, epsilon=1).records
+    34
+    """
+    error = errors.probability("needed", "error", error, zero=False)
+    if share is not None and not 0 <= share <= 1:
+        errors.refuse("needed", "share", "in [0, 1]", share)
+
+    def reached(total: int) -> float:
+        count = None if share is None else round(share * total)
+        return expected_error(prior, total, count=count, **asked)
+
+    least, most, before, now = 0, 1, 1.0, reached(1)
+    while now > error:
+        least, most, before = most, 2 * most, now
+        if most > _MOST_RECORDS:
+            remedy = "Allow a larger error or a larger epsilon."
+            within = f"reached with {_MOST_RECORDS} records"
+            errors.refuse("needed", "error", within, error, remedy)
+        now = reached(most)
+    while most - least > 1:
+        middle = _between(least, most, before, now, error)
+        found = reached(middle)
+        if found <= error:
+            most, now = middle, found
+        else:
+            least, before = middle, found
+    return Needed(most, now, before)
+
+
+def _between(least: int, most: int, before: float, now: float, error: float) -> int:
+    """Where the power law through both ends meets the error; the middle where there is none."""
+    if least == 0 or not before > now:
+        return (least + most) // 2
+    step = math.log(before / error) / math.log(before / now)
+    return min(max(math.ceil(least * math.pow(most / least, step)), least + 1), most - 1)

@@ -1,0 +1,315 @@
+r"""Private posteriors: shares of records, learned from counts that are released with noise.
+
+Of n records, :math:`x_i` hold value i; the prior of the shares θ is Beta or Dirichlet. Without
+privacy the posterior is Dirichlet(α + x). Here a mechanism releases y instead of x, and what
+follows from y is a mixture over the hidden counts,
+
+.. math:: p(\theta \mid y) = \sum_x P(x \mid y)\, \mathrm{Dirichlet}(\theta; \alpha + x), \qquad
+          P(x \mid y) \propto P(y \mid x) \int P(x \mid \theta)\, p(\theta)\, d\theta .
+
+Its intervals hold what they promise, over prior and noise together [BS18]_. The naive posterior
+Dirichlet(α + y) takes noise for data, and its intervals are too short. n is public, and neighbours
+replace one record.
+
+References
+----------
+.. [BS18] Bernstein, Sheldon. Differentially private Bayesian inference for exponential families.
+   NeurIPS 2018 (posteriors that know of the noise).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.central.posteriors import hellinger
+from tacit.central.posteriors.count_channels import (
+    MECHANISMS,
+    CountChannel,
+    EachCount,
+    LatticeCounts,
+    OneCount,
+    TabledCounts,
+    checked_prior,
+)
+from tacit.central.posteriors.count_law import best_count
+from tacit.central.posteriors.hidden_counts import Hidden, Listed
+from tacit.central.posteriors.released import Posterior
+from tacit.privacy import errors, events
+from tacit.privacy.guarantees import Adjacency, NotPrivate, Unit
+from tacit.privacy.mechanisms import DiscreteLaplace, Geometric
+from tacit.privacy.mechanisms.bounding import project_counts
+from tacit.privacy.mechanisms.lattice import LatticeGeometric
+from tacit.privacy.randomness import Randomness, source
+from tacit.privacy.rounding import float_above
+
+Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+LARGEST = 2 * 10**7
+"""Values times records: beyond this, arrays do not fit."""
+
+
+class Prepared(NamedTuple):
+    """A mechanism whose guarantee is proved, before any data are read."""
+
+    prior: Reals
+    total: int
+    channel: CountChannel
+    exact_epsilon: float
+    seconds: float
+
+    def release(
+        self,
+        counts: Any,
+        *,
+        noise_aware: bool = True,
+        remap: bool = False,
+        rng: Randomness | None = None,
+    ) -> Posterior:
+        """One draw, and the posterior that follows: see `BetaBinomial.release`."""
+        found = checked_counts("release", counts, self.prior.size)
+        if int(found.sum()) != self.total:
+            raise errors.InvalidData(f"release: counts must sum to {self.total}, which is public.")
+        stream = source(rng)
+        drawn = self.channel.release(found, stream)
+        return self.posterior(drawn, noise_aware=noise_aware, remap=remap, seeded=not stream.secure)
+
+    def posterior(
+        self,
+        released: Integers,
+        *,
+        noise_aware: bool = True,
+        remap: bool = False,
+        seeded: bool = False,
+    ) -> Posterior:
+        """What a draw tells. Post-processing. `seeded`: a seeded stream drew it."""
+        hidden = self.channel.hidden(released, self.prior) if noise_aware or remap else None
+        counts = project_counts(released[None], self.total)[0]
+        if remap and hidden is not None:
+            counts = remapped(hidden, self.prior)
+        known: Hidden = Listed.known(self.prior, counts)
+        return Posterior(
+            prior=self.prior,
+            released=released,
+            counts=counts,
+            noise_aware=noise_aware,
+            hidden=hidden if noise_aware and hidden is not None else known,
+            event=self.channel.mechanism.event,
+            guarantee=self.channel.mechanism.guarantee,
+            exact_epsilon=self.exact_epsilon,
+            seconds_to_certify=self.seconds,
+            seeded=seeded,
+        )
+
+
+@dataclass(frozen=True)
+class _Model(ABC):
+    """Counts with a conjugate prior. Abstract: use one of the two below."""
+
+    prior: tuple[float, ...]
+
+    def channel(
+        self,
+        total: int,
+        *,
+        epsilon: float | Fraction,
+        delta: float = 0.0,
+        mechanism: str = "geometric",
+        sensitivity: str = "smooth",
+        calibration: str = "instance",
+        unit: Unit | str = Unit.RECORD,
+    ) -> Prepared:
+        """The mechanism for this number of records, with its guarantee proved: see `release`."""
+        began = time.perf_counter()
+        where = type(self).__name__
+        total = errors.whole(where, "total", total, least=1, most=LARGEST // len(self.prior))
+        exact = errors.epsilon_in_range(where, epsilon)
+        delta = errors.probability(where, "delta", delta)
+        unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        errors.choice(where, "mechanism", mechanism, MECHANISMS)
+        if mechanism == "hellinger":
+            table = hellinger.build(
+                self.prior,
+                total,
+                epsilon=exact,
+                delta=delta,
+                sensitivity=sensitivity,
+                calibration=calibration,
+                unit=unit,
+            )
+            channel: CountChannel = TabledCounts(table, hellinger.counts(len(self.prior), total))
+            tight = table.exact_epsilon(delta)
+        else:
+            noisy = self._geometric if mechanism == "geometric" else self._laplace
+            channel = noisy(total, exact, unit)
+            # Both reach their ε: beyond one neighbour, a draw is e^ε times less likely from the
+            # other.
+            tight = float_above(exact)
+        seconds = time.perf_counter() - began
+        return Prepared(np.array(self.prior), total, channel, tight, seconds)
+
+    @abstractmethod
+    def _geometric(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel: ...
+
+    def _laplace(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel:
+        noise = DiscreteLaplace(
+            epsilon=epsilon, sensitivity=2, adjacency=Adjacency.REPLACE_ONE, unit=unit
+        )
+        return EachCount(noise, total)
+
+    def release(
+        self,
+        counts: Any,
+        *,
+        epsilon: float | Fraction,
+        delta: float = 0.0,
+        mechanism: str = "geometric",
+        noise_aware: bool = True,
+        remap: bool = False,
+        sensitivity: str = "smooth",
+        calibration: str = "instance",
+        unit: Unit | str = Unit.RECORD,
+        rng: Randomness | None = None,
+    ) -> Posterior:
+        """Draw noisy counts, and learn from them what they tell.
+
+        Parameters
+        ----------
+        counts : sequence of int
+            Records that hold each value; their sum is public.
+        epsilon, delta
+            What the release may cost at most. Only "hellinger" makes use of δ.
+        mechanism : str
+            "geometric": geometric noise, of two counts on the first, clamped, else on the lattice
+            of sum n; "laplace": discrete Laplace noise on every count, the baseline; "hellinger": a
+            table drawn by distance of posteriors.
+        noise_aware : bool
+            Whether the posterior knows of the noise; without, it is marked so and too narrow.
+        remap : bool
+            Whether `counts` of the result, and so a naive posterior, are those of least expected
+            error given the draw, instead of those nearest to the draw.
+        sensitivity, calibration : str
+            Of "hellinger": see `tacit.posteriors.hellinger.build`.
+        unit : Unit
+            What one record is about.
+        rng
+            The operating system's entropy, unless a test brings its own.
+        """
+        found = checked_counts(type(self).__name__, counts, len(self.prior))
+        prepared = self.channel(
+            int(found.sum()),
+            epsilon=epsilon,
+            delta=delta,
+            mechanism=mechanism,
+            sensitivity=sensitivity,
+            calibration=calibration,
+            unit=unit,
+        )
+        return prepared.release(found, noise_aware=noise_aware, remap=remap, rng=rng)
+
+    def without_privacy(self, counts: Any) -> Posterior:
+        """The posterior of the counts themselves: not private, for whoever holds them."""
+        prior = np.array(self.prior)
+        found = checked_counts(type(self).__name__, counts, prior.size)
+        nothing = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
+        return Posterior(
+            prior=prior,
+            released=found,
+            counts=found,
+            noise_aware=True,
+            hidden=Listed.known(prior, found),
+            event=events.Declared(nothing),
+            guarantee=nothing,
+            exact_epsilon=float("inf"),
+            seconds_to_certify=0.0,
+        )
+
+
+@dataclass(frozen=True)
+class BetaBinomial(_Model):
+    """The share of records that hold something, with a Beta prior.
+
+    Parameters
+    ----------
+    prior : pair of float
+        α and β, chosen before anybody looked at the data.
+
+    Examples
+    --------
+    >>> found = BetaBinomial(prior=(1, 1)).release((37, 63), epsilon=1)
+    >>> print(found.guarantee)
+    1-DP (central, replace-one, unit: record)
+    >>> low, high = found.interval(0.95)
+    >>> low < found.mean < high
+    True
+    """
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prior", checked_prior("BetaBinomial", self.prior, most=2))
+
+    def _geometric(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel:
+        scope: Any = {"adjacency": Adjacency.REPLACE_ONE, "unit": unit}
+        return OneCount(Geometric(epsilon=epsilon, lower=0, upper=total, **scope))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DirichletMultinomial(_Model):
+    """The shares of records over k values, with a Dirichlet prior.
+
+    Parameters
+    ----------
+    prior : sequence of float
+        α₁, …, α_k, chosen before anybody looked at the data.
+
+    Notes
+    -----
+    Noise-aware posteriors of "geometric" and "laplace" are exact for any k and n, by convolution:
+    see `tacit.posteriors.hidden_counts`.
+
+    Examples
+    --------
+    >>> found = DirichletMultinomial(prior=(1, 1, 1)).release((20, 30, 50), epsilon=1)
+    >>> found.interval().shape
+    (3, 2)
+    """
+
+    def __post_init__(self) -> None:
+        prior = checked_prior("DirichletMultinomial", self.prior, most=2**10)
+        object.__setattr__(self, "prior", prior)
+
+    def _geometric(self, total: int, epsilon: Fraction, unit: Unit) -> CountChannel:
+        categories = len(self.prior)
+        return LatticeCounts(
+            LatticeGeometric(epsilon=epsilon, categories=categories, total=total, unit=unit)
+        )
+
+
+def remapped(hidden: Hidden, prior: Reals) -> Integers:
+    """Counts of least expected Hellinger error; of several shares, the expected counts, rounded."""
+    marginals = hidden.marginals
+    total = marginals.shape[1] - 1
+    if prior.size == 2:
+        first = best_count(marginals[0], prior)
+        return np.array([first, total - first])
+    expected = marginals @ np.arange(total + 1)
+    counts = np.floor(expected).astype(np.int64)
+    order = np.argsort(counts - expected, kind="stable")
+    counts[order[: total - int(counts.sum())]] += 1
+    return counts
+
+
+def checked_counts(where: str, counts: Any, values: int) -> Integers:
+    """As many counts as the prior has numbers; what they are is not said."""
+    found = errors.integers(where, counts, lower=0)
+    if found.shape != (values,):
+        raise errors.InvalidData(f"{where}: counts must be {values}, one for each value.")
+    if not found.any():
+        raise errors.InvalidData(f"{where}: counts must not all be 0.")
+    return found

@@ -1,0 +1,322 @@
+"""The curator: a table behind a budget.
+
+References
+----------
+.. [BDMN05] Blum, Dwork, McSherry, Nissim. Practical privacy: the SuLQ framework. PODS 2005.
+.. [DMNS06] Dwork, McSherry, Nissim, Smith. Calibrating noise to sensitivity. TCC 2006.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.central.queries import model
+from tacit.central.queries.answering import arranged, carry_out
+from tacit.central.queries.answers import Answer, Price, certify
+from tacit.central.queries.contribution import rows_and_groups
+from tacit.central.queries.engine import open_engine
+from tacit.central.queries.plan import Plan, plan, public
+from tacit.central.queries.releases import rows_release
+from tacit.central.queries.scan import Scan
+from tacit.central.queries.spending import Spending, budget_of, shown
+from tacit.central.queries.streams import AboveThreshold
+from tacit.central.queries.table import check_where
+from tacit.privacy import errors, events
+from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.accounting.ledger import Ledger, line_of_text
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.guarantees import ZCDP, Guarantee
+from tacit.privacy.mechanisms import SparseVector
+from tacit.privacy.randomness import Randomness, uniform_below
+from tacit.privacy.randomness import source as random_source
+
+Where = model.Where | str | None
+By = str | tuple[str, ...] | list[str]
+
+
+class Curator:
+    r"""Answers questions about a table with noise, until its budget is spent.
+
+    Parameters
+    ----------
+    source
+        A Parquet or CSV file (or a pattern of them), a pandas, Polars or Arrow table, a DuckDB or
+        psycopg connection, or a `postgresql://` address; the last three with `table`.
+    budget : float or Guarantee
+        An ε towards add-remove neighbours, or a `PureDP`, `ApproxDP` or `ZCDP` guarantee that names
+        its own. Answers get discrete Laplace noise, under zCDP discrete Gaussian noise.
+    bounds : mapping
+        For each column of numbers to be added up, (lower, upper), from public knowledge. Values
+        outside are clipped; rows with NULL or NaN are left out.
+    keys : mapping
+        For each column to group by, its keys, from public knowledge. Rows with other values are
+        counted nowhere; keys without rows are answered like all others.
+    unit : str, optional
+        The column that says whose a row is. Without it a record is a row, and the certificate says
+        so. Rows without a unit are left out.
+    max_rows, max_groups : int
+        What one person counts for, at most: rows in a group, and groups.
+    ledger, account
+        A ledger (or its path) to charge, and the account, opened with `budget` where it is new.
+        Without one the budget lives as long as this object.
+    table : str, optional
+        The table of a connection, `name` or `schema.name`.
+    rng : optional
+        Where noise comes from: the operating system's entropy, unless a test passes its own.
+    memory, threads
+        Limits of the embedded DuckDB; a connection keeps its own.
+
+    Notes
+    -----
+    A question is planned, priced and charged before a row is read: if reading fails afterwards,
+    the charge stays. What the plan shows to be wrong is refused, charges nothing and reads nothing
+    but the names and types of columns. Nothing depends on the rows but what noise was added to.
+    The table must not change while a question is answered. A curator belongs to one thread.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from tacit.privacy.randomness import Seeded
+    >>> table = pa.table({"sex": ["F", "M"] * 500, "age": list(range(18, 68)) * 20})
+    >>> curator = Curator(
+    ...     table, 1.0, bounds={"age": (0, 100)}, keys={"sex": ["F", "M"]}, rng=Seeded(1)
+    ... )
+    >>> answer = curator.mean("age", by="sex", epsilon=0.5)
+    >>> sorted(answer.groups)
+    ['F', 'M']
+    >>> curator.left
+    {'epsilon': 0.5, 'delta': 0.0}
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        budget: float | Guarantee,
+        *,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        keys: Mapping[str, Sequence[model.Literal]] | None = None,
+        unit: str | None = None,
+        max_rows: int = 1,
+        max_groups: int = 1,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        account: str | None = None,
+        table: str | None = None,
+        rng: Randomness | None = None,
+        memory: str = "2GB",
+        threads: int | None = None,
+    ) -> None:
+        self._rng = random_source(rng)
+        rows, groups = rows_and_groups(unit, max_rows, max_groups)
+        stated = budget_of(budget, unit)
+        self._engine = open_engine(source, table, memory, threads)
+        try:
+            declared = {"unit": unit, "rows": rows, "groups": groups, "budget": stated}
+            self._public = public(self._engine.compiler.columns, bounds, keys, **declared)
+            name = self._engine.title if account is None else account
+            self._spending = Spending(stated, ledger, line_of_text("Curator", "account", name))
+        except BaseException:
+            self._engine.close()
+            raise
+        self._charged: list[events.Event] = []
+
+    def close(self) -> None:
+        """Close what this object has opened itself."""
+        self._engine.close()
+        self._spending.close()
+
+    def __enter__(self) -> Curator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def left(self) -> dict[str, float]:
+        """What is left of the budget."""
+        return shown(self._spending.left)
+
+    @property
+    def statements(self) -> int:
+        """How many statements have read rows so far."""
+        return self._engine.statements
+
+    def price(
+        self,
+        query: model.Query | model.Several | str,
+        *,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Price:
+        """What a question would cost and leave. Reads nothing, charges nothing."""
+        event = self._plan(_asked(query), epsilon, rho).event
+        guarantee, left = self._spending.afford(event)
+        return Price(event, guarantee, shown(left))
+
+    def answer(
+        self,
+        query: model.Query | model.Several | str,
+        *,
+        epsilon: float | None = None,
+        rho: float | None = None,
+    ) -> Answer:
+        """Check, charge, read, add noise: in this order."""
+        query = _asked(query)
+        planned = self._plan(query, epsilon, rho)
+        guarantee, _ = self._spending.afford(planned.event)
+        left = shown(self._charge(planned.event))
+        found = carry_out(self._engine, self._public, planned, self._rng)
+        shared = (guarantee, left, planned.event, not self._rng.secure)
+        answers = []
+        for one in planned.queries:
+            alone, groups = arranged(self._public, planned, one, found[one])
+            answers.append(Answer(one, alone, groups, (), *shared))
+        if not isinstance(query, model.Several):
+            return answers[0]
+        return Answer(query, None, None, tuple(answers), *shared)
+
+    def count(
+        self, column: str | None = None, *, where: Where = None, by: By = (), **amount: Any
+    ) -> Answer:
+        """How many rows; with a column, how many with a value there."""
+        return self.answer(model.Count(column, where=_where(where), by=_by(by)), **amount)
+
+    def sum(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
+        """The sum of a bounded column."""
+        return self.answer(model.Sum(column, where=_where(where), by=_by(by)), **amount)
+
+    def mean(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
+        """The mean of a bounded column."""
+        return self.answer(model.Mean(column, where=_where(where), by=_by(by)), **amount)
+
+    def variance(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
+        """The population variance of a bounded column."""
+        return self.answer(model.Variance(column, where=_where(where), by=_by(by)), **amount)
+
+    def quantile(
+        self,
+        column: str,
+        level: float,
+        *,
+        where: Where = None,
+        by: By = (),
+        cells: int = 1024,
+        **amount: Any,
+    ) -> Answer:
+        """A quantile of a bounded column."""
+        query = model.Quantile(column, level, cells, where=_where(where), by=_by(by))
+        return self.answer(query, **amount)
+
+    def median(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
+        """The quantile at level ½."""
+        return self.quantile(column, 0.5, where=where, by=by, **amount)
+
+    def histogram(
+        self,
+        column: str,
+        edges: Sequence[float],
+        *,
+        where: Where = None,
+        by: By = (),
+        **amount: Any,
+    ) -> Answer:
+        """How many rows lie between neighbouring edges, which are public.
+
+        The last interval has both ends. With a unit, intervals are groups: see `max_groups`.
+        """
+        if not isinstance(edges, Sequence | np.ndarray):
+            errors.refuse("histogram", "edges", "a list of numbers", edges)
+        query = model.Histogram(column, tuple(edges), where=_where(where), by=_by(by))
+        return self.answer(query, **amount)
+
+    def contingency(self, columns: Sequence[str], *, where: Where = None, **amount: Any) -> Answer:
+        """The contingency table of columns with declared keys."""
+        return self.answer(model.contingency(tuple(columns), _where(where)), **amount)
+
+    def top_k(self, column: str, k: int, *, where: Where = None, **amount: Any) -> Answer:
+        """The k most frequent of a column's declared keys, best first."""
+        return self.answer(model.TopK(column, k, where=_where(where)), **amount)
+
+    def sulq(self, predicate: Where, **amount: Any) -> Answer:
+        """The SuLQ sum of a predicate over the rows [BDMN05]_: how many it is true of."""
+        if predicate is None:
+            errors.refuse("sulq", "predicate", "given", None)
+        return self.count(where=predicate, **amount)
+
+    def above_threshold(
+        self, threshold: int, *, epsilon: float, positives: int = 1
+    ) -> AboveThreshold:
+        """A stream of threshold questions; the whole ε is charged now."""
+        if isinstance(self._public.budget, ZCDP):
+            # The event is ε-DP; the account converts it to ε²/2.
+            errors.epsilon_in_range("above_threshold", epsilon)
+        scope = self._public.contribution(1).scope
+        mechanism = SparseVector(
+            epsilon=epsilon,
+            threshold=threshold,
+            sensitivity=self._public.rows,
+            positives=positives,
+            monotonic=scope["adjacency"] in events.ONE_OR_NONE,
+            **scope,
+        )
+        self._charge(mechanism.event)
+        return AboveThreshold(mechanism, self._exact_count, self._rng)
+
+    def certificate(self) -> Certificate:
+        """Everything that this object has charged, added up.
+
+        Questions may be chosen after seeing answers, so that only sums hold, as in the account:
+        of ε, of (ε, δ) or of ρ.
+        """
+        if not self._charged:
+            raise errors.CertificateError("certificate: nothing was released yet.")
+        whole = tuple(self._charged)
+        event = whole[0] if len(whole) == 1 else events.Composed(whole)
+        return certify(event, guarantee_of(event), not self._rng.secure)
+
+    def _plan(self, query: Any, epsilon: Any, rho: Any) -> Plan:
+        return plan(self._public, query, epsilon, rho)
+
+    def _charge(self, event: events.Event) -> Any:
+        left = self._spending.charge(event)
+        self._charged.append(event)
+        return left
+
+    def _exact_count(self, where: Where) -> int:
+        """A count for a stream, whose noise is added there."""
+        if isinstance(where, model.Count):
+            if where.by or where.column:
+                errors.refuse("above_threshold", "question", "a count of rows", where.label)
+            where = where.where
+        checked = _where(where)
+        check_where(self._public.columns, checked)
+        contribution = self._public.contribution(1)
+        salt = int(uniform_below(2**62, 1, self._rng)[0])
+        scan = Scan(self._engine, checked, None, 0, self._public.unit, contribution, salt)
+        sums = scan.parts([rows_release()])
+        return sums[0][0][0] if sums else 0
+
+
+def _asked(query: model.Query | model.Several | str) -> model.Query | model.Several:
+    """A question, or one in SQL, about this table whatever it calls it."""
+    if not isinstance(query, str):
+        return query
+    from tacit.central.queries.sql import parse
+
+    return parse(query).query
+
+
+def _where(where: Where) -> model.Where | None:
+    if isinstance(where, str):
+        from tacit.central.queries.sql import parse_where
+
+        parsed: model.Where = parse_where(where)
+        return parsed
+    return None if where is None else model.condition(where)
+
+
+def _by(by: By) -> tuple[str, ...]:
+    return (by,) if isinstance(by, str) else tuple(by)

@@ -1,0 +1,157 @@
+r"""Quantiles and the most frequent keys, chosen by score.
+
+*Quantiles* come from counts in public cells. For a level q the rank sought is qn; cell j, which
+holds the ranks from :math:`b_j` (rows below it) to :math:`b_{j+1}`, scores minus its distance from
+the rank :math:`qn + \kappa`:
+
+.. math:: u_j = -\max(b_j - qn - \kappa,\; 0,\; qn + \kappa - b_{j+1}),
+
+the first cell reaching down to −∞ and the last up to ∞, so that the best score is 0. A unit with at
+most m rows moves :math:`b - qn = (1 - q)b - q(n - b)` by at most :math:`m\max(q, 1 - q)` when it is
+added or removed, and by m when it is replaced; the maximum of such functions moves no more. The
+exponential mechanism [MT07]_ picks a cell.
+
+*Interval.* With κ = 0 the pick is the value. Two more picks, at κ = ∓w, are the ends: the chance
+that a pick scores −w or less is at most :math:`m_c e^{-\varepsilon w/(2\Delta)}` for m_c cells,
+2.5 % for :math:`w = (2\Delta/\varepsilon)\ln(m_c/0.025)`. If it scores more, the cell picked at
+rank qn − w has :math:`b_j < qn`, so that its left edge is not beyond the quantile; and likewise
+above. Half of ε is for the value, a quarter for each end.
+
+*Top k* is k times permute-and-flip [MS20]_ with ε/k, each time among the keys that are left.
+
+References
+----------
+.. [MT07] McSherry, Talwar. Mechanism design via differential privacy. FOCS 2007.
+.. [MS20] McKenna, Sheldon. Permute-and-flip. NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.central.queries.contribution import Contribution
+from tacit.central.queries.estimates import LEVEL, Estimate
+from tacit.central.queries.grid import Grid
+from tacit.central.queries.model import Quantile, TopK
+from tacit.privacy import events
+from tacit.privacy.mechanisms import Exponential, PermuteAndFlip
+from tacit.privacy.randomness import Randomness
+
+Reals = npt.NDArray[np.float64]
+
+SHARES = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
+_FAR = 2**52
+"""Scores are held to this: integers up to here are exact in floats, and holding moves no more."""
+
+
+def cells_of(query: Quantile, grid: Grid) -> int:
+    """As many cells as were asked for, or one for each whole number where they are fewer."""
+    return grid.top + 1 if grid.whole and grid.top < query.cells else query.cells
+
+
+def edges_of(grid: Grid, cells: int, cell: int) -> tuple[float, float]:
+    """Left and right end of a cell; a whole number is both."""
+    if grid.whole and cells == grid.top + 1:
+        return grid.lower + cell, grid.lower + cell
+    width = grid.upper - grid.lower
+    return grid.lower + width * cell / cells, grid.lower + width * (cell + 1) / cells
+
+
+def rank_sensitivity(query: Quantile, contribution: Contribution) -> int:
+    """Of the scores, times the denominator of the level."""
+    level = Fraction(query.level)
+    top = level.numerator, level.denominator - level.numerator
+    most = sum(top) if contribution.replaced else max(top)
+    return contribution.rows * most
+
+
+def quantile_events(query: Quantile, contribution: Contribution, epsilon: Fraction) -> events.Event:
+    """Three picks a group; a unit is in as many groups as `touched` says."""
+    sensitivity = rank_sensitivity(query, contribution)
+    picks = tuple(
+        _pick(sensitivity, share * epsilon / contribution.touched, contribution) for share in SHARES
+    )
+    whole = events.Composed(picks)
+    return events.Repeated(whole, contribution.touched) if contribution.touched > 1 else whole
+
+
+def quantile(
+    query: Quantile,
+    grid: Grid,
+    counts: dict[int, int],
+    contribution: Contribution,
+    epsilon: Fraction,
+    rng: Randomness,
+) -> Estimate:
+    """Value and ends of one group."""
+    cells = cells_of(query, grid)
+    table = [counts.get(cell, 0) for cell in range(cells)]
+    sensitivity = rank_sensitivity(query, contribution)
+    picks = []
+    for share, side in zip(SHARES, (0, -1, 1), strict=True):
+        mechanism = Exponential(
+            epsilon=share * epsilon / contribution.touched,  # type: ignore[arg-type]
+            sensitivity=sensitivity,
+            **contribution.scope,
+        )
+        reach = _reach(mechanism, sensitivity, cells)
+        scores = rank_scores(table, Fraction(query.level), side * reach)
+        picks.append(int(mechanism.release(scores, rng)))
+    value, low, high = (edges_of(grid, cells, pick) for pick in picks)
+    ends = (min(low[0], high[1]), max(low[0], high[1]))
+    middle = (value[0] + value[1]) / 2
+    return Estimate(min(max(middle, ends[0]), ends[1]), ends)
+
+
+def rank_scores(table: list[int], level: Fraction, shift: int) -> Reals:
+    """Scores of the cells, times the denominator of the level, in exact integers."""
+    target = level.numerator * sum(table) + shift
+    scores, below = [], 0
+    for cell, count in enumerate(table):
+        above = below + count
+        left = 0 if cell == 0 else level.denominator * below - target
+        right = 0 if cell == len(table) - 1 else target - level.denominator * above
+        scores.append(-min(max(left, 0, right), _FAR))
+        below = above
+    return np.array(scores, dtype=np.float64)
+
+
+def _reach(mechanism: Exponential, sensitivity: int, cells: int) -> int:
+    """W, times the denominator of the level, rounded up."""
+    tail = (1 - LEVEL) / 2
+    return math.ceil(2 * sensitivity / float(mechanism.event.epsilon) * math.log(cells / tail))
+
+
+def top_k_event(query: TopK, contribution: Contribution, epsilon: Fraction) -> events.Event:
+    """K picks."""
+    return events.Repeated(_pick(contribution.rows, epsilon / query.k, contribution), query.k)
+
+
+def _pick(sensitivity: int, epsilon: Fraction, contribution: Contribution) -> events.Exponential:
+    """One pick, as its mechanism will state it."""
+    one = Fraction(sensitivity)
+    return events.Exponential(one, 2 * one / epsilon, **contribution.scope)
+
+
+def top_k(
+    query: TopK, counts: list[int], contribution: Contribution, epsilon: Fraction, rng: Randomness
+) -> list[int]:
+    """Places of the k keys, best first. A unit changes each count by its rows at most."""
+    mechanism = PermuteAndFlip(
+        epsilon=epsilon / query.k,  # type: ignore[arg-type]
+        sensitivity=contribution.rows,
+        **contribution.scope,
+    )
+    left = list(range(len(counts)))
+    chosen = []
+    for _ in range(query.k):
+        if len(left) == 1:
+            chosen.append(left.pop())
+            continue
+        scores = np.array([float(min(counts[place], _FAR)) for place in left])
+        chosen.append(left.pop(int(mechanism.release(scores, rng))))
+    return chosen

@@ -1,0 +1,111 @@
+"""The budget of a curator: in memory, or an account of a ledger. Charged before anything is read.
+
+Both are privacy filters (`tacit.accounting.filters`): questions may be chosen after seeing earlier
+answers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+from typing import Any
+
+from tacit.privacy import errors, events
+from tacit.privacy.accounting import filters
+from tacit.privacy.accounting.filters import Amounts
+from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.guarantees import ZCDP, Adjacency, ApproxDP, Guarantee, PureDP, Unit
+
+_WHERE = "Curator"
+
+
+def budget_of(budget: Any, unit: str | None) -> Guarantee:
+    """A number is an ε towards one row, or one person, more or less."""
+    kind = Unit.RECORD if unit is None else Unit.PERSON
+    if not isinstance(budget, Guarantee):
+        epsilon = errors.epsilon_in_range(_WHERE, budget)
+        return PureDP(epsilon=float(epsilon), adjacency=Adjacency.ADD_REMOVE, unit=kind)
+    if not isinstance(budget, PureDP | ApproxDP | ZCDP):
+        errors.refuse(_WHERE, "budget", "a number, PureDP, ApproxDP or ZCDP", str(budget))
+    if budget.adjacency.model != "central":
+        words = "add-remove, zero-out or replace-one"
+        errors.refuse(_WHERE, "adjacency", words, str(budget.adjacency))
+    if (budget.unit is Unit.RECORD) != (unit is None) or budget.unit is Unit.LABEL:
+        remedy = "Rows are records; a unit column makes them a person's or a client's."
+        errors.refuse(_WHERE, "unit of the budget", "that of the table", str(budget.unit), remedy)
+    filters.limits_of(_WHERE, budget)
+    return budget
+
+
+class Spending:
+    """What is left, and the one way to spend it."""
+
+    def __init__(
+        self,
+        budget: Guarantee,
+        ledger: Ledger | str | os.PathLike[str] | None,
+        account: str,
+    ) -> None:
+        self.budget, self.account = budget, account
+        self._owned = ledger is not None and not isinstance(ledger, Ledger)
+        self._ledger = Ledger(ledger) if self._owned else ledger  # type: ignore[arg-type]
+        self._spent: Amounts = dict.fromkeys(filters.limits_of(_WHERE, budget), Fraction(0))
+        if isinstance(self._ledger, Ledger):
+            self._open(self._ledger)
+
+    def _open(self, ledger: Ledger) -> None:
+        if self.account not in ledger.accounts():
+            ledger.open(self.account, self.budget)
+        found = ledger.show(self.account).budget
+        if found != self.budget:
+            errors.refuse(
+                _WHERE,
+                "budget",
+                f"that of account {self.account!r}, {found}",
+                str(self.budget),
+                "Pass that budget, or another account.",
+            )
+
+    @property
+    def left(self) -> Amounts:
+        """What is left, exactly."""
+        if isinstance(self._ledger, Ledger):
+            return self._ledger.show(self.account).remaining
+        limits = filters.limits_of(_WHERE, self.budget)
+        return {name: limits[name] - self._spent[name] for name in limits}
+
+    def afford(self, event: events.Event) -> tuple[Guarantee, Amounts]:
+        """The price of an event and what it would leave; raises where there is too little."""
+        price = filters.price_of(_WHERE, event, self.budget)
+        left = self.left
+        limits = filters.limits_of(_WHERE, self.budget)
+        spent = {name: limits[name] - left[name] for name in limits}
+        cost = filters.afford(_WHERE, self.account, self.budget, spent, price)
+        return price, {name: left[name] - cost[name] for name in left}
+
+    def charge(self, event: events.Event) -> Amounts:
+        """Charge, or refuse and charge nothing; what is left then."""
+        _, left = self.afford(event)
+        if isinstance(self._ledger, Ledger):
+            self._ledger.charge(self.account, event)
+            return self.left
+        limits = filters.limits_of(_WHERE, self.budget)
+        self._spent = {name: limits[name] - left[name] for name in limits}
+        return left
+
+    def close(self) -> None:
+        if self._owned and isinstance(self._ledger, Ledger):
+            self._ledger.close()
+
+
+def shown(left: Amounts) -> dict[str, float]:
+    """What is left, in floats that are not above it."""
+    return {name: _float_below(amount) for name, amount in left.items()}
+
+
+def _float_below(amount: Fraction) -> float:
+    nearest = float(amount)
+    if Fraction(repr(nearest)) <= amount:
+        return nearest
+    return math.nextafter(nearest, -math.inf)

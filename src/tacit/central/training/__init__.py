@@ -1,0 +1,10 @@
+"""Training of torch modules with a central guarantee: clipped, noised, accounted.
+
+`train` is all that most need; `clipped_sum`, `Noise` and `standard_normal` are its parts.
+"""
+
+from tacit.central.training.noise import Noise, standard_normal
+from tacit.central.training.probing import clipped_sum
+from tacit.central.training.training import Trained, train
+
+__all__ = ["Noise", "Trained", "clipped_sum", "standard_normal", "train"]

@@ -1,0 +1,364 @@
+"""A verified graph with its book-keeping: where trained parameters meet rows.
+
+A *site* is a node with rows that takes a trained parameter, or a public value made of some. Where
+the parameter is that of one known kind of layer (`layers`), norms and weighted sums follow from its
+input and the gradient of its output. At other sites every example's gradient is written out, by
+`torch.func` on that one operator. Parameters never require a gradient: only gradients at the sites'
+outputs are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.func import vjp, vmap
+
+from tacit.central.training import layers
+from tacit.central.training.alone import dense
+from tacit.central.training.layers import Layer, Pairs, Rule
+from tacit.central.training.row_calls import Call, Rows
+from tacit.central.training.rowwise import States, verified
+from tacit.central.training.tracing import Total, Unfit, losses_graph, state_of
+
+PerExample = dict[int, Tensor]
+"""By the parameter's id, the gradients of every example, (n, …)."""
+
+Kept = list[tuple["Group", Pairs]]
+
+_WEIGHTS = ("weight", "bias")
+_CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
+_NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm")
+
+
+@dataclass
+class Group:
+    """All calls of one layer with a rule."""
+
+    rule: Rule
+    layer: Layer
+    trained: dict[str, nn.Parameter]
+    inputs: list[tuple[int, Rows]] = field(default_factory=list)
+    outputs: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A site whose gradients are written out."""
+
+    node: fx.Node
+    output: int
+    rows: dict[fx.Node, int]
+    public: dict[fx.Node, int]
+    """Made of trained parameters; the gradient goes there."""
+    fixed: dict[fx.Node, int]
+
+
+class Book:
+    """Losses of a batch of one fixed shape, and what every example adds to the gradient."""
+
+    def __init__(
+        self, total: Total, trained: Sequence[nn.Parameter], batch: Sequence[Tensor]
+    ) -> None:
+        state = state_of(total)
+        self._state = list(state.values())
+        made = losses_graph(total, batch)
+        inputs = [node for node in made.graph.nodes if node.op == "placeholder"]
+        ids = {id(one): node for one, node in zip(self._state, inputs, strict=False)}
+        self._of = {ids[id(one)]: one for one in trained}
+        rows = inputs[len(state) :]
+        self.states = verified(made.graph, rows, list(self._of))
+        self._made, self._kept = made, _Kept(made.graph)
+        self.groups, self.written = self._sites()
+        self._public = _Public(made, self.states, self._of, self.written)
+        self._kept.finish()
+        made.recompile()
+        self.outputs = self._kept.outputs
+
+    def _sites(self) -> tuple[list[Group], list[Written]]:
+        states, nodes = self.states, list(self._made.graph.nodes)
+        sites = [
+            node
+            for node in nodes
+            if node.op == "call_function"
+            and states.of.get(node) is not None
+            and any(one in states.trained for one in node.all_input_nodes)
+        ]
+        keys = _untied({node: _key(states, node, self._of) for node in sites}, states, self._of)
+        groups: dict[Any, Group] = {}
+        written = []
+        for node in sites:
+            output = self._kept.leaf(node, states)
+            if keys[node] is None:
+                written.append(self._written(node, output))
+            else:
+                group = groups.setdefault(keys[node], self._group(node))
+                source = Call(states, node, _name(node))
+                value = source.arg("indices" if _name(node) == "embedding" else "input")
+                group.inputs.append((self._kept.value(value), states.of[value]))
+                group.outputs.append(output)
+        return list(groups.values()), written
+
+    def _group(self, node: fx.Node) -> Group:
+        call, name = Call(self.states, node, _name(node)), _name(node)
+        arguments = {one.name: call.arg(one.name) for one in node.target._schema.arguments}  # type: ignore[union-attr]
+        trained = {
+            key: self._of[arguments[key]] for key in _WEIGHTS if arguments.get(key) in self._of
+        }
+        if name == "linear":
+            rule, layer = layers.linear()
+        elif name == "embedding":
+            rule, layer = layers.embedding(arguments["padding_idx"])
+        elif name in _CONVOLUTIONS:
+            weight = arguments["weight"].meta["val"]
+            blank = torch.zeros(weight.shape, dtype=weight.dtype, device=self._state[0].device)
+            rule, layer = layers.convolution(blank, arguments)
+        else:
+            rule, layer = layers.norm(name, arguments)
+        return Group(rule, layer, trained)
+
+    def _written(self, node: fx.Node, output: int) -> Written:
+        states, places = self.states, {one: self._kept.value(one) for one in node.all_input_nodes}
+        if isinstance(node.meta["val"], list | tuple):
+            raise Unfit(f"{_name(node)} has trained parameters and several outputs")
+
+        def those(wanted: Callable[[fx.Node], bool]) -> dict[fx.Node, int]:
+            return {one: place for one, place in places.items() if wanted(one)}
+
+        return Written(
+            node,
+            output,
+            those(lambda one: states.of[one] is not None),
+            those(lambda one: one in states.trained),
+            those(lambda one: states.of[one] is None and one not in states.trained),
+        )
+
+    def run(self, batch: Sequence[Tensor]) -> tuple[Tensor, list[Any], list[Tensor | None]]:
+        """Losses, what sites were given, and the gradient of the summed losses at their outputs."""
+        with torch.inference_mode(False), torch.enable_grad():
+            losses, outputs, values = self._made(*(one.detach() for one in self._state), *batch)
+            if not losses.requires_grad or not outputs:
+                return losses.detach(), values, [None] * len(outputs)
+            found = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
+        return losses.detach(), values, list(found)
+
+    def pairs(self, values: list[Any], arrived: list[Tensor | None]) -> Kept:
+        """Inputs and output gradients of layers with a rule, examples first."""
+        found: Kept = []
+        for group in self.groups:
+            pairs = []
+            for (place, rows), output in zip(group.inputs, group.outputs, strict=True):
+                gradient = arrived[output]
+                if gradient is not None:
+                    own = self.states.of[self.outputs[output]]
+                    inputs = self.states.split(values[place].detach(), rows)
+                    pairs.append((dense(inputs), dense(self.states.split(gradient, own))))
+            if pairs:
+                found.append((group, pairs))
+        return found
+
+    def write_out(self, values: list[Any], arrived: list[Tensor | None]) -> PerExample:
+        """Gradients of every example at the other sites."""
+        by_node: dict[fx.Node, Tensor] = {}
+        for site in self.written:
+            gradient = arrived[site.output]
+            if gradient is not None:
+                for node, value in self._of_site(site, values, gradient).items():
+                    by_node[node] = by_node[node] + value if node in by_node else value
+        found = self._public.pulled(by_node, [one.detach() for one in self._state])
+        return {key: dense(value) for key, value in found.items()}
+
+    def _of_site(self, site: Written, values: list[Any], gradient: Tensor) -> dict[fx.Node, Tensor]:
+        """The pull-back through one operator, mapped over the examples."""
+        states, node = self.states, site.node
+        rows = {one: values[place].detach() for one, place in site.rows.items()}
+        public = {one: values[place].detach() for one, place in site.public.items()}
+        fixed = {one: values[place] for one, place in site.fixed.items()}
+        axes = {one: states.of[one] for one in (*rows, node)}
+
+        def pull_back(rows: dict[fx.Node, Tensor], pulled: Tensor) -> Any:
+            own = {one: _merged(row, axes[one]) for one, row in rows.items()}
+
+            def forward(public: dict[fx.Node, Tensor]) -> Tensor:
+                given = {**own, **public, **fixed}
+                args, kwargs = fx.node.map_arg(
+                    (_args_of_one(node, axes[node]), node.kwargs), given.__getitem__
+                )
+                made: Tensor = node.target(*args, **kwargs)  # type: ignore[operator]
+                return made
+
+            _, pull, *_ = vjp(forward, public)
+            return pull(_merged(pulled, axes[node]))[0]
+
+        parts = {one: states.split(value, axes[one]) for one, value in rows.items()}
+        mapped = vmap(pull_back, randomness="different")
+        found: dict[fx.Node, Tensor] = mapped(parts, states.split(gradient, axes[node]))
+        return found
+
+
+class _Kept:
+    """Adds outputs to a graph: those of sites, as leaves, and values that sites were given."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._graph = graph
+        self.outputs: list[fx.Node] = []
+        self._leaves: list[fx.Node] = []
+        self._values: dict[fx.Node, int] = {}
+
+    def leaf(self, node: fx.Node, states: States) -> int:
+        """Let gradients be asked for at this node."""
+        with self._graph.inserting_after(node):
+            leaf = self._graph.call_function(_leaf, (node,))
+        node.replace_all_uses_with(leaf, delete_user_cb=lambda user: user is not leaf)
+        leaf.meta, states.of[leaf] = dict(node.meta), states.of[node]
+        self.outputs.append(node)
+        self._leaves.append(leaf)
+        return len(self._leaves) - 1
+
+    def value(self, node: fx.Node) -> int:
+        return self._values.setdefault(node, len(self._values))
+
+    def finish(self) -> None:
+        (output,) = (node for node in self._graph.nodes if node.op == "output")
+        output.args = ((output.args[0], self._leaves, list(self._values)),)
+
+
+class _Public:
+    """From values made of trained parameters alone, back to the parameters."""
+
+    def __init__(
+        self,
+        made: fx.GraphModule,
+        states: States,
+        of: dict[fx.Node, nn.Parameter],
+        written: Iterable[Written],
+    ) -> None:
+        self._of = of
+        wanted = {one for site in written for one in site.public}
+        self._ends = [node for node in states.of if node in wanted and node not in of]
+        inputs = [node for node in states.of if node.op == "placeholder"]
+        needed = _behind(self._ends)
+        if any(states.of[node] is not None for node in needed):
+            raise Unfit("trained parameters are changed by the shape of rows")
+        graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+        for node in (*inputs, *(one for one in states.of if one in needed and one not in inputs)):
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        graph.output([copies[node] for node in self._ends])
+        if any(map(_is_random, graph.nodes)):
+            raise Unfit("trained parameters are changed at random")
+        self._made = fx.GraphModule(made, graph)
+        self._places = {node: place for place, node in enumerate(inputs)}
+        self._inputs = len(inputs)
+
+    def pulled(self, found: dict[fx.Node, Tensor], state: list[Tensor]) -> PerExample:
+        """Per example, by the parameters themselves."""
+        by_id = {id(self._of[node]): value for node, value in found.items() if node in self._of}
+        ends = [node for node in self._ends if node in found]
+        if not ends:
+            return by_id
+        blank: list[Any] = [*state, *[None] * (self._inputs - len(state))]
+        trained = [state[self._places[node]] for node in self._of]
+
+        def forward(trained: list[Tensor]) -> list[Tensor]:
+            given = list(blank)
+            for node, value in zip(self._of, trained, strict=True):
+                given[self._places[node]] = value
+            made = self._made(*given)
+            return [made[self._ends.index(node)] for node in ends]
+
+        _, pull, *_ = vjp(forward, trained)
+        (pulled,) = vmap(pull)([found[node] for node in ends])
+        for node, value in zip(self._of, pulled, strict=True):
+            key = id(self._of[node])
+            by_id[key] = by_id[key] + value if key in by_id else value
+        return by_id
+
+
+def _behind(ends: Sequence[fx.Node]) -> set[fx.Node]:
+    """All that these are made of, and they themselves."""
+    found, left = set[fx.Node](), list(ends)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += node.all_input_nodes
+    return found
+
+
+def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
+    """What calls of one layer with a rule have in common; None where no rule applies."""
+    name, call = _name(node), Call(states, node, _name(node))
+    if name not in ("linear", "embedding", *_CONVOLUTIONS, *_NORMS):
+        return None
+    value = call.arg("indices" if name == "embedding" else "input")
+    rows = states.of[value]
+    weights = [
+        call.arg(key)
+        for key in _WEIGHTS
+        if name not in ("embedding", "rms_norm") or key == "weight"
+    ]
+    public = [one for one in node.all_input_nodes if one in states.trained]
+    if not isinstance(rows, Rows) or not all(one in of and one in weights for one in public):
+        return None
+    given = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, fx.Node)]
+    if len(given) != len(set(given)):
+        return (
+            None  # a weight that is the bias too: its two gradients add up before they are squared
+        )
+    plain = rows == Rows(0)
+    if name in (*_CONVOLUTIONS, "group_norm", "instance_norm") and not plain:
+        return None
+    others = [repr(one) for one in node.args if not isinstance(one, fx.Node)]
+    return (name, *weights, *others, repr(node.kwargs))
+
+
+def _untied(
+    keys: dict[fx.Node, Any], states: States, of: dict[fx.Node, nn.Parameter]
+) -> dict[fx.Node, Any]:
+    """A parameter of two layers has cross terms between them: both are written out."""
+    made = {node: None for node in states.trained if node not in of}
+    while True:
+        users: dict[fx.Node, set[Any]] = {node: set() for node in of}
+        for node, key in {**made, **keys}.items():
+            for one in node.all_input_nodes:
+                users.get(one, set()).add(key)
+        tied = {
+            node: None
+            for node, key in keys.items()
+            if key is not None and any(len(users.get(one, ())) > 1 for one in key)
+        }
+        if not tied:
+            return keys
+        keys = {**keys, **tied}
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """Start of what is differentiated, where nothing before it is."""
+    return value if value.requires_grad else value.requires_grad_()
+
+
+def _merged(row: Tensor, rows: Rows) -> Tensor:
+    """One example as the operator takes it: its axis has outer · inner places."""
+    if rows.outer == rows.inner == 1:
+        return row.unsqueeze(rows.axis)
+    return row.flatten(rows.axis, rows.axis + 1)
+
+
+def _args_of_one(node: fx.Node, rows: Rows) -> tuple[Any, ...]:
+    if _name(node) != "expand":
+        return node.args
+    sizes = list(node.args[1])  # type: ignore[arg-type]
+    sizes[rows.axis] = rows.outer * rows.inner
+    return (node.args[0], sizes, *node.args[2:])
+
+
+def _is_random(node: fx.Node) -> bool:
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags or "dropout" in str(node.target)
+
+
+def _name(node: fx.Node) -> str:
+    return str(node.target.overloadpacket.__name__)  # type: ignore[union-attr]

@@ -1,0 +1,326 @@
+r"""The sum of per-example gradients, each clipped: what one record can change is bounded.
+
+.. math:: S = \sum_i g_i \min\!\left(1, \frac{C}{\|g_i\|}\right)
+
+over the gradients of all trained parameters together, so that blanking one record moves S by at
+most C in the Euclidean norm.
+
+Notes
+-----
+Rows are in slots, in blocks of one fixed shape; a slot that is not filled holds zeros, and has the
+weight zero. Kernels take other roads for other shapes and places, which moves the last bit of other
+rows, and a steep network makes that anything: so shapes and places must not depend on who is there
+(`schedule` has the proof). Nothing here branches on values in a way that other rows could notice.
+
+The norm is overstated by a millionth and by a bound on its own rounding (see `layers`), so that a
+clipped gradient is not longer than C. Sums are rounded too, relative to the size of their terms:
+`schedule` has a bound on that, for which `Schedule.rounding` leaves room. An example whose loss or
+gradient is not finite, or on which an operator raises, contributes exactly zero.
+
+References
+----------
+.. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.central.training.alone import Alone, quiet
+from tacit.central.training.bookkeeping import Book, Group, Kept, PerExample
+from tacit.central.training.layers import SUMMED, Pairs, Sums, scaled, squares
+from tacit.central.training.tracing import Loss
+from tacit.privacy import errors
+
+_MARGIN = 1 + 1e-6
+_LEAST = 2.0**-100
+_LEAST_CLIP_NORM = 2.0**-30
+
+BLOCK = 5 * SUMMED
+"""Most slots of a block: those of one pass. Blocks are added up in float64."""
+
+Way = Book | Alone
+"""How gradients of blocks of one size are computed."""
+
+
+class Clipper:
+    """Clipped sums for one module and one loss. `probing.clipper` makes one that is checked.
+
+    `find` says how gradients of blocks of some size are computed, and is asked before any row is
+    looked at; `usual` is the size that is asked for where nobody says another.
+    """
+
+    def __init__(
+        self, where: str, module: nn.Module, loss: Loss, find: Callable[[int], Way], usual: int
+    ) -> None:
+        self.where, self.module, self.loss = where, module, loss
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        self.names = [name for name, _ in named]
+        self.trained: list[nn.Parameter] = [parameter for _, parameter in named]
+        self._find, self._usual = find, usual
+        self._ways: dict[int, Way] = {}
+
+    @property
+    def book_kept(self) -> bool:
+        """False where every example is differentiated alone."""
+        ways = self._ways or {0: self.prepare(self._usual)}
+        return all(isinstance(way, Book) for way in ways.values())
+
+    def prepare(self, count: int, microbatch: int | None = None) -> Way:
+        """Settle how sums of so many slots are made, on made-up rows, or refuse."""
+        return self._way(self._step(count, microbatch))
+
+    def _way(self, step: int) -> Way:
+        if step not in self._ways:
+            self._ways[step] = self._find(step)
+        return self._ways[step]
+
+    def _step(self, count: int, microbatch: int | None) -> int:
+        """Slots of a block: blocks are equal, whatever is in them, and have two slots or more.
+
+        Where there is one row only, an axis of rows cannot be told from any other.
+        """
+        most = min(microbatch or count, BLOCK)
+        blocks = -(-max(1, count) // max(1, most))
+        return max(2, -(-max(1, count) // blocks))
+
+    def sums(
+        self,
+        batch: tuple[Tensor, ...],
+        clip_norm: float,
+        microbatch: int | None = None,
+        present: Tensor | None = None,
+    ) -> tuple[Tensor, int]:
+        """The clipped sum as one flat tensor, and how many examples were dropped.
+
+        `present` says which slots are filled; all without it. Rows that are dropped may be blanked
+        in place. In float64 where the sum was made of several blocks.
+        """
+        if clip_norm < _LEAST_CLIP_NORM:
+            remedy = "Gradients so short are lost in float32: scale the loss."
+            errors.refuse(self.where, "clip_norm", "at least 1e-9", clip_norm, remedy)
+        count, dropped, total = len(batch[0]), 0, None
+        if count == 0:
+            return self._empty().zero_(), 0
+        step = self._step(count, microbatch)
+        way = self._way(step)
+        if present is None:
+            present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
+        missing = -count % step
+        rows = tuple(_padded(part, missing) for part in (*batch, present))
+        for start in range(0, count, step):
+            *some, there = (part[start : start + step] for part in rows)
+            flat = self._empty()
+            dropped += self._safely(way, flat, tuple(some), there, clip_norm)
+            # In float64: running sums of float32 drift apart where one record is missing.
+            total = flat if total is None else total.double().add_(flat)
+        assert total is not None
+        return total, dropped
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """The flat tensor cut into the shapes of the trained parameters."""
+        parts = torch.split(flat, [parameter.numel() for parameter in self.trained])
+        return [part.view(p.shape) for part, p in zip(parts, self.trained, strict=True)]
+
+    def _empty(self) -> Tensor:
+        size = sum(parameter.numel() for parameter in self.trained)
+        first = self.trained[0]
+        return torch.empty(size, dtype=first.dtype, device=first.device)
+
+    def _safely(
+        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
+    ) -> int:
+        """Blocks on which an operator raises (a label beyond the classes) go without those rows.
+
+        Whether a row raises is found out with blanks beside it, and with the random draws that the
+        block had, so it depends on that row alone. Once those rows are blank nothing is left that
+        raises but weights at which a blank row does: then the block is zero, whoever is in it.
+        """
+        draws = _Draws(flat.device)
+        try:
+            return self._add(way, flat, batch, there, clip_norm)
+        except Exception:  # whatever it is, nobody must learn of it
+            fine = there.clone()
+            fine[self._raising(way, batch, list(range(len(there))), draws)] = False
+        blank = tuple(_blanked(part, fine) for part in batch)
+        draws.repeat()
+        try:
+            lost = int(there.sum()) - int(fine.sum())
+            return lost + self._add(way, flat, blank, fine, clip_norm)
+        except Exception:
+            flat.zero_()
+            return int(there.sum())
+
+    def _raising(
+        self, way: Way, batch: tuple[Tensor, ...], places: list[int], draws: _Draws
+    ) -> list[int]:
+        """Those among these slots on which a pass raises, by halves."""
+        only = torch.zeros(len(batch[0]), dtype=torch.bool, device=batch[0].device)
+        only[places] = True
+        draws.repeat()
+        try:
+            # All of it, as norms and written-out gradients may raise too; what it adds up to is not
+            # looked at.
+            blank = tuple(_blanked(part, only) for part in batch)
+            self._add(way, self._empty(), blank, only, 1.0)
+        except Exception:
+            half = len(places) // 2
+            if half == 0:
+                return places
+            first = self._raising(way, batch, places[:half], draws)
+            return first + self._raising(way, batch, places[half:], draws)
+        return []
+
+    def _add(
+        self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
+    ) -> int:
+        if isinstance(way, Book):
+            return self.book(way, flat, batch, there, clip_norm)
+        dropped, flat = 0, flat.zero_()
+        for at in range(0, len(there), SUMMED):
+            some = slice(at, at + SUMMED)
+            part = torch.zeros_like(flat)
+            rows = tuple(one[some] for one in batch)
+            dropped += self._add_alone(way, part, rows, there[some], clip_norm)
+            flat += part
+        return dropped
+
+    def _add_alone(
+        self, way: Alone, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
+    ) -> int:
+        """Slots that are summed together, as many at a time as memory allows."""
+        dropped, views = 0, self._views_by_id(flat)
+        step = way.block(self.trained, len(there))
+        *parts, present = (_padded(part, -len(there) % step) for part in (*batch, there))
+        for start in range(0, len(there), step):
+            losses, found = way.run([part[start : start + step] for part in parts])
+            filled = present[start : start + step]
+            written = dict(zip(map(id, self.trained), found, strict=True))
+            total = torch.stack([squares(value) for value in found]).sum(0)
+            weights, fine = factors(losses, total, clip_norm, filled)
+            self._add_written(views, written, weights, fine)
+            dropped += int(filled.sum()) - int(fine.sum())
+        return dropped
+
+    @torch.no_grad()
+    def book(
+        self, way: Book, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
+    ) -> int:
+        """Norms of all examples, then the weighted sum of their gradients into `flat`."""
+        losses, total, kept, written = self.measured(way, batch)
+        weights, fine = factors(losses, total, clip_norm, there)
+        views, bad = self._views_by_id(flat), torch.nonzero(~fine).flatten()
+        covered = {id(p) for g, _ in kept if g.rule.overwrites for p in g.trained.values()}
+        for key in views.keys() - covered:
+            views[key].zero_()
+        while kept:
+            group, pairs = kept.pop()
+            for pair in pairs:
+                for part in pair:
+                    _blank(part, bad)
+            sums = {name: views[id(parameter)] for name, parameter in group.trained.items()}
+            _add_by_parts(group, sums, pairs, weights)
+        self._add_written(views, written, weights, fine)
+        return int(there.sum()) - int(fine.sum())
+
+    @torch.no_grad()
+    def measured(
+        self, way: Book, batch: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, Kept, PerExample]:
+        """Losses and squared norms of all examples, and what their gradients are made of."""
+        losses, values, arrived = way.run(batch)
+        with quiet():
+            written = way.write_out(values, arrived) if way.written else {}
+        kept = way.pairs(values, arrived)
+        del values, arrived  # what is not needed again may go
+        norms = [group.rule.squared_norms(group.layer, group.trained, p) for group, p in kept]
+        norms += [squares(value) for value in written.values()]
+        total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
+        return losses, total, kept, written
+
+    def _add_written(
+        self, views: dict[int, Tensor], written: PerExample, weights: Tensor, fine: Tensor
+    ) -> None:
+        bad = torch.nonzero(~fine).flatten()
+        for key, value in written.items():
+            _blank(value, bad)
+            for at in range(0, len(value), SUMMED):
+                some = slice(at, at + SUMMED)
+                views[key] += scaled(value[some], weights[some]).sum(0)
+
+    def _views_by_id(self, flat: Tensor) -> dict[int, Tensor]:
+        return dict(zip(map(id, self.trained), self.views(flat), strict=True))
+
+
+class _Draws:
+    """The state of torch's generator, so that a block that is run again draws the same."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._state = torch.get_rng_state()
+        self._there = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    def repeat(self) -> None:
+        torch.set_rng_state(self._state)
+        if self._there is not None:
+            torch.cuda.set_rng_state(self._there, self._device)
+
+
+def _add_by_parts(group: Group, sums: Sums, pairs: Pairs, weights: Tensor) -> None:
+    """So many slots in one product, each but the first into memory of its own, then added."""
+    for at in range(0, len(weights), SUMMED):
+        some = slice(at, at + SUMMED)
+        rows = [(inputs[some], outputs[some]) for inputs, outputs in pairs]
+        make = torch.empty_like if group.rule.overwrites else torch.zeros_like
+        part = {name: make(value) for name, value in sums.items()} if at else sums
+        group.rule.add(group.layer, part, rows, weights[some], fresh=True)
+        if at:
+            for name, value in sums.items():
+                value += part[name]
+
+
+def factors(
+    losses: Tensor, squared: Tensor, clip_norm: float, there: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Clip factors, float64, and which examples count; zero for those that do not."""
+    fine = torch.isfinite(losses.detach()) & torch.isfinite(squared) & there
+    # A norm of zero gives an infinite quotient, which the clamp makes one.
+    weights = (clip_norm / (squared.sqrt() * _MARGIN)).clamp_(max=1)
+    # Factors are applied in float32, which below 2^-126 may double them: nothing is left of those.
+    weights.masked_fill_(weights < _LEAST, 0)
+    return weights.masked_fill_(~fine, 0), fine
+
+
+def checked_losses(where: str, losses: Any, count: int) -> Tensor:
+    """One number for every example, or a refusal."""
+    if not isinstance(losses, Tensor):
+        errors.refuse(where, "loss", "a tensor", type(losses).__name__)
+    if losses.shape != (count,):
+        remedy = "Return one number for every example, for example with reduction='none'."
+        errors.refuse(where, "loss", f"of shape ({count},)", tuple(losses.shape), remedy)
+    return losses
+
+
+def _blank(rows: Tensor, bad: Tensor) -> None:
+    """Make rows zeros in place: zero times NaN would be NaN, and a copy have another layout."""
+    if rows.dtype.is_floating_point or rows.dtype.is_complex:
+        rows.index_fill_(0, bad, 0)
+
+
+def _blanked(rows: Tensor, kept: Tensor) -> Tensor:
+    """A copy in which all rows but these are blank."""
+    return rows.masked_fill(~kept.view(-1, *[1] * (rows.dim() - 1)), 0)
+
+
+def _padded(rows: Tensor, missing: int) -> Tensor:
+    """With so many blank rows more."""
+    return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
+
+
+def flat_data(data: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Data as a tuple of tensors."""
+    return (data,) if isinstance(data, Tensor) else tuple(data)

@@ -1,0 +1,190 @@
+r"""One private step: a Poisson sample, its clipped gradients, their sum with noise.
+
+.. math:: \tilde g = \frac{1}{qn}\Big(\sum_{i \in B} g_i \min(1, C/\|g_i\|) + \mathcal{N}(0,
+          \sigma^2 C^2 I)\Big)
+
+This is all of the data that an optimiser sees, whichever it is: torch's in `training.train`, or the
+local steps of a federated algorithm in a silo. Who is sampled, and in which slot of a fixed layout
+they are, is settled by `Schedule.layout`, where the proof is.
+
+References
+----------
+.. [ACG16] Abadi et al. Deep learning with differential privacy. CCS 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.central.training import probing
+from tacit.central.training.clipping import Clipper
+from tacit.central.training.noise import Noise
+from tacit.central.training.schedule import Schedule
+from tacit.privacy import errors
+from tacit.privacy.randomness import Randomness
+
+_STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
+
+
+@dataclass
+class NoisyGradients:
+    """Noised mean gradients of a module at its weights as they are, each on a sample of its own.
+
+    Parameters
+    ----------
+    clipper : Clipper
+        Of the module and its loss, checked by `probing.clipper`.
+    rows : tuple of Tensor
+        All records, on the first axis.
+    noise : Noise
+        Of deviation σC.
+    plan : Schedule
+        Says who is sampled and what a sum is divided by; it does not count draws.
+    clip_norm : float
+        C less what rounding may add: `clip_norm_within`.
+    microbatch : int, optional
+        At most so many examples at a time.
+
+    Notes
+    -----
+    Blanking one record moves the sum by at most C, whatever the weights are. So T draws, each at
+    weights that depend on the draws before and on nothing else of the data, are T Gaussians of
+    multiplier σ on Poisson samples [ACG16]_, towards zero-out neighbours.
+
+    Made-up rows of the very shape that will run decide here, before a record is looked at, how
+    gradients are computed; modules that cannot be kept apart are refused.
+    """
+
+    clipper: Clipper
+    rows: tuple[Tensor, ...]
+    noise: Noise
+    plan: Schedule
+    clip_norm: float
+    microbatch: int | None = None
+    dropped: int = 0
+    """Examples that were not finite, counted as often as they were met. In-house only."""
+    _open: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.clipper.prepare(self.plan.slots, self.microbatch)
+
+    def draw(self) -> Tensor:
+        """A flat gradient in the order of the trained parameters; within `drawing` alone."""
+        if not self._open:
+            raise errors.TacitError(f"{self.clipper.where}: draws must be within `drawing`.")
+        chosen, slots = (one.to(self.rows[0].device) for one in self.plan.layout(self.noise.stream))
+        batch = tuple(_placed(part, chosen, slots, self.plan.slots) for part in self.rows)
+        present = torch.zeros(self.plan.slots, dtype=torch.bool, device=chosen.device)
+        present[slots] = True
+        return self._noisy(batch, present)
+
+    def of(self, batch: tuple[Tensor, ...]) -> Tensor:
+        """The same on a batch that somebody else has sampled."""
+        return self._noisy(tuple(part.clone() for part in batch), None)
+
+    def _noisy(self, batch: tuple[Tensor, ...], present: Tensor | None) -> Tensor:
+        sums, dropped = self.clipper.sums(batch, self.clip_norm, self.microbatch, present)
+        self.dropped += dropped
+        self.noise.add_to(sums, self.plan.expected_size)
+        return sums.to(self.clipper.trained[0].dtype)
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """What must surround draws: secret dropout, whole products, buffers put back."""
+        stream, device = self.noise.stream, self.rows[0].device
+        kept = probing.state_kept(self.clipper.module)
+        with kept, secret_draws(stream, device), whole_products():
+            self._open = True
+            try:
+                yield
+            finally:
+                self._open = False
+
+
+def _placed(rows: Tensor, chosen: Tensor, slots: Tensor, count: int) -> Tensor:
+    """Those that were chosen in their slots, blanks elsewhere."""
+    placed = rows.new_zeros(count, *rows.shape[1:])
+    return placed.index_copy_(0, slots, rows[chosen])
+
+
+def clip_norm_within(clip_norm: float, plan: Schedule, dtype: torch.dtype) -> float:
+    """What to clip to, so that a rounded sum moves by at most `clip_norm`."""
+    return clip_norm / (1 + plan.rounding(dtype))
+
+
+@contextmanager
+def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
+    """The module's own randomness (dropout, latent noise), from a state that nobody knows.
+
+    Draws go by the place in a batch. Known ones would tie every example's gradient to who else is
+    there; secret and independent ones are as good as one of each example's own.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
+        # On the CPU a seed counts by its last 32 bits, which could all be tried: so the whole
+        # state of the generator, 624 words, comes from the stream.
+        state = torch.get_rng_state().numpy()
+        if state.size == _STATE_BYTES:
+            words = stream.words(_STATE_WORDS)
+            mixed = (words ^ (words >> np.uint64(32))) & np.uint64(2**32 - 1)
+            state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
+            torch.set_rng_state(torch.from_numpy(state))
+        yield
+
+
+@contextmanager
+def whole_products() -> Iterator[None]:
+    """Products in whole precision, by kernels that the shapes alone choose.
+
+    No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default: it
+    shortens both factors of a product to 11 digits or fewer, and what is summed may then be longer
+    by 2^-10 than the norm that it was clipped by, for which `Schedule.rounding` has no room.
+    And no cuDNN algorithms that are chosen by a race, or add up in the order of arrival: with those
+    a row's gradient changes its last bits from run to run.
+    """
+    cudnn, precision = torch.backends.cudnn, torch.get_float32_matmul_precision()
+    before = cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark
+    torch.set_float32_matmul_precision("highest")
+    cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = False, True, False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
+
+
+def assumptions(noise: Noise) -> tuple[str, ...]:
+    """What a certificate of trained weights has to say besides its event."""
+    stream = noise.stream
+    cipher = getattr(stream, "cipher", None)
+    if not stream.secure:
+        origin = "a seeded generator, for tests"
+    elif cipher:
+        origin = f"{cipher} keyed by the operating system's entropy"
+    else:
+        origin = "the operating system's generator"
+    return (
+        f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
+        f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
+        "Torch's products and sums are of IEEE numbers with one rounding an operation, in any "
+        "order: what that may move is proved to be within what clipping leaves free.",
+        "Weights and settings at the start of training did not depend on these data, nor did "
+        "constants of the module or its loss.",
+        "The bits that torch's kernels compute for a row depend on that row, on the weights and on "
+        "shapes, which are fixed, and not on the values of other rows.",
+        "What the module draws at random comes from torch's generator, with a secret seed.",
+    )
+
+
+def limits(unit: str) -> tuple[str, ...]:
+    """What trained weights do not protect."""
+    return (
+        f"The sampling rate and the size of a step, which were set from the number of {unit}s.",
+        "Training losses and the count of dropped examples: not released, nor may they be.",
+    )

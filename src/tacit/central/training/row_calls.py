@@ -1,0 +1,85 @@
+"""Where the rows of a value are, and the arguments of an operator: what the rules look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from torch import fx
+
+from tacit.central.training.tracing import Unfit
+
+if TYPE_CHECKING:
+    from tacit.central.training.rowwise import States
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where the examples are: on this axis, of size outer · n · inner."""
+
+    axis: int
+    outer: int = 1
+    inner: int = 1
+
+
+State = Any
+"""None for public values, `Rows`, or a list of states for several outputs."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator, its arguments by name, and where their rows are."""
+
+    states: States
+    node: fx.Node
+    name: str
+
+    def arg(self, name: str) -> Any:
+        """An argument, or its default."""
+        for place, one in enumerate(self.node.target._schema.arguments):  # type: ignore[union-attr]
+            if one.name == name:
+                if place < len(self.node.args):
+                    return self.node.args[place]
+                return self.node.kwargs.get(name, one.default_value)
+        raise Unfit(f"{self.name} has no argument {name}")
+
+    def rows(self, value: Any) -> Rows | None:
+        found = self.states.of[value] if isinstance(value, fx.Node) else None
+        return found if isinstance(found, Rows) else None
+
+    def public(self, *names: str) -> None:
+        """Refuse where one of these has rows."""
+        for name in names:
+            value = self.arg(name)
+            parts = value if isinstance(value, list | tuple) else [value]
+            if any(self.rows(one) is not None for one in parts):
+                self.refuse()
+
+    def shape(self, value: Any) -> tuple[int, ...]:
+        return tuple(value_of(value).shape)
+
+    @property
+    def out(self) -> tuple[int, ...]:
+        return self.shape(self.node)
+
+    def own(self, name: str = "self") -> tuple[Rows, tuple[int, ...]]:
+        """State and shape of an argument that must have rows."""
+        value = self.arg(name)
+        found = self.rows(value)
+        if found is None:
+            self.refuse()
+        return found, self.shape(value)
+
+    def single(self) -> tuple[Rows, tuple[int, ...]]:
+        """The same for `self`, where nothing else may have rows."""
+        if any(self.rows(one) for one in self.node.all_input_nodes if one is not self.arg("self")):
+            self.refuse()
+        return self.own()
+
+    def refuse(self) -> NoReturn:
+        raise Unfit(f"{self.name} is not proved to keep rows apart here")
+
+
+def value_of(node: Any) -> Any:
+    """The fake tensor that stands for a node: shape and type."""
+    return node.meta["val"]

@@ -1,0 +1,1 @@
+"""What people's rows are: columns, schemas, tables, labels, data sets."""

@@ -1,0 +1,146 @@
+"""What people hand in, as named columns or one array, without importing the library it is from.
+
+An error names the column, never the value: the value is somebody's.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.privacy.errors import InvalidData
+
+Columns = list[tuple[str, npt.NDArray[Any]]]
+
+
+def columns_of(raw: Any) -> Columns | None:
+    """Names and arrays of anything tabular, without importing its library; None for arrays."""
+    if isinstance(raw, Mapping):
+        return [(str(name), regular(data, "rows")) for name, data in raw.items()]
+    if hasattr(raw, "iloc") and hasattr(raw, "columns"):
+        return [(str(name), np.asarray(raw.iloc[:, i])) for i, name in enumerate(raw.columns)]
+    if hasattr(raw, "schema") and hasattr(raw, "column"):
+        return [(str(name), _arrow(raw.column(i))) for i, name in enumerate(raw.schema.names)]
+    return None
+
+
+def _arrow(column: Any) -> npt.NDArray[Any]:
+    """Dictionaries are decoded first: as arrays, their chunked nulls become the last category."""
+    dictionary = str(column.type).startswith("dictionary")
+    return np.asarray(column.cast(column.type.value_type) if dictionary else column)
+
+
+def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
+    """The columns of these names, in the order of the names; others are left out.
+
+    A name that was found is not echoed: without a header, it is a person's value.
+    """
+    found: Columns = []
+    for name in names:
+        same = [column for column in table if column[0] == name]
+        if len(same) != 1:
+            remedy = f"The columns are: {', '.join(names)}."
+            shown = remedy if len(remedy) <= 300 else f"{remedy[:299]}…"
+            problem = "there once" if same else "there"
+            raise InvalidData(f"{where}: {named(name)} must be {problem}. {shown}")
+        found += same
+    same_length(found, where)
+    return found
+
+
+def same_length(table: Columns, where: str) -> int:
+    """Rows of a table whose columns agree on it."""
+    if not table:
+        raise InvalidData(f"{where}: rows must have at least one column.")
+    count = table[0][1].shape[0] if table[0][1].ndim == 1 else -1
+    for name, data in table:
+        if data.ndim != 1 or len(data) != count:
+            raise InvalidData(f"{where}: {named(name)} must be one value a row.")
+    some(count, where)
+    return count
+
+
+def regular(raw: Any, where: str) -> npt.NDArray[Any]:
+    """An array, or an error that quotes nothing."""
+    try:
+        return np.asarray(raw)
+    except (ValueError, TypeError, OverflowError):
+        # `from None`: the original message may quote the data.
+        raise InvalidData(f"{where}: rows must form a regular array.") from None
+
+
+def some(count: int, where: str) -> None:
+    """Refuse what has no rows."""
+    if count == 0:
+        raise InvalidData(f"{where}: rows must not be empty.")
+
+
+def numeric(column: npt.NDArray[Any], name: str, where: str) -> npt.NDArray[np.float64]:
+    """A column as float64, NaN where it is missing."""
+    if column.dtype.kind in "iuf":
+        return column.astype(np.float64)
+    if column.dtype.kind == "O" and all_numbers(column):
+        try:
+            return np.array([np.nan if _is_missing(v) else float(v) for v in column], np.float64)
+        except OverflowError:
+            raise InvalidData(f"{where}: {name} must be numbers that a float can hold.") from None
+    kind = column.dtype.type.__name__
+    raise InvalidData(f"{where}: {name} must be numbers, got {kind}. Convert it first.")
+
+
+def stack(table: Columns, where: str) -> npt.NDArray[np.float64]:
+    """All columns as one array of numbers."""
+    return np.stack([numeric(data, named(name), where) for name, data in table], axis=1)
+
+
+def distinct_texts(
+    column: npt.NDArray[Any], name: str, where: str
+) -> tuple[list[str | None], npt.NDArray[np.int64]]:
+    """Distinct texts of a column (None is missing), and which of them each row has."""
+    if column.dtype.kind in "biuU":
+        distinct, place = np.unique(column, return_inverse=True)
+        return [str(value) for value in distinct], place
+    if column.dtype.kind == "f":
+        # Integers with gaps arrive as floats from most readers.
+        distinct, place = np.unique(column, return_inverse=True)
+        whole = np.isfinite(distinct) & (distinct == np.rint(distinct))
+        if bool(np.all(whole | np.isnan(distinct))):
+            return [None if np.isnan(v) else str(int(v)) for v in distinct], place
+    elif column.dtype.kind == "O":
+        values = [None if _is_missing(value) else value for value in column]
+        if all(v is None or isinstance(v, str | int | np.integer | np.bool_) for v in values):
+            code: dict[str | None, int] = {}
+            texts = (None if value is None else str(value) for value in values)
+            rows = np.array([code.setdefault(text, len(code)) for text in texts], np.int64)
+            return list(code), rows
+    kind = column.dtype.type.__name__
+    raise InvalidData(f"{where}: {name} must be text, integers or booleans, got {kind}.")
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and pandas' own two, which do not compare."""
+    if isinstance(value, float | np.floating):
+        return bool(value != value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def all_numbers(column: npt.NDArray[Any]) -> bool:
+    """Whether an object column holds nothing but numbers and gaps."""
+    return all(
+        _is_missing(value) or (isinstance(value, numbers.Real) and not isinstance(value, bool))
+        for value in column
+    )
+
+
+def named(name: str) -> str:
+    """What an error calls a column."""
+    return f"column {name!r}"
+
+
+def refuse_column(where: str, name: str, condition: str, remedy: str = "") -> NoReturn:
+    """Raise, naming the column."""
+    raise InvalidData(f"{where}: {name} must be {condition}. {remedy}".rstrip())

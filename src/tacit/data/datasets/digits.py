@@ -1,0 +1,49 @@
+"""The 1,797 handwritten digits that come with scikit-learn: 8 by 8 pixels of 17 grey levels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.data.datasets.base import Dataset, Pools
+from tacit.data.schema import ArraySchema
+from tacit.privacy import errors
+
+CLASSES = tuple(range(10))
+TASKS = {
+    "digit": CLASSES,
+    "parity": tuple(digit % 2 for digit in CLASSES),
+    "at least 5": tuple(int(digit >= 5) for digit in CLASSES),
+    "has a loop": tuple(int(digit in (0, 6, 8, 9)) for digit in CLASSES),
+}
+"""Questions about a handwritten digit, with the answer of each."""
+
+
+def load() -> Dataset:
+    """All digits. Joins: we hold the left half of each image, the other party the right half.
+
+    Examples
+    --------
+    >>> from tacit import datasets
+    >>> digits = datasets.load("digits")
+    >>> digits.rows.shape, digits.tasks["parity"]
+    ((1797, 8, 8), (0, 1, 0, 1, 0, 1, 0, 1, 0, 1))
+    >>> [len(part) for part in vars(digits.collection(seed=0)).values()]
+    [400, 1080, 120, 197]
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise errors.TacitError(
+            "digits: they come with scikit-learn. pip install 'tacit[collect]'."
+        ) from None
+    found = load_digits()
+    return Dataset(
+        name="digits",
+        rows=found.images.astype(np.uint8),
+        labels=found.target.astype(np.int64),
+        classes=CLASSES,
+        schema=ArraySchema(64, 0, 16, image=(8, 8)),
+        pools=Pools(inhouse=400, people=1080, voters=120, test=197),
+        others={"halves": tuple(range(4, 8))},
+        tasks=TASKS,
+    )

@@ -1,0 +1,163 @@
+"""Files of data sets: where they are looked for, and how they are fetched.
+
+A file is looked for in ``$TACIT_DATA/<data set>``, then in the user's cache directory, then at its
+official home. What is fetched is checked before it is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import platform
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from tacit.privacy import errors
+
+Progress = Callable[[str, int, int | None], None]
+"""Called while fetching with the file's name, bytes so far, and bytes in all."""
+
+_CHUNK = 1 << 16
+_TIMEOUT = 30.0
+
+
+class MissingFile(errors.TacitError):
+    """A file of a data set is in none of the places where it could be."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A published file.
+
+    Parameters
+    ----------
+    dataset, name : str
+        Folder and name.
+    size : int
+        In bytes.
+    sha256 : str
+        Of the content.
+    homes : tuple of str
+        Addresses of folders, with a slash at the end; tried in this order.
+    """
+
+    dataset: str
+    name: str
+    size: int
+    sha256: str
+    homes: tuple[str, ...]
+
+    def content(self, *, fetch: bool = True, progress: Progress | None = None) -> bytes:
+        """What is in it: from disk, or fetched and kept in the cache directory."""
+        if (path := find(self.dataset, [self.name])) is not None:
+            return self._checked(path)
+        reasons = []
+        for home in self.homes if fetch else ():
+            try:
+                content = self._fetched(home + self.name, progress)
+            except _FetchFailed as error:
+                reasons.append(f"{home} {error}")
+            else:
+                _keep(content, cache() / self.dataset / self.name)
+                return content
+        refuse_missing(self.dataset, self.name, f"Get it from {self.homes[0]}{self.name}.", reasons)
+
+    def _checked(self, path: Path) -> bytes:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            reason = error.strerror
+            raise errors.InvalidData(
+                f"{self.dataset}: {path} must be readable, got {reason}."
+            ) from None
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise errors.InvalidData(
+                f"{self.dataset}: {path} must be the published file of {self.size:,} bytes, got "
+                f"another of {len(content):,}. Remove it, or put the right one there from "
+                f"{self.homes[0]}{self.name}."
+            )
+        return content
+
+    def _fetched(self, url: str, progress: Progress | None) -> bytes:
+        content = b""
+        try:
+            with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
+                # One byte more than there should be shows that it is another file.
+                while len(content) <= self.size and (chunk := response.read(_CHUNK)):
+                    content += chunk
+                    if progress is not None:
+                        progress(self.name, min(len(content), self.size), self.size)
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise _FetchFailed(f"answered {error.code}") from None
+        except (OSError, http.client.HTTPException):
+            raise _FetchFailed("cannot be reached") from None
+        if len(content) < self.size:
+            raise _FetchFailed(f"sent {len(content):,} of {self.size:,} bytes")
+        if hashlib.sha256(content).hexdigest() != self.sha256:
+            raise _FetchFailed("sent a file with another checksum")
+        return content
+
+
+class _FetchFailed(Exception):
+    """Why a home gave nothing."""
+
+
+def cache() -> Path:
+    """The user's cache directory for Tacit."""
+    system = platform.system()
+    if system == "Windows":
+        folder = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif system == "Darwin":
+        folder = Path.home() / "Library" / "Caches"
+    else:
+        folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "tacit"
+
+
+def find(dataset: str, names: Sequence[str]) -> Path | None:
+    """The first of these files that is there."""
+    given = os.environ.get("TACIT_DATA")
+    for name in names:
+        for folder in [Path(given), cache()] if given else [cache()]:
+            if (path := folder / dataset / name).is_file():
+                return path
+    return None
+
+
+def refuse_missing(dataset: str, name: str, remedy: str, reasons: Sequence[str] = ()) -> NoReturn:
+    """Say which file belongs where."""
+    given = os.environ.get("TACIT_DATA")
+    first = Path(given) / dataset if given else f"$TACIT_DATA/{dataset} (TACIT_DATA is not set)"
+    tried = "".join(f"; {reason}" for reason in reasons)
+    raise MissingFile(
+        f"{dataset}: {name} must be in {first} or in {cache() / dataset}, got no such file{tried}. "
+        f"{remedy}"
+    )
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file of any size."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _keep(content: bytes, path: Path) -> None:
+    """Write all or nothing: a reader never sees half a file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            part = Path(folder) / path.name
+            part.write_bytes(content)
+            part.replace(path)
+    except OSError as error:
+        raise errors.TacitError(
+            f"{path}: the cache directory must be writable, got {error.strerror}. "
+            "Set TACIT_DATA to a folder with the files, or XDG_CACHE_HOME to another cache."
+        ) from None

@@ -1,0 +1,465 @@
+r"""What a raw row is: public bounds, public categories, and rules for what falls outside.
+
+A row is made of numbers and codes. Numbers are scaled by their public bounds,
+
+.. math:: x \mapsto \frac{x - \text{lower}}{\text{upper} - \text{lower}} \in [0, 1],
+
+codes count from 0 in the order of the declared categories. What a schema does not allow is refused
+with the name of the column and never with the value: the value is somebody's.
+
+Notes
+-----
+Bounds and categories are public: they are written into every artifact. Those that `infer` reads
+off in-house rows are facts about these rows, and towards them nothing is protected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.columns import (
+    all_numbers,
+    chosen,
+    columns_of,
+    distinct_texts,
+    named,
+    numeric,
+    refuse_column,
+    regular,
+    same_length,
+    some,
+    stack,
+)
+from tacit.privacy import errors
+from tacit.privacy.errors import InvalidData
+
+T = TypeVar("T")
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+MOST_CATEGORIES = 1024
+"""More distinct texts than this in a column are taken for names or numbers of people."""
+
+_BLOCK_CELLS = 1 << 16
+_OUTSIDE, _MISSING, _UNSEEN = ("refuse", "clip"), ("refuse", "indicate"), ("refuse", "other")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Checked rows: all that features and encoders ever see.
+
+    Parameters
+    ----------
+    numbers : array of float32, (n, p)
+        Within [0, 1]; NaN is a missing value, only where the schema allows one.
+    codes : array of int64, (n, q)
+        Categories; −1 is missing or unseen, only where the schema allows it.
+    """
+
+    numbers: Floats
+    codes: Integers
+
+    def __len__(self) -> int:
+        return int(self.numbers.shape[0])
+
+    def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Rows:
+        return Rows(self.numbers[chosen], self.codes[chosen])
+
+
+@dataclass(frozen=True)
+class ArraySchema:
+    """Rows of equally bounded numbers: images, or vectors that come as one array.
+
+    Parameters
+    ----------
+    width : int
+        Numbers in a row.
+    lower, upper : float
+        Public bounds, the same for every number.
+    image : (int, int), optional
+        Height and width, where a row is an image; their product is `width`.
+    outside : {"refuse", "clip"}
+        What happens to a number beyond the bounds. NaN and infinity are always refused.
+    columns : tuple of str, optional
+        Names, where rows may also come as a table with a column a number.
+    """
+
+    width: int
+    lower: float
+    upper: float
+    image: tuple[int, int] | None = None
+    outside: str = "refuse"
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        where = "ArraySchema"
+        object.__setattr__(self, "width", errors.whole(where, "width", self.width, least=1))
+        _set_bounds(self, where)
+        errors.choice(where, "outside", self.outside, _OUTSIDE)
+        if self.image is not None:
+            object.__setattr__(self, "image", _shape(where, self.image))
+            if self.image[0] * self.image[1] != self.width:
+                errors.refuse(where, "image", f"of {self.width} pixels in all", self.image)
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(map(str, self.columns)))
+            _printable(where, *self.columns)
+            if len(set(self.columns)) != self.width:
+                errors.refuse(where, "columns", f"{self.width} distinct names", len(self.columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What an error calls each number."""
+        return self.columns or tuple(f"column {index}" for index in range(self.width))
+
+    def rows(self, raw: Any, where: str = "rows") -> Rows:
+        """Check and scale: an array (n, width) or (n, height, width), or a table by `columns`."""
+        array = self._array(raw, where)
+        scaled = np.empty(array.shape, np.float32)
+        step = max(_BLOCK_CELLS // self.width, 1)
+        for start in range(0, len(array), step):
+            scaled[start : start + step] = self._scaled(array[start : start + step], where)
+        return Rows(scaled, np.empty((len(array), 0), np.int64))
+
+    def _array(self, raw: Any, where: str) -> npt.NDArray[Any]:
+        if (table := columns_of(raw)) is not None:
+            if self.columns is None:
+                raise InvalidData(f"{where}: rows must be an array, got a table. Convert it first.")
+            raw = stack(chosen(table, self.columns, where), where)
+        array = regular(raw, where)
+        if array.ndim == 3 and array.shape[1:] == self.image:
+            array = array.reshape(len(array), -1)
+        if array.ndim != 2 or array.shape[1] != self.width:
+            images = f" or (n, {self.image[0]}, {self.image[1]})" if self.image else ""
+            shapes = f"(n, {self.width}){images}"
+            raise InvalidData(f"{where}: rows must be an array {shapes}, got {array.shape}.")
+        some(len(array), where)
+        if array.dtype.kind not in "iuf":
+            kind = array.dtype.type.__name__
+            raise InvalidData(f"{where}: rows must be numbers, got {kind}. Convert them first.")
+        return array
+
+    def _scaled(self, block: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+        # The extremes are NaN where any number is; masks are for finding the column to name.
+        extremes = np.array([block.min(), block.max()])
+        if not np.isfinite(extremes).all():
+            name = self._first(~np.isfinite(block))
+            refuse_column(where, name, "finite, without NaN or infinity")
+        if self.outside == "refuse" and _outside(extremes, self).any():
+            _refuse_bounds(where, self._first(_outside(block, self)), self)
+        if block.dtype == np.uint8:
+            # A table of all values: several times faster, and the same numbers.
+            levels = _unit(np.arange(256.0), self.lower, self.upper).astype(np.float32)
+            return np.take(levels, block)
+        return _unit(block.astype(np.float64), self.lower, self.upper)
+
+    def _first(self, wrong: npt.NDArray[np.bool_]) -> str:
+        index = int(np.flatnonzero(wrong.any(axis=0))[0])
+        return f"column {index}" if self.columns is None else named(self.columns[index])
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready data, for `from_plain`."""
+        return {"kind": "array", **_plain(self)}
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A column of numbers with public bounds.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    lower, upper : float
+        Public bounds.
+    missing : {"refuse", "indicate"}
+        NaN (or null) is refused, or kept as NaN for features and encoders to mark.
+    outside : {"refuse", "clip"}
+        What happens to a number beyond the bounds. Infinity is always refused.
+    """
+
+    name: str
+    lower: float
+    upper: float
+    missing: str = "refuse"
+    outside: str = "refuse"
+
+    def __post_init__(self) -> None:
+        where = f"Continuous {self.name!r}"
+        _printable(where, self.name)
+        _set_bounds(self, where)
+        errors.choice(where, "missing", self.missing, _MISSING)
+        errors.choice(where, "outside", self.outside, _OUTSIDE)
+
+    def read(self, column: npt.NDArray[Any], where: str) -> Floats:
+        """The scaled column, checked."""
+        name = named(self.name)
+        values = numeric(column, name, where)
+        if np.isinf(values).any():
+            refuse_column(where, name, "finite")
+        if self.missing == "refuse" and np.isnan(values).any():
+            remedy = (
+                "Declare missing='indicate' for it in the schema, or replace them by a constant "
+                "that is chosen without looking at the rows."
+            )
+            refuse_column(where, name, "without missing values", remedy)
+        given = column if column.dtype.kind in "iuf" else values
+        if self.outside == "refuse" and _outside(given, self).any():
+            _refuse_bounds(where, name, self)
+        return _unit(values, self.lower, self.upper).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A column of text, integers or booleans with public categories.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    categories : tuple of str
+        In the order of their codes. Integers and booleans are compared as text: "3", "True".
+    unseen : {"refuse", "other"}
+        A value that is missing or not declared is refused, or gets the code −1.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    unseen: str = "refuse"
+
+    def __post_init__(self) -> None:
+        where = f"Categorical {self.name!r}"
+        _printable(where, self.name)
+        object.__setattr__(self, "categories", tuple(map(str, self.categories)))
+        if not self.categories or len(set(self.categories)) != len(self.categories):
+            errors.refuse(where, "categories", "distinct, and at least one", self.categories)
+        errors.choice(where, "unseen", self.unseen, _UNSEEN)
+
+    @cached_property
+    def _code(self) -> dict[str | None, int]:
+        return {category: code for code, category in enumerate(self.categories)}
+
+    def read(self, column: npt.NDArray[Any], where: str) -> Integers:
+        """The codes, checked."""
+        name = named(self.name)
+        texts, place = distinct_texts(column, name, where)
+        codes = np.array([self._code.get(text, -1) for text in texts], np.int64)
+        if self.unseen == "refuse" and (codes < 0).any():
+            remedy = "Recode them, or declare unseen='other'."
+            condition = f"one of its {len(self.categories)} declared categories"
+            refuse_column(where, name, condition, remedy)
+        return codes[place]
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """Rows of named columns.
+
+    A table's columns are chosen by name, in any order; other columns are left out.
+    """
+
+    columns: tuple[Continuous | Categorical, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", tuple(self.columns))
+        if not self.columns or len(set(self.names)) != len(self.columns):
+            errors.refuse("TableSchema", "columns", "distinct, and at least one", self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def continuous(self) -> tuple[Continuous, ...]:
+        """The columns of `Rows.numbers`, in order."""
+        return tuple(column for column in self.columns if isinstance(column, Continuous))
+
+    @property
+    def categorical(self) -> tuple[Categorical, ...]:
+        """The columns of `Rows.codes`, in order."""
+        return tuple(column for column in self.columns if isinstance(column, Categorical))
+
+    def rows(self, raw: Any, where: str = "rows") -> Rows:
+        """Check and scale a pandas or Arrow table, or a mapping of names to arrays."""
+        if (table := columns_of(raw)) is None:
+            raise InvalidData(f"{where}: rows must be a table with named columns, got an array.")
+        table = chosen(table, self.names, where)
+        count = len(table[0][1])
+        values, codes = [], []
+        for (_, data), column in zip(table, self.columns, strict=True):
+            if isinstance(column, Continuous):
+                values.append(column.read(data, where))
+            else:
+                codes.append(column.read(data, where))
+        return Rows(
+            np.stack(values, axis=1) if values else np.empty((count, 0), np.float32),
+            np.stack(codes, axis=1) if codes else np.empty((count, 0), np.int64),
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready data, for `from_plain`."""
+        kinds = {Continuous: "continuous", Categorical: "categorical"}
+        columns = [{"kind": kinds[type(column)], **_plain(column)} for column in self.columns]
+        return {"kind": "table", "columns": columns}
+
+
+Schema = ArraySchema | TableSchema
+
+
+def row_blocks(given: Schema, raw: Any, where: str, size: int = 4096) -> Iterator[Rows]:
+    """Checked rows, a block at a time where raw is an array: no scaled copy of all of them."""
+    if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= size:
+        yield given.rows(raw, where)
+        return
+    for start in range(0, len(raw), size):
+        yield given.rows(raw[start : start + size], where)
+
+
+def from_plain(data: Any) -> Schema:
+    """Read a schema; what has a default may be left out, anything unknown is refused."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "array":
+        return _build(ArraySchema, data)
+    if kind == "table" and isinstance(data.get("columns"), list):
+        if len(data) != 2:
+            errors.refuse("schema.from_plain", "fields", "kind and columns", sorted(data))
+        return TableSchema(tuple(_column_from_plain(column) for column in data["columns"]))
+    errors.refuse("schema.from_plain", "kind", "array or table, with its fields", kind)
+
+
+def _column_from_plain(data: Any) -> Continuous | Categorical:
+    kind = data.get("kind") if isinstance(data, dict) else None
+    if kind == "continuous":
+        return _build(Continuous, data)
+    if kind == "categorical" and isinstance(data.get("categories"), list):
+        return _build(Categorical, data)
+    errors.refuse("schema.from_plain", "a column's kind", "continuous or categorical", kind)
+
+
+def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") -> Schema:
+    """Read bounds and categories off in-house rows.
+
+    Whatever lies beyond them later is clipped, counts as "other", or, where these rows have
+    missing values, is marked as missing. Whole arrays of uint8 are bounded by 0 and 255 instead.
+    A table of images (`image` given) has a column a pixel. Numeric columns are continuous, also
+    where their numbers are codes: declare a `TableSchema` to say otherwise.
+
+    Notes
+    -----
+    These facts about the rows enter the artifact without noise.
+    """
+    table = columns_of(raw)
+    if table is None:
+        return _infer_array(regular(raw, where), image, None, where)
+    same_length(table, where)
+    if image is None:
+        return TableSchema(tuple(_infer_column(name, data, where) for name, data in table))
+    return _infer_array(stack(table, where), image, tuple(name for name, _ in table), where)
+
+
+def of_bytes(raw: Any, image: tuple[int, int] | None = None, where: str = "of_bytes") -> Schema:
+    """The schema of an array of uint8: its type says the bounds, and no value is looked at."""
+    table = columns_of(raw)
+    array = regular(raw, where) if table is None else None
+    if table is not None and image is not None and all(d.dtype == np.uint8 for _, d in table):
+        return ArraySchema(len(table), 0.0, 255.0, image, columns=tuple(n for n, _ in table))
+    if array is None or array.dtype != np.uint8:
+        remedy = "Declare bounds and categories: what is read off the rows is not private."
+        errors.refuse(where, "schema", "given, unless rows are an array of uint8", None, remedy)
+    return _infer_array(array, image, None, where)
+
+
+def _infer_array(
+    array: npt.NDArray[Any],
+    image: tuple[int, int] | None,
+    names: tuple[str, ...] | None,
+    where: str,
+) -> ArraySchema:
+    some(array.size, where)
+    if array.ndim not in (2, 3) or array.dtype.kind not in "iuf":
+        raise InvalidData(f"{where}: rows must be an array of numbers, (n, width) or images.")
+    image = array.shape[1:] if array.ndim == 3 else image
+    width = array[0].size
+    if array.dtype == np.uint8:
+        return ArraySchema(width, 0.0, 255.0, image, columns=names)
+    # Extremes are NaN where any number is; a mask of the whole array could fill the memory.
+    low, high = float(array.min()), float(array.max())
+    if not np.isfinite(low) or not np.isfinite(high):
+        raise InvalidData(f"{where}: rows must be finite, without NaN or infinity.")
+    return ArraySchema(width, low, high if high > low else low + 1.0, image, "clip", names)
+
+
+def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous | Categorical:
+    if data.dtype.kind in "iuf" or (data.dtype.kind == "O" and all_numbers(data)):
+        values = numeric(data, named(name), where)
+        present = values[~np.isnan(values)]
+        if present.size == 0 or not np.isfinite(present).all():
+            refuse_column(where, named(name), "finite, and not missing in every row")
+        low, high = float(present.min()), float(present.max())
+        missing = "indicate" if present.size < values.size else "refuse"
+        return Continuous(name, low, high if high > low else low + 1.0, missing, "clip")
+    texts, _ = distinct_texts(data, named(name), where)
+    found = sorted({text for text in texts if text is not None})
+    if not 0 < len(found) <= MOST_CATEGORIES:
+        remedy = "Drop it, or declare its categories."
+        refuse_column(where, named(name), f"of 1 to {MOST_CATEGORIES} categories", remedy)
+    return Categorical(name, tuple(found), "other")
+
+
+def _unit(values: npt.NDArray[np.float64], lower: float, upper: float) -> npt.NDArray[np.float64]:
+    """Scaled in float64 whatever the data came as: the same value gives the same number."""
+    with np.errstate(over="ignore"):
+        return np.clip((values - lower) / (upper - lower), 0.0, 1.0)
+
+
+def _outside(values: npt.NDArray[Any], bounds: ArraySchema | Continuous) -> npt.NDArray[np.bool_]:
+    """Decided in the precision of the data: 0.1 in float32 is within [0, 0.1]."""
+    with np.errstate(over="ignore"):
+        return np.asarray((values < bounds.lower) | (values > bounds.upper))
+
+
+def _refuse_bounds(where: str, name: str, bounds: ArraySchema | Continuous) -> NoReturn:
+    remedy = "Correct the values, or declare outside='clip'."
+    refuse_column(where, name, f"within [{bounds.lower:g}, {bounds.upper:g}]", remedy)
+
+
+def _set_bounds(target: Any, where: str) -> None:
+    for bound in ("lower", "upper"):
+        number = float(errors.rational(where, bound, getattr(target, bound)))
+        object.__setattr__(target, bound, number)
+    if not target.lower < target.upper:
+        errors.refuse(where, "upper", f"above lower = {target.lower}", target.upper)
+
+
+def _printable(where: str, *names: object) -> None:
+    """Names come with an artifact and are shown to people: they must not write to a terminal."""
+    if not all(isinstance(name, str) and name.isprintable() for name in names):
+        errors.refuse(where, "name", "printable text", names[0])
+
+
+def _shape(where: str, image: Any) -> tuple[int, int]:
+    if not isinstance(image, tuple | list) or len(image) != 2:
+        errors.refuse(where, "image", "(height, width)", image)
+    height, width = (errors.whole(where, "image size", size, least=1) for size in image)
+    return height, width
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(value).items()}
+
+
+def _build(kind: type[T], data: dict[str, Any]) -> T:
+    every = {field.name: field.default is MISSING for field in fields(kind)}  # type: ignore[arg-type]
+    given = set(data) - {"kind"}
+    needed = {name for name, must in every.items() if must}
+    if not needed <= given <= set(every):
+        condition = f"{sorted(needed)} and, if wanted, {sorted(set(every) - needed)}"
+        errors.refuse(kind.__name__, "fields", condition, sorted(given))
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
+    return kind(**values)

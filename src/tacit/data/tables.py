@@ -1,0 +1,306 @@
+"""Files of rows: CSV or Parquet, a batch at a time, so that one larger than memory is no matter.
+
+Text files are read as `lines` has it: one physical line is one record. Column types come from
+the schema where there is one: what is no number where it says numbers is a missing value, and a
+line that is no record of the file is a row of them. The schema says what becomes of those. Without
+a schema no guarantee rests on the rows of a file: types are what its first lines look like, and
+what does not fit them is refused.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data import lines
+from tacit.data.schema import ArraySchema, Continuous, Schema, TableSchema
+from tacit.privacy import errors
+
+BATCH_ROWS = 8192
+_CSV, _PARQUET = (".csv", ".csv.gz", ".tsv"), (".parquet", ".pq")
+_NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+
+
+def batches(
+    path: str | Path,
+    given: Schema | None = None,
+    rows: int = BATCH_ROWS,
+    *,
+    words: str | None = None,
+) -> Iterator[Any]:
+    """Arrow record batches of a file, none of them empty; a file without rows is refused.
+
+    `words` names a column of a CSV file to be read as text, whatever it looks like.
+    """
+    path = Path(path)
+    _must_be_readable(path)
+    lower = path.name.lower()
+    pa, found = _arrow(), False
+    stream = _text(path, given, rows, words) if lower.endswith(_CSV) else _parquet(path, rows)
+    try:
+        for batch in stream:
+            names = batch.schema.names
+            if len(set(names)) != len(names):
+                raise errors.InvalidData(f"{path}: its columns must have distinct names.")
+            if batch.num_rows:
+                found = True
+                yield batch
+    except (pa.ArrowException, EOFError, OSError, zlib.error):
+        # `from None`: Arrow's own message may quote a line of the file.
+        raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
+    if not found:
+        raise errors.InvalidData(f"{path}: it must have at least one row.")
+
+
+def read(path: str | Path, given: TableSchema) -> Any:
+    """An Arrow table of the schema's columns, for what takes whole tables (an estimator, say).
+
+    Numbers and texts are as they stand in the file: bounds and categories are not applied. What is
+    missing, or no number in a column of numbers, is null. What a line of a text file becomes
+    depends on that line alone, and no line changes the type of a column.
+    """
+    known = names(path)
+    for name in given.names:
+        if name not in known:
+            errors.refuse("data", "schema", f"of columns of {path}", name, "Has it a header?")
+    found = [batch.select(list(given.names)) for batch in batches(path, given)]
+    return _arrow().Table.from_batches(found)
+
+
+def _must_be_readable(path: Path) -> None:
+    if not path.is_file():
+        errors.refuse("data", "path", "an existing file", str(path), "Check the path.")
+    if not path.name.lower().endswith(_CSV + _PARQUET):
+        remedy = "Convert it first."
+        errors.refuse("data", "file", f"one of {', '.join(_CSV + _PARQUET)}", path.name, remedy)
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if path.name.lower().endswith(".tsv") else ","
+
+
+def _complaint(name: str) -> str:
+    if name.endswith(_PARQUET):
+        return "it must be a readable Parquet file. Was it damaged?"
+    return (
+        "it must be a CSV file with a header, and every column of the type that the schema says. "
+        "Look for text in columns of numbers, and for lines of another length."
+    )
+
+
+def sample(path: str | Path, most: int, seed: int, given: Schema | None = None) -> tuple[Any, int]:
+    """A table of at most so many rows, uniformly drawn, and how many the file has.
+
+    Every row draws a number; those with the smallest stay.
+    """
+    most = errors.whole("data", "rows", most, least=1)
+    pa, rng = _arrow(), np.random.default_rng(seed)
+    kept: list[Any] = []
+    keys = np.empty(0)
+    total = 0
+    for batch in batches(path, given):
+        kept.append(pa.Table.from_batches([batch]))
+        keys = np.concatenate([keys, rng.random(batch.num_rows)])
+        total += batch.num_rows
+        if len(keys) > 2 * most:
+            kept, keys = _smallest(kept, keys, most)
+    kept, _ = _smallest(kept, keys, most)
+    return kept[0].combine_chunks(), total
+
+
+def _smallest(
+    tables: list[Any], keys: npt.NDArray[np.float64], most: int
+) -> tuple[list[Any], npt.NDArray[np.float64]]:
+    joined = _arrow().concat_tables(tables, promote_options="permissive")
+    if len(keys) <= most:
+        return [joined], keys
+    chosen = np.sort(np.argpartition(keys, most)[:most])
+    return [joined.take(chosen)], keys[chosen]
+
+
+def names(path: str | Path) -> list[str]:
+    """The names of the columns of a file; no row is read."""
+    path = Path(path)
+    _must_be_readable(path)
+    pa = _arrow()
+    import pyarrow.parquet as pq
+
+    try:
+        if path.name.lower().endswith(_CSV):
+            return lines.header(path, _delimiter(path))
+        return list(pq.read_schema(path).names)
+    except (pa.ArrowException, EOFError, OSError, zlib.error):
+        raise errors.InvalidData(f"{path}: {_complaint(path.name.lower())}") from None
+
+
+def count(path: str | Path) -> int | None:
+    """Rows, where the file says so without being read."""
+    if not str(path).lower().endswith(_PARQUET) or not Path(path).is_file():
+        return None
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return int(file.metadata.num_rows)
+    except Exception:  # reading it will say what is wrong
+        return None
+
+
+def split_label(
+    batch: Any, label: str | None, path: str | Path
+) -> tuple[Any, npt.NDArray[Any] | None]:
+    """The batch without its label column, and that column."""
+    rest = without_label(batch, label, path)
+    if label is None:
+        return rest, None
+    column = batch.column(label)
+    if column.null_count:
+        raise errors.InvalidData(
+            f"{path}: column {label!r} must be without missing values. Drop the rows that have no "
+            "label, or declare a class for them."
+        )
+    return rest, np.array(column.to_pylist(), dtype=object)
+
+
+def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
+    """The batch without its label column, whatever the labels are."""
+    if label is None:
+        return batch
+    if label not in batch.schema.names:
+        errors.refuse("data", "label", f"a column of {path}", label, "Has it a header?")
+    return batch.drop_columns([label])
+
+
+def words_of(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
+    """The label column, where labels are words: "01" must not be read as a number."""
+    return label if classes and isinstance(classes[0], str) else None
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Errors about data name the file."""
+    try:
+        yield
+    except errors.InvalidData as error:
+        raise errors.InvalidData(f"{path}: {error}") from None
+
+
+def as_classes(
+    values: npt.NDArray[Any], classes: tuple[Any, ...] | None, where: str
+) -> npt.NDArray[Any]:
+    """Labels of a file in the type of the declared classes: "3" is 3 where classes are numbers."""
+    wanted = int if classes and isinstance(classes[0], int) else str
+    try:
+        if wanted is str:
+            return np.array([str(value) for value in values])
+        numbers = [int(value) for value in values]
+        if any(float(value) != number for value, number in zip(values, numbers, strict=True)):
+            raise ValueError
+        return np.array(numbers)
+    except (TypeError, ValueError, OverflowError):
+        raise errors.InvalidData(f"{where}: labels must be whole numbers, as declared.") from None
+
+
+def _gaps(declared: set[str]) -> Any:
+    """What stands for a gap: Arrow's usual words, but not those that are declared categories."""
+    from pyarrow import csv
+
+    words = csv.ConvertOptions().null_values
+    return _arrow().array([word for word in words if word not in declared])
+
+
+def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Iterator[Any]:
+    """Batches of a text file. What one record becomes depends on no other, if there is a schema."""
+    pa = _arrow()
+    types = {} if given is None else _types(given)
+    types |= {} if words is None else {words: pa.string()}
+    gaps, first = _gaps(_declared(given)), True
+    for batch in lines.batches(path, _delimiter(path)):
+        if first:
+            found = zip(batch.schema.names, batch.columns, strict=True)
+            types = {name: _guessed(column, gaps) for name, column in found} | types
+            first = False
+        columns = [
+            _read(column, types[name], gaps, strict=given is None)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        read = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+        for start in range(0, read.num_rows, rows):
+            yield read.slice(start, rows)
+
+
+def _guessed(column: Any, gaps: Any) -> Any:
+    """Numbers, where all that stands there is one."""
+    numbers = _numbers(_without(column, gaps))
+    whole = numbers.null_count == _without(column, gaps).null_count
+    return _arrow().float64() if whole else _arrow().string()
+
+
+def _read(column: Any, kind: Any, gaps: Any, *, strict: bool) -> Any:
+    """A column of text as its type; strictly, what does not fit is an error, else missing."""
+    pa = _arrow()
+    if strict and column.null_count:
+        raise pa.ArrowInvalid("a line of another length")
+    text = _without(column, gaps)
+    if kind == pa.string():
+        return text
+    numbers = _numbers(text)
+    if strict and numbers.null_count > text.null_count:
+        raise pa.ArrowInvalid("text in a column of numbers")
+    return numbers
+
+
+def _without(column: Any, gaps: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.is_in(column, gaps), _arrow().scalar(None, _arrow().string()), column)
+
+
+def _numbers(text: Any) -> Any:
+    """Texts as finite numbers; the others are missing. Each by itself."""
+    import pyarrow.compute as pc
+
+    pa = _arrow()
+    trimmed = pc.utf8_trim_whitespace(text)
+    plain = pc.if_else(pc.match_substring_regex(trimmed, _NUMBER), trimmed, None)
+    values = pc.utf8_ltrim(plain, "+").cast(pa.float64())
+    return pc.if_else(pc.is_finite(values), values, None)
+
+
+def _parquet(path: Path, rows: int) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(batch_size=rows)
+
+
+def _declared(given: Schema | None) -> set[str]:
+    if not isinstance(given, TableSchema):
+        return set()
+    return {category for column in given.categorical for category in column.categories}
+
+
+def _types(given: Schema) -> dict[str, Any]:
+    pa = _arrow()
+    if isinstance(given, ArraySchema):
+        return dict.fromkeys(given.columns or (), pa.float64())
+    return {
+        column.name: pa.float64() if isinstance(column, Continuous) else pa.string()
+        for column in given.columns
+    }
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise errors.TacitError(
+            "data: CSV and Parquet need the pyarrow package. pip install 'tacit[collect]'."
+        ) from None
+    return pyarrow

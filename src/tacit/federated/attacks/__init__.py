@@ -1,0 +1,1 @@
+"""Attacks of clients on a federation, and defences of the server against them."""

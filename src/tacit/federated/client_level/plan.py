@@ -1,0 +1,115 @@
+r"""How many clients, how often, with how much noise: settled before anyone is asked.
+
+Every client is asked with probability exactly :math:`q = k / 2^{32}`, decided by a 32-bit word of
+its own; the event states that very q.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tacit.privacy import errors, events
+from tacit.privacy.accounting import calibration
+from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.randomness import Randomness
+
+_WORDS = 2**32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sampling, noise and rounds, settled before any client is asked."""
+
+    clients: int
+    threshold: int
+    """A client is asked where its 32-bit word is below this."""
+    rounds: int
+    multiplier: Fraction
+    """z of a round: all its releases together."""
+    delta: float
+
+    @property
+    def probability(self) -> float:
+        """The chance of a client to be asked, q."""
+        return self.threshold / _WORDS
+
+    @property
+    def cohort(self) -> float:
+        """qN, how many are asked on average: the divisor of every sum."""
+        return self.threshold * self.clients / _WORDS
+
+    def event(self, rounds: int = 1) -> events.Event:
+        """What so many rounds are."""
+        noise = events.Gaussian(
+            Fraction(1), self.multiplier, adjacency=Adjacency.ZERO_OUT, unit=Unit.CLIENT
+        )
+        return events.Repeated(events.PoissonSampled(self.probability, noise), rounds)
+
+    def epsilon(self, rounds: int) -> float:
+        """What so many rounds cost at `delta`."""
+        found = guarantee_of(self.event(rounds), self.delta)
+        return float(getattr(found, "epsilon", math.inf))
+
+    def sample(self, rng: Randomness) -> list[int]:
+        """Every client independently, with exactly `probability`."""
+        words = rng.words((self.clients + 1) // 2).view(np.uint32)[: self.clients]
+        # In 64 bits, because a threshold of 2^32 takes everyone.
+        return [int(k) for k in np.flatnonzero(words < np.uint64(self.threshold))]
+
+
+def plan(
+    clients: int,
+    *,
+    cohort: float,
+    epsilon: float,
+    delta: float,
+    rounds: int | None = None,
+    noise_multiplier: float | None = None,
+    accountant: str = "pld",
+) -> Plan:
+    """Noise for the rounds, or rounds for the noise; parameters are those of `ClientPrivacy`.
+
+    Examples
+    --------
+    >>> found = plan(1000, cohort=100, epsilon=7.1, delta=1e-5, noise_multiplier=1, rounds=100)
+    >>> found.rounds, round(found.cohort, 3)
+    (100, 100.0)
+    """
+    where = "ClientPrivacy"
+    count = errors.whole(where, "clients", clients, least=1, most=_WORDS)
+    size = errors.positive(where, "cohort", cohort)
+    epsilon = float(errors.epsilon_in_range(where, epsilon))
+    delta = errors.delta_in_range(where, delta, records=count)
+    errors.choice(where, "accountant", accountant, calibration.ACCOUNTANTS)
+    threshold = math.floor(min(size / count, Fraction(1)) * _WORDS)
+    if threshold == 0:
+        errors.refuse(where, "cohort", "at least 2^-32 of the clients", cohort, "Ask more.")
+    if rounds is not None:
+        errors.whole(where, "rounds", rounds, least=1, most=10**9)
+    q = threshold / _WORDS
+    if noise_multiplier is None:
+        if rounds is None:
+            errors.refuse(where, "rounds", "given, or noise_multiplier", None)
+        found = calibration.noise_multiplier_for(
+            epsilon, delta, sampling_probability=q, steps=rounds, accountant=accountant
+        )
+        multiplier = errors.positive(where, "noise_multiplier", found)
+        return Plan(count, threshold, rounds, multiplier, delta)
+    multiplier = errors.positive(where, "noise_multiplier", noise_multiplier)
+    most = Plan(count, threshold, rounds or 1, multiplier, delta)
+    # Where the rounds are known one look is enough; how many there could be takes many.
+    if rounds is not None and most.epsilon(rounds) <= epsilon:
+        return most
+    affordable = calibration.steps_for(
+        epsilon,
+        delta,
+        noise_multiplier=float(multiplier),
+        sampling_probability=q,
+        accountant=accountant,
+    )
+    return replace(most, rounds=min(affordable, rounds or affordable))

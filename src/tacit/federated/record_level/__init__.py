@@ -1,0 +1,1 @@
+"""A guarantee for each record of a silo, from everyone outside it, the server included."""

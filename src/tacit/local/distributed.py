@@ -1,0 +1,255 @@
+"""Releasing a table: on this machine, or on the workers of a Ray cluster.
+
+Both engines run one function over the parts of a table, `reports_of`: the same artifact, the same
+checks, every worker's noise from the entropy of its own operating system. With Ray every part is
+read by the worker that releases it: raw rows enter neither Ray's object store nor its logs, and
+what comes back is reports, in the order of the rows.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import secrets
+import socket
+import sys
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data import tables
+from tacit.local.report_files import Columns
+from tacit.local.reports import Reports
+from tacit.privacy import artifact, errors
+
+ENGINES = ("local", "ray")
+
+_SILENT = logging.CRITICAL + 1
+
+
+def parts(data: Path) -> list[Path]:
+    """The files of a table: one, or those of a folder of Parquet parts by name."""
+    if not data.is_dir():
+        return [data]
+    found = [path for path in sorted(data.glob("*.parquet")) if path.name[0] not in "._"]
+    if not found:
+        remedy = "Name them *.parquet."
+        errors.refuse("data", "folder", "one that holds Parquet parts", str(data), remedy)
+    # Engines that write such folders leave parts without rows.
+    return [path for path in found if tables.count(path) != 0] or found
+
+
+def count(files: Sequence[Path]) -> int | None:
+    """Rows of all of them, where they say so without being read."""
+    counts = [tables.count(path) for path in files]
+    return None if None in counts else sum(filter(None, counts))
+
+
+def release(
+    engine: str, mechanism: Any, files: Sequence[Path], label: str | None
+) -> Generator[Reports, None, None]:
+    """Reports of all rows, batch by batch and in their order; close it when done.
+
+    Parameters
+    ----------
+    engine : {"local", "ray"}
+        Ray's cluster is the one of this program, or of `RAY_ADDRESS`, or a local one for this run.
+    mechanism
+        A fitted mechanism.
+    files : sequence of Path
+        CSV or Parquet; every worker of the cluster must see them under the same path.
+    label : str, optional
+        The column that holds the label, where it is reported too.
+    """
+    if errors.choice("privatize", "engine", engine, ENGINES) == "ray":
+        yield from _on_ray(mechanism, files, label)
+        return
+    for path in files:
+        yield from reports_of(mechanism, path, label)
+
+
+def reports_of(mechanism: Any, path: Path, label: str | None) -> Iterator[Reports]:
+    """Reports of the rows of one file; errors name it."""
+    words = tables.words_of(mechanism.classes, label)
+    for batch in tables.batches(path, mechanism.schema, words=words):
+        rows, labels = tables.split_label(batch, label, path)
+        with tables.naming(path):
+            if labels is not None:
+                labels = tables.as_classes(labels, mechanism.classes, f"column {label!r}")
+            released = mechanism.release(rows, labels)
+        yield released
+
+
+# --- on a Ray cluster ------------------------------------------------------------------------
+
+
+def _on_ray(
+    mechanism: Any, files: Sequence[Path], label: str | None
+) -> Generator[Reports, None, None]:
+    paths = [str(path.absolute()) for path in files]
+    items = [{"part": index, "path": path} for index, path in enumerate(paths)]
+    settings = {"packed": artifact.pack(mechanism), "label": label}
+    with _cluster() as ray:
+        data = ray.data.from_items(items, override_num_blocks=len(items))
+        data = data.map_batches(
+            _released_part, fn_kwargs=settings, batch_size=1, batch_format="pyarrow"
+        )
+        data.context.execution_options.preserve_order = True
+        data.context.enable_progress_bars = False
+        try:
+            before = (-1, 0)
+            for part, batch, refusal, packed in _arrived(data):
+                if refusal:
+                    raise errors.InvalidData(refusal.replace(paths[part], str(files[part])))
+                _must_follow(before, (part, batch))
+                before = (part, batch)
+                yield Reports(mechanism, _unpacked(packed), label is not None)
+            _must_follow(before, (len(files), 0))
+        finally:
+            del data  # and with it what still runs
+
+
+def _must_follow(before: tuple[int, int], now: tuple[int, int]) -> None:
+    """What Ray computed twice must not be written twice: a row pays once. Nor may rows be lost."""
+    if now not in ((before[0], before[1] + 1), (before[0] + 1, 0)):
+        raise errors.TacitError("privatize: Ray repeated or lost a part. Run it again.")
+
+
+def _arrived(data: Any) -> Iterator[tuple[int, int, str, bytes]]:
+    for block in data.iter_batches(batch_size=None, batch_format="pyarrow"):
+        yield from (tuple(row.values()) for row in block.to_pylist())
+
+
+def _released_part(given: Any, packed: bytes, label: str | None) -> Iterator[Any]:
+    """On a worker: a line for every batch of reports, or one that says why there are none.
+
+    Errors are values: Ray would log them with what they quote. Only ours are known to quote
+    nobody's data.
+    """
+    (item,) = given.to_pylist()
+    part, path, batch = item["part"], Path(item["path"]), -1
+    try:
+        mechanism = artifact.unpack(packed, "privatize")
+        for batch, reports in enumerate(reports_of(mechanism, path, label)):
+            yield _line(part, batch, "", _packed(reports.columns))
+    except errors.TacitError as error:
+        yield _line(part, batch + 1, str(error), b"")
+    except Exception as error:
+        reason = f"{path}: a worker failed with {type(error).__name__}. Try --engine local."
+        yield _line(part, batch + 1, reason, b"")
+
+
+def _line(part: int, batch: int, refusal: str, packed: bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.table(
+        {"part": [part], "batch": [batch], "refusal": [refusal], "reports": pa.array([packed])}
+    )
+
+
+def _packed(columns: Columns) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **columns)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _unpacked(packed: bytes) -> Columns:
+    with np.load(io.BytesIO(packed), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+@contextmanager
+def _cluster() -> Iterator[Any]:
+    """Ray with a cluster: this program's own, else that of RAY_ADDRESS, else a local one."""
+    ray = _ray()
+    with _quiet():
+        started = not ray.is_initialized()
+        if started:
+            _start(ray)
+        try:
+            yield ray
+        except ray.exceptions.RayError as error:
+            # Its message may hold anything; its logs stay on the cluster.
+            raise errors.TacitError(
+                f"privatize: Ray stopped with {type(error).__name__}. Its logs say more."
+            ) from None
+        finally:
+            if started:
+                ray.shutdown()
+
+
+def _start(ray: Any) -> None:
+    address = _address()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    options: dict[str, Any] = {} if address else {"include_dashboard": False}
+    try:
+        _must_answer(address or "local")
+        ray.init(address=address or "local", log_to_driver=False, logging_level=_SILENT, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        where = f"at RAY_ADDRESS={address}" if address else "on this machine"
+        raise errors.TacitError(
+            f"privatize: a Ray cluster must answer {where}, got {type(error).__name__}. "
+            "Start one, or take --engine local."
+        ) from None
+
+
+def _must_answer(address: str) -> None:
+    """Whether somebody listens: Ray itself would ask for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray speaks through loggers of its own, and warns of its own past."""
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.data")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(_SILENT)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+def _address() -> str | None:
+    """Of somebody's cluster; "local" is Ray's word for one of our own."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return None if address in ("", "local") else address
+
+
+def _lock() -> None:
+    """A cluster of our own listens on the network: only who knows a fresh token may join it.
+
+    Ray reads these variables when it is imported, so they must be there before, and stay.
+    """
+    if _address() or os.environ.get("RAY_AUTH_MODE") == "token":
+        return
+    if sys.modules.get("ray") is None:
+        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    elif not sys.modules["ray"].is_initialized():
+        raise errors.TacitError(
+            "privatize: Ray must be started by you, as it was imported before, with RAY_AUTH_MODE="
+            "token against strangers on the network. Call ray.init, or take --engine local."
+        )
+
+
+def _ray() -> Any:
+    _lock()
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise errors.TacitError(
+            "privatize: --engine ray needs the ray package. pip install 'tacit[ray]'."
+        ) from None
+    return ray

@@ -1,0 +1,314 @@
+r"""Classifiers learned from reports alone, through the known noise.
+
+For a codebook the shares of all (codeword, label) pairs are estimated by maximum likelihood through
+the channel; for the other mechanisms a network is fitted by
+:math:`\log \sum_y p(\tilde y \mid y)\,p_\psi(y \mid \tilde x)`. Either way the classifier predicts
+clean rows, and rows that are themselves reported.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.local.inference import finite
+from tacit.local.inference.finite import Evidence
+from tacit.local.inference.neural import Network, fit_network, settings_for
+from tacit.local.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.local.reports import Reports
+from tacit.privacy import artifact, devices, errors
+from tacit.privacy.guarantees import Guarantee
+
+Reals = npt.NDArray[np.float64]
+
+PRIORS = ("inhouse", "auto", "none")
+_SIGNIFICANCE = 0.001
+
+
+class ShiftWarning(UserWarning):
+    """The people who reported do not look like the in-house rows."""
+
+
+class ConstantAnswerWarning(UserWarning):
+    """Reports at this ε cannot change the answer."""
+
+
+class NoiseAwareClassifier(Stored):
+    """Learn from labelled reports; predict clean or released rows.
+
+    Parameters
+    ----------
+    prior : {"auto", "inhouse", "none"}
+        Codebooks: whether the in-house counts of the codewords help. "auto" tests whether the
+        people look like the in-house rows; where they do not, it warns and leaves the counts out.
+    level : {"latent", "feature"}
+        Other mechanisms: learn from released latents, or from decoded rows.
+    hidden : tuple of int, optional
+        Other mechanisms: hidden layers of the network; by default those of
+        `tacit.inference.neural.settings_for`, a fixed rule of ε.
+    output_bias : bool, optional
+        Other mechanisms: whether the network may learn that classes differ in frequency; by default
+        by the same rule, not where the noise is heavy.
+    seed : int
+        Of starting weights, held-out reports and resampling. It protects nobody and need not.
+    device : str
+        Other mechanisms: where the network is fitted, as in `VLM.fit`; no part of what is saved.
+
+    Attributes
+    ----------
+    classes_ : array
+        Label values.
+    table_ : array, (codewords, classes)
+        Codebooks: estimated shares, summing to 1.
+    main_ : array, (codewords, classes)
+        Linked codewords: the probability of each one's main label.
+    shift_ : ShiftTest
+        Codebooks: do the people look like the in-house rows?
+    network_ : Network
+        Other mechanisms: what was fitted.
+    guarantee_ : Guarantee
+        Towards those who reported: learning is post-processing.
+    inhouse_ : Protection
+        Towards the in-house rows: that of the mechanism, for the same reason.
+    """
+
+    kind: ClassVar[str] = "noise-aware"
+
+    def __init__(
+        self,
+        *,
+        prior: str = "auto",
+        level: str = "latent",
+        hidden: tuple[int, ...] | None = None,
+        output_bias: bool | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.prior = prior
+        self.level = level
+        self.hidden = hidden
+        self.output_bias = output_bias
+        self.seed = seed
+        self.device = device
+
+    def fit(self, reports: Reports, y: None = None) -> Self:
+        """Learn from labelled reports; `y` is for scikit-learn's sake and must be None."""
+        if not isinstance(reports, Reports) or not reports.labelled:
+            raise errors.InvalidData(
+                "NoiseAwareClassifier.fit: it must get reports with labels. Release with labels=…."
+            )
+        errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
+        must_be_none("NoiseAwareClassifier.fit", y)
+        by_table = reports.mechanism.kind == "codebook"
+        device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
+        for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
+            self.__dict__.pop(name, None)
+        self.mechanism_ = reports.mechanism
+        self.inhouse_ = reports.mechanism.inhouse_
+        self.classes_ = np.asarray(reports.mechanism.classes)
+        self.certificate_ = reports.certificate
+        self.guarantee_: Guarantee = reports.guarantee
+        self.reports_ = len(reports)
+        if by_table:
+            self._fit_table(reports)
+        else:
+            self._fit_network(reports, device)
+        return self
+
+    def _fit_table(self, reports: Reports) -> None:
+        self._evidence = evidence_of(reports)
+        counts = self.mechanism_.counts_
+        self.shift_ = finite.shift_test(self._evidence, counts)
+        trusted = self.prior == "inhouse" or (
+            self.prior == "auto" and self.shift_.p_value >= _SIGNIFICANCE
+        )
+        if self.prior == "auto" and not trusted:
+            warnings.warn(
+                f"The people's codewords differ from the in-house ones (p = "
+                f"{self.shift_.p_value:.2g}): their shares are estimated from reports alone.",
+                ShiftWarning,
+                stacklevel=3,
+            )
+        self._prior = counts.astype(np.float64) * float(trusted)
+        self.table_ = finite.maximum_likelihood(self._evidence, self._prior)
+        if self.mechanism_.links_ is not None:
+            shares = self.table_.sum(axis=1)
+            self.main_ = finite.main_labels(self._evidence, shares, self.mechanism_.links_)
+
+    def _fit_network(self, reports: Reports, device: str) -> None:
+        inputs = self.mechanism_.released_features(reports, level=self.level)
+        hidden = None if self.hidden is None else tuple(self.hidden)
+        self.network_ = fit_network(
+            inputs,
+            reports.columns["label"],
+            self.mechanism_.label_matrix,
+            settings_for(self.mechanism_.epsilon, hidden, self.output_bias),
+            seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
+            device=device,
+        )
+
+    # --- predictions ---------------------------------------------------------------------------
+
+    def predict_proba(self, rows: Any) -> Reals:
+        """Of clean rows, or of unlabelled `Reports` from the same mechanism (at any ε)."""
+        check_is_fitted(self, "mechanism_")
+        if isinstance(rows, Reports):
+            must_be_mine(rows, self.mechanism_)
+            if hasattr(self, "table_"):
+                return self._of_posterior(rows)
+            inputs = rows.mechanism.released_features(rows, level=self.level)
+        elif hasattr(self, "table_"):
+            return np.asarray(self.given_codeword()[self.mechanism_.encode(rows)])
+        else:
+            inputs = self.mechanism_.clean_features(rows, level=self.level)
+        return self.network_.predict_proba(inputs)
+
+    def predict(self, rows: Any) -> npt.NDArray[Any]:
+        """The most probable label of each row."""
+        best = self.predict_proba(rows).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def given_codeword(self) -> Reals:
+        """P(label | codeword); where nothing is known of a codeword, the shares of the labels.
+
+        Linked codewords have a main label, which the noise may hide in the table of a small one:
+        theirs is the main label's probability (`finite.main_labels`), and a tenth the table.
+        """
+        mass = self.table_.sum(axis=1, keepdims=True)
+        overall = self.table_.sum(axis=0)
+        known = self.table_ / np.maximum(mass, 1e-300)
+        given = np.asarray(np.where(mass > 1e-12, known, overall / overall.sum()))
+        if not hasattr(self, "main_"):
+            return given
+        return finite.MAIN_SHARE * self.main_ + (1 - finite.MAIN_SHARE) * given
+
+    def for_private_points(self, epsilon: float) -> NoiseAwareClassifier:
+        """For people who want an answer and show only a report of their row, at this ε.
+
+        Codewords with the same most probable label become one, and a report names a single one:
+        randomized response over the labels, which no ε-DP channel beats (see `tacit.ceilings`).
+        """
+        check_is_fitted(self, "table_")
+        answer = self.given_codeword().argmax(axis=1)
+        used = np.unique(answer)
+        made = NoiseAwareClassifier(**self.get_params())
+        made.mechanism_ = self.mechanism_.regrouped(answer, subset_size=1).at(epsilon)
+        made.classes_, made.reports_ = self.classes_, self.reports_
+        made.guarantee_, made.certificate_ = self.guarantee_, self.certificate_
+        made.inhouse_ = self.inhouse_
+        made.shift_ = self.shift_
+        made.table_ = np.stack([self.table_[answer == label].sum(axis=0) for label in used])
+        if hasattr(self, "main_"):
+            made.main_ = np.eye(len(self.classes_))[used]
+        made._warn_if_constant()
+        return made
+
+    def _warn_if_constant(self) -> None:
+        """Where some label is so frequent that no single report outweighs it."""
+        mass, odds = self.table_.sum(axis=1), np.exp(self.mechanism_.channel(False).log_odds)
+        each = mass * (1 + (odds - 1) * np.eye(len(mass)))
+        answers = (each @ self.given_codeword()).argmax(axis=1)
+        if len(np.unique(answers)) == 1:
+            warnings.warn(
+                f"At ε = {float(self.mechanism_.epsilon):g} the answer is "
+                f"{self.classes_[answers[0]]!r} whatever is reported: a report cannot outweigh "
+                "the shares of the labels. Raise epsilon.",
+                ConstantAnswerWarning,
+                stacklevel=3,
+            )
+
+    def _of_posterior(self, reports: Reports) -> Reals:
+        mass = self.table_.sum(axis=1)
+        posterior = reports.mechanism.posterior(reports, mass)
+        return np.asarray(posterior @ self.given_codeword())
+
+    # --- estimates -----------------------------------------------------------------------------
+
+    def class_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
+        """Estimated shares of the labels among the people, and their intervals (classes, 2)."""
+        ends = self._interval(0, confidence, repeats)
+        return self.table_.sum(axis=0), ends
+
+    def codeword_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
+        """Estimated shares of the codewords, and their intervals (codewords, 2)."""
+        ends = self._interval(1, confidence, repeats)
+        return self.table_.sum(axis=1), ends
+
+    def _interval(self, axis: int, confidence: float, repeats: int) -> Reals:
+        """The wider one of two: a bootstrap of the estimate, and the unbiased estimate's own."""
+        check_is_fitted(self, "table_")
+        if not hasattr(self, "_evidence"):
+            raise errors.InvalidParameter(
+                "intervals: the classifier must hold its reports, as after fit. Fit it again."
+            )
+        draws = finite.bootstrap(self._evidence, self._prior, self.table_, repeats, self.seed)
+        ends = finite.interval(draws.sum(axis=axis + 1), confidence)
+        linear = finite.share_interval(self._evidence, axis, confidence)
+        lower = np.minimum(ends[:, 0], linear[:, 0])
+        return np.stack([lower, np.maximum(ends[:, 1], linear[:, 1])], axis=-1)
+
+    # --- storage -------------------------------------------------------------------------------
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        parameters, arrays = mechanism_parts(self)
+        if hasattr(self, "table_"):
+            shift = self.shift_
+            parameters["shift"] = [shift.statistic, shift.degrees, shift.p_value]
+            main = {"main": self.main_} if hasattr(self, "main_") else {}
+            return parameters, {**arrays, **main, "table": self.table_}
+        parameters["network"], weights = self.network_.parts()
+        return parameters, arrays | artifact.nested(weights, "network")
+
+    @classmethod
+    def from_parts(
+        cls, parameters: dict[str, Any], arrays: artifact.Arrays
+    ) -> NoiseAwareClassifier:
+        """Rebuild what `parts` took apart."""
+        made = cls(**_settings(parameters))
+        restore_mechanism(made, parameters, arrays)
+        if "table" in arrays:
+            made.table_ = arrays["table"]
+            if "main" in arrays:
+                made.main_ = arrays["main"]
+            statistic, degrees, p_value = parameters["shift"]
+            made.shift_ = finite.ShiftTest(statistic, degrees, p_value)
+        else:
+            made.network_ = Network.from_parts(
+                parameters["network"], artifact.part(arrays, "network")
+            )
+        return made
+
+
+def must_be_none(where: str, y: Any) -> None:
+    """Labels are in the reports; others would be ignored, which nobody expects."""
+    if y is not None:
+        errors.refuse(where, "y", "None: labels are part of the reports", type(y).__name__)
+
+
+def must_be_mine(reports: Reports, mechanism: Any) -> None:
+    """Reports of another mechanism, or of labels too, have another law than the learned one."""
+    same = artifact.fingerprint(reports.mechanism.at(mechanism.epsilon))
+    if reports.labelled or same != artifact.fingerprint(mechanism):
+        raise errors.InvalidData(
+            "predict: reports must be without labels and of the classifier's own mechanism. "
+            "Release them with classifier.mechanism_."
+        )
+
+
+def evidence_of(reports: Reports) -> Evidence:
+    """The reports of a codebook as the likelihood takes them."""
+    classes = len(reports.mechanism.classes) if reports.labelled else 1
+    channel = reports.mechanism.channel(reports.labelled)
+    return Evidence(reports.columns["symbols"], channel, classes)
+
+
+def _settings(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in parameters["settings"].items()
+    }

@@ -1,0 +1,268 @@
+"""A student: in-house rows and the estimated table teach a model of clean rows.
+
+It predicts better than the table, as it sees more of a row than its codeword. It carries the
+in-house rows it was taught on: it must stay in-house, unless it was taught with DP-Adam over a
+codebook that is itself private towards them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.local.inference import proportions
+from tacit.local.inference.neural import Network
+from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of, must_be_none
+from tacit.local.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.local.inhouse import TAUGHT, Protection, Target, together
+from tacit.local.reports import Reports
+from tacit.privacy import artifact, devices, errors
+from tacit.privacy.randomness import Randomness
+
+CARRIED = f"{TAUGHT}: it carries their likeness."
+TEACHING = ("auto", "table", "likelihood")
+_MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
+
+
+class StudentClassifier(Stored):
+    """Learn from labelled reports and in-house rows; predict clean rows.
+
+    Parameters
+    ----------
+    inhouse : rows
+        In-house rows without labels, best those that the mechanism was fitted on.
+    teaching : {"auto", "table", "likelihood"}
+        "table": a network learns the most probable label of each row's codeword. "likelihood": a
+        linear model of the label is fitted to the reports themselves
+        (`tacit.inference.proportions`). "auto" takes the first for linked codewords, which follow
+        classes of any shape, and the second for compact ones.
+    hidden : tuple of int
+        Hidden layers of the network that the table teaches.
+    penalty : float
+        Ridge penalty of the linear model.
+    prior, seed
+        As in `NoiseAwareClassifier`.
+    central_epsilon, central_delta : float, optional
+        Teach with DP-Adam, at this price to the in-house rows beside that of the codebook, which
+        must have a central guarantee. By the table only; needs torch.
+    inhouse_public : bool
+        State that these in-house rows are public; certificates say so.
+    device : str
+        Where DP-Adam runs: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one. The
+        other ways of teaching need none, and stay on the CPU.
+
+    Attributes
+    ----------
+    teacher_ : NoiseAwareClassifier
+        The estimated table.
+    guarantee_ : Guarantee
+        Towards those who reported.
+    inhouse_ : Protection
+        Towards the in-house rows: those of the codebook and those of teaching, each with what is
+        promised to them.
+    """
+
+    kind: ClassVar[str] = "student"
+
+    def __init__(
+        self,
+        *,
+        inhouse: Any = None,
+        teaching: str = "auto",
+        hidden: tuple[int, ...] = (256,),
+        penalty: float = proportions.PENALTY,
+        prior: str = "auto",
+        seed: int = 0,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
+        inhouse_public: bool = False,
+        device: str = "cpu",
+    ) -> None:
+        self.inhouse = inhouse
+        self.inhouse_public = inhouse_public
+        self.central_epsilon = central_epsilon
+        self.central_delta = central_delta
+        self.teaching = teaching
+        self.hidden = hidden
+        self.penalty = penalty
+        self.prior = prior
+        self.seed = seed
+        self.device = device
+
+    def fit(self, reports: Reports, y: None = None, *, rng: Randomness | None = None) -> Self:
+        """Estimate the table, then teach; `rng` draws the noise of a central guarantee."""
+        must_be_none("StudentClassifier.fit", y)
+        target, device = self._checked(reports)
+        teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
+        self._take(teacher)
+        if target is not None:
+            vectors = self.mechanism_.vectors_alone(self.inhouse)
+            codes = self.mechanism_.codes_alone(vectors)
+            answers = teacher.given_codeword().argmax(axis=1)[codes]
+            self.network_, self.inhouse_ = self._taught_privately(
+                vectors, answers, target, rng, device
+            )
+            self.certificate_ = reports.certify(self.inhouse_.parts[-1].sentence)
+            return self
+        vectors = self.mechanism_.vectors(self.inhouse)
+        own = Protection.none(self.inhouse_public, TAUGHT)
+        self.inhouse_ = together([self.mechanism_.inhouse_, own])
+        codes = self.mechanism_.quantizer_.of_vectors(vectors)
+        self.certificate_ = reports.certify(CARRIED)
+        if self._by_likelihood():
+            rows = proportions.Inhouse.of(vectors, codes)
+            shares = teacher.table_.sum(axis=1)
+            evidence = evidence_of(reports)
+            self.network_ = proportions.fit_labels(rows, evidence, shares, self.penalty)
+        else:
+            answers = teacher.given_codeword().argmax(axis=1)[codes]
+            self.network_ = _taught(vectors, answers, len(self.classes_), self.hidden, self.seed)
+        return self
+
+    def _checked(self, reports: Reports) -> tuple[Target | None, str]:
+        """What teaching may cost the in-house rows, and where it runs."""
+        where = "StudentClassifier"
+        errors.choice(where, "teaching", self.teaching, TEACHING)
+        errors.whole(where, "seed", self.seed, least=0)
+        errors.positive(where, "penalty", self.penalty)
+        if self.inhouse is None:
+            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
+        if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
+            raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        target = Target.of(where, self.central_epsilon, self.central_delta)
+        if target is not None:
+            self._must_teach_privately(reports.mechanism.inhouse_)
+        return target, devices.resolve(where, self.device, used=target is not None)
+
+    def _take(self, teacher: NoiseAwareClassifier) -> None:
+        self.teacher_ = teacher
+        self.mechanism_, self.classes_ = teacher.mechanism_, teacher.classes_
+        self.guarantee_, self.reports_ = teacher.guarantee_, teacher.reports_
+
+    def _must_teach_privately(self, codebook: Protection) -> None:
+        where = "StudentClassifier"
+        if not codebook.proved:
+            remedy = "Fit the codebook with central_epsilon too."
+            raise errors.InvalidParameter(
+                f"{where}: the codebook must be private towards D1, got {codebook.guarantee}. "
+                f"{remedy}"
+            )
+        if self.teaching == "likelihood":
+            errors.refuse(where, "teaching", "by the table with central_epsilon", self.teaching)
+
+    def _taught_privately(
+        self,
+        vectors: npt.NDArray[np.float32],
+        answers: npt.NDArray[np.int64],
+        target: Target,
+        rng: Randomness | None,
+        device: str,
+    ) -> tuple[Network, Protection]:
+        from tacit.local.inference.taught import taught_privately
+
+        cells = self.mechanism_.quantizer_.cells
+        network, trained = taught_privately(
+            vectors,
+            answers,
+            len(self.classes_),
+            tuple(self.hidden),
+            cells,
+            target,
+            self.seed,
+            rng,
+            device,
+        )
+        own = Protection.of(
+            trained.event,
+            target.delta,
+            assumptions=trained.assumptions,
+            public=self.inhouse_public,
+            seeded=trained.seeded,
+            whose=TAUGHT,
+        )
+        return network, together([self.mechanism_.inhouse_, own])
+
+    def _by_likelihood(self) -> bool:
+        quantizer = self.mechanism_.quantizer_
+        compact = quantizer.codewords == len(quantizer.cells)
+        return self.teaching == "likelihood" or (self.teaching == "auto" and compact)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
+
+    def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
+        """Of clean rows; released ones are the teacher's."""
+        check_is_fitted(self, "network_")
+        if isinstance(rows, Reports):
+            return self.teacher_.predict_proba(rows)
+        return self.network_.predict_proba(self.mechanism_.vectors(rows))
+
+    def predict(self, rows: Any) -> npt.NDArray[Any]:
+        """The most probable label of each row."""
+        best = self.predict_proba(rows).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """JSON-ready parameters and arrays."""
+        parameters, arrays = mechanism_parts(self)
+        parameters["network"], weights = self.network_.parts()
+        parameters["teacher"], taught = self.teacher_.parts()
+        arrays |= artifact.nested(weights, "network")
+        kept = {name: taught[name] for name in ("table", "main") if name in taught}
+        return parameters, arrays | kept
+
+    @classmethod
+    def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> StudentClassifier:
+        """Rebuild what `parts` took apart."""
+        settings = parameters["settings"]
+        made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
+        restore_mechanism(made, parameters, arrays)
+        made._take(NoiseAwareClassifier.from_parts(parameters["teacher"], arrays))
+        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
+        return made
+
+
+def _taught(
+    vectors: npt.NDArray[np.float32],
+    answers: npt.NDArray[np.int64],
+    classes: int,
+    hidden: tuple[int, ...],
+    seed: int,
+) -> Network:
+    """A network on the codewords' labels; scikit-learn's, so that no torch is needed."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+    from threadpoolctl import threadpool_limits
+
+    chosen = np.random.default_rng(seed).permutation(len(vectors))[:_MOST_ROWS]
+    center = vectors.mean(axis=0)
+    spread = np.full_like(center, max(float(vectors.std(axis=0).mean()), 1e-12))
+    epochs = max(_EPOCHS, -(-_STEPS * 200 // len(chosen)))  # in batches of 200
+    model = MLPClassifier(tuple(hidden), alpha=1e-3, max_iter=epochs, random_state=seed)
+    # In one thread: products this small are several times slower in two.
+    with warnings.catch_warnings(), threadpool_limits(1, "blas"):
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few passes are what is wanted
+        model.fit((vectors[chosen] - center) / spread, answers[chosen])
+    weights, bias = _all_classes(model, classes)
+    return Network(
+        center,
+        spread,
+        (*(np.asarray(layer, np.float32) for layer in model.coefs_[:-1]), weights),
+        (*(np.asarray(layer, np.float32) for layer in model.intercepts_[:-1]), bias),
+    )
+
+
+def _all_classes(model: Any, classes: int) -> tuple[Any, Any]:
+    """The last layer with a column for every class; labels that no codeword has are ruled out."""
+    last, bias = model.coefs_[-1], model.intercepts_[-1]
+    if len(model.classes_) <= 2:  # scikit-learn then keeps the log odds of the last one alone
+        last, bias = np.hstack([0 * last, last]), np.concatenate([0 * bias, bias])
+        last, bias = last[:, -len(model.classes_) :], bias[-len(model.classes_) :]
+    weights = np.zeros((len(last), classes), np.float32)
+    offsets = np.full(classes, _RULED_OUT, np.float32)
+    weights[:, model.classes_], offsets[model.classes_] = last, bias
+    return weights, offsets

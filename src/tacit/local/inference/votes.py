@@ -1,0 +1,407 @@
+r"""Votes: people try a classifier on their own row, and answer through a channel how it did.
+
+A vote is one symbol: right or wrong, or also the voter's class and group where those are private
+and asked for. The whole ε goes to that symbol; nothing is split. What leaves a device is the vote.
+
+References
+----------
+.. [War65] Warner. Randomized response: a survey technique for eliminating evasive answer bias.
+   JASA 1965.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data import labels
+from tacit.local.reports import REFUSED
+from tacit.privacy import artifact, errors
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.draft import Draft, must_be_clear
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Guarantee, Unit
+from tacit.privacy.mechanisms import RandomizedResponse, SubsetSelection
+from tacit.privacy.randomness import Randomness, Seeded, source
+
+FORMAT = "tacit-votes/2"
+_LARGEST_FILE = 2**30
+
+KNOWN_GROUP = "Which group a voter belongs to: whoever counts the votes knows it."
+
+Integers = npt.NDArray[np.int64]
+
+
+class Law(NamedTuple):
+    """A channel over symbols: a vote names `size` of them, its own with probability `own`."""
+
+    symbols: int
+    size: int
+    own: float
+    other: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ballot:
+    r"""The local mechanism of one vote: was the classifier right?
+
+    With neither classes nor groups it is Warner's coin [War65]_:
+
+    .. math:: P(\tilde c \ne c) = p = \frac{1}{e^\varepsilon + 1}
+
+    With C classes, G groups or both, a vote is one of 2CG symbols (class, group, right) through
+    one channel with the whole ε: subset selection of the size with the smallest variance, which is
+    randomized response where that size is one.
+
+    Parameters
+    ----------
+    epsilon : float
+        Local privacy parameter of one vote.
+    classes : int or sequence, optional
+        Ask for the voter's class too, privately: C means 0, …, C − 1.
+    groups : sequence of str, optional
+        Ask for the voter's group too, privately. Groups that are known anyway cost nothing: hand
+        them to `Votes` instead.
+    unit : Unit
+        What one vote is about: a person, who votes once.
+
+    Notes
+    -----
+    ε-DP for any two rows, labels and groups included, whatever the classifier says.
+
+    Examples
+    --------
+    >>> ballot = Ballot(epsilon=2)
+    >>> print(ballot.guarantee)
+    2-DP (local, any-two-inputs, unit: person)
+    >>> len(ballot.release([True, False, True]))
+    3
+    """
+
+    epsilon: float | Fraction
+    classes: Any = None
+    groups: Any = None
+    unit: Unit | str = Unit.PERSON
+
+    def __post_init__(self) -> None:
+        where = "Ballot"
+        unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+        settled: dict[str, Any] = {
+            "epsilon": errors.epsilon_in_range(where, self.epsilon),
+            "classes": None if self.classes is None else labels.declare(where, self.classes),
+            "groups": None if self.groups is None else _declared_groups(self.groups),
+            "unit": unit,
+        }
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+        errors.whole(where, "symbols", 2 * self.parts, least=2, most=2**16)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Classes, groups and answers; one class or group where they are not asked for."""
+        return len(self.classes or (None,)), len(self.groups or (None,)), 2
+
+    @property
+    def parts(self) -> int:
+        """Classes times groups."""
+        return self.shape[0] * self.shape[1]
+
+    @cached_property
+    def channel(self) -> RandomizedResponse | SubsetSelection:
+        """The law of a vote."""
+        given: dict[str, Any] = {"epsilon": self.epsilon, "unit": self.unit}
+        if self.parts > 1:
+            chosen = SubsetSelection(categories=2 * self.parts, **given)
+            if chosen.event.size > 1:
+                return chosen
+        return RandomizedResponse(categories=2 * self.parts, **given)
+
+    @cached_property
+    def law(self) -> Law:
+        """The channel's own probabilities, asked of it."""
+        channel = self.channel
+        if isinstance(channel, SubsetSelection):
+            return Law(channel.categories, channel.event.size, *channel.inclusion)
+        own, other = np.exp(channel.log_prob([0, 1], [0, 0])).tolist()
+        return Law(channel.categories, 1, own, other)
+
+    @property
+    def event(self) -> Event:
+        """What runs on one voter's row."""
+        return self.channel.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Towards the voter."""
+        return self.channel.guarantee
+
+    @property
+    def certificate(self) -> Certificate:
+        """Of one vote."""
+        return Certificate.issue(self.event, not_protected=(REFUSED,))
+
+    def release(
+        self,
+        correct: Any,
+        *,
+        classes: Any = None,
+        groups: Any = None,
+        rng: Randomness | None = None,
+    ) -> Votes:
+        """One vote for each row: whether it was right, and its class and group where asked for."""
+        right = errors.integers("Ballot.release", correct, lower=0, upper=1)
+        if right.ndim != 1:
+            raise errors.InvalidData("Ballot.release: answers must be one column.")
+        symbols = 2 * self._part(classes, groups, right.size) + right
+        stream = source(rng)
+        return Votes(self, self.channel.release(symbols, stream), seeded=not stream.secure)
+
+    def _part(self, classes: Any, groups: Any, count: int) -> Integers:
+        part = np.zeros(count, np.int64)
+        for name, given, declared in (
+            ("classes", classes, self.classes),
+            ("groups", groups, self.groups),
+        ):
+            if (given is None) != (declared is None):
+                condition = "given, as the ballot asks for them" if declared else "None"
+                errors.refuse("Ballot.release", name, condition, type(given).__name__)
+            if declared is not None:
+                codes = labels.codes(f"Ballot.release, {name}", given, declared)
+                if codes.size != count:
+                    raise errors.InvalidData(
+                        f"Ballot.release: {name} must be as many as the answers."
+                    )
+                part = part * len(declared) + codes
+        return part
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON-ready data, for `from_plain`."""
+        return {
+            "epsilon": str(self.epsilon),
+            "classes": None if self.classes is None else list(self.classes),
+            "groups": None if self.groups is None else list(self.groups),
+            "unit": str(self.unit),
+        }
+
+    @staticmethod
+    def from_plain(data: dict[str, Any]) -> Ballot:
+        """Read what `to_plain` wrote."""
+        return Ballot(**{**data, "epsilon": Fraction(data["epsilon"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Votes as they left the devices: whoever counts them sees nothing else.
+
+    Parameters
+    ----------
+    ballot : Ballot
+        The mechanism that released them.
+    symbols : array
+        One symbol, or one row of symbols, a vote; what the channel cannot have said is refused.
+    groups : sequence of str, optional
+        The group of each voter, where it is known anyway.
+    about : str
+        Fingerprint of the model that was voted on, "" where unknown.
+    seeded : bool
+        Whether a reproducible generator drew the noise: such votes protect nobody.
+    releases : tuple of str
+        The numbers of the releases that the votes are from, of this one unless they are given.
+    """
+
+    ballot: Ballot
+    symbols: Integers
+    groups: tuple[str, ...] | None = None
+    about: str = ""
+    seeded: bool = False
+    releases: tuple[str, ...] = field(default_factory=lambda: (secrets.token_hex(16),))
+    event: Event = field(init=False)
+    guarantee: Guarantee = field(init=False)
+
+    def __post_init__(self) -> None:
+        symbols = errors.integers("Votes", self.symbols)
+        width = 2 if self.ballot.law.size > 1 else 1
+        if symbols.ndim != width:
+            raise errors.InvalidData(f"Votes: symbols must have {width} dimensions.")
+        # The channel's own check: it has no probability for what it cannot have said.
+        self.ballot.channel.log_prob(symbols, np.zeros(len(symbols), np.int64))
+        symbols.flags.writeable = False
+        object.__setattr__(self, "symbols", symbols)
+        if self.groups is not None:
+            groups = tuple(str(group) for group in self.groups)
+            if len(groups) != len(symbols):
+                raise errors.InvalidData("Votes: groups must be as many as votes.")
+            object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "event", self.ballot.event)
+        object.__setattr__(self, "guarantee", self.ballot.guarantee)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Votes:
+        groups = None if self.groups is None else tuple(np.array(self.groups, object)[chosen])
+        return Votes(self.ballot, self.symbols[chosen], groups, self.about, self.seeded)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Guarantee, event and what is not protected."""
+        further = () if self.groups is None else (KNOWN_GROUP,)
+        stream = Seeded(0) if self.seeded else None
+        return Certificate.issue(self.event, not_protected=(REFUSED, *further), rng=stream)
+
+    @staticmethod
+    def concatenate(parts: Sequence[Votes]) -> Votes:
+        """All votes of one ballot about one model; the same release twice is refused."""
+        if not parts:
+            errors.refuse("concatenate", "parts", "at least one", 0)
+        first = parts[0]
+        for part in parts[1:]:
+            same = (part.ballot, part.about) == (first.ballot, first.about)
+            if not same or (part.groups is None) != (first.groups is None):
+                raise errors.InvalidData(
+                    "concatenate: votes must be on equal ballots and about the same model. "
+                    "Count each part on its own."
+                )
+        releases = tuple(one for part in parts for one in part.releases)
+        if len(set(releases)) != len(releases):
+            raise errors.InvalidData(
+                "concatenate: every release must be there once: the same people's votes would "
+                "count twice. Leave copies out."
+            )
+        groups = None
+        if first.groups is not None:
+            groups = tuple(group for part in parts for group in part.groups or ())
+        symbols = np.concatenate([part.symbols for part in parts])
+        seeded = any(part.seeded for part in parts)
+        return Votes(first.ballot, symbols, groups, first.about, seeded, releases)
+
+    def write(self, path: str | Path) -> Path:
+        """Write JSON, whole or not at all; a file that exists may be the only draw and stays."""
+        path = Path(path)
+        if path.exists():
+            remedy = "It may be the only draw of these votes: choose another."
+            errors.refuse("votes", "path", "new", str(path), remedy)
+        if not path.parent.is_dir():
+            errors.refuse("votes", "folder", "an existing one", str(path.parent))
+        must_be_clear(path)
+        draft = Draft(path)
+        try:
+            draft.file.write(_sealed(self._body()))
+            draft.place()
+        finally:
+            draft.close()
+        return path
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "ballot": self.ballot.to_plain(),
+            "about": self.about,
+            "seeded": self.seeded,
+            "releases": list(self.releases),
+            "certificate": self.certificate.to_json(),
+            "votes": self.symbols.tolist(),
+            "groups": None if self.groups is None else list(self.groups),
+        }
+
+    @staticmethod
+    def read(path: str | Path) -> Votes:
+        """Read what `write` wrote; a changed byte is refused."""
+        path = Path(path)
+        if not path.is_file():
+            errors.refuse("votes", "path", "an existing file", str(path), "Check the path.")
+        if path.stat().st_size > _LARGEST_FILE:
+            raise errors.InvalidData(f"{path}: it must be smaller than 1 GiB.")
+        content = path.read_bytes()
+        try:
+            body = json.loads(content)
+            body.pop("digest")
+            if body["format"] != FORMAT or _sealed(body) != content:
+                raise ValueError
+            votes = _from_body(body)
+        except (
+            *(errors.TacitError, ValueError, KeyError, TypeError, AttributeError),
+            *(RecursionError, ArithmeticError),
+        ) as error:
+            # A value of the file is not echoed: our own messages do not, others might.
+            own = f" {error}" if isinstance(error, errors.TacitError) else ""
+            raise errors.InvalidData(
+                f"{path}: it must be an unchanged file of {FORMAT}.{own}"
+            ) from None
+        return votes
+
+
+def outcomes(model: Any, rows: Any, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
+    """On voters' devices: whether the model is right on each row, and the row's class.
+
+    Raw, and private: this goes into a ballot and nowhere else.
+    """
+    declared = np.asarray(model.classes_)
+    place = labels.codes("vote", truth, tuple(declared.tolist()))
+    said = np.asarray(model.predict(rows))
+    if said.shape != place.shape:
+        raise errors.InvalidData("vote: labels must be as many as rows.")
+    return said == declared[place], declared[place]
+
+
+def cast(
+    model: Any,
+    rows: Any,
+    truth: Any,
+    ballot: Ballot,
+    *,
+    groups: Any = None,
+    known_groups: Any = None,
+    rng: Randomness | None = None,
+) -> Votes:
+    """On voters' devices: try the model on each row, and vote.
+
+    `groups` are private and part of the vote, on a ballot that asks for them; `known_groups` are
+    known to whoever counts.
+    """
+    right, classes = outcomes(model, rows, truth)
+    asked = None if ballot.classes is None else classes
+    votes = ballot.release(right, classes=asked, groups=groups, rng=rng)
+    return replace(votes, groups=known_groups, about=fingerprint(model))
+
+
+def fingerprint(model: Any) -> str:
+    """Which model it is, where it can be stored; else ""."""
+    return artifact.fingerprint(model) if hasattr(model, "parts") else ""
+
+
+def _declared_groups(groups: Any) -> tuple[str, ...]:
+    if isinstance(groups, str) or not all(isinstance(group, str) for group in groups):
+        errors.refuse("Ballot", "groups", "a sequence of words", groups)
+    return tuple(map(str, labels.declare("Ballot", list(groups))))
+
+
+def _sealed(body: dict[str, Any]) -> bytes:
+    """Canonical JSON with the digest of everything else."""
+    text = json.dumps(body, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    sealed = json.dumps({**body, "digest": digest}, sort_keys=True, ensure_ascii=False)
+    return (sealed + "\n").encode()
+
+
+def _from_body(body: dict[str, Any]) -> Votes:
+    ballot = Ballot.from_plain(body["ballot"])
+    groups = None if body["groups"] is None else tuple(body["groups"])
+    releases = tuple(map(str, body["releases"]))
+    known = (str(body["about"]), bool(body["seeded"]), releases)
+    votes = Votes(ballot, body["votes"], groups, *known)
+    stated = Certificate.from_json(body["certificate"])
+    stated.verify()
+    if stated.event != votes.event or stated.seeded != votes.seeded:
+        raise errors.InvalidData("Its certificate is about other votes.")
+    return votes

@@ -1,0 +1,257 @@
+r"""From features to codewords: a projection, many small cells, and cells joined into codewords.
+
+Cells are those of k-means. `compact` codewords are cells; `linked` ones are groups of cells that
+many rows lie between, found by spectral clustering of the graph
+
+.. math:: W_{ab} = \#\{\text{rows whose nearest cell is } a \text{ and second nearest } b\}
+          + \tfrac12 \#\{\ldots \text{ third nearest } b\}, \qquad W + W^\top.
+
+Where classes are clusters of any shape, as in images, a few linked codewords do what hundreds of
+compact ones would, and the noise is spread over few symbols. Where they are not, as in most tables,
+linking joins what should stay apart.
+
+References
+----------
+.. [SC17] Damle, Minden, Ying. Simple, direct and efficient multi-way spectral clustering. 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.schema import Rows
+from tacit.local.learned.features import Features, alone, blocks, reach
+from tacit.privacy import errors
+from tacit.privacy.rowwise import Product
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+GROUPINGS = ("linked", "compact")
+MOST_CELLS, ROWS_PER_CELL = 1024, 16
+_PROJECTION_ROWS, _FAR = 10_000, 1e6
+_NEIGHBOURS = ((1, 1.0), (2, 0.5))
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Features less their mean, times a matrix; None leaves them as they are."""
+
+    mean: Floats
+    matrix: Floats | None
+
+    def __call__(self, vectors: Floats) -> Floats:
+        if self.matrix is None:
+            return vectors
+        return np.asarray((vectors - self.mean) @ self.matrix, np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Quantizer:
+    """Vectors to codewords.
+
+    Parameters
+    ----------
+    projection : Projection
+        What features go through first.
+    cells : array, (M, q)
+        Their centres.
+    groups : array, (M,)
+        The codeword of each cell, from 0 to K − 1.
+    """
+
+    projection: Projection
+    cells: Floats
+    groups: Integers
+
+    @property
+    def codewords(self) -> int:
+        """K."""
+        return int(self.groups.max()) + 1
+
+    def __call__(self, features: Floats) -> Integers:
+        """The codeword of each row of features."""
+        return self.of_vectors(self.projection(features))
+
+    def of_vectors(self, vectors: Floats) -> Integers:
+        """The codeword of each row of projected features."""
+        return self.groups[nearest(vectors, self.cells)]
+
+
+def project(features: Features, rows: Rows, projection: Projection) -> Floats:
+    """Projected features of all rows, a block at a time."""
+    parts = []
+    for block in blocks(rows):
+        made = projection(features.transform(block))
+        # Everybody has a vector: an error would tell whose row has none.
+        finite = np.nan_to_num(made, nan=0.0, posinf=_FAR, neginf=-_FAR)
+        parts.append(np.clip(finite, -_FAR, _FAR))
+    return np.ascontiguousarray(np.concatenate(parts), np.float32)
+
+
+def project_alone(features: Features, rows: Rows, projection: Projection) -> Floats:
+    """The same up to rounding; the vector of a row depends on that row alone."""
+    matrix, mean = projection.matrix, projection.mean
+    if matrix is None:
+        matrix = np.eye(len(mean), dtype=np.float32)
+    product = Product.of(matrix, reach(features) + float(np.abs(mean).max()))
+    parts = [product(alone(features, block) - mean) for block in blocks(rows)]
+    return np.ascontiguousarray(np.concatenate(parts), np.float32)
+
+
+def fit_projection(
+    features: Features, rows: Rows, components: int | None, damped: bool, seed: int
+) -> Projection:
+    """Principal components of a sample of the rows.
+
+    Damped ones are divided by the square root of their deviation: half-way between distances of
+    the features and distances that weigh all components alike.
+    """
+    from sklearn.decomposition import PCA
+
+    dimension = features.dimension
+    if components is None or components >= min(dimension, len(rows)):
+        return Projection(np.zeros(dimension, np.float32), None)
+    chosen = _sample(len(rows), _PROJECTION_ROWS, seed)
+    sample = np.concatenate([features.transform(block) for block in blocks(rows[chosen])])
+    analysis = PCA(components, svd_solver="randomized", random_state=seed).fit(sample)
+    scale = np.maximum(np.sqrt(analysis.explained_variance_), 1e-12)
+    matrix = analysis.components_.T / (np.sqrt(scale) if damped else 1.0)
+    return Projection(analysis.mean_.astype(np.float32), matrix.astype(np.float32))
+
+
+def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tuple[Floats, Integers]:
+    """Centres and the codeword of each; those that no row is nearest to are left out."""
+    errors.choice("codebook", "grouping", grouping, GROUPINGS)
+    if len(vectors) < codewords:
+        refuse_too_few(codewords)
+    count = codewords
+    if grouping == "linked":
+        count = max(min(MOST_CELLS, len(vectors) // ROWS_PER_CELL), codewords)
+    cells = _k_means(vectors, count, seed)
+    ranked = _ranked(vectors, cells, 1)[:, 0]
+    cells = cells[np.unique(ranked)]
+    if grouping == "compact" or len(cells) <= max(codewords, 3):
+        return cells, np.arange(len(cells))
+    return cells, spectral(_graph(vectors, cells), codewords, seed)
+
+
+def refuse_too_few(codewords: int) -> NoReturn:
+    """One line for both ways to fit."""
+    raise errors.InvalidData(
+        f"codebook: in-house rows must be at least as many as the {codewords} codewords. "
+        "Give more rows, or fix codewords."
+    )
+
+
+def nearest(vectors: Floats, cells: Floats) -> Integers:
+    """The nearest cell of each vector; the first one where several are."""
+    return _ranked(vectors, cells, 1)[:, 0]
+
+
+def _k_means(vectors: Floats, count: int, seed: int) -> Floats:
+    from sklearn.cluster import MiniBatchKMeans
+
+    batch = min(4096, len(vectors))
+    settings: dict[str, Any] = {"n_init": 3, "batch_size": batch, "max_iter": 60}
+    found = MiniBatchKMeans(count, random_state=seed, **settings).fit(vectors)
+    return np.asarray(found.cluster_centers_, np.float32)
+
+
+def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
+    """The codeword of each cell, from how many rows lie between any two."""
+    from sklearn.cluster import SpectralClustering
+
+    clustering = SpectralClustering(
+        codewords, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
+    )
+    # The constant keeps the graph in one piece, whatever the data.
+    labels = clustering.fit_predict(graph + 1e-6)
+    return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
+
+
+def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
+    """How the rows between codewords are shared out: row k sums to 1 over the others, or to 0."""
+    return links_of(_graph(vectors, cells), groups)
+
+
+def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
+    """The same of a graph that is counted already."""
+    member = np.eye(int(groups.max()) + 1)[groups]
+    between = member.T @ graph @ member
+    np.fill_diagonal(between, 0.0)
+    total = between.sum(axis=1, keepdims=True)
+    return np.asarray(between / np.where(total > 0, total, 1.0), np.float32)
+
+
+def _graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
+    """W + Wᵀ above."""
+    ranked = _ranked(vectors, cells, 1 + len(_NEIGHBOURS))
+    graph = np.zeros((len(cells), len(cells)))
+    for place, weight in _NEIGHBOURS:
+        np.add.at(graph, (ranked[:, 0], ranked[:, place]), weight)
+    return graph + graph.T
+
+
+def _ranked(vectors: Floats, cells: Floats, places: int) -> Integers:
+    """The nearest cells of each vector, in order."""
+    return np.concatenate(list(_ranked_blocks(vectors, cells, places)))
+
+
+def _ranked_blocks(vectors: Floats, cells: Floats, places: int) -> Iterator[Integers]:
+    half_norms = (cells * cells).sum(axis=1) / 2
+    for start in range(0, len(vectors), 4096):
+        distance = half_norms - vectors[start : start + 4096] @ cells.T
+        if places == 1:
+            yield distance.argmin(axis=1)[:, None]
+            continue
+        if places < distance.shape[1]:
+            first = np.argpartition(distance, places, axis=1)[:, :places]
+        else:
+            first = np.broadcast_to(np.arange(distance.shape[1]), distance.shape)
+        order = np.take_along_axis(distance, first, axis=1).argsort(axis=1)
+        yield np.take_along_axis(first, order, axis=1)
+
+
+def _sample(count: int, most: int, seed: int) -> Integers:
+    if count <= most:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).choice(count, most, replace=False))
+
+
+def means(values: Features, rows: Rows, codes: Integers, count: int) -> Floats:
+    """The mean row of each codeword, indicators of categories included."""
+    totals = np.zeros((count, values.dimension))
+    for start, block in enumerate(blocks(rows)):
+        at = codes[start * 1024 : start * 1024 + len(block)]
+        np.add.at(totals, at, values.transform(block))
+    return np.asarray(totals / np.bincount(codes, minlength=count)[:, None], np.float32)
+
+
+def must_fit(
+    learned: Features, quantizer: Quantizer, arrays: Mapping[str, npt.NDArray[Any]]
+) -> None:
+    """Weights of another shape than the rest must be refused before anything is encoded."""
+    matrix, cells, groups = quantizer.projection.matrix, quantizer.cells, quantizer.groups
+    width = learned.dimension if matrix is None else matrix.shape[1]
+    count = int(groups.max()) + 1
+    fits = (
+        cells.ndim == 2
+        and cells.shape == (len(groups), width)
+        and bool(np.isfinite(cells).all())
+        and np.array_equal(np.unique(groups), np.arange(count))
+        and quantizer.projection.mean.shape == (learned.dimension,)
+        and (matrix is None or matrix.shape[0] == learned.dimension)
+        and arrays["counts"].shape == (count,)
+        and len(arrays["prototypes"]) == count
+        and arrays.get("links", np.empty((count, count))).shape == (count, count)
+    )
+    if not fits:
+        raise errors.InvalidData(
+            "Codebook: weights must fit each other. Was the file made by hand?"
+        )

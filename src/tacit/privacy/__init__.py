@@ -1,0 +1,1 @@
+"""What every guarantee rests on: exact noise, guarantees, events, accounting, certificates."""

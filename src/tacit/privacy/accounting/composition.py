@@ -1,0 +1,289 @@
+"""What several guarantees about the same people amount to.
+
+All but `naive`, `concentrated` and `renyi` (sums, which also hold when parameters are chosen
+adaptively) need the list to be fixed before the first draw.
+
+References
+----------
+.. [KOV15] Kairouz, Oh, Viswanath. The composition theorem for differential privacy. ICML 2015.
+.. [DR16] Dwork, Rothblum. Concentrated differential privacy. 2016.
+.. [BS16] Bun, Steinke. Concentrated differential privacy. TCC 2016.
+.. [Mir17] Mironov. Rényi differential privacy. CSF 2017.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+from scipy.special import gammaln
+
+from tacit.privacy import errors, events, rounding
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.guarantees import (
+    ZCDP,
+    ApproxDP,
+    ConcentratedDP,
+    Guarantee,
+    NotPrivate,
+    PureDP,
+    RenyiDP,
+    Unproven,
+    same_scope,
+)
+from tacit.privacy.rounding import above, ball, float_above, high, low, sum_above
+
+
+def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """The plain sum in the strongest notion that all of them have."""
+    scope = same_scope("sequential", list(guarantees))
+    for absorbing in (NotPrivate, Unproven):
+        if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
+            return found
+    if all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
+        return naive(guarantees)
+    if any(isinstance(one, ApproxDP) for one in guarantees):
+        raise errors.IncompatibleGuarantees(
+            "sequential: (epsilon, delta) does not add to concentrated or Rényi guarantees. "
+            "Convert those with at_delta(delta) first."
+        )
+    if any(isinstance(one, RenyiDP) for one in guarantees):
+        return renyi(guarantees)
+    if all(isinstance(one, ConcentratedDP) for one in guarantees):
+        parts = [one for one in guarantees if isinstance(one, ConcentratedDP)]
+        with rounding.precision():
+            tau = above(sum((ball(one.tau) ** 2 for one in parts), arb(0)).sqrt())
+        return ConcentratedDP(mu=sum_above([one.mu for one in parts]), tau=tau, **scope)
+    return concentrated(guarantees)
+
+
+def naive(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Sums of ε and of δ."""
+    scope = same_scope("naive", list(guarantees))
+    for one in guarantees:
+        if not isinstance(one, PureDP | ApproxDP):
+            _refused("naive", one)
+    parts = [one for one in guarantees if isinstance(one, PureDP | ApproxDP)]
+    epsilon = sum_above([one.epsilon for one in parts])
+    delta = sum_above([one.delta for one in parts])
+    if delta >= 1:
+        return NotPrivate(**scope)
+    if delta == 0:
+        return PureDP(epsilon=epsilon, **scope)
+    return ApproxDP(epsilon=epsilon, delta=delta, **scope)
+
+
+def concentrated(guarantees: Sequence[Guarantee]) -> ZCDP:
+    """Sums of ξ and of ρ [BS16]_; pure and (μ, τ) guarantees are converted."""
+    scope = same_scope("concentrated", list(guarantees))
+    parts = []
+    for one in guarantees:
+        if isinstance(one, PureDP | ConcentratedDP):
+            parts.append(one.zcdp())
+        elif isinstance(one, ZCDP):
+            parts.append(one)
+        else:
+            _refused("concentrated", one)
+    xi, rho = sum_above([part.xi for part in parts]), sum_above([part.rho for part in parts])
+    return ZCDP(xi=max(xi, -rho), rho=rho, **scope)
+
+
+def renyi(guarantees: Sequence[Guarantee]) -> RenyiDP:
+    """Sums of curves at the orders that all curves share [Mir17]_."""
+    scope = same_scope("renyi", list(guarantees))
+    curves = [one for one in guarantees if isinstance(one, RenyiDP)]
+    shared = set.intersection(*(set(curve.orders) for curve in curves)) if curves else set()
+    orders = tuple(sorted(shared))
+    if not orders:
+        errors.refuse("renyi", "orders", "shared by all curves", "none")
+    parts: list[list[float]] = [[] for _ in orders]
+    for one in guarantees:
+        if isinstance(one, PureDP | ZCDP):
+            one = one.renyi(orders)
+        elif isinstance(one, ConcentratedDP):
+            one = one.zcdp().renyi(orders)
+        elif not isinstance(one, RenyiDP):
+            _refused("renyi", one)
+        curve = dict(zip(one.orders, one.epsilons, strict=True))
+        for part, order in zip(parts, orders, strict=True):
+            part.append(curve[order])
+    return RenyiDP(orders=orders, epsilons=tuple(map(sum_above, parts)), **scope)
+
+
+def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """The weakest one: parts of the data that share no unit, split without looking at the data."""
+    scope = same_scope("parallel", list(guarantees))
+    for absorbing in (NotPrivate, Unproven):
+        if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
+            return found
+    if len(set(guarantees)) == 1:
+        return guarantees[0]
+    if all(isinstance(one, ZCDP) for one in guarantees):
+        return ZCDP(
+            xi=max(one.xi for one in guarantees if isinstance(one, ZCDP)),
+            rho=max(one.rho for one in guarantees if isinstance(one, ZCDP)),
+            **scope,
+        )
+    if not all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
+        raise errors.IncompatibleGuarantees(
+            "parallel: guarantees of different kinds have no maximum. "
+            "Convert them with at_delta(delta) first."
+        )
+    epsilon = max(one.epsilon for one in guarantees if isinstance(one, PureDP | ApproxDP))
+    delta = max(one.delta for one in guarantees if isinstance(one, PureDP | ApproxDP))
+    if delta == 0:
+        return PureDP(epsilon=epsilon, **scope)
+    return ApproxDP(epsilon=epsilon, delta=delta, **scope)
+
+
+def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
+    r"""Heterogeneous advanced composition [KOV15]_, Theorem 3.5: the best of its three bounds.
+
+    .. math:: \varepsilon = \sum_i \varepsilon_i\tanh(\varepsilon_i/2)
+              + \sqrt{2\ln(1/\tilde\delta)\textstyle\sum_i\varepsilon_i^2},
+              \qquad \delta = 1 - (1 - \tilde\delta)\textstyle\prod_i(1 - \delta_i)
+    """
+    scope = same_scope("advanced", list(guarantees))
+    slack = errors.probability("advanced", "slack", slack, zero=False)
+    parts = [one for one in guarantees if isinstance(one, PureDP | ApproxDP)]
+    if len(parts) != len(guarantees):
+        _refused("advanced", next(g for g in guarantees if not isinstance(g, PureDP | ApproxDP)))
+    epsilon = advanced_epsilon(np.array([one.epsilon for one in parts]), 1, slack)
+    failing, delta = [one.delta for one in parts if one.delta], slack
+    if failing:
+        with rounding.precision():
+            held = math.prod((1 - high(one) for one in failing), start=1 - high(slack))
+            delta = above(1 - held)
+    if delta >= 1:
+        return NotPrivate(**scope)
+    return ApproxDP(epsilon=epsilon, delta=delta, **scope)
+
+
+def advanced_epsilon(epsilons: npt.NDArray[np.float64], count: int, slack: float) -> float:
+    """The ε of `advanced` for these, each `count` times."""
+    with rounding.precision():
+        losses = [high(float(epsilon)) for epsilon in epsilons]
+        mean = count * sum((loss * (loss / 2).tanh() for loss in losses), arb(0))
+        squares = count * sum((loss**2 for loss in losses), arb(0))
+        tails = (1 / low(slack)).log(), (arb.const_e() + squares.sqrt() / low(slack)).log()
+        return min(
+            float_above(count * sum((Fraction(repr(float(one))) for one in epsilons), Fraction(0))),
+            *(above(mean + (2 * squares * tail).sqrt()) for tail in tails),
+        )
+
+
+def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee:
+    r"""Smallest ε at δ of `count` equal (ε₀, δ₀) guarantees [KOV15]_, Theorem 3.3.
+
+    The worst case is a `count`-fold randomized response that fails with δ₀ each time. With
+    :math:`A_L, B_L` the chances of fewer than L flips under the two inputs, and s what is left of
+    δ after failures, :math:`\varepsilon = \max_L \ln\frac{A_L - s}{B_L}`.
+    """
+    if not isinstance(guarantee, PureDP | ApproxDP):
+        _refused("optimal", guarantee)
+    count = errors.whole("optimal", "count", count, least=1)
+    delta = errors.probability("optimal", "delta", delta)
+    spare = _spare(guarantee.delta, count, delta)
+    if spare < 0:
+        reason = f"{count} failures of chance {guarantee.delta:g} exceed delta {delta:g}"
+        return Unproven(reason=reason, **guarantee.scope)
+    epsilon = float_above(count * Fraction(repr(guarantee.epsilon)))
+    if spare > 0 and epsilon > 0:
+        epsilon = min(epsilon, _optimal_epsilon(guarantee.epsilon, count, spare))
+    return ApproxDP(epsilon=epsilon, delta=delta, **guarantee.scope)
+
+
+@rounding.precision()
+def _spare(failing: float, count: int, delta: float) -> float:
+    """What is left of δ after `count` failures, from below; below 0 where they exceed it."""
+    if (failing == 0 and delta == 0) or (count == 1 and failing == delta):
+        return 0.0
+    return rounding.below(1 - (1 - low(delta)) / (1 - high(failing)) ** count)
+
+
+def _optimal_epsilon(epsilon: float, count: int, spare: float) -> float:
+    """Found in floats, certified by the profile of `count` randomized responses."""
+
+    def certain(total: float) -> float:
+        return _responses_delta(epsilon, count, total)
+
+    rough = _rough_optimal(epsilon, count, spare)
+    if rough <= 0 and certain(0.0) <= spare:
+        return 0.0
+    return gaussian.certified(certain, certain, spare, max(rough, 1e-12))
+
+
+def _rough_optimal(epsilon: float, count: int, spare: float) -> float:
+    flips = np.arange(count + 1)
+    log_binomial = gammaln(count + 1) - gammaln(flips + 1) - gammaln(count - flips + 1)
+    normaliser = count * np.logaddexp(0, epsilon)
+    log_first = log_binomial + (count - flips) * epsilon - normaliser
+    log_second = log_binomial + flips * epsilon - normaliser
+    held = np.exp(np.logaddexp.accumulate(log_first)) - spare
+    some = held > 0
+    log_odds = np.log(held[some]) - np.logaddexp.accumulate(log_second)[some]
+    return float(log_odds.max(initial=0.0))
+
+
+@rounding.precision(192)
+def _responses_delta(epsilon: float, count: int, total: float) -> float:
+    r"""δ at `total` of n randomized responses, from above.
+
+    .. math:: \sum_{L:\,(n - 2L)\varepsilon_0 > \varepsilon} \binom nL
+              \frac{e^{(n - L)\varepsilon_0} - e^{\varepsilon + L\varepsilon_0}}
+              {(1 + e^{\varepsilon_0})^n}
+
+    From the largest L down; ratios of the terms fall, so that a geometric series bounds the rest.
+    """
+    one, at = rounding.most(epsilon), rounding.least(total)
+    flips = math.ceil((count - at / one) / 2) - 1
+    if flips < 0:
+        return 0.0
+    loss, n = low(one), ball(count)
+    log_binomial = (n + 1).lgamma() - ball(flips + 1).lgamma() - ball(count - flips + 1).lgamma()
+    term = (log_binomial + (count - flips) * loss - count * loss.exp().log1p()).exp()
+    taken, shrink = low(at - (count - 2 * flips) * one).exp(), (-2 * loss).exp()
+    odds, excess, rest = loss.exp(), arb(0), arb(0)
+    for left in range(flips, -1, -1):
+        excess += term * (1 - taken)
+        taken *= shrink
+        ratio = odds * left / (count - left + 1)
+        term *= ratio
+        if left % 32 == 0 and ratio < 1 and term < excess * (1 - ratio) * arb(2) ** -90:
+            rest = term / (1 - ratio)
+            break
+    return max(above(excess + rest), 0.0)
+
+
+def amplified(guarantee: PureDP | ApproxDP, probability: float) -> PureDP | ApproxDP:
+    r"""Poisson sampling: :math:`\ln(1 + q(e^\varepsilon - 1))` and :math:`q\delta`."""
+    try:
+        inside = 0 < probability <= 1
+    except TypeError:
+        inside = False
+    if not inside:
+        errors.refuse("amplified", "probability", "in (0, 1]", probability)
+    if guarantee.adjacency not in events.ONE_OR_NONE:
+        named = str(guarantee.adjacency)
+        errors.refuse("amplified", "adjacency", "add-remove or zero-out", named)
+    if probability == 1:
+        return guarantee
+    with rounding.precision():
+        chance = high(probability)
+        epsilon = above((chance * high(guarantee.epsilon).expm1()).log1p())
+        epsilon = min(max(epsilon, 0.0), guarantee.epsilon)
+        if isinstance(guarantee, PureDP):
+            return PureDP(epsilon=epsilon, **guarantee.scope)
+        delta = above(chance * high(guarantee.delta)) if guarantee.delta else 0.0
+    return ApproxDP(epsilon=epsilon, delta=delta, **guarantee.scope)
+
+
+def _refused(where: str, guarantee: Guarantee) -> NoReturn:
+    raise errors.IncompatibleGuarantees(
+        f"{where}: cannot compose a {type(guarantee).__name__} this way. Convert it first."
+    )

@@ -1,0 +1,101 @@
+r"""What holds of everything that an account has charged, whenever one stops to read it.
+
+A filter promises its budget, fixed beforehand: that is what holds while it is not raised. Someone
+who stops, or raises, after looking at what was released reads an *odometer* [RRUV16]_, a number
+ε(v) that depends on the transcript v, of which is asked
+
+.. math:: P(S) \le \int_S e^{\varepsilon(v)} dP'(v) + \delta \qquad\text{for every set S}
+
+for neighbours P and P', with δ fixed beforehand. Where ε is constant this is (ε, δ)-DP.
+
+- *Sums of (ε, δ)* are one, at the δ that the account was opened with, however often ε is raised.
+  The first charge is (ε₁, δ₁)-DP and fixed; after its output v₁ the rest satisfies the claim with
+  what is left, δ − δ₁. So :math:`P(S) \le \int g\,dP_1 + \delta - \delta_1` with :math:`g(v_1) =
+  \min(1, \int_{S_{v_1}} e^{\varepsilon - \varepsilon_1} dP')`, and :math:`\int g\,dP_1 \le
+  e^{\varepsilon_1}\int g\,dP_1' + \delta_1`, as g has values in [0, 1]. By induction over the
+  charges. δ itself is never raised: its sum must have a bound that is no outcome.
+- *Sums of ρ or of Rényi divergences* are none: raised after every look, a ρ that was converted at
+  δ = 0.05 was exceeded with probability 0.116. But each stretch between two raises is a filter
+  whose budget was fixed when it began, hence (ε_k, δ_k)-DP given what came before. With δ_k =
+  δ / 2^{k+1}, fixed beforehand and δ in all, the sum of ε_k is an odometer by the same induction.
+
+References
+----------
+.. [RRUV16] Rogers, Roth, Ullman, Vadhan. Privacy odometers and filters: pay-as-you-go composition.
+   NIPS 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from tacit.privacy import errors
+from tacit.privacy.accounting import composition, filters
+from tacit.privacy.accounting.filters import Amounts
+from tacit.privacy.guarantees import ApproxDP, Guarantee, NotPrivate, PureDP, Unproven
+
+_WHERE = "Account"
+
+
+def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
+    """What could be spent between raises: the first budget, then what each raise left.
+
+    The history has budgets as they were set, and charges. A budget that is set before the next
+    charge replaces the one before it; a smaller one is a filter that ends early.
+    """
+    found: list[Guarantee] = []
+    limits: Amounts = {}
+    spent: Amounts = {}
+    charged = True
+    for step in history:
+        if not isinstance(step, Guarantee):
+            spent = {name: spent.get(name, Fraction(0)) + cost for name, cost in step.items()}
+            charged = charged or any(step.values())
+            continue
+        wanted = filters.limits_of(_WHERE, step)
+        if any(limit > limits.get(name, -1) for name, limit in wanted.items()):
+            left = {name: limit - spent.get(name, 0) for name, limit in wanted.items()}
+            found = [*(found if charged else found[:-1]), filters.spent_as(step, left)]
+            limits, charged = wanted, False
+    return found
+
+
+def guarantee(
+    budget: Guarantee, spent: Amounts, history: Iterable[Guarantee | Amounts]
+) -> Guarantee:
+    """What holds without a choice of δ: sums, or a budget that was never raised."""
+    if isinstance(budget, PureDP):
+        return filters.spent_as(budget, spent)
+    if isinstance(budget, ApproxDP):
+        return filters.spent_as(
+            budget, spent | {"delta": filters.limits_of(_WHERE, budget)["delta"]}
+        )
+    parts = stretches(history)
+    if len(parts) == 1:
+        return parts[0]
+    reason = "the budget was raised after releases were seen; ask at a delta, which pays for that"
+    return Unproven(reason=reason, **budget.scope)
+
+
+def at_delta(
+    budget: Guarantee, spent: Amounts, history: Iterable[Guarantee | Amounts], delta: float
+) -> Guarantee:
+    """What holds at this δ, raised or not."""
+    delta = errors.probability(_WHERE, "delta", delta, zero=False)
+    if isinstance(budget, PureDP | ApproxDP):
+        stated = guarantee(budget, spent, history)
+        assert isinstance(stated, PureDP | ApproxDP)
+        if stated.delta > delta:
+            return stated.at_delta(delta)  # nothing is known there, and it says so
+        return ApproxDP(epsilon=stated.epsilon, delta=delta, **budget.scope)
+    parts = stretches(history)
+    if len(parts) == 1:
+        return parts[0].at_delta(delta)
+    stated_parts = [part.at_delta(delta / 2 ** (k + 1)) for k, part in enumerate(parts)]
+    for part in stated_parts:
+        if isinstance(part, NotPrivate | Unproven):
+            return part
+    total = composition.naive(stated_parts)
+    assert isinstance(total, ApproxDP)
+    return ApproxDP(epsilon=total.epsilon, delta=delta, **budget.scope)

@@ -1,0 +1,122 @@
+r"""The theorem of objective perturbation: a minimiser of losses with a random linear term.
+
+With losses of a linear score, rows of norm at most 1 and a random vector b,
+
+.. math:: \theta^* = \arg\min_\theta \sum_i \ell(x_i^\top\theta, y_i)
+          + \tfrac\lambda2\lVert\theta\rVert^2 + b^\top\theta
+
+is a function of b that can be inverted: :math:`b = -\sum_i \nabla\ell_i(\theta) - \lambda\theta`.
+So :math:`\theta^*` has the density of b there, times the determinant of
+:math:`H = \sum_i \ell_i'' x_i x_i^\top + \lambda I`.
+
+Notes
+-----
+One record more, (x, y), with gradient :math:`g = \ell' x`, :math:`\lVert g\rVert \le \Delta`, and
+curvature :math:`\ell''\lVert x\rVert^2 \le \beta`:
+
+- the determinant grows by the factor :math:`1 + \ell'' x^\top H^{-1} x`, from 1 to
+  :math:`1 + \beta/\lambda` (matrix determinant lemma). Either way the loss is at most
+  :math:`c = \ln(1 + \beta/\lambda)` from it;
+- b becomes b − g. With Laplace entries of scale s the density changes by
+  :math:`e^{\lVert g\rVert_1/s}` at most. With Gaussian entries the loss is
+  :math:`(\lVert g\rVert^2 \pm 2 b^\top g)/2\sigma^2`. Here g depends on b, but its *direction* x
+  does not: so it is at most :math:`\tau^2/2 + \tau|N|` with :math:`\tau = \Delta/\sigma` and
+  :math:`N = b^\top x/(\sigma\lVert x\rVert)` standard normal [RKW23]_.
+
+A loss whose slope has kinks (Huber's) will do: b is a Lipschitz function of θ and θ of b, and the
+density formula holds but for a set of measure 0.
+
+Nobody finds :math:`\theta^*` itself. What is found lies within a distance r of it, and is a
+function of b and the data; so it is :math:`\theta^*`, and then a vector of sensitivity 2r
+[INS19]_. With noise on top that is one more Gaussian, :math:`\mu = 2r/\sigma_2`, or Laplace.
+
+K problems on the same records, each with a vector b of its own, add up their losses. With signs
+:math:`s \in \{-1, 1\}^K` the sum of the |N| is the largest of :math:`2^K` normal variables, so
+
+.. math:: \delta(\varepsilon) \le 2^K \delta_z(\varepsilon - Kc), \quad
+          \tfrac{1}{z^2} = K(\tau^2 + \mu^2),
+
+where :math:`\delta_z` is the profile of the Gaussian mechanism with noise multiplier z. For K = 1
+and :math:`\varepsilon - c \ge \tau^2/2` that is Theorem 3.1 of [RKW23]_, with
+:math:`\ln(1 + \beta/\lambda)` for their :math:`-\ln(1 - \beta/\lambda)`. The Rényi divergence is
+at most
+
+.. math:: K\Big(c + \tfrac\alpha2(\tau^2 + \mu^2)
+          + \frac{\ln 2\Phi((\alpha - 1)\tau)}{\alpha - 1}\Big),
+
+and as :math:`\ln 2\Phi(x) \le x\sqrt{2/\pi}` (it is concave) that is (ξ, ρ)-zCDP with
+:math:`\xi = K(c + \tau\sqrt{2/\pi})` and :math:`\rho = K(\tau^2 + \mu^2)/2`.
+
+References
+----------
+.. [CMS11] Chaudhuri, Monteleoni, Sarwate. Differentially private empirical risk minimization.
+   JMLR 2011.
+.. [KST12] Kifer, Smith, Thakurta. Private convex empirical risk minimization and
+   high-dimensional regression. COLT 2012.
+.. [INS19] Iyengar, Near, Song, Thakkar, Thakurta, Wang. Towards practical differentially private
+   convex optimization. IEEE S&P 2019 (approximate minima perturbation).
+.. [RKW23] Redberg, Koskela, Wang. Improving the privacy and practicality of objective perturbation
+   for differentially private linear learners. NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb
+
+from tacit.privacy import events, rounding
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.guarantees import ZCDP, ApproxDP, Guarantee, PureDP
+from tacit.privacy.rounding import above, float_below, low, normal_below
+
+
+@rounding.precision()
+def guarantee(event: events.ObjectivePerturbation, delta: float | None) -> Guarantee:
+    """At this δ, or without one the natural statement: zCDP, or pure for Laplace entries."""
+    scope = events.scope_of(event)
+    lost = event.problems * _distortion(event)
+    if event.law == "laplace":
+        ratios = event.sensitivity / event.scale + event.output_sensitivity / event.output_scale
+        return PureDP(epsilon=above(lost + event.problems * low(ratios)), **scope)
+    tau, mu = _shifts(event)
+    squares = event.problems * (tau**2 + mu**2)
+    if delta is None:
+        xi = lost + event.problems * tau * (2 / arb.pi()).sqrt()
+        return ZCDP(xi=above(xi), rho=above(squares / 2), **scope)
+    share = float_below(rounding.least(delta) / 2**event.problems)
+    epsilon = gaussian.epsilon_of(rounding.below(1 / squares.sqrt()), share)
+    return ApproxDP(epsilon=above(lost + rounding.high(epsilon)), delta=delta, **scope)
+
+
+@rounding.precision()
+def renyi(
+    event: events.ObjectivePerturbation, orders: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The curve of the Gaussian law, from above."""
+    tau, mu = _shifts(event)
+    lost, squares = _distortion(event), tau**2 + mu**2
+
+    def at(order: float) -> float:
+        alpha = rounding.ball(order)
+        folded = (2 * normal_below((alpha - 1) * tau)).log() / (alpha - 1)
+        return above(event.problems * (lost + alpha * squares / 2 + folded))
+
+    return np.array([at(float(order)) for order in orders])
+
+
+@rounding.precision()
+def distortion(event: events.ObjectivePerturbation) -> float:
+    r""":math:`\ln(1 + \beta/\lambda)`: what one record does to the volume, from above."""
+    return above(_distortion(event))
+
+
+def _distortion(event: events.ObjectivePerturbation) -> arb:
+    return low(event.smoothness / event.convexity).log1p()
+
+
+def _shifts(event: events.ObjectivePerturbation) -> tuple[arb, arb]:
+    return (
+        low(event.sensitivity / event.scale),
+        low(event.output_sensitivity / event.output_scale),
+    )

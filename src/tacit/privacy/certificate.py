@@ -1,0 +1,370 @@
+"""A certificate: guarantee, events, and the hash of what was released, as JSON.
+
+`verify` derives the guarantee from the events again and refuses any difference, and any changed
+byte: the file must be the canonical form of its content, and its digest must fit. Against someone
+who rewrites the digest too, sign it (Ed25519, needs `pip install tacit[sign]`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tacit.privacy import errors, events, guarantees, plain, wording
+from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.errors import CertificateError
+from tacit.privacy.randomness import Randomness, source
+
+SCHEMA = "tacit-certificate/1"
+_TOLERANCE, _ROUNDING = 1e-8, 1e-11
+_LARGEST_FILE = 16 * 2**20
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What was released: a plain file name, its length and its SHA-256."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> Artifact:
+        """Describe a file."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise CertificateError(
+                f"artifact: {path} must be a readable file ({error.strerror}). Check the path."
+            ) from None
+        return cls(path.name, len(content), hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a release promises, and why. Make one with `issue`, read one with `load`."""
+
+    guarantee: guarantees.Guarantee
+    event: events.Event
+    artifact: Artifact | None
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    seeded: bool
+    issued: str
+    library: str
+    signature: tuple[str, str] | None = None
+    """Public key and Ed25519 signature, in hexadecimal."""
+
+    @classmethod
+    def issue(
+        cls,
+        event: events.Event,
+        *,
+        guarantee: guarantees.Guarantee | None = None,
+        delta: float | None = None,
+        artifact: str | Path | None = None,
+        assumptions: tuple[str, ...] = (),
+        not_protected: tuple[str, ...] = (),
+        rng: Randomness | None = None,
+    ) -> Certificate:
+        """Certify what an event released.
+
+        Parameters
+        ----------
+        event
+            What ran, e.g. `mechanism.event`.
+        guarantee, delta
+            State this guarantee (it must follow from the event), or the one at this δ; without
+            either, the natural one.
+        artifact
+            The file that was released.
+        assumptions, not_protected
+            Sentences to add to the standard ones.
+        rng
+            The generator that the release used; a seeded one is recorded as such.
+        """
+        if guarantee is None:
+            guarantee = guarantee_of(event, delta)
+        _must_follow(event, guarantee)
+        seeded = not source(rng).secure
+        return cls(
+            guarantee=guarantee,
+            event=event,
+            artifact=None if artifact is None else Artifact.of(Path(artifact)),
+            assumptions=(
+                *wording.standard_assumptions(event, seeded=seeded),
+                *_sentences(assumptions),
+            ),
+            not_protected=(*wording.standard_limits(event), *_sentences(not_protected)),
+            seeded=seeded,
+            issued=datetime.now(UTC).isoformat(timespec="seconds"),
+            library=f"tacit {version('tacit')}",
+        )
+
+    def to_json(self) -> str:
+        """The canonical form: sorted keys, two spaces, one newline at the end."""
+        body = self._body()
+        body["digest"] = _digest(body)
+        if self.signature is not None:
+            key, signature = self.signature
+            body["signature"] = {"algorithm": "Ed25519", "public_key": key, "value": signature}
+        return _canonical(body)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the certificate."""
+        path = Path(path)
+        path.write_text(self.to_json(), encoding="utf-8")
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """Read a certificate; anything but its canonical form and right digest is refused."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise CertificateError(
+                f"certificate: {path} must be a readable file ({error.strerror}). Check the path."
+            ) from None
+        return cls.from_json(content)
+
+    @classmethod
+    def from_json(cls, content: bytes | str) -> Certificate:
+        """Parse a certificate, byte for byte."""
+        try:
+            raw = content.encode() if isinstance(content, str) else content
+            if len(raw) > _LARGEST_FILE:
+                raise CertificateError("certificate: file must be smaller than 16 MiB.")
+            certificate = _parse(json.loads(raw))
+            unchanged = certificate.to_json().encode() == raw
+        except (errors.InvalidParameter, errors.IncompatibleGuarantees) as error:
+            raise CertificateError(f"certificate: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise CertificateError(
+                f"certificate: file must hold a {SCHEMA} document. Was it damaged, or made by "
+                "another version?"
+            ) from None
+        if not unchanged:
+            raise CertificateError(
+                "certificate: a byte was changed: content and digest do not agree."
+            )
+        return certificate
+
+    def verify(
+        self, artifact: str | Path | Artifact | None = None, public_key: str | None = None
+    ) -> None:
+        """Derive the guarantee again, compare the artifact, check the signature; raise if not.
+
+        A certificate that names an artifact is not verified without it: a file, or what describes
+        it.
+        """
+        _must_follow(self.event, self.guarantee)
+        self._must_say_all()
+        if artifact is not None:
+            if not isinstance(artifact, Artifact):
+                artifact = Artifact.of(Path(artifact))
+            self._verify_artifact(artifact)
+        elif self.artifact is not None:
+            raise CertificateError(
+                f"verify: artifact must be given, as the certificate is about "
+                f"{self.artifact.name!r}. Pass its path."
+            )
+        if public_key is not None and (self.signature is None or self.signature[0] != public_key):
+            raise CertificateError("certificate: it is not signed with the given key.")
+        if self.signature is not None:
+            self._verify_signature(*self.signature)
+
+    def sign(self, key_pem: bytes) -> Certificate:
+        """A copy with an Ed25519 signature; the key is an unencrypted PEM file's content."""
+        _must_follow(self.event, self.guarantee)
+        ed25519, serialization, _ = _cryptography()
+        try:
+            key = serialization.load_pem_private_key(key_pem, password=None)
+        except (ValueError, TypeError):
+            raise CertificateError("sign: key must be an unencrypted PEM private key.") from None
+        if not isinstance(key, ed25519.Ed25519PrivateKey):
+            raise CertificateError("sign: key must be an Ed25519 key.")
+        value = key.sign(_digest(self._body()).encode()).hex()
+        public = key.public_key().public_bytes_raw().hex()
+        return dataclasses.replace(self, signature=(public, value))
+
+    def explain(self) -> str:
+        """In plain words: who is protected from whom, how well, why, and what is not."""
+        name = f" for {self.artifact.name}" if self.artifact else ""
+        return wording.explain(
+            self.guarantee,
+            self.event,
+            title=f"Certificate{name}, issued {self.issued}, {self._signed()}",
+            assumptions=self.assumptions,
+            not_protected=self.not_protected,
+            seeded=self.seeded,
+        )
+
+    def _signed(self) -> str:
+        return f"signed with key {self.signature[0][:16]}…" if self.signature else "not signed"
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "library": self.library,
+            "issued": self.issued,
+            "guarantee": plain.to_plain(self.guarantee),
+            "event": plain.to_plain(self.event),
+            "artifact": self.artifact and dataclasses.asdict(self.artifact),
+            "assumptions": list(self.assumptions),
+            "not_protected": list(self.not_protected),
+            "randomness": "seeded" if self.seeded else "operating system",
+        }
+
+    def _must_say_all(self) -> None:
+        needed = (
+            *wording.standard_assumptions(self.event, seeded=self.seeded),
+            *wording.standard_limits(self.event),
+        )
+        said = {*self.assumptions, *self.not_protected}
+        if missing := [line for line in needed if line not in said]:
+            raise CertificateError(f"certificate: it leaves out what its events need: {missing[0]}")
+
+    def _verify_artifact(self, found: Artifact) -> None:
+        if self.artifact is None:
+            raise CertificateError("certificate: it names no artifact to compare with.")
+        if (found.sha256, found.bytes) != (self.artifact.sha256, self.artifact.bytes):
+            raise CertificateError(
+                f"certificate: {found.name} is not the certified artifact: its SHA-256 differs."
+            )
+
+    def _verify_signature(self, key: str, signature: str) -> None:
+        ed25519, _, invalid = _cryptography()
+        try:
+            public = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+            public.verify(bytes.fromhex(signature), _digest(self._body()).encode())
+        except (ValueError, invalid):
+            raise CertificateError("certificate: the signature does not fit.") from None
+
+
+def public_key_of(pem: bytes) -> str:
+    """The hexadecimal form, as in certificates, of a PEM public key."""
+    ed25519, serialization, _ = _cryptography()
+    try:
+        key = serialization.load_pem_public_key(pem)
+    except ValueError:
+        raise errors.InvalidParameter(
+            "verify: public key must be a PEM file of a public key, not of a private one."
+        ) from None
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise CertificateError("verify: public key must be an Ed25519 key.")
+    return str(key.public_bytes_raw().hex())
+
+
+def _parse(data: Any) -> Certificate:
+    """Read the parsed JSON; whatever has another type than it should raises `TypeError`."""
+    if data["schema"] != SCHEMA:
+        errors.refuse("certificate", "schema", SCHEMA, data["schema"], "Use a matching version.")
+    artifact = data["artifact"]
+    if artifact is not None:
+        artifact = Artifact(
+            _text(artifact["name"]), _is(int, artifact["bytes"]), _text(artifact["sha256"])
+        )
+    signature = None
+    if "signature" in data:
+        signature = (
+            _hexadecimal(data["signature"]["public_key"], 64),
+            _hexadecimal(data["signature"]["value"], 128),
+        )
+    return Certificate(
+        guarantee=plain.guarantee_from_plain(data["guarantee"]),
+        event=plain.event_from_plain(data["event"]),
+        artifact=artifact,
+        assumptions=tuple(map(_text, _is(list, data["assumptions"]))),
+        not_protected=tuple(map(_text, _is(list, data["not_protected"]))),
+        seeded=_text(data["randomness"]) == "seeded",
+        issued=_text(data["issued"]),
+        library=_text(data["library"]),
+        signature=signature,
+    )
+
+
+def _is(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
+def _text(value: Any) -> str:
+    # Printable: what is explained must not write to the reader's terminal.
+    if not _is(str, value).isprintable():
+        raise ValueError
+    return str(value)
+
+
+def _hexadecimal(value: Any, digits: int) -> str:
+    if not re.fullmatch(f"[0-9a-f]{{{digits}}}", _text(value)):
+        raise ValueError
+    return _text(value)
+
+
+def _sentences(texts: tuple[str, ...]) -> tuple[str, ...]:
+    sentences = tuple(texts) if isinstance(texts, tuple | list) else (None,)
+    for text in sentences:
+        if not isinstance(text, str) or not text.isprintable():
+            errors.refuse("certificate", "sentences", "a tuple of lines of text", texts)
+    return tuple(map(str, sentences))
+
+
+def _canonical(body: dict[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body).encode()).hexdigest()
+
+
+def _must_follow(event: events.Event, stated: guarantees.Guarantee) -> None:
+    """The stated guarantee must be what the event gives: naturally, or at the stated δ."""
+    found = "nothing"
+    for delta in {0.0, getattr(stated, "delta", 0.0)}:
+        try:
+            derived = guarantee_of(event, delta)
+        except errors.TacitError as error:
+            found = str(error)
+            continue
+        if _agree(derived, stated):
+            return
+        found = str(derived)
+    raise CertificateError(f"certificate: it states {stated}, but its events give: {found}")
+
+
+def _agree(derived: guarantees.Guarantee, stated: guarantees.Guarantee) -> bool:
+    """Whether they are the same, but that calibration may stay a little on the safe side."""
+    if type(derived) is not type(stated):
+        return False
+    first, second = plain.to_plain(derived), plain.to_plain(stated)
+    return all(_close(first[name], second[name]) for name in first)
+
+
+def _close(first: Any, second: Any) -> bool:
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(_close, first, second))
+    if isinstance(first, float) and isinstance(second, float):
+        return -_ROUNDING * abs(first) <= second - first <= _TOLERANCE * abs(first)
+    return bool(first == second)
+
+
+def _cryptography() -> tuple[Any, Any, type[Exception]]:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError:
+        raise CertificateError(
+            "certificate: signatures need the cryptography package. pip install 'tacit[sign]'."
+        ) from None
+    return ed25519, serialization, InvalidSignature

@@ -1,0 +1,106 @@
+r"""Unbiased counts from reports in which each category shows up with one of two probabilities.
+
+References
+----------
+.. [WBLJ17] Wang, Blocki, Li, Jha. Locally differentially private protocols for frequency
+   estimation. USENIX Security 2017 ("pure" protocols).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom
+
+from tacit.privacy import errors
+
+_WINDOW = 24
+"""Deviations on both sides together: what lies beyond has a chance below 1e-30."""
+
+
+@dataclass(frozen=True)
+class CountEstimate:
+    """Unbiased counts and their estimated variances, one a category.
+
+    The variance is that of the randomisation: the counts are of the people who reported. For a
+    population they were drawn from, add the variance of drawing them.
+    """
+
+    counts: npt.NDArray[np.float64]
+    variances: npt.NDArray[np.float64]
+    reports: int
+    support: npt.NDArray[np.int64]
+    true: float
+    other: float
+
+    def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
+        r"""Exact intervals for the counts, one row of two ends a category.
+
+        A count k is in the interval where neither tail of its support
+
+        .. math:: S \sim \mathrm{Bin}(k, p) + \mathrm{Bin}(n - k, q)
+
+        is rarer than half the risk. Both tails are monotone in k: the interval misses with a chance
+        of at most the risk, for every n, k and confidence.
+        """
+        confidence = errors.probability("interval", "confidence", confidence, zero=False)
+        seen, places = np.unique(self.support, return_inverse=True)
+        tail = (1 - confidence) / 2
+        ends = [self._ends(int(one), tail) for one in seen]
+        return np.array(ends, np.float64)[places.reshape(np.shape(self.support))]
+
+    def _ends(self, support: int, tail: float) -> tuple[int, int]:
+        """The least count whose upper tail, and the largest whose lower tail, is not too rare."""
+        least = _first(lambda k: self._tails(k, support)[1] > tail, self.reports)
+        beyond = _first(lambda k: not self._tails(k, support)[0] > tail, self.reports)
+        most = beyond - 1 if self._tails(beyond, support)[0] <= tail else beyond
+        # Where no count gives such a support by chance, the nearest one is as good as it gets.
+        return min(least, max(most, 0)), max(most, least)
+
+    def _tails(self, count: int, support: int) -> tuple[float, float]:
+        """P(S ≤ support) and P(S ≥ support) where so many have the category."""
+        own = np.arange(count + 1)
+        if count > _WINDOW**2:
+            reach = _WINDOW * math.sqrt(count) / 2
+            middle = count * self.true
+            own = np.arange(max(0, int(middle - reach)), min(count, math.ceil(middle + reach)) + 1)
+        chance, rest = binom.pmf(own, count, self.true), self.reports - count
+        below = float(chance @ binom.cdf(support - own, rest, self.other))
+        above = float(chance @ binom.sf(support - own - 1, rest, self.other))
+        return below, above
+
+
+def _first(holds: Callable[[int], bool], most: int) -> int:
+    """The first of 0, …, most for which it holds, once it does for all later ones; else `most`."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def unbiased_counts(
+    support: npt.NDArray[np.int64], reports: int, true: float, other: float
+) -> CountEstimate:
+    r"""With p the chance that a report supports its own category and q any other one:
+
+    .. math:: \hat n_v = \frac{s_v - nq}{p - q}, \qquad
+              \mathrm{Var}\,\hat n_v = \frac{n_v\,p(1-p) + (n - n_v)\,q(1-q)}{(p-q)^2}
+
+    The variance plugs in the estimate, held to [0, n].
+    """
+    counts = (support - reports * other) / (true - other)
+    held = np.clip(counts, 0, reports)
+    noise = held * true * (1 - true) + (reports - held) * other * (1 - other)
+    return CountEstimate(
+        counts.astype(np.float64),
+        np.asarray(noise / (true - other) ** 2, dtype=np.float64),
+        reports,
+        np.asarray(support, dtype=np.int64),
+        true,
+        other,
+    )

@@ -1,0 +1,137 @@
+r"""Noise scaled to the data at hand: smooth bounds of the local sensitivity.
+
+References
+----------
+.. [NRS07] Nissim, Raskhodnikova, Smith. Smooth sensitivity and sampling in private data analysis.
+   STOC 2007.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.privacy import errors, events
+from tacit.privacy.accounting.theorems import of_leaf
+from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
+from tacit.privacy.mechanisms.laplace import log_mass
+from tacit.privacy.randomness import Randomness, discrete_laplace, source
+
+_SMALLEST_BOUND = 1e-250
+"""A floor for every data set alike, so the bound stays smooth where e^{−βk} is no float."""
+
+_SLACK = 1e-12
+"""Far above the rounding of a bound that is computed in floats."""
+
+
+def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
+    r""":math:`S = \max_k e^{-\beta k} A_k`, A_k the largest local sensitivity within distance k.
+
+    It is β-smooth if the list goes to the largest distance there is, as A_k(x) ≤ A_{k+1}(x').
+    """
+    beta = float(errors.positive("smooth_bound", "beta", beta))
+    at_distance = errors.reals("smooth_bound", sensitivity_at_distance)
+    if at_distance.ndim != 1 or bool(np.any(at_distance < 0)):
+        raise errors.InvalidData("smooth_bound: sensitivities must be a list of numbers ≥ 0.")
+    largest = float(np.max(at_distance * np.exp(-beta * np.arange(at_distance.size))))
+    return max(largest, _SMALLEST_BOUND)
+
+
+def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int64]:
+    r"""A_k of the median of integers in a public range, for k = 0, …, n [NRS07]_, section 3.1.
+
+    .. math:: A_k = \max_{0 \le t \le k+1} x_{m+t} - x_{m+t-k-1}
+
+    with the values sorted, m the middle, and the bounds standing in beyond both ends.
+    """
+    lower = errors.whole("median_sensitivities", "lower", lower, least=-(2**53))
+    upper = errors.whole("median_sensitivities", "upper", upper, least=lower + 1)
+    values = np.sort(np.clip(errors.integers("median_sensitivities", raw), lower, upper).ravel())
+    size, middle = values.size, (values.size - 1) // 2
+    padded = np.concatenate([np.full(size + 2, lower), values, np.full(size + 2, upper)])
+    centre = size + 2 + middle
+    largest = [
+        (padded[centre : centre + k + 2] - padded[centre - k - 1 : centre + 1]).max()
+        for k in range(size + 1)
+    ]
+    return np.array(largest, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothLaplace:
+    """Integers plus discrete Laplace noise whose scale follows a smooth bound of the data.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The guarantee of one release.
+    adjacency, unit
+        The neighbours that the bound was worked out for.
+
+    Notes
+    -----
+    (ε, δ)-DP for noise of scale S(x)/α with a β-smooth S; half of ε goes into α, the rest fixes β.
+    The proof is with `tacit.accounting.theorems.smooth_laplace_epsilon`. Work out the bound with
+    `smooth_bound(…, beta=mechanism.beta)`.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    unit: Unit = Unit.RECORD
+
+    def __post_init__(self) -> None:
+        _ = self.event
+
+    @cached_property
+    def event(self) -> events.SmoothLaplace:
+        epsilon = errors.epsilon_in_range("SmoothLaplace", self.epsilon)
+        delta = errors.delta_in_range("SmoothLaplace", self.delta)
+        largest = min(math.log1p(float(epsilon) / 2 / math.log(2 / delta)), float(epsilon) / 2)
+        # Rounded down: the digits of the logarithm are not all right.
+        beta = Fraction(repr(largest * (1 - 1e-9)))
+        if beta < 1e-9:
+            errors.refuse("SmoothLaplace", "epsilon", "large enough for a bound", self.epsilon)
+        return events.SmoothLaplace(
+            epsilon / 2, beta, delta, adjacency=self.adjacency, unit=self.unit
+        )
+
+    @property
+    def beta(self) -> float:
+        """How fast the bound may change from neighbour to neighbour."""
+        return float(self.event.beta) - _SLACK
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return of_leaf(self.event)
+
+    def release(
+        self, raw: Any, rng: Randomness | None = None, *, bound: float
+    ) -> npt.NDArray[np.int64]:
+        """An integer plus noise; `bound` is the smooth bound at this data."""
+        value = errors.integers("SmoothLaplace", raw)
+        if value.size != 1:
+            raise errors.InvalidData(f"SmoothLaplace: data must be one number, got {value.shape}.")
+        return value + discrete_laplace(self._scale(bound), 1, source(rng)).reshape(value.shape)
+
+    def log_prob(self, released: Any, raw: Any, *, bound: float) -> npt.NDArray[np.float64]:
+        y = errors.integers("log_prob", released, lower=-(2**62), upper=2**62)
+        return log_mass(self._scale(bound), y - errors.integers("log_prob", raw))
+
+    def _scale(self, bound: float) -> Fraction:
+        # The bound is a number of the data: it must not appear in an error.
+        try:
+            scale = Fraction(repr(float(bound))) / self.event.alpha
+        except (TypeError, ValueError, OverflowError):
+            scale = Fraction(0)
+        if not _SMALLEST_BOUND / 1000 < scale < 2**50:
+            raise errors.InvalidData(
+                "SmoothLaplace: bound must be within 1e-250 and 2^50 alpha. Use smooth_bound."
+            )
+        return scale

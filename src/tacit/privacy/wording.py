@@ -1,0 +1,293 @@
+"""Guarantees and events in plain words, for someone who decides and does not compute."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from tacit.privacy import events
+from tacit.privacy.decimals import above, below
+from tacit.privacy.guarantees import (
+    Adjacency,
+    ApproxDP,
+    Guarantee,
+    NotPrivate,
+    PureDP,
+    Unit,
+    Unproven,
+)
+
+_PRIORS = (0.01, 0.5)
+_USUAL_DELTA = 1e-6
+
+
+def explain(
+    guarantee: Guarantee,
+    event: events.Event,
+    *,
+    title: str,
+    assumptions: tuple[str, ...] = (),
+    not_protected: tuple[str, ...] = (),
+    seeded: bool = False,
+) -> str:
+    """Who is protected from whom, how well, why that is true, and what is not protected."""
+    warning = (
+        ["MADE WITH A SEEDED GENERATOR, FOR TESTS: whoever knows the seed can undo the noise.", ""]
+        if seeded
+        else []
+    )
+    return "\n".join(
+        [
+            title,
+            "",
+            *warning,
+            "Who is protected, from whom",
+            *_bullets(_who(guarantee)),
+            "",
+            "How well",
+            *_bullets(how_well(guarantee)),
+            "",
+            "Why that is true",
+            *_bullets(describe(event)),
+            "",
+            "Assumptions",
+            *_bullets(list(assumptions)),
+            "",
+            "Not protected",
+            *_bullets(list(not_protected)),
+            "",
+        ]
+    )
+
+
+def posterior(prior: float, epsilon: float) -> float:
+    r"""The most that a belief can become: :math:`p e^\varepsilon / (1 - p + p e^\varepsilon)`."""
+    return prior / (prior + (1 - prior) * math.exp(-epsilon))
+
+
+def how_well(guarantee: Guarantee) -> list[str]:
+    """Odds and beliefs; for other notions, those of their (ε, δ) form."""
+    if isinstance(guarantee, NotPrivate):
+        return ["Not at all: what was released may give a person's data away."]
+    if isinstance(guarantee, Unproven):
+        return [f"Nobody knows: {guarantee.reason}. Treat it as not protected."]
+    if not isinstance(guarantee, PureDP | ApproxDP):
+        converted = guarantee.at_delta(_USUAL_DELTA)
+        return [f"It is {guarantee}, which implies {converted}:", *how_well(converted)]
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    lines = [f"epsilon = {above(epsilon)}, delta = {above(delta, 3)}."]
+    if delta:
+        lines.append(
+            f"Whatever is concluded from it would be concluded at most {_number(epsilon)} times as "
+            f"often, plus {above(delta, 3)} in all, as {_otherwise(guarantee)}."
+        )
+        if not epsilon or delta >= -math.expm1(-epsilon):
+            return lines
+        # P(loss > ε + a) ≤ δ/(1 − e^{−a}): on that set P ≤ e^ε P' + δ ≤ e^{−a} P + δ.
+        room = min(epsilon, math.log(2))
+        rare = above(delta / -math.expm1(-room), 3)
+        lines.append(f"Apart from outcomes of probability at most {rare}:")
+        epsilon += room
+    lines.append(
+        f"What was released changes the odds {_fact(guarantee)} by a factor of at most "
+        f"{_number(epsilon)}."
+    )
+    lines += [
+        f"Someone who was {prior:.0%} sure {_fact(guarantee)} can become at most "
+        f"{above(100 * posterior(prior, epsilon), 3)}% sure."
+        for prior in _PRIORS
+    ]
+    if guarantee.adjacency in events.ONE_OR_NONE:
+        known = {Adjacency.ADD_REMOVE: "to be there", Adjacency.ZERO_OUT: "not to be blank"}
+        what = f"For what it holds, if it is known {known[guarantee.adjacency]}"
+        lines.append(f"{what}, count epsilon twice.")
+    return lines
+
+
+def _otherwise(guarantee: Guarantee) -> str:
+    if guarantee.adjacency is Adjacency.ADD_REMOVE:
+        return f"if one {guarantee.unit} were not in the data"
+    if guarantee.adjacency is Adjacency.ZERO_OUT:
+        return f"if one {guarantee.unit} were blank"
+    return f"if one {guarantee.unit} held anything else"
+
+
+def _fact(guarantee: Guarantee) -> str:
+    if guarantee.adjacency is Adjacency.ADD_REMOVE:
+        return f"that one {guarantee.unit} is in the data"
+    if guarantee.adjacency is Adjacency.ZERO_OUT:
+        return f"that one {guarantee.unit} was used, rather than a blank one"
+    return f"of something about one {guarantee.unit}"
+
+
+def describe(event: events.Event, depth: int = 0) -> list[str]:
+    """What ran, one line an event."""
+    indent = "  " * depth
+    match event:
+        case events.Composed():
+            inner = [line for part in event.events for line in describe(part, depth + 1)]
+            return [f"{indent}All of these ran on the same data:", *inner]
+        case events.Parallel():
+            inner = [line for part in event.events for line in describe(part, depth + 1)]
+            return [f"{indent}Each of these ran on people of its own:", *inner]
+        case events.Repeated():
+            return [f"{indent}{event.count} times:", *describe(event.event, depth + 1)]
+        case events.PoissonSampled():
+            share = above(event.probability)
+            head = f"{indent}On a random sample (each {_unit(event)} with probability {share}):"
+            return [head, *describe(event.event, depth + 1)]
+    return [indent + _describe_leaf(event)]
+
+
+def _describe_leaf(event: events.Event) -> str:
+    match event:
+        case events.Laplace():
+            return (
+                f"Discrete Laplace noise of scale {below(event.scale)} on whole numbers that "
+                f"one {event.unit} can change by {above(event.l1_sensitivity)} in all."
+            )
+        case events.Gaussian():
+            return (
+                f"Gaussian noise of deviation {below(event.sigma)} on numbers that one "
+                f"{event.unit} can change by {above(event.l2_sensitivity)} (Euclidean): "
+                f"{below(event.noise_multiplier, 4)} times as much."
+            )
+        case events.DiscreteGaussian():
+            return (
+                f"Discrete Gaussian noise of deviation {below(math.sqrt(event.variance))} on whole "
+                f"numbers that one {event.unit} can change by "
+                f"{above(math.sqrt(event.squared_sensitivity))} (Euclidean)."
+            )
+        case events.RandomizedResponse():
+            return (
+                f"Each answer, one of {event.categories}, is kept with probability "
+                f"{above(Fraction(event.keep, 2**64))} and replaced by any other with "
+                f"{below(Fraction(event.other, 2**64))} each."
+            )
+        case events.SubsetSelection():
+            chance = above(Fraction(event.inclusion, 2**64))
+            return (
+                f"Each answer, one of {event.categories}, becomes a random set of {event.size} "
+                f"that holds the true one with probability {chance}."
+            )
+        case events.Exponential():
+            return (
+                f"One candidate was chosen at random, better ones more likely: e times for each "
+                f"{below(event.scale)} of a score that one {event.unit} can change by "
+                f"{above(event.sensitivity)}."
+            )
+        case events.SparseVector():
+            numeric = f", {below(event.answer_scale)} on what was told of those above"
+            return (
+                f"Answers that one {event.unit} can change by {above(event.sensitivity)} were "
+                f"compared with a threshold until {event.positives} were above it: Laplace noise "
+                f"of scale {below(event.threshold_scale)} on the threshold, "
+                f"{below(event.comparison_scale)} on each comparison"
+                f"{numeric if event.answer_scale else ''}."
+            )
+        case events.SmoothLaplace():
+            return (
+                f"Discrete Laplace noise on what one {event.unit} can change, in data like these, "
+                f"by at most a bound (smoothness {above(event.beta)}) of which its scale is "
+                f"1/{above(event.alpha)}."
+            )
+        case events.CertifiedTable():
+            return (
+                f"Drawn from a table of {event.inputs} × {event.outputs} integer weights (SHA-256 "
+                f"of it and its neighbours {event.sha256}). Whoever issued this says that every "
+                "neighbouring pair of rows was compared in whole numbers; it is not checked here."
+            )
+        case events.ObjectivePerturbation():
+            law = {"gaussian": "Gaussian", "laplace": "Laplace"}[event.law]
+            return (
+                f"{event.problems} convex problem(s) solved with a random slope added ({law}, "
+                f"{below(event.scale / event.sensitivity, 4)} times as much as one {event.unit} "
+                f"can add) and a penalty {below(event.convexity / event.smoothness, 4)} times as "
+                f"curved as one {event.unit}; the solutions have {law} noise, "
+                f"{below(event.output_scale / event.output_sensitivity, 4)} times what solving "
+                "may be off by."
+            )
+        case events.Declared(guarantee=NotPrivate()):
+            return "Something was computed from the data without noise."
+        case events.Declared(guarantee=Unproven(reason=reason)):
+            return f"Something ran of which nothing is proved: {reason}."
+        case events.Declared():
+            return f"Declared by its owner, not derived here: {event.guarantee}."
+    raise AssertionError(f"no words for {type(event).__name__}")
+
+
+def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:
+    """What every certificate of this kind of event rests on."""
+    leaves = events.leaves(event)
+    local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
+    lines = [
+        "Nobody knows the seed of the generator, which tests do not keep secret."
+        if seeded
+        else "The random generator of the operating system cannot be predicted."
+    ]
+    if local:
+        lines.append("The mechanism ran where the raw value was, and only its output left there.")
+        lines.append(f"Each {_unit(event)} was reported as often as the events say, not more.")
+    else:
+        lines.append("Whoever holds the raw data is trusted with them and released nothing else.")
+        lines.append("The stated sensitivity is that of the question that was asked.")
+    if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
+        lines.append("Between neighbours, all compared answers move in the same direction.")
+    if any(isinstance(leaf, events.SmoothLaplace) for leaf in leaves):
+        lines.append("The bound that the noise was scaled to is as smooth as is stated.")
+    if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
+        lines.append("The table with that SHA-256 has been compared, and is the one drawn from.")
+    if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
+        lines.append("What is declared by its owner is true.")
+    return tuple(lines)
+
+
+def standard_limits(event: events.Event) -> tuple[str, ...]:
+    """What no certificate of this kind of event covers."""
+    unit = _unit(event)
+    adjacency = events.scope_of(event)["adjacency"]
+    lines = ["What is true of the group as a whole: learning that is the purpose."]
+    if adjacency is Adjacency.ANY_TWO_INPUTS:
+        lines.append("That someone took part at all.")
+    if adjacency in (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT):
+        lines.append(f"How many {unit}s there are.")
+    if unit != "person":
+        lines.append(f"A person behind several {unit}s: the protection weakens with each.")
+    return tuple(lines)
+
+
+def _who(guarantee: Guarantee) -> list[str]:
+    if isinstance(guarantee, NotPrivate | Unproven):
+        return [f"No {guarantee.unit}, as far as anybody has proved."]
+    unit = guarantee.unit
+    protected = {
+        Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever was reported.",
+        Adjacency.REPLACE_ONE: f"Each {unit} in the data, against having held anything else.",
+        Adjacency.ADD_REMOVE: f"Each {unit} in the data, against not being in it at all.",
+        Adjacency.ZERO_OUT: f"Each {unit} in the data, against a blank one in its place.",
+    }[guarantee.adjacency]
+    local = guarantee.adjacency is Adjacency.ANY_TWO_INPUTS
+    whom = "including whoever collects it" if local else "but not from whoever holds the raw data"
+    if unit is Unit.CLIENT and not local:
+        whom = "but not from the server that gathers what clients send"
+    return [
+        protected,
+        f"From anyone who sees what was released, whatever else they know, {whom}.",
+    ]
+
+
+def _promised(guarantee: Guarantee) -> bool:
+    return not isinstance(guarantee, NotPrivate | Unproven)
+
+
+def _unit(event: events.Event) -> str:
+    return str(events.scope_of(event)["unit"])
+
+
+def _number(epsilon: float) -> str:
+    factor = math.exp(min(epsilon, 700))
+    return above(factor, 3) if factor < 1e6 else "over a million"
+
+
+def _bullets(lines: list[str]) -> list[str]:
+    return [f"  - {line}" for line in lines] or ["  - none stated"]
