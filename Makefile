@@ -10,15 +10,17 @@ KERNELS := OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=Sky
   OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=2 ATEN_CPU_CAPABILITY=default \
   ATEN_CPU_CAPABILITY=avx2,OPENBLAS_CORETYPE=Haswell
 
-.PHONY: help install demo test test-full refute check lint bench docs clean
+.PHONY: help install demo test test-quick test-full refute check lint bench docs dist clean
 
 help:
 	@echo "make demo       run the main job on data that comes with an installed library"
 	@echo "make test       the tests"
+	@echo "make test-quick the tests without browsers, deployments, papers and pages: minutes"
 	@echo "make check      format, lint, types, layers, documentation that runs"
 	@echo "make test-full  the tests and the slow rest"
 	@echo "make refute     every release path on hostile neighbours, and under other kernels"
 	@echo "make docs       the site, into site/"
+	@echo "make dist       wheel and source archive, into dist/, made twice and compared"
 	@echo "make bench      ratios against peers, measured side by side"
 	@echo "make install    .venv with every extra"
 
@@ -59,6 +61,11 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=ci
 
+# What is left out starts processes or browsers, or belongs to papers and pages.
+test-quick: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not heavy" --hypothesis-profile=ci \
+	  --ignore=tests/papers --ignore=tests/test_docs.py
+
 test-full: $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
@@ -87,5 +94,19 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m tacit_papers.pages.site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
+$(VENV)/.dist: $(VENV)/.dev
+	@$(PIP) build twine hatchling
+	@touch $@
+
+# The same bytes twice: times in the archives are those of the last commit.
+dist: $(VENV)/.dist
+	rm -rf dist
+	for folder in dist dist/again; do \
+	  SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir $$folder . >/dev/null || exit 1; \
+	done
+	for archive in dist/again/*; do cmp $$archive dist/$$(basename $$archive) || exit 1; done
+	rm -r dist/again
+	$(BIN)/twine check --strict dist/*
+
 clean:
-	rm -rf $(VENV) .bench demo-output site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .bench demo-output dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

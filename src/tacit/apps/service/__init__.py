@@ -7,18 +7,15 @@ and the pages in `static` are what people use; `results` is what an owner learns
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tacit.privacy import lazy
 
 if TYPE_CHECKING:
-    from tacit.apps.service.client import Client
+    from tacit.apps.service.client import Client as Client
 
-__all__ = ["Client"]
-
-
-def __getattr__(name: str) -> Any:
-    """`Client` when it is asked for: the server does without httpx."""
-    if name == "Client":
-        from tacit.apps.service.client import Client
-
-        return Client
-    raise AttributeError(name)
+__getattr__, __dir__, __all__ = lazy.attach(
+    __name__,
+    {"client": ["Client"]},  # not before it is used: the server does without httpx
+    public="tacit.service",
+)
