@@ -2,9 +2,9 @@
 
     make dist && python benchmarks/install.py
 
-For each extra: the megabytes that it installs, the milliseconds of `import tacit`, and the number of
-public names that load. Every name that does not load must say which extra to install, and that
-extra must bring it: a wrong hint ends the run with exit code 1. Prints one JSON object.
+For each extra: the megabytes that it installs, the milliseconds of `import tacit`, and the
+number of public names that load. Every name that does not load must say which extra to install,
+and that extra must bring it: a wrong hint ends the run with exit code 1. Prints one JSON object.
 """
 
 from __future__ import annotations
