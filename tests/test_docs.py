@@ -95,6 +95,30 @@ def test_doctests(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 
 
+REFERENCE = (
+    "tacit",
+    "tacit.anonymize",
+    "tacit.datasets",
+    "tacit.estimators",
+    "tacit.federated",
+    "tacit.federated.app",
+    "tacit.mechanisms",
+    "tacit.private_statistics",
+    "tacit.private_training",
+    "tacit.service",
+)
+
+
+@pytest.mark.parametrize("package", REFERENCE)
+def test_every_public_name_is_in_the_reference(package: str) -> None:
+    pages = [page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")]
+    shown = set(re.findall(r"^## `(\S+)`$", "\n".join(pages), re.MULTILINE))
+    shown |= {f"{package}.{name.rpartition('.')[2]}" for name in shown if name.count(".") == 1}
+    constants = {"__version__", "NAMES", "TWICE_NAMES"}
+    names = set(importlib.import_module(package).__all__) - constants
+    assert {f"{package}.{name}" for name in names} <= shown
+
+
 def test_every_public_name_is_documented() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     missing = [n for n in tacit.__all__ if n != "__version__" and f"`{n}" not in text]
