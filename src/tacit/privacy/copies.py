@@ -35,7 +35,7 @@ _OUTSIDE = (
     *(types.FunctionType, types.ModuleType, type, enum.Enum, logging.Logger),
     *(np.generic, np.dtype),
 )
-_FIXED = frozenset(
+_FIXED: frozenset[Any] = frozenset(
     {
         *(int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented)),
         *(range, slice, property, re.Pattern, weakref.ref, fractions.Fraction, decimal.Decimal),
@@ -43,7 +43,7 @@ _FIXED = frozenset(
         *(np.ufunc, types.CodeType, types.GenericAlias),
     }
 )
-_FROZEN = frozenset(
+_FROZEN: frozenset[Any] = frozenset(
     {tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType}
 )
 
@@ -53,9 +53,9 @@ class _Kinds(NamedTuple):
 
     outside: tuple[type, ...]
     """Named objects of the program, which are shared by design; and numbers of numpy."""
-    fixed: frozenset[type]
+    fixed: frozenset[Any]
     """Exact types of what cannot change and refers to nothing that can."""
-    frozen: frozenset[type]
+    frozen: frozenset[Any]
     """Exact types of what cannot change, and may refer to what can."""
 
 
