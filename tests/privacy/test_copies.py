@@ -6,6 +6,8 @@ import copy
 import enum
 import functools
 import logging
+import types
+import weakref
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,18 @@ class Same(torch.Tensor):
         return self
 
 
+class Number(np.float64):
+    """A number with attributes, as any subclass has."""
+
+    def __deepcopy__(self, memo: object) -> Number:
+        return self
+
+
+class Library(types.ModuleType):
+    def __deepcopy__(self, memo: object) -> Library:
+        return self
+
+
 class Colour(enum.Enum):
     RED = 1
 
@@ -65,11 +79,25 @@ KEPT: list[int] = []
         np.array([Itself(), 1], object),
         KEPT.append,
         functools.lru_cache(len),
+        Number(1.0),
+        Library("state"),
     ],
-    ids=["object", "slots", "disguised", "tensor", "nested", "array", "method", "cache"],
+    ids=[
+        *("object", "slots", "disguised", "tensor", "nested", "array", "method", "cache"),
+        *("number", "library"),
+    ],
 )
 def test_a_plain_attribute_that_is_not_copied_is_found(attribute: Any) -> None:
     made = module(extra=attribute)
+    assert shared(made, copy.deepcopy(made))
+
+
+def test_a_weak_way_back_to_the_original_is_found() -> None:
+    """`copy.deepcopy` leaves weak references as they are."""
+    made = module()
+    made.__dict__["original"] = weakref.ref(made)
+    assert shared(made, copy.deepcopy(made))
+    made.__dict__["original"] = weakref.WeakValueDictionary({1: made[0]})
     assert shared(made, copy.deepcopy(made))
 
 
@@ -87,7 +115,7 @@ def test_memory_that_two_tensors_share_is_found() -> None:
         *(1, "a", (1, (2, 3)), [1, {"a": {2}}], torch.float32, torch.device("cpu"), torch.relu),
         *(lambda x: x, nn.Linear, Colour.RED, logging.getLogger("a"), np.float32(1), np.add),
         *(functools.partial(torch.relu), torch.Generator(), torch.zeros(3), np.zeros(3), None),
-        torch.zeros(2).to_sparse(),
+        *(torch.zeros(2).to_sparse(), torch.Tensor.relu, torch.Tensor.__add__),
     ],
 )
 def test_what_is_copied_or_cannot_change_is_not(attribute: Any) -> None:

@@ -18,7 +18,7 @@ class Panic(BaseException):
 
 @pytest.mark.parametrize("kind", [ValueError, Panic, SystemExit, KeyboardInterrupt, StopIteration])
 def test_an_error_of_the_code_itself_is_swallowed(kind: type[BaseException]) -> None:
-    reached = []
+    reached: list[object] = []
     with silence.watching() as watch:
         with watch.silent():
             raise kind("a row")
@@ -64,7 +64,7 @@ def test_what_a_handler_of_the_program_raises_is_raised() -> None:
 
 
 def test_threads_have_no_handlers_to_watch() -> None:
-    reached = []
+    reached: list[object] = []
 
     def work() -> None:
         with silence.watching() as watch:

@@ -6,10 +6,10 @@ itself, and then one pass reaches the next.
 
 Notes
 -----
-`shared` follows whatever an object refers to: attributes, slots, items, the objects of bound
-methods, the memory of tensors and arrays. It stops at functions, classes and Python modules. State
-that is kept there (a global, a closure, a class attribute) is outside of the module, and no copy
-covers it.
+`shared` follows whatever an object refers to, weakly too: attributes, slots, items, the objects of
+bound methods, the memory of tensors and arrays. It stops at functions, classes, members of
+enumerations, loggers and Python modules. State that is kept there (a global, a closure, a class
+attribute) is outside of the module, and no copy covers it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_OUTSIDE = (
-    *(types.FunctionType, types.ModuleType, type, enum.Enum, logging.Logger),
-    *(np.generic, np.dtype),
-)
+_OUTSIDE = (type, enum.Enum, np.dtype)
 _FIXED: frozenset[Any] = frozenset(
     {
         *(int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented)),
-        *(range, slice, property, re.Pattern, weakref.ref, fractions.Fraction, decimal.Decimal),
+        *(types.FunctionType, types.ModuleType, logging.Logger, logging.RootLogger),
+        *(types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType),
+        *(range, slice, property, re.Pattern, fractions.Fraction, decimal.Decimal),
         *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
         *(np.ufunc, types.CodeType, types.GenericAlias),
+        *set(np.sctypeDict.values()),
     }
 )
 _FROZEN: frozenset[Any] = frozenset(
-    {tuple, frozenset, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType}
+    {
+        *(tuple, frozenset, weakref.ref, weakref.KeyedRef),
+        *(types.MethodType, types.BuiltinMethodType, types.MethodWrapperType),
+    }
 )
 
 
@@ -52,9 +55,9 @@ class _Kinds(NamedTuple):
     """Types of objects that copies may share."""
 
     outside: tuple[type, ...]
-    """Named objects of the program, which are shared by design; and numbers of numpy."""
+    """Classes and their members, and types of numbers, which are shared by design."""
     fixed: frozenset[Any]
-    """Exact types of what cannot change and refers to nothing that can."""
+    """Exact types of what cannot change and refers to nothing that can, or is the program's."""
     frozen: frozenset[Any]
     """Exact types of what cannot change, and may refer to what can."""
 
@@ -115,6 +118,8 @@ def _memory(one: Any, kind: type) -> set[int]:
 
 
 def _referents(one: Any, kind: type) -> Iterable[Any]:
+    if issubclass(kind, weakref.ref):
+        return [weakref.ref.__call__(one), *gc.get_referents(one)]
     if issubclass(kind, np.ndarray):
         inside = one.ravel().tolist() if one.dtype.hasobject and one.dtype.names is None else []
         return [*inside, one.base, getattr(one, "__dict__", None)]
