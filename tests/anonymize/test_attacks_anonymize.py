@@ -495,3 +495,9 @@ def test_no_error_of_any_kind_ends_a_release(kind: type[BaseException]) -> None:
     rows[0] = 999
     shown = represent_alone(Raises(), rows, 2)
     assert shown.tolist() == [[0, 0], [2, 3], [4, 5]]
+
+
+def test_a_module_that_is_not_copied_whole_is_refused_when_it_is_fitted() -> None:
+    own = nn.Sequential(nn.Linear(2, 2), _Same())
+    with pytest.raises(errors.InvalidParameter, match="encoder must be one that is copied whole"):
+        _fitted(epsilon=1.0, training="toggled", encoder=own)

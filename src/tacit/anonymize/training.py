@@ -352,7 +352,7 @@ def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArr
     found = np.zeros((len(inputs), width), np.float32)
     with silence.watching() as watch:
         for place in range(len(inputs)):
-            alone = _copied(encoder).eval()
+            alone = copied_whole(encoder).eval()
             with watch.silent(), devices.seeded(0), torch.no_grad():
                 shown = np.asarray(alone(inputs[place : place + 1].clone()).cpu(), np.float32)
                 if shown.shape == (1, width):
@@ -360,7 +360,7 @@ def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArr
     return found
 
 
-def _copied(encoder: nn.Module) -> nn.Module:
+def copied_whole(encoder: nn.Module) -> nn.Module:
     """Copy a module whole; every time, as the way in which it copies itself may change."""
     found = copy.deepcopy(encoder)
     if copies.shared(encoder, found):
