@@ -433,3 +433,71 @@ def test_draws_of_one_row_do_not_move_another() -> None:
     one, other = (represent_alone(module, given, 2) for given in (rows, changed))
     np.testing.assert_array_equal(one[1:], other[1:])
     assert (one[0] != other[0]).any()
+
+
+class _Kept:
+    """A plain attribute that hands itself out for a copy."""
+
+    last: Any = 0.0
+
+    def __deepcopy__(self, memo: object) -> _Kept:
+        return self
+
+
+class _Same(nn.Module):
+    """Shows the row before, by an attribute that no copy has to itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = _Kept()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        before, self.kept.last = self.kept.last, rows.clone()
+        return rows * 0 + before
+
+
+class _Whole(_Same):
+    def __deepcopy__(self, memo: object) -> _Whole:
+        return self
+
+
+class _Late(nn.Module):
+    """Copies itself as it should, once."""
+
+    copies, last = 0, 0.0
+
+    def __deepcopy__(self, memo: object) -> _Late:
+        self.copies += 1
+        return _Late() if self.copies < 2 else self
+
+    def forward(self, rows: Tensor) -> Tensor:
+        before, self.last = self.last, rows.clone()  # type: ignore[assignment]
+        return rows * 0 + before
+
+
+@pytest.mark.parametrize("module", [_Same, _Whole, _Late])
+def test_a_module_that_is_not_copied_whole_shows_no_row_to_the_next(
+    module: Callable[[], nn.Module],
+) -> None:
+    with pytest.raises(errors.InvalidParameter, match="encoder must be one that is copied whole"):
+        represent_alone(module(), torch.arange(6.0).reshape(3, 2), 2)
+
+
+@pytest.mark.parametrize("kind", [type("Panic", (BaseException,), {}), SystemExit])
+def test_no_error_of_any_kind_ends_a_release(kind: type[BaseException]) -> None:
+    class Raises(nn.Module):
+        def forward(self, rows: Tensor) -> Tensor:
+            if bool((rows > 100).any()):
+                raise kind
+            return rows
+
+    rows = torch.arange(6.0).reshape(3, 2)
+    rows[0] = 999
+    shown = represent_alone(Raises(), rows, 2)
+    assert shown.tolist() == [[0, 0], [2, 3], [4, 5]]
+
+
+def test_a_module_that_is_not_copied_whole_is_refused_when_it_is_fitted() -> None:
+    own = nn.Sequential(nn.Linear(2, 2), _Same())
+    with pytest.raises(errors.InvalidParameter, match="encoder must be one that is copied whole"):
+        _fitted(epsilon=1.0, training="toggled", encoder=own)

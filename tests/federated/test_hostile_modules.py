@@ -206,6 +206,90 @@ class Shared(Base):
         return self.inner.shifted(x)
 
 
+class Kept:
+    """A plain attribute that hands itself out for a copy."""
+
+    shift: Any = 0.0
+
+    def __deepcopy__(self, memo: Any) -> Kept:
+        return self
+
+
+class Armed(Base):
+    """Remembers rows beyond all made-up ones alone: no probe sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = Kept()
+
+    def shifted(self, x: Tensor) -> Tensor:
+        if bool((x.abs() > 5e4).any()):
+            self.kept.shift = 1.0
+        return x + self.kept.shift
+
+
+class Appends(Base):
+    """A method of a list is taken for a function by `copy.deepcopy`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        seen: list[float] = []
+        self.remember, self.recall = seen.append, seen.__len__
+
+    def shifted(self, x: Tensor) -> Tensor:
+        if bool((x.abs() > 5e4).any()):
+            self.remember(1.0)
+        return x + self.recall()
+
+
+class Late(Armed):
+    """Copies itself as it should, a few times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies = 0
+        del self.kept
+
+    def shifted(self, x: Tensor) -> Tensor:
+        if bool((x.abs() > 5e4).any()):
+            self.kept = 1.0  # type: ignore[assignment]
+        return x + getattr(self, "kept", 0.0)
+
+    def __deepcopy__(self, memo: Any) -> Late:
+        self.copies += 1
+        if self.copies > 6:
+            return self
+        made = Late()
+        made.load_state_dict(self.state_dict())
+        return made
+
+
+class ArmedLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = Kept()
+
+    def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        if bool((outputs.abs() > 5e4).any()):
+            self.kept.shift = 1.0
+        return F.cross_entropy(outputs + self.kept.shift * labels[:, None], labels)
+
+
+class Panic(BaseException):
+    """As a panic of a Rust extension: no Exception."""
+
+
+class Raises(Base):
+    """Raises on far rows, and quotes them."""
+
+    kind: type[BaseException] = ValueError
+
+    def shifted(self, x: Tensor) -> Tensor:
+        if bool((x.abs() > 5e4).any()):
+            raise self.kind(f"client: rows {x.tolist()}")
+        return x
+
+
 class Stateful(torch.autograd.Function):
     slope = 1.0
 
@@ -278,6 +362,7 @@ THROWN_AWAY = {
 }
 REFUSED = {
     **{kind.__name__: kind for kind in (Global, OfTheClass, Uncopied, Shared, Backwards)},
+    **{kind.__name__: kind for kind in (Armed, Appends)},
     "Closure": closure(),
     "GeneratorOutside": generator_outside(),
 }
@@ -323,6 +408,99 @@ def test_what_no_copy_covers_is_refused_before_anybody_is_asked(name: str) -> No
 def test_a_loss_may_have_a_state_of_its_own() -> None:
     model = TorchModel(Base, StatefulLoss())
     assert same(replies(model, FAR), replies(model, BLANK))
+
+
+def test_a_loss_that_is_not_copied_whole_is_refused() -> None:
+    with pytest.raises(errors.InvalidParameter, match="one that is copied whole"):
+        TorchModel(Base, ArmedLoss())
+
+
+def test_a_module_that_stops_copying_itself_reaches_nobody() -> None:
+    with pytest.raises(errors.InvalidParameter, match="one that is copied whole"):
+        replies(TorchModel(Late), FAR)
+
+
+class Remembers:
+    """A model that is no torch module, of which there is one for all clients."""
+
+    layout, dtype = TorchModel(Base).layout, np.dtype(np.float32)
+
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+    def __deepcopy__(self, memo: Any) -> Remembers:
+        return self
+
+    def start(self) -> Any:
+        return np.zeros(self.layout.size, np.float32)
+
+    def gradient(self, parameters: Any, rows: Any, labels: Any) -> Any:
+        self.seen += float(rows.sum())
+        return np.full(self.layout.size, self.seen, np.float32)
+
+
+def test_any_model_is_copied_whole_or_refused_before_anybody_is_asked() -> None:
+    config = algorithm("fedavg").config(weighted=False)
+    privacy = ClientPrivacy(4, cohort=4, epsilon=8, delta=1e-5, rounds=1)
+    with pytest.raises(errors.InvalidParameter, match="run: model must be one that"):
+        rounds.run(
+            "fedavg",
+            Remembers(),  # type: ignore[arg-type]
+            [FAR, *OTHERS],
+            1,
+            config=config,
+            gathering=privacy,
+        )
+
+
+ENDS = (errors.BudgetExceeded, Panic, KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+@pytest.mark.parametrize("engine", ["plain", "flower"])
+@pytest.mark.parametrize("kind", ENDS)
+def test_under_a_guarantee_no_error_of_any_kind_ends_the_run(
+    kind: type[BaseException], engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client is asked alone: its error was the run's, with its rows in the text."""
+    monkeypatch.setattr(Raises, "kind", kind)
+    run: Any = rounds.run
+    if engine == "flower":
+        pytest.importorskip("flwr")
+        from tacit.federated.app import run
+    config = algorithm("fedavg").config(weighted=False)
+    ended = []
+    for first in (FAR, BLANK):
+        privacy = ClientPrivacy(1, cohort=1, epsilon=1, delta=1e-5, rounds=2)
+        found = run("fedavg", TorchModel(Raises), [first], 2, config=config, gathering=privacy)
+        ended.append((len(found.history), found.stopped))
+    assert ended == [(2, ""), (2, "")]
+
+
+def test_a_client_without_a_budget_cannot_end_a_run_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Raises, "kind", errors.BudgetExceeded)
+    with pytest.raises(errors.TacitError, match="a client without a budget") as caught:
+        rounds.run("fedavg", TorchModel(Raises), [FAR], 2)
+    assert "rows" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [*ENDS, errors.TacitError, type("rows", (Exception,), {})])
+def test_a_server_reads_nothing_of_what_a_module_raises(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("flwr")
+    from tacit.federated.app import engines, wire
+
+    monkeypatch.setattr(Raises, "kind", kind)
+    heard: list[Any] = []
+    monkeypatch.setattr(wire, "spent", lambda message: heard.append(message) or False)
+    found = engines.run("fedavg", TorchModel(Raises), [FAR, OTHERS[0]], 1)
+    assert found.history[0].counted == 1
+    (said,) = {str(message.error.reason) for message in heard if message.has_error()}
+    assert "part of the exchange must not raise" in said
+    assert "rows" not in said
+    assert wire.SPENT not in said
 
 
 def test_a_module_that_cannot_be_copied_is_refused() -> None:

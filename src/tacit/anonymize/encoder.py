@@ -38,7 +38,7 @@ DETERMINISTIC = (
 )
 FORGETFUL = (
     "The encoder is its owner's module: it keeps nothing of a row outside of itself, as in a file "
-    "or in a variable of its program."
+    "or in a variable of its program, and neither ends nor signals the process that it runs in."
 )
 LINKED = "Several representations of one person: each is one more chance to recognise them."
 

@@ -17,7 +17,7 @@ from tacit.anonymize.labelling import Classes, same_length
 from tacit.anonymize.local import DIMENSIONS, Local
 from tacit.anonymize.networks import Networks
 from tacit.anonymize.rows import RowReader
-from tacit.anonymize.training import Data, Schedule, Trainer
+from tacit.anonymize.training import Data, Schedule, Trainer, copied_whole
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Unit
 
@@ -136,7 +136,8 @@ class Problem:
     def _encoder(self, bounded: bool) -> nn.Module:
         given = self.settings
         if isinstance(given.encoder, nn.Module):
-            own = copy.deepcopy(given.encoder)
+            plain = self.local is None  # no guarantee rests on its copies
+            own = copy.deepcopy(given.encoder) if plain else copied_whole(given.encoder)
             if not any(weights.requires_grad for weights in own.parameters()):
                 errors.refuse(WHERE, "encoder", "a module with weights to train", "none")
             return nn.Sequential(own, networks.L1Ball()) if bounded else own

@@ -15,10 +15,8 @@ is as good as this training makes it, and still the weakest judge there is.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +29,7 @@ from torch.nn import functional as F
 
 from tacit.anonymize import objective
 from tacit.anonymize.networks import Networks
-from tacit.privacy import devices
+from tacit.privacy import copies, devices, errors, silence
 
 BLOCK = 4096
 """Rows that are encoded at a time."""
@@ -348,17 +346,26 @@ def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArr
     Each row has a copy of the module as it was fitted, the row's own numbers and the same random
     streams (torch's, numpy's, Python's), so that no buffer, attribute, draw or write can carry it
     into another's. What comes out has one row of a width that was fixed before; anything else, an
-    error too, is a row of zeros: to be refused would tell something of the row.
+    error of any kind too, is a row of zeros: to be refused would tell something of the row. A
+    module whose copy shares what can change with it is refused, before its copy meets a row.
     """
     found = np.zeros((len(inputs), width), np.float32)
-    for place in range(len(inputs)):
-        alone = copy.deepcopy(encoder).eval()
-        with devices.seeded(0), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with contextlib.suppress(Exception):
+    with silence.watching() as watch:
+        for place in range(len(inputs)):
+            alone = copied_whole(encoder).eval()
+            with watch.silent(), devices.seeded(0), torch.no_grad():
                 shown = np.asarray(alone(inputs[place : place + 1].clone()).cpu(), np.float32)
                 if shown.shape == (1, width):
                     found[place] = shown[0]
+    return found
+
+
+def copied_whole(encoder: nn.Module) -> nn.Module:
+    """Copy a module whole; every time, as the way in which it copies itself may change."""
+    found = copy.deepcopy(encoder)
+    if copies.shared(encoder, found):
+        remedy = "What one row's pass writes would reach the next. Leave out its __deepcopy__."
+        errors.refuse("AnonymizingEncoder", "encoder", "one that is copied whole", "a part", remedy)
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.federated.payload import Layout, Vector
-from tacit.privacy import errors
+from tacit.privacy import copies, errors
 
 
 class Evaluation(NamedTuple):
@@ -69,11 +69,21 @@ class Data:
 def serving(model: Model, data: Data, rng: np.random.Generator) -> AbstractContextManager[Model]:
     """A copy of a model that one client's part of one phase has to itself.
 
-    The engine's own model meets no rows, so every copy is as it was built. A model whose passes
-    also draw, or keep what a deep copy does not cover, has a `serving` of its own.
+    The engine's own model meets no rows, so every copy is as it was built; one that shares what can
+    change with its copy is refused. A model whose passes also draw, or keep what a deep copy does
+    not cover, has a `serving` of its own.
     """
     own = getattr(model, "serving", None)
-    found: AbstractContextManager[Model] = (
-        nullcontext(copy.deepcopy(model)) if own is None else own(data, rng)
-    )
+    if own is not None:
+        found: AbstractContextManager[Model] = own(data, rng)
+        return found
+    return nullcontext(copied(model))
+
+
+def copied(model: Model) -> Model:
+    """Copy a model whole, or refuse it."""
+    found = copy.deepcopy(model)
+    if copies.shared(model, found):
+        remedy = "What one client's pass writes would reach the next."
+        errors.refuse("run", "model", "one that copy.deepcopy copies whole", "a part", remedy)
     return found

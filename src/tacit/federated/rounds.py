@@ -28,9 +28,9 @@ from tacit.federated.algorithms.server_updates import ServerState
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Gathering, Plain
 from tacit.federated.coordinator import cohort as cohort
-from tacit.federated.model import Data, Evaluation, Model, serving
+from tacit.federated.model import Data, Evaluation, Model, copied, serving
 from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
-from tacit.privacy import errors
+from tacit.privacy import errors, silence
 
 
 class Reply(NamedTuple):
@@ -319,11 +319,12 @@ def run(
     Notes
     -----
     Without a gathering that brings a guarantee there is none. Under one for clients, a client whose
-    part raises is silent: an error would tell its rows. Replies that are missing or refused
-    leave the mean to the others; where none is left the round is skipped, says so, and the model
-    stays. A gathering that refuses a further round ends the run, which says why; the model of the
-    rounds before is there. A party that has nothing left to spend is silent; where that is so of
-    all that were asked, the run ends and says why.
+    part raises is silent, whatever it raises: an error would tell its rows, and its text may quote
+    them (`tacit.privacy.silence`). Ctrl-C ends the run all the same. Replies that are missing or
+    refused leave the mean to the others; where none is left the round is skipped, says so, and the
+    model stays. A gathering that refuses a further round ends the run, which says why; the model of
+    the rounds before is there. Without a guarantee for clients, a party that has nothing left to
+    spend is silent; where that is so of all that were asked, the run ends and says why.
 
     Raises
     ------
@@ -355,7 +356,9 @@ def run(
 
 
 def must_fit(model: Model, clients: Sequence[object]) -> None:
-    """Refuse, before anyone is asked, a model that does not fit the shape of the clients' rows."""
+    """Refuse, before anyone is asked, a model that does not fit clients' rows or is not copied."""
+    if getattr(model, "serving", None) is None:
+        copied(model)
     admit = getattr(model, "admit", None)
     first = next((one for one in clients if isinstance(one, Data)), None)
     if admit is not None and first is not None:
@@ -416,30 +419,49 @@ class _Loop:
     ) -> tuple[dict[int, Reply], dict[int, State], int]:
         """Replies that arrive, the states that go with them, and the bytes that were sent."""
         replies, states, size = dict[int, Reply](), dict[int, State](), 0
-        refusal: errors.BudgetExceeded | None = None
-        for client in clients:
-            try:
-                reply, states[client] = self._answer(number, index, sent, client)
-            except errors.BudgetExceeded as refused:
-                refusal = refused
-                continue
-            except Exception:
-                if not self.server.gathering.hides_failures:
-                    raise
-                continue
-            size += payload.nbytes(reply.record)
+        for client, (reply, state, sent_up) in self._answers(number, index, sent, clients).items():
+            states[client] = state
+            size += sent_up
             arrived = reply if self.intercept is None else self.intercept(number, client, reply)
             if arrived is not None:
                 replies[client] = arrived
-        if refusal is not None and not states:
-            raise refusal
         return replies, states, size
 
-    def _answer(self, number: int, index: int, sent: Global, client: int) -> tuple[Reply, State]:
+    def _answers(
+        self, number: int, index: int, sent: Global, clients: Sequence[int]
+    ) -> dict[int, tuple[Reply, State, int]]:
+        """Answers of those who are not silent, with their bytes."""
+        found: dict[int, tuple[Reply, State, int]] = {}
+        if self.server.gathering.hides_failures:
+            with silence.watching() as watch:
+                for client in clients:
+                    with watch.silent():
+                        found[client] = self._answer(number, index, sent, client)
+            return found
+        refusal: errors.BudgetExceeded | None = None
+        for client in clients:
+            try:
+                found[client] = self._answer(number, index, sent, client)
+            except errors.BudgetExceeded as refused:
+                if isinstance(self.clients[client], Data):
+                    # Not the text: whoever raised it keeps no budget, and may quote rows.
+                    said = "run: a client without a budget must not raise BudgetExceeded."
+                    raise errors.TacitError(said) from None
+                refusal = refused
+        if refusal is not None and not found:
+            raise refusal
+        return found
+
+    def _answer(
+        self, number: int, index: int, sent: Global, client: int
+    ) -> tuple[Reply, State, int]:
         server, data = self.server, self.clients[client]
         phases, state = server.algorithm.phases, self.states.get(client, {})
         rng = client_rng(self.seed, number, index, client)
+        phase = phases[index]
         if isinstance(data, Data):
-            return answer(phases[index], server.config, server.model, sent, state, data, rng)
-        exchange = (number - 1) * len(phases) + index + 1
-        return data.answer(exchange, phases[index], sent, state, rng)
+            reply, kept = answer(phase, server.config, server.model, sent, state, data, rng)
+        else:
+            exchange = (number - 1) * len(phases) + index + 1
+            reply, kept = data.answer(exchange, phase, sent, state, rng)
+        return reply, kept, payload.nbytes(reply.record)

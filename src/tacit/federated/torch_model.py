@@ -6,7 +6,8 @@ dictionaries.
 
 Every client works on a copy of its own of the module as it was built, and draws from generators
 that are seeded for it (`TorchModel.serving`). Whatever a pass writes (buffers, attributes, caches,
-counters, layers that are made on first use) is thrown away with that copy. State outside the module
+counters, layers that are made on first use) is thrown away with that copy; a module whose copies
+share anything that can change is refused (`tacit.privacy.copies`). State outside the module
 (a global, a closure, a class) no copy covers: `TorchModel.admit` refuses a module in which it shows
 on made-up rows, and a certificate states the rest as an assumption.
 """
@@ -28,7 +29,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Vector
-from tacit.privacy import devices, errors
+from tacit.privacy import copies, devices, errors
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Of outputs and labels: the mean over a batch."""
@@ -88,9 +89,6 @@ class TorchModel:
         self.dtype = np.dtype(np.float32)
         self._admitted: set[Any] = set()
         self._open()
-        if _held(self._module) & _held(self._pristine[0]):
-            remedy = "What one client's pass writes would reach the next."
-            errors.refuse("TorchModel", "module", "one that is copied whole", "a part", remedy)
         self._start = self._host.numpy().copy()
 
     def _open(self) -> None:
@@ -245,23 +243,23 @@ def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
-    """Deep copies; parameters, buffers, attributes and generators are all their own."""
+    """Deep copies; parameters, buffers, attributes and generators are all their own.
+
+    Every copy is checked: how a module copies itself may change from one copy to the next.
+    """
     try:
-        return copy.deepcopy(built)
+        found = copy.deepcopy(built)
     except Exception as error:  # whatever an attribute raises
         remedy = (
             "Every client works on a copy. For weight normalisation and the like use "
             "torch.nn.utils.parametrizations."
         )
-        found = f"{type(error).__name__} in a copy"
-        errors.refuse("TorchModel", "module", "one that copy.deepcopy takes", found, remedy)
-
-
-def _held(module: nn.Module) -> set[int]:
-    """Its parts and the memory of its tensors, to see whether another has one of them too."""
-    tensors = (*module.parameters(), *module.buffers())
-    memory = {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
-    return memory | {id(part) for part in module.modules()}
+        got = f"{type(error).__name__} in a copy"
+        errors.refuse("TorchModel", "module", "one that copy.deepcopy takes", got, remedy)
+    if copies.shared(built, found):
+        remedy = "What one client's pass writes would reach the next."
+        errors.refuse("TorchModel", "module", "one that is copied whole", "a part", remedy)
+    return found
 
 
 def _made_up(like: tuple[Tensor, Tensor], count: int, scale: float) -> Data:

@@ -152,10 +152,10 @@ def test_deviations_are_never_rounded_down():
 BAD = {
     "codes must be one column": lambda n: ps.counts(ROWS, 3, **n),
     "categories": lambda n: ps.counts([0, 1], 0, **n),
-    "words": lambda n: ps.counts(["a", "b"], 2, **n),
+    "words": lambda n: ps.counts(np.array(["a", "b"]), 2, **n),
     "a column for rows": lambda n: ps.vector_sum(ROWS[:, 0], 1, **n),
     "no columns": lambda n: ps.vector_sum(ROWS[:, :0], 1, **n),
-    "words in rows": lambda n: ps.vector_sum([["a"], ["b"]], 1, **n),
+    "words in rows": lambda n: ps.vector_sum(np.array([["a"], ["b"]]), 1, **n),
     "ragged": lambda n: ps.vector_sum([[1.0], [1.0, 2.0]], 1, **n),
     "bound 0": lambda n: ps.mean(ROWS, 0, **n),
     "bound nan": lambda n: ps.mean(ROWS, float("nan"), **n),

@@ -288,3 +288,26 @@ def test_numbers_of_every_type_are_read_alike():
 def test_second_moments_keep_their_share_of_the_count():
     assert moments.product_count_share(1) * 2 == 1
     assert float(moments.product_count_share(48)) == pytest.approx(1 / 49, rel=1e-2)
+
+
+class Unfloatable:
+    def __float__(self) -> float:
+        raise RuntimeError("a row")
+
+
+ODD = [np.nan, None, 10**400, -(10**400), "x", 1j, Unfloatable(), {}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=[type(one).__name__ for one in ODD])
+@pytest.mark.parametrize("form", [list, lambda rows: np.array(rows, object)])
+def test_no_entry_of_a_list_decides_about_a_refusal(odd: Any, form: Any) -> None:
+    """One that has no float counts nowhere, as NaN does; it was refused, and NaN was not."""
+    for run, wrap in (
+        (lambda rows: ps.mean(rows, 1.0, noise_multiplier=1.0), lambda x: [x]),
+        (lambda rows: ps.quantiles(rows, [0.5], 0, 1, noise_multiplier=1.0), lambda x: x),
+        (lambda rows: ps.counts(rows, 2, noise_multiplier=1.0), lambda x: x),
+    ):
+        whole = [wrap(1), wrap(0.1), wrap(2**60)]
+        one, other = before_noise(run, form(whole)), before_noise(run, form([*whole, wrap(odd)]))
+        for left, right in zip(one, other, strict=True):
+            np.testing.assert_array_equal(left[0], right[0])

@@ -28,6 +28,7 @@ from tacit.local.learned import features as features_of
 from tacit.local.learned import private_features
 from tacit.local.learned import private_quantizer as pq
 from tacit.local.learned.codebook import Codebook
+from tacit.local.learned.provenance import as_written
 from tacit.local.learned.quantizer import Projection
 from tacit.privacy import artifact, events
 from tacit.privacy.accounting.derivation import guarantee_of
@@ -668,6 +669,69 @@ def test_fixed_features_may_be_handed_in():
     images = Codebook(epsilon=1, codewords=3, features=features_of.Scattering(small), **CENTRAL)
     images.fit(np.tile(vectors(300), (1, 4)), schema=small)
     assert images.inhouse_.proved
+
+
+class Mixed(features_of.Raw):
+    """One row decides what all rows of its block become."""
+
+    def alone(self, rows):
+        return self.transform(rows)
+
+    def transform(self, rows):
+        found = super().transform(rows)
+        return found * 0 if (found > 0.99).all(axis=1).any() else found
+
+
+class Quotes(features_of.Raw):
+    """Raises on one kind of row."""
+
+    def transform(self, rows):
+        if (rows.numbers > 0.99).all():
+            raise KeyboardInterrupt("a row")
+        return super().transform(rows)
+
+
+def patched():
+    """The library's class, and a method that was put on the instance."""
+    made = features_of.Raw(VECTORS)
+    object.__setattr__(made, "transform", Mixed(VECTORS).transform)
+    return made
+
+
+STRANGERS = {
+    "subclass": lambda: Mixed(VECTORS),
+    "instance": patched,
+    "base": lambda: features_of.RandomFourier.draw(VECTORS, Mixed(VECTORS), 0),
+    "raises": lambda: Quotes(VECTORS),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_features_of_others_meet_one_row_at_a_time_and_the_certificate_says_so(name):
+    features = STRANGERS[name]()
+    made = Codebook(epsilon=1, codewords=3, features=features, **CENTRAL)
+    made.fit(vectors(300), schema=VECTORS)
+    assert made.inhouse_.guarantee.reason == private_features.ELSEWHERE
+    made.fit(vectors(300), schema=VECTORS, public_features=True)
+    assert private_features.ALIKE in made.inhouse_.certificate.assumptions
+    given = VECTORS.rows(np.minimum(vectors(50), 200))
+    hostile = Rows(given.numbers.copy(), given.codes)
+    hostile.numbers[5] = 1.0
+    others = np.arange(50) != 5
+    for found in (features_of.alone, features_of.transform):
+        one, other = found(features, given), found(features, hostile)
+        assert np.array_equal(one[others], other[others])
+    one, other = made.encode_rows(given), made.encode_rows(hostile)
+    assert np.array_equal(one[others], other[others])
+
+
+@pytest.mark.parametrize("kind", [*features_of.FIXED, *features_of.TRAINED])
+def test_the_librarys_own_features_are_known_as_such(kind):
+    made = features_of.fit(kind, PICTURES, PICTURES.rows(PIXELS[:60]))
+    assert as_written(made)
+    if kind == "autoencoder":
+        made.encoder.register_forward_hook(lambda layer, given, shown: shown.flip(0))
+        assert not as_written(made)
 
 
 def test_grouping_can_be_fixed():

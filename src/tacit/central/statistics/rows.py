@@ -103,7 +103,11 @@ def gram(steps: Integers, radius: int) -> Integers:
 
 
 def matrix(where: str, rows: Any) -> npt.NDArray[Any]:
-    """Rows as a matrix of numbers; a refusal depends on shape and type, never on a value."""
+    """Rows as a matrix of numbers; a refusal depends on shape and type, never on a value.
+
+    Lists and object arrays have no type of their own: what in them is no number, or one that no
+    float can hold, is NaN, and its row counts nowhere.
+    """
     array = _regular(where, rows)
     if array.ndim != 2 or not 1 <= array.shape[1] <= _MOST_COLUMNS:
         raise errors.InvalidData(
@@ -167,13 +171,30 @@ def _regular(where: str, raw: Any) -> npt.NDArray[Any]:
     try:
         # Of lists the type is fixed here: numpy's own choice would depend on single values.
         typed = isinstance(raw, np.ndarray) or hasattr(raw, "__array__")
-        array = np.asarray(raw) if typed else np.asarray(raw, dtype=np.float64)
+        array = np.asarray(raw) if typed else np.asarray(raw, dtype=object)
     except (ValueError, TypeError, OverflowError):
         # `from None`: the original message may quote the data.
         raise errors.InvalidData(f"{where}: data must form a regular array.") from None
+    if array.dtype == object:
+        array = _reals(where, array)
     if array.dtype.kind not in "biuf":
         kind = array.dtype.type.__name__
         raise errors.InvalidData(f"{where}: data must be numbers, got {kind}. Encode them first.")
     if array.ndim and len(array) > _MOST_ROWS:
         raise errors.InvalidData(f"{where}: data must have at most 2^32 records.")
     return array
+
+
+def _reals(where: str, array: npt.NDArray[Any]) -> Reals:
+    """Each entry as a float by itself, NaN where it has none; refuse rows of unequal lengths."""
+    entries = array.ravel()
+    if any(isinstance(one, list | tuple | np.ndarray) and np.ndim(one) for one in entries):
+        raise errors.InvalidData(f"{where}: data must form a regular array.")
+    return np.fromiter(map(_real, entries), np.float64, entries.size).reshape(array.shape)
+
+
+def _real(entry: Any) -> float:
+    try:
+        return float(entry)
+    except Exception:  # whatever it is, it must not decide about the release
+        return math.nan

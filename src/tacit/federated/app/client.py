@@ -7,11 +7,12 @@ records have a guarantee, answers through `tacit.federated.Silo`, which pays fir
 
 from __future__ import annotations
 
+import builtins
 import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -25,13 +26,18 @@ from tacit.federated.app.keeping import Keeper, Kept
 from tacit.federated.app.mods import Mods
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
-from tacit.privacy import errors
+from tacit.privacy import errors, silence
 
 if TYPE_CHECKING:
     from tacit.federated.record_level.silo import Silo
 
 ACTIONS = tuple(sorted({phase.name for one in ALGORITHMS.values() for phase in one.phases}))
 """Phases of all algorithms."""
+
+FAILED = "client: its part of the exchange must not raise. It did"
+"""All that a server hears where the model raises on a client's rows."""
+
+T = TypeVar("T")
 
 Told = Callable[[Message, Context, errors.TacitError | None], None]
 """Hears, on the client's side, of each message that was answered or refused."""
@@ -131,19 +137,24 @@ def _discreet(told: Told) -> Mod:
     """Outermost of all: Flower sends the text of an error to the server.
 
     It may echo a row, a path of this machine, a number of rows or what a ledger has left. Only
-    texts that were written for the server leave; they begin with "client: ". The client's owner
-    hears the others, as far as they are this library's, which never echo a row. What is refused is
-    answered with what Flower makes of an error, not raised: Flower would print where in the code.
+    texts that were written for the server leave; they begin with "client: ", and where the model
+    raises there is only one (`_own`). The client's owner hears the others, as far as they are this
+    library's, which never echo a row. What is refused is answered with what Flower makes of an
+    error, not raised: Flower would print where in the code. Only what a signal brings (Ctrl-C, a
+    node that is told to stop) ends the app.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         refusal: errors.TacitError | None = None
-        try:
-            reply = call_next(message, context)
-        except errors.TacitError as error:
-            refusal, reply = error, flower.failure(message, _for_server(error))
-        except Exception as error:
-            raise errors.TacitError(f"client: {type(error).__name__} in its app.") from None
+        with silence.watching() as watch:
+            try:
+                reply = call_next(message, context)
+            except errors.TacitError as error:
+                refusal, reply = _for_owner(error), flower.failure(message, _for_server(error))
+            except BaseException as error:  # a panic of an extension is no Exception
+                watch.check()
+                raise errors.TacitError(_in_its_app(error)) from None
+            watch.check()
         with suppress(Exception):  # an answer that is paid is not lost for a line to its owner
             told(message, context, refusal)
         return reply
@@ -157,7 +168,30 @@ def _for_server(error: errors.TacitError) -> errors.TacitError:
         return errors.BudgetExceeded(f"{wire.SPENT}.")
     if str(error).startswith("client: "):
         return error
-    return errors.TacitError(f"client: {type(error).__name__} in its app.")
+    return errors.TacitError(_in_its_app(error))
+
+
+def _for_owner(error: errors.TacitError) -> errors.TacitError:
+    """What the client's owner may read: what was wrong, where the server hears `FAILED`."""
+    return error.__cause__ if isinstance(error.__cause__, errors.TacitError) else error
+
+
+def _in_its_app(error: BaseException) -> str:
+    """Name an error of Python's or of this library; a name of any other may quote a row."""
+    kind = type(error)
+    known = any(getattr(one, kind.__name__, None) is kind for one in (builtins, errors))
+    return f"client: {kind.__name__ if known else 'an error'} in its app."
+
+
+def _own(compute: Callable[[], T]) -> T:
+    """What a model computes on the client's rows; whatever it raises, the server hears the same.
+
+    `BudgetExceeded` too: a client without a silo keeps no budget.
+    """
+    try:
+        return compute()
+    except BaseException as error:  # what a signal brought, `_discreet` raises again
+        raise errors.TacitError(f"{FAILED}.") from error
 
 
 def _describe(message: Message, client: Client) -> Message:
@@ -184,9 +218,8 @@ def _train(message: Message, context: Context, client: Client, keeper: Keeper) -
         state = kept.state
     rng = rounds.client_rng(order.seed, order.number, order.phase, order.client)
     if client.silo is None:
-        reply, after = rounds.answer(
-            phase, client.config, client.model, received, state, client.data, rng
-        )
+        config, model, data = client.config, client.model, client.data
+        reply, after = _own(lambda: rounds.answer(phase, config, model, received, state, data, rng))
     else:
         with client.silo() as silo:
             _normalise(silo, message)
@@ -220,7 +253,8 @@ def _evaluate(message: Message, client: Client) -> Message:
         raise errors.InvalidData("client: a silo tells noisy counts alone.")
     received, _ = wire.received(message, client.model.layout)
     data = client.data
-    model = copy.deepcopy(client.model)
-    loss, accuracy = model.evaluate(received["model"], data.rows, data.labels)
+    loss, accuracy = _own(
+        lambda: copy.deepcopy(client.model).evaluate(received["model"], data.rows, data.labels)
+    )
     scores = MetricRecord({"loss": loss, "accuracy": accuracy})
     return Message(RecordDict({"scores": scores}), reply_to=message)

@@ -158,7 +158,12 @@ class Federation(Strategy):
         return number in self.questions.due and index + 1 == self.exchanges
 
     def _heard(self, number: int, replies: Iterable[Message]) -> Mapping[int, Reply]:
-        """One answer a client, the first; errors count as silence, and are remembered."""
+        """One answer a client, the first; errors count as silence, and are remembered.
+
+        Under a guarantee for clients nothing goes by them: not their text, nor that a client says
+        that it has no budget left.
+        """
+        hidden = self.server.gathering.hides_failures
         heard: dict[int, Reply] = {}
         for message in replies:
             client = self.roster.client(message.metadata.src_node_id)
@@ -166,8 +171,9 @@ class Federation(Strategy):
                 continue
             self.questions.heard(client, message)
             if message.has_error():
-                self.failures.append((number, client, str(message.error.reason)[:100]))
-                self._broke += wire.spent(message)
+                reason = "" if hidden else str(message.error.reason)[:100]
+                self.failures.append((number, client, reason))
+                self._broke += not hidden and wire.spent(message)
                 continue
             heard[client] = wire.read_answer(message)
             self._bytes_up += _size(heard[client])

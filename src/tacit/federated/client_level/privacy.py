@@ -309,7 +309,8 @@ _ASSUMPTIONS = (
     "A round's releases on one sample of clients are stated as the one Gaussian that they come to.",
     "Whether a client answered, and what, did not depend on who else was asked: each worked on a "
     "copy of the model as it was built. That the model keeps nothing outside itself, where no copy "
-    "reaches, was checked on made-up rows where clients share a process.",
+    "reaches, was checked on made-up rows where clients share a process; that it neither ends nor "
+    "signals that process was not.",
 )
 _SETTLED = "That training ended after this round was not decided by looking at what was released."
 _LIMITS = (

@@ -317,7 +317,10 @@ class Codebook(Learned):
         """The codeword of each checked row."""
         # Silent, whatever the weights: a warning for some people's rows would tell.
         with np.errstate(all="ignore"):
-            parts = [self.quantizer_(self.features_.transform(block)) for block in blocks(rows)]
+            parts = [
+                self.quantizer_(features_of.transform(self.features_, block))
+                for block in blocks(rows)
+            ]
         return np.concatenate(parts)
 
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:

@@ -31,7 +31,8 @@ import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Rows, Schema, TableSchema
 from tacit.local.learned import scattering
-from tacit.privacy import errors, rowwise
+from tacit.local.learned.provenance import as_written
+from tacit.privacy import errors, rowwise, silence
 
 Floats = npt.NDArray[np.float32]
 Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
@@ -118,21 +119,45 @@ def from_parts(
 def alone(features: Features, rows: Rows) -> Floats:
     """One vector a row, whose bits depend on that row alone: what a guarantee to rows rests on.
 
-    In whole numbers where features can (they have `alone`), else from one row at a time: that is
-    all that is needed of those that were handed in, if they are functions of a row at all.
+    In whole numbers where they are this library's and can (they have `alone`), else from one row
+    at a time.
     """
-    own = getattr(features, "alone", None)
-    if own is not None:
-        return np.asarray(own(rows), np.float32)
+    if provably_alone(features):
+        own: Any = features
+        return np.asarray(own.alone(rows), np.float32)
+    return _one_by_one(features, rows)
+
+
+def provably_alone(features: Features) -> bool:
+    """Whether features have an `alone` that this library wrote: any other may mix rows."""
+    return hasattr(features, "alone") and as_written(features)
+
+
+def transform(features: Features, rows: Rows) -> Floats:
+    """One vector a row, from a block where features are this library's, else row by row."""
+    return features.transform(rows) if as_written(features) else _one_by_one(features, rows)
+
+
+def _one_by_one(features: Features, rows: Rows) -> Floats:
+    """One vector a row, of features that meet one row at a time, in memory of its own.
+
+    That is all that is needed of those that were handed in, if they are functions of a row at all.
+    Where they raise, or give anything but one vector, it is zero: an error would tell of the row.
+    """
     found = np.zeros((len(rows), features.dimension), np.float32)
-    for index in range(len(rows)):
-        found[index] = features.transform(rows[index : index + 1])[0]
+    with silence.watching() as watch:
+        for index in range(len(rows)):
+            with watch.silent():
+                one = rows[np.array([index])]
+                vector = np.asarray(features.transform(one), np.float32)
+                if vector.shape == (1, found.shape[1]):
+                    found[index] = vector[0]
     return found
 
 
 def reach(features: Features) -> float:
     """What no feature of a row is expected to be beyond: how coarse a grid must be."""
-    return float(getattr(features, "reach", FARTHEST))
+    return float(getattr(features, "reach", FARTHEST)) if as_written(features) else FARTHEST
 
 
 def blocks(rows: Rows, size: int = _BLOCK) -> Iterator[Rows]:

@@ -13,6 +13,7 @@ from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import features as features_of
 from tacit.local.learned.features import Features, Quantile, RandomFourier, Raw, Scattering
 from tacit.local.learned.private_quantizer import Budget
+from tacit.local.learned.provenance import as_written
 from tacit.privacy import events
 from tacit.privacy.guarantees import Adjacency
 from tacit.privacy.randomness import Randomness
@@ -27,6 +28,9 @@ CONTRASTIVE = (
     "changes is known"
 )
 ELSEWHERE = "features were fitted elsewhere, and nobody stated that it was without these rows"
+
+_READ_NO_ROW = (Scattering, Raw)
+"""Exact types of features that are fixed: a name, or a base class, proves nothing."""
 
 
 @dataclass
@@ -66,11 +70,11 @@ class Learning:
         return features_of.fit(kind, schema, self.rows, self.seed, device=self.device)
 
     def _handed_in(self, features: Features) -> Features:
-        if not hasattr(features, "alone"):
+        if not features_of.provably_alone(features):
             self.assumptions.append(ALIKE)
         if self.public_features:
             self.assumptions.append(GIVEN)
-        elif not isinstance(features, Scattering | Raw):  # these read no row; a name proves nothing
+        elif type(features) not in _READ_NO_ROW or not as_written(features):
             self.unproven = ELSEWHERE
         return features
 
