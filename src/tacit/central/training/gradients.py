@@ -25,6 +25,7 @@ from torch import Tensor
 from tacit.central.training import probing
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.noise import Noise
+from tacit.central.training.precision import whole_products
 from tacit.central.training.schedule import Schedule
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
@@ -136,27 +137,6 @@ def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
             state[24 : 24 + 8 * _STATE_WORDS].view(np.uint64)[:] = mixed
             torch.set_rng_state(torch.from_numpy(state))
         yield
-
-
-@contextmanager
-def whole_products() -> Iterator[None]:
-    """Products in whole precision, by kernels that the shapes alone choose.
-
-    No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default: it
-    shortens both factors of a product to 11 digits or fewer, and what is summed may then be longer
-    by 2^-10 than the norm that it was clipped by, for which `Schedule.rounding` has no room.
-    And no cuDNN algorithms that are chosen by a race, or add up in the order of arrival: with those
-    a row's gradient changes its last bits from run to run.
-    """
-    cudnn, precision = torch.backends.cudnn, torch.get_float32_matmul_precision()
-    before = cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark
-    torch.set_float32_matmul_precision("highest")
-    cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = False, True, False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)
-        cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
 
 
 def assumptions(noise: Noise) -> tuple[str, ...]:
