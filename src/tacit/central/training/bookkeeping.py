@@ -20,6 +20,7 @@ from torch.func import vjp, vmap
 from tacit.central.training import layers
 from tacit.central.training.alone import dense
 from tacit.central.training.layers import Layer, Pairs, Rule
+from tacit.central.training.mapped import refuse_unknown
 from tacit.central.training.operators import blanks_may_raise, is_random, name_of
 from tacit.central.training.row_calls import Call, Rows
 from tacit.central.training.rowwise import States, verified
@@ -250,6 +251,7 @@ class _Public:
         for node in (*inputs, *(one for one in states.of if one in needed and one not in inputs)):
             copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output([copies[node] for node in self._ends])
+        refuse_unknown(graph.nodes)
         if any(map(is_random, graph.nodes)):
             raise Unfit("trained parameters are changed at random")
         self._made = fx.GraphModule(made, graph)

@@ -32,6 +32,11 @@ from tacit.privacy.randomness import Randomness
 
 _STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
 
+_IN_RANGE = (
+    "Labels and indices of all records are in range: on a CUDA device one that is not ends the "
+    "process, which tells that it is there."
+)
+
 
 @dataclass
 class NoisyGradients:
@@ -139,8 +144,8 @@ def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
         yield
 
 
-def assumptions(noise: Noise) -> tuple[str, ...]:
-    """What a certificate of trained weights has to say besides its event."""
+def assumptions(noise: Noise, device: torch.device) -> tuple[str, ...]:
+    """What a certificate of weights that were trained on this device says besides its event."""
     stream = noise.stream
     cipher = getattr(stream, "cipher", None)
     if not stream.secure:
@@ -159,6 +164,7 @@ def assumptions(noise: Noise) -> tuple[str, ...]:
         "The bits that torch's kernels compute for a row depend on that row, on the weights and on "
         "shapes, which are fixed, and not on the values of other rows.",
         "What the module draws at random comes from torch's generator, with a secret seed.",
+        *([_IN_RANGE] if device.type == "cuda" else []),
     )
 
 

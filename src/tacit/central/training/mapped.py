@@ -20,7 +20,7 @@ All else is refused, and so are memory that nobody has written, writes, and draw
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ from tacit.central.training.operators import (
     name_of,
     refuse_draws_by_value,
 )
+from tacit.central.training.row_rules import RULES
 from tacit.central.training.tracing import Unfit, refuse_trapping
 
 _FORBIDDEN = ("resize", "as_strided", "set_", "record_stream")
@@ -68,6 +69,7 @@ norm linalg_vector_norm nansum count_nonzero median nanmedian kthvalue mode
 cumsum cumprod logcumsumexp cummax cummin sort argsort topk
 _softmax _log_softmax _safe_softmax
 
+_weight_norm _weight_norm_interface
 mm bmm addmm baddbmm mv addmv dot vdot addr matmul linear _trilinear linalg_cross _cdist_forward
 convolution
 _fft_r2c _fft_c2r _fft_c2c
@@ -97,6 +99,14 @@ linalg_solve_triangular
 
 _KNOWN = frozenset((_FAMILIES + _CHECKED_INDICES + _MATRIX_BY_MATRIX).split())
 
+_COMPOSED = frozenset(
+    (
+        *("linalg_inv", "linalg_solve", "linalg_norm", "linalg_matrix_norm", "outer", "kron"),
+        *("block_diag", "diag", "repeat_interleave"),
+    )
+)
+"""Operators that torch takes apart into those above, before it maps them."""
+
 _PUBLIC = {"embedding": "weight", "bucketize": "boundaries"}
 """Operators one operand of which must not depend on a row."""
 
@@ -120,6 +130,9 @@ _PAIRED = {
     "native_group_norm_backward": {"native_group_norm": "input N C HxW group mean=#1 rstd=#2"},
     "native_batch_norm_backward": {"native_batch_norm": "input save_mean=#1 save_invstd=#2"},
     "_fused_rms_norm_backward": {"_fused_rms_norm": "input normalized_shape rstd=#1"},
+    "_weight_norm_interface_backward": {
+        "_weight_norm_interface": "saved_v=v saved_g=g saved_norms=#1 dim",
+    },
     "unfold_backward": {"unfold": "input_sizes=self.shape dim=dimension size step"},
     "linalg_lu_solve": {
         "linalg_lu_factor_ex": "LU.shape=A.shape pivots=#1",
@@ -148,6 +161,21 @@ def refuse_crossing(graph: fx.Graph, rows: Sequence[fx.Node]) -> set[fx.Node]:
             if node.target is not operator.getitem and not _keeps_apart(node, mapped, graph):
                 raise Unfit(f"{name_of(node)} is not known to keep mapped rows apart")
     return mapped
+
+
+def refuse_unknown(nodes: Iterable[fx.Node]) -> None:
+    """Refuse operators on public values whose derivatives might not be mapped apart.
+
+    The derivative of an operator that is known here or in `row_rules` is known here, or comes with
+    what the forward operator gave.
+    """
+    for node in nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        name, tags = name_of(node), getattr(node.target, "tags", ())
+        known = any(name in some for some in (_KNOWN, _COMPOSED, _PUBLIC, RULES))
+        if not known and torch.Tag.pointwise not in tags:
+            raise Unfit(f"{name} is not known to have a derivative that keeps rows apart")
 
 
 def _refuse_unfit(node: fx.Node) -> None:

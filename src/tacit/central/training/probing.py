@@ -119,9 +119,9 @@ def clipped_sum(
 
     Notes
     -----
-    One example blanked, its place kept, moves the sums by at most `clip_norm`; one more or less
-    may move more, as kernels round other rows differently in a batch of another size. The sums are
-    raw: add noise.
+    What one example adds, left out with its place kept, is at most `clip_norm` long; one example
+    more or less may move the sums further, as kernels round other rows differently in a batch of
+    another size. The sums are raw: add noise.
     """
     where = "clipped_sum"
     bound = float(errors.positive(where, "clip_norm", clip_norm))
