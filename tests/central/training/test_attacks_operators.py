@@ -225,7 +225,8 @@ def by_saved_shapes(tokens: Tensor, weights: Tensor) -> Tensor:
 
 
 def _planes(tokens: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return tokens[:, None, :, None], weights[:, None, :, None], torch.zeros(len(tokens), 1, TOKENS, 1)  # fmt: skip
+    zeros = torch.zeros(len(tokens), 1, TOKENS, 1)
+    return tokens[:, None, :, None], weights[:, None, :, None], zeros
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ PLAIN = {
     "adaptive": (nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveMaxPool2d(2), nn.Flatten()), "image"),
     "average": (nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(2), nn.Flatten()), "image"),
     "groups": (nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten()), "image"),
-    "norm": (nn.Sequential(nn.Flatten(), nn.Linear(25, 4), nn.LayerNorm(4), nn.Softmax(1)), "image"),
+    "norm": (nn.Sequential(nn.Flatten(), nn.Linear(25, 4), nn.LayerNorm(4), nn.GLU()), "image"),
 }  # fmt: skip
 
 

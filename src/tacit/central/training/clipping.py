@@ -25,7 +25,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -256,8 +256,8 @@ class Clipper:
             found = group.rule.written(group.layer, group.trained, pairs)
             written |= {id(group.trained[name]): value for name, value in found.items()}
             left = {name: p for name, p in group.trained.items() if name not in found}
-            if left and isinstance(group.rule, Summing):
-                kept.append(_Summed(group.rule, group.layer, left, pairs))
+            if left:  # so it is a rule that sums
+                kept.append(_Summed(cast(Summing, group.rule), group.layer, left, pairs))
         norms = [one.rule.squared_norms(one.layer, one.trained, one.pairs) for one in kept]
         norms += [squares(value) for value in written.values()]
         total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()

@@ -56,7 +56,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -92,7 +92,6 @@ class Rule(Protocol):
         ...
 
 
-@runtime_checkable
 class Summing(Rule, Protocol):
     """A rule for parameters whose gradients are not written out: norms and sums without them."""
 

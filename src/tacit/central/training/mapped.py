@@ -1,4 +1,4 @@
-"""Operators that `vmap` keeps apart: a graph of one row may be mapped over rows if it has no others.
+"""Operators that `vmap` keeps apart: a graph of one row that has no others may be mapped.
 
 `vmap` maps an operator by a rule of torch's own, and some rules fold all rows into one space of
 indices, or hand their kernel one piece of memory: an index or a shape that the kernel does not
@@ -44,7 +44,8 @@ zeros_like ones_like full_like new_zeros new_ones new_full
 empty_like new_empty new_empty_strided
 
 floor_divide elu_backward gelu_backward hardtanh_backward hardswish hardswish_backward
-hardsigmoid_backward leaky_relu_backward softplus_backward softshrink_backward hardshrink_backward mish_backward
+hardsigmoid_backward leaky_relu_backward softplus_backward softshrink_backward
+hardshrink_backward mish_backward
 log_sigmoid_forward log_sigmoid_backward _prelu_kernel _prelu_kernel_backward
 glu glu_backward _thnn_fused_lstm_cell _thnn_fused_lstm_cell_backward_impl
 _thnn_fused_gru_cell _thnn_fused_gru_cell_backward
@@ -145,6 +146,7 @@ _PAIRED = {
 (`name`, or `name=theirs`), gave (`name=#place`), or took the shape or length of."""
 
 _SAME_VALUES = ("detach", "alias", "clone")
+
 
 def refuse_crossing(graph: fx.Graph, rows: Sequence[fx.Node]) -> set[fx.Node]:
     """Refuse graphs of one row that are not known to stay apart; give the nodes that are mapped."""

@@ -28,18 +28,16 @@ _FIXED_DRAWS = frozenset(
 _EVERYTHING = "*"
 
 _CHECKED = {
-    **{name: "indices" for name in ("embedding", "embedding_dense_backward", "index", "index_put")},
-    **{name: "index" for name in ("gather", "scatter", "scatter_add", "index_select", "index_add")},
-    "take_along_dim": "indices",
-    **{
-        name: "target"
-        for name in (
-            *("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss_forward"),
-            *("nll_loss_backward", "nll_loss2d_forward", "nll_loss2d_backward"),
-        )
-    },
-    "value_selecting_reduction_backward": "indices",
-    **{name: _EVERYTHING for name in ("binary_cross_entropy", "normal")},
+    name: operand
+    for operand, names in {
+        "indices": "embedding embedding_dense_backward index index_put take_along_dim "
+        "value_selecting_reduction_backward",
+        "index": "gather scatter scatter_add index_select index_add",
+        "target": "cross_entropy_loss nll_loss nll_loss_nd nll_loss_forward nll_loss_backward "
+        "nll_loss2d_forward nll_loss2d_backward",
+        _EVERYTHING: "binary_cross_entropy normal",
+    }.items()
+    for name in names.split()
 }
 """The operand whose values an operator checks, by raising."""
 

@@ -129,9 +129,14 @@ def _traced(
     try:
         # Fake tensors that Python keeps must not outlive the trace; compiled parts are run plainly.
         as_written = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
-        with attributes_kept(total), as_written, torch.inference_mode(False), whole_products():
-            with torch.enable_grad():
-                made = tracer(*state_of(total).values(), *batch)
+        with (
+            attributes_kept(total),
+            as_written,
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            whole_products(),
+        ):
+            made = tracer(*state_of(total).values(), *batch)
     except Unfit:
         raise
     except Exception as error:  # whatever Python does when it cannot see values

@@ -9,16 +9,16 @@ on rows is not the module but the list of torch's operators that it leaves where
 row, without values (`tracing`): it writes nothing, draws nothing, and Python is not there any more.
 `torch.vmap` runs this list on all slots, and it has only operators that torch's rules are known to
 keep apart (`mapped`). Whether blank rows raise at these weights is tried first: if they do, no row
-counts, whoever is there. If not, a row that raises is made blank, so the others meet what they would
-meet without it. What is left is arithmetic: kernels get tensors of the same shapes and places, and
-are taken to let no slot's values into another's. Under additional or missing rows this fails: other
-shapes may be rounded otherwise.
+counts, whoever is there. If not, a row that raises is made blank, so the others meet what they
+would meet without it. What is left is arithmetic: kernels get tensors of the same shapes and
+places, and are taken to let no slot's values into another's. Under additional or missing rows this
+fails: other shapes may be rounded otherwise.
 
 Notes
 -----
 A module that cannot be traced or mapped (control flow that goes by values, buffers that a pass
-writes in place, draws, operators that are not known) is refused on made-up rows. On a CUDA device an
-index that is out of range ends the process: only on the processor is such a row made blank.
+writes in place, draws, operators that are not known) is refused on made-up rows. On a CUDA device
+an index that is out of range ends the process: only on the processor is such a row made blank.
 """
 
 from __future__ import annotations
