@@ -144,6 +144,73 @@ def test_a_row_on_which_the_module_raises_is_blank(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(found.classes[found.there], plain.classes[found.there])
 
 
+class _OwnMap(torch.autograd.Function):
+    """Alone, the row itself; mapped by its own rule, it saw them all."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, Any]:
+        return torch.where((x.abs() > 100).any(), -x, x), in_dims[0]
+
+
+class OwnMap(Centred):
+    def mixed(self, x: Tensor) -> Tensor:
+        return _OwnMap.apply(x)
+
+
+class Bag(Centred):
+    """Torch's own rule folds rows into one space of indices."""
+
+    def mixed(self, x: Tensor) -> Tensor:
+        tokens, ones = x[0].long(), torch.ones(COLUMNS, 1)
+        counts = torch.ops.aten.embedding_dense_backward(ones, tokens, COLUMNS, -1, False)
+        return counts[:, 0][None]
+
+
+class Inverse(nn.Module):
+    """Without an inverse for a blank row where the weight is 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(1))
+        self.lin = nn.Linear(COLUMNS, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.lin(x) * torch.linalg.inv((self.w + x[:, :1] ** 2)[..., None])[..., 0]
+
+
+def test_a_function_with_its_own_rule_for_batches_is_not_asked() -> None:
+    model = TorchModel(OwnMap)
+    judging.admit("silo", model, rows())
+    assert others_moved(model, model.start(), rows(), 1e4) == 0
+
+
+def test_weights_at_which_only_a_blank_row_raises() -> None:
+    """No row counts then, whoever is there."""
+    model, held = TorchModel(Inverse), rows()
+    judging.admit("silo", model, held)
+    assert judging.judge(model, model.start(), held, np.ones(40, dtype=bool)).there.all()
+    weights = model.start()
+    weights[0] = 0
+    for there in (np.ones(40, dtype=bool), np.arange(40) != 3):
+        found = judging.judge(model, weights, held, there)
+        assert not found.there.any()
+        assert not found.classes.any()
+
+
 def made(build: Callable[[], nn.Module], data: Data, **more: Any) -> silo.Silo:
     chosen = algorithm("fedsgd")
     given = {"epsilon": 4.0, "delta": 1e-4, "rounds": 1, "held_out": 2, "evaluations": 1}
@@ -151,7 +218,7 @@ def made(build: Callable[[], nn.Module], data: Data, **more: Any) -> silo.Silo:
     return silo.Silo(TorchModel(build), data, privacy, chosen, chosen.config())
 
 
-@pytest.mark.parametrize("build", [Writes, Branches, Draws])
+@pytest.mark.parametrize("build", [Writes, Branches, Draws, Bag])
 def test_what_cannot_be_mapped_over_rows_is_refused(build: Callable[[], nn.Module]) -> None:
     data = Data(rows(), np.zeros(40, dtype=int))
     with pytest.raises(errors.InvalidParameter, match="one that can be mapped over rows"):

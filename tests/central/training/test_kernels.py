@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tacit.central.training.gradients import whole_products
+from tacit.central.training.precision import whole_products
 
 SIZES = (2, 7, 64)
 FILLS = ("blank", "some zeros", "ordinary", "enormous", "subnormal", "nan", "infinite")

@@ -2,9 +2,10 @@
 
 The gradient of *one* example is traced, with one row as the batch: what it computes is a function
 of that row, as there is no other. Of the module only this list of torch's operators is left, and
-`vmap` runs it on all slots. `vmap` maps each operator over rows by torch's own rules, so nothing of
-the module is there to look across: no attribute, buffer, cache, counter, hook, routing or function
-with a rule of its own for batches. What cannot be traced, or mapped, is refused beforehand.
+`vmap` runs it on all slots, so nothing of the module is there to look across: no attribute, buffer,
+cache, counter, hook, routing or function with a rule of its own for batches. Nor do torch's own
+rules: only operators that they are known to keep apart are admitted (`mapped`). What cannot be
+traced, or mapped, is refused beforehand.
 
 Right for every differentiable module, and slower: memory grows with slots times parameters.
 """
@@ -15,14 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 from torch.func import vmap
 
-from tacit.central.training.tracing import Total, Unfit, gradient_graph, refuse_trapping, state_of
+from tacit.central.training.mapped import refuse_crossing
+from tacit.central.training.operators import blanks_may_raise
+from tacit.central.training.tracing import Total, gradient_graph, state_of
 
 _MOST_ENTRIES = 1 << 25
-_FORBIDDEN = ("resize", "as_strided", "set_", "record_stream")
-_OVERWRITES = ("fill", "bernoulli", "uniform", "normal_functional", "exponential", "zero", "copy")
 
 
 class Alone:
@@ -33,7 +34,11 @@ class Alone:
     ) -> None:
         self._state = list(state_of(total).values())
         self._made = gradient_graph(total, trained, example)
-        _refuse_unknown(self._made.graph)
+        inputs = [node for node in self._made.graph.nodes if node.op == "placeholder"]
+        mapped = refuse_crossing(self._made.graph, inputs[len(self._state) :])
+        wanted = {id(one) for one in trained}
+        moving = [n for n, one in zip(inputs, self._state, strict=False) if id(one) in wanted]
+        self.blanks_may_raise = blanks_may_raise(self._made.graph, moving, mapped)
 
     @staticmethod
     def block(trained: Sequence[nn.Parameter], most: int) -> int:
@@ -52,30 +57,6 @@ class Alone:
         with torch.inference_mode(False), quiet():
             losses, *gradients = vmap(of_one, randomness="different")(*batch)
         return losses, [dense(one) for one in gradients]
-
-
-def _refuse_unknown(graph: fx.Graph) -> None:
-    """Memory that nobody has written could hold anybody's rows; whole divisions may trap."""
-    for node in graph.nodes:
-        if node.op in ("placeholder", "get_attr", "output"):
-            continue
-        target = node.target
-        if isinstance(target, torch._ops.OpOverload):
-            name = target.overloadpacket.__name__
-            refuse_trapping(node, name)
-            known = target.namespace in ("aten", "prims") and not target._schema.is_mutable
-            if "empty" in name:
-                known = known and all(_overwrites(user) for user in node.users)
-            if known and not any(word in name for word in _FORBIDDEN):
-                continue
-        elif getattr(target, "__name__", "") == "getitem":
-            continue
-        raise Unfit(f"{target} is no operator that can be mapped over examples")
-
-
-def _overwrites(node: fx.Node) -> bool:
-    packet = getattr(node.target, "overloadpacket", None)
-    return packet is not None and packet.__name__ in _OVERWRITES
 
 
 def dense(value: Tensor) -> Tensor:

@@ -20,6 +20,8 @@ from torch.func import vjp, vmap
 from tacit.central.training import layers
 from tacit.central.training.alone import dense
 from tacit.central.training.layers import Layer, Pairs, Rule
+from tacit.central.training.mapped import refuse_unknown
+from tacit.central.training.operators import blanks_may_raise, is_random, name_of
 from tacit.central.training.row_calls import Call, Rows
 from tacit.central.training.rowwise import States, verified
 from tacit.central.training.tracing import Total, Unfit, losses_graph, state_of
@@ -71,6 +73,8 @@ class Book:
         self._of = {ids[id(one)]: one for one in trained}
         rows = inputs[len(state) :]
         self.states = verified(made.graph, rows, list(self._of))
+        apart = {node for node, state in self.states.of.items() if state is not None}
+        self.blanks_may_raise = blanks_may_raise(made.graph, list(self._of), apart)
         self._made, self._kept = made, _Kept(made.graph)
         self.groups, self.written = self._sites()
         self._public = _Public(made, self.states, self._of, self.written)
@@ -96,14 +100,14 @@ class Book:
                 written.append(self._written(node, output))
             else:
                 group = groups.setdefault(keys[node], self._group(node))
-                source = Call(states, node, _name(node))
-                value = source.arg("indices" if _name(node) == "embedding" else "input")
+                source = Call(states, node, name_of(node))
+                value = source.arg("indices" if name_of(node) == "embedding" else "input")
                 group.inputs.append((self._kept.value(value), states.of[value]))
                 group.outputs.append(output)
         return list(groups.values()), written
 
     def _group(self, node: fx.Node) -> Group:
-        call, name = Call(self.states, node, _name(node)), _name(node)
+        call, name = Call(self.states, node, name_of(node)), name_of(node)
         arguments = {one.name: call.arg(one.name) for one in node.target._schema.arguments}  # type: ignore[union-attr]
         trained = {
             key: self._of[arguments[key]] for key in _WEIGHTS if arguments.get(key) in self._of
@@ -123,7 +127,7 @@ class Book:
     def _written(self, node: fx.Node, output: int) -> Written:
         states, places = self.states, {one: self._kept.value(one) for one in node.all_input_nodes}
         if isinstance(node.meta["val"], list | tuple):
-            raise Unfit(f"{_name(node)} has trained parameters and several outputs")
+            raise Unfit(f"{name_of(node)} has trained parameters and several outputs")
 
         def those(wanted: Callable[[fx.Node], bool]) -> dict[fx.Node, int]:
             return {one: place for one, place in places.items() if wanted(one)}
@@ -247,7 +251,8 @@ class _Public:
         for node in (*inputs, *(one for one in states.of if one in needed and one not in inputs)):
             copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output([copies[node] for node in self._ends])
-        if any(map(_is_random, graph.nodes)):
+        refuse_unknown(graph.nodes)
+        if any(map(is_random, graph.nodes)):
             raise Unfit("trained parameters are changed at random")
         self._made = fx.GraphModule(made, graph)
         self._places = {node: place for place, node in enumerate(inputs)}
@@ -290,7 +295,7 @@ def _behind(ends: Sequence[fx.Node]) -> set[fx.Node]:
 
 def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
     """What calls of one layer with a rule have in common; None where no rule applies."""
-    name, call = _name(node), Call(states, node, _name(node))
+    name, call = name_of(node), Call(states, node, name_of(node))
     if name not in ("linear", "embedding", *_CONVOLUTIONS, *_NORMS):
         return None
     value = call.arg("indices" if name == "embedding" else "input")
@@ -348,17 +353,8 @@ def _merged(row: Tensor, rows: Rows) -> Tensor:
 
 
 def _args_of_one(node: fx.Node, rows: Rows) -> tuple[Any, ...]:
-    if _name(node) != "expand":
+    if name_of(node) != "expand":
         return node.args
     sizes = list(node.args[1])  # type: ignore[arg-type]
     sizes[rows.axis] = rows.outer * rows.inner
     return (node.args[0], sizes, *node.args[2:])
-
-
-def _is_random(node: fx.Node) -> bool:
-    tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags or "dropout" in str(node.target)
-
-
-def _name(node: fx.Node) -> str:
-    return str(node.target.overloadpacket.__name__)  # type: ignore[union-attr]

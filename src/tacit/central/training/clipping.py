@@ -25,14 +25,15 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from tacit.central.training.alone import Alone, quiet
-from tacit.central.training.bookkeeping import Book, Group, Kept, PerExample
-from tacit.central.training.layers import SUMMED, Pairs, Sums, scaled, squares
+from tacit.central.training.bookkeeping import Book, PerExample
+from tacit.central.training.layers import SUMMED, Layer, Pairs, Summing, Sums, scaled, squares
+from tacit.central.training.precision import whole_products
 from tacit.central.training.tracing import Loss
 from tacit.privacy import errors
 
@@ -112,12 +113,13 @@ class Clipper:
             present = torch.ones(count, dtype=torch.bool, device=batch[0].device)
         missing = -count % step
         rows = tuple(_padded(part, missing) for part in (*batch, present))
-        for start in range(0, count, step):
-            *some, there = (part[start : start + step] for part in rows)
-            flat = self._empty()
-            dropped += self._safely(way, flat, tuple(some), there, clip_norm)
-            # In float64: running sums of float32 drift apart where one record is missing.
-            total = flat if total is None else total.double().add_(flat)
+        with whole_products():
+            for start in range(0, count, step):
+                *some, there = (part[start : start + step] for part in rows)
+                flat = self._empty()
+                dropped += self._safely(way, flat, tuple(some), there, clip_norm)
+                # In float64: running sums of float32 drift apart where one record is missing.
+                total = flat if total is None else total.double().add_(flat)
         assert total is not None
         return total, dropped
 
@@ -136,11 +138,21 @@ class Clipper:
     ) -> int:
         """Blocks on which an operator raises (a label beyond the classes) go without those rows.
 
-        Whether a row raises is found out with blanks beside it, and with the random draws that the
+        Where a blank row may raise, at some weights or draws and not at others, blanks alone are
+        tried first, in all slots: if they raise, the block is zero, whoever is in it. If not,
+        whether a row raises is found out with blanks beside it, and with the random draws that the
         block had, so it depends on that row alone. Once those rows are blank nothing is left that
-        raises but weights at which a blank row does: then the block is zero, whoever is in it.
+        raises.
         """
         draws = _Draws(flat.device)
+        if way.blanks_may_raise:
+            nobody = torch.zeros_like(there)
+            try:
+                self._add(way, flat, tuple(map(torch.zeros_like, batch)), nobody, clip_norm)
+            except Exception:  # of nobody's making
+                flat.zero_()
+                return int(there.sum())
+            draws.repeat()
         try:
             return self._add(way, flat, batch, there, clip_norm)
         except Exception:  # whatever it is, nobody must learn of it
@@ -214,30 +226,39 @@ class Clipper:
         losses, total, kept, written = self.measured(way, batch)
         weights, fine = factors(losses, total, clip_norm, there)
         views, bad = self._views_by_id(flat), torch.nonzero(~fine).flatten()
-        covered = {id(p) for g, _ in kept if g.rule.overwrites for p in g.trained.values()}
+        covered = {id(p) for one in kept if one.rule.overwrites for p in one.trained.values()}
         for key in views.keys() - covered:
             views[key].zero_()
         while kept:
-            group, pairs = kept.pop()
-            for pair in pairs:
+            one = kept.pop()
+            for pair in one.pairs:
                 for part in pair:
                     _blank(part, bad)
-            sums = {name: views[id(parameter)] for name, parameter in group.trained.items()}
-            _add_by_parts(group, sums, pairs, weights)
+            sums = {name: views[id(parameter)] for name, parameter in one.trained.items()}
+            _add_by_parts(one, sums, weights)
         self._add_written(views, written, weights, fine)
         return int(there.sum()) - int(fine.sum())
 
     @torch.no_grad()
     def measured(
         self, way: Book, batch: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, Kept, PerExample]:
-        """Losses and squared norms of all examples, and what their gradients are made of."""
+    ) -> tuple[Tensor, Tensor, list[_Summed], PerExample]:
+        """Losses and squared norms of all examples, and what their gradients are made of.
+
+        What is written out is measured here, and added as it is: it is never computed again.
+        """
         losses, values, arrived = way.run(batch)
         with quiet():
             written = way.write_out(values, arrived) if way.written else {}
-        kept = way.pairs(values, arrived)
+        groups, kept = way.pairs(values, arrived), []
         del values, arrived  # what is not needed again may go
-        norms = [group.rule.squared_norms(group.layer, group.trained, p) for group, p in kept]
+        for group, pairs in groups:
+            found = group.rule.written(group.layer, group.trained, pairs)
+            written |= {id(group.trained[name]): value for name, value in found.items()}
+            left = {name: p for name, p in group.trained.items() if name not in found}
+            if left:  # so it is a rule that sums
+                kept.append(_Summed(cast(Summing, group.rule), group.layer, left, pairs))
+        norms = [one.rule.squared_norms(one.layer, one.trained, one.pairs) for one in kept]
         norms += [squares(value) for value in written.values()]
         total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
         return losses, total, kept, written
@@ -270,14 +291,23 @@ class _Draws:
             torch.cuda.set_rng_state(self._there, self._device)
 
 
-def _add_by_parts(group: Group, sums: Sums, pairs: Pairs, weights: Tensor) -> None:
+class _Summed(NamedTuple):
+    """A layer's parameters whose gradients are added up without being written out."""
+
+    rule: Summing
+    layer: Layer
+    trained: dict[str, nn.Parameter]
+    pairs: Pairs
+
+
+def _add_by_parts(one: _Summed, sums: Sums, weights: Tensor) -> None:
     """So many slots in one product, each but the first into memory of its own, then added."""
     for at in range(0, len(weights), SUMMED):
         some = slice(at, at + SUMMED)
-        rows = [(inputs[some], outputs[some]) for inputs, outputs in pairs]
-        make = torch.empty_like if group.rule.overwrites else torch.zeros_like
+        rows = [(inputs[some], outputs[some]) for inputs, outputs in one.pairs]
+        make = torch.empty_like if one.rule.overwrites else torch.zeros_like
         part = {name: make(value) for name, value in sums.items()} if at else sums
-        group.rule.add(group.layer, part, rows, weights[some], fresh=True)
+        one.rule.add(one.layer, part, rows, weights[some], fresh=True)
         if at:
             for name, value in sums.items():
                 value += part[name]

@@ -25,11 +25,17 @@ from torch import Tensor
 from tacit.central.training import probing
 from tacit.central.training.clipping import Clipper
 from tacit.central.training.noise import Noise
+from tacit.central.training.precision import whole_products
 from tacit.central.training.schedule import Schedule
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 
 _STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
+
+_IN_RANGE = (
+    "Labels and indices of all records are in range: on a CUDA device one that is not ends the "
+    "process, which tells that it is there."
+)
 
 
 @dataclass
@@ -138,29 +144,8 @@ def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def whole_products() -> Iterator[None]:
-    """Products in whole precision, by kernels that the shapes alone choose.
-
-    No TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by default: it
-    shortens both factors of a product to 11 digits or fewer, and what is summed may then be longer
-    by 2^-10 than the norm that it was clipped by, for which `Schedule.rounding` has no room.
-    And no cuDNN algorithms that are chosen by a race, or add up in the order of arrival: with those
-    a row's gradient changes its last bits from run to run.
-    """
-    cudnn, precision = torch.backends.cudnn, torch.get_float32_matmul_precision()
-    before = cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark
-    torch.set_float32_matmul_precision("highest")
-    cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = False, True, False
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)
-        cudnn.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
-
-
-def assumptions(noise: Noise) -> tuple[str, ...]:
-    """What a certificate of trained weights has to say besides its event."""
+def assumptions(noise: Noise, device: torch.device) -> tuple[str, ...]:
+    """What a certificate of weights that were trained on this device says besides its event."""
     stream = noise.stream
     cipher = getattr(stream, "cipher", None)
     if not stream.secure:
@@ -179,6 +164,7 @@ def assumptions(noise: Noise) -> tuple[str, ...]:
         "The bits that torch's kernels compute for a row depend on that row, on the weights and on "
         "shapes, which are fixed, and not on the values of other rows.",
         "What the module draws at random comes from torch's generator, with a secret seed.",
+        *([_IN_RANGE] if device.type == "cuda" else []),
     )
 
 

@@ -31,8 +31,10 @@ Euclidean norm by :math:`\gamma_k` times the sum of the terms' norms.
    \gamma_{mT+4})`: so :math:`\sum_j f_j S_j \le m L C`, and the sum errs by at most
    :math:`\rho C / 2`, besides one rounding of a sum no longer than mC. L is in the thousands and
    more, so that only gradients notice that cancel but for a thousandth.
-3. Biases at several positions are summed over them first, in float64: that sum is measured and
-   added, which is case 1.
+3. Biases at several positions, scales and shifts are summed over positions and calls first. That
+   array is written out once, at the shape of the whole block; what is measured and what is added
+   are this one array, whatever its own rounding is: which is case 1. Computed a second time, at
+   another shape, it would have another order of additions, and nothing would bound the difference.
 
 Norms of several layers are those of one long vector, and so are these errors (Minkowski). Underflow
 is apart: a product in float32 may lose :math:`2^{-126}`. In case 1 that is multiplied by the input,
@@ -82,8 +84,19 @@ _LONGEST = 2.0**60
 class Rule(Protocol):
     """How one kind of layer keeps book."""
 
+    def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
+        """Write out the examples' gradients of small parameters, (n, …): see case 3.
+
+        What it gives is measured and added by the caller, as it is.
+        """
+        ...
+
+
+class Summing(Rule, Protocol):
+    """A rule for parameters whose gradients are not written out: norms and sums without them."""
+
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
-        """Of every example's gradient of the trained parameters, float64, rounded up.
+        """Squared norm of each example's gradient of these parameters, float64, rounded up.
 
         More where the terms of a gradient are so much longer that their rounding would count.
         """
@@ -235,6 +248,12 @@ def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
 class _Linear:
     overwrites = True
 
+    def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
+        # With one position the gradient of the bias is that of the output itself.
+        if "bias" not in trained or _single(pairs):
+            return {}
+        return {"bias": _bias_rows([g for _, g in pairs])}
+
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         if _single(pairs):
             inputs, outputs = pairs[0]
@@ -245,12 +264,7 @@ class _Linear:
             return squares(outputs) * (share + float("bias" in trained))
         inputs = torch.cat([_positions(x) for x, _ in pairs], 1)
         outputs = torch.cat([_positions(g) for _, g in pairs], 1)
-        total = torch.zeros(len(inputs), dtype=torch.float64, device=inputs.device)
-        if "weight" in trained:
-            total += outer_norms(inputs, outputs, len(inputs))
-        if "bias" in trained:
-            total += squares(_bias_rows([g for _, g in pairs]))
-        return total
+        return outer_norms(inputs, outputs, len(inputs))
 
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
@@ -264,32 +278,30 @@ class _Linear:
             if "bias" in sums:
                 _put(sums["bias"], rows.sum(0), fresh)
             return
-        if "weight" in sums:
-            total = torch.zeros_like(sums["weight"], dtype=torch.float64)
-            for inputs, outputs in pairs:
-                rows = scaled(outputs.double(), weights).flatten(0, -2)
-                total.addmm_(rows.T, inputs.double().flatten(0, -2))
-            _put(sums["weight"], total, fresh)
-        if "bias" in sums:
-            rows = scaled(_bias_rows([g for _, g in pairs]), weights)
-            _put(sums["bias"], rows.sum(0), fresh)
+        total = torch.zeros_like(sums["weight"], dtype=torch.float64)
+        for inputs, outputs in pairs:
+            rows = scaled(outputs.double(), weights).flatten(0, -2)
+            total.addmm_(rows.T, inputs.double().flatten(0, -2))
+        _put(sums["weight"], total, fresh)
 
 
 class _Convolution:
     overwrites = False
 
+    def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
+        if "bias" not in trained:
+            return {}
+        return {"bias": _bias_rows([g.movedim(1, -1) for _, g in pairs])}
+
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         count = len(pairs[0][0])
         total = torch.zeros(count, dtype=torch.float64, device=pairs[0][0].device)
-        if "weight" in trained:
-            # Windows are many times the size of what they look at: a few examples at a time.
-            entries = sum(x.shape[1] * math.prod(g.shape[2:]) for x, g in pairs)
-            step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
-            for i in range(0, count, step):
-                some = [(x[i : i + step], g[i : i + step]) for x, g in pairs]
-                total[i : i + step] = self._weight_norms(layer, some, count)
-        if "bias" in trained:
-            total += squares(_bias_rows([g.movedim(1, -1) for _, g in pairs]))
+        # Windows are many times the size of what they look at: a few examples at a time.
+        entries = sum(x.shape[1] * math.prod(g.shape[2:]) for x, g in pairs)
+        step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
+        for i in range(0, count, step):
+            some = [(x[i : i + step], g[i : i + step]) for x, g in pairs]
+            total[i : i + step] = self._weight_norms(layer, some, count)
         return total
 
     def _weight_norms(self, layer: Layer, pairs: Pairs, examples: int) -> Tensor:
@@ -307,19 +319,18 @@ class _Convolution:
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
-        if "weight" in sums:
-            total = torch.zeros_like(sums["weight"], dtype=torch.float64)
-            for inputs, outputs in pairs:
-                rows = scaled(outputs.double(), weights)
-                total += _convolution_gradient(layer, inputs.double(), rows)
-            sums["weight"] += total
-        if "bias" in sums:
-            rows = _bias_rows([g.movedim(1, -1) for _, g in pairs])
-            sums["bias"] += scaled(rows, weights).sum(0)
+        total = torch.zeros_like(sums["weight"], dtype=torch.float64)
+        for inputs, outputs in pairs:
+            rows = scaled(outputs.double(), weights)
+            total += _convolution_gradient(layer, inputs.double(), rows)
+        sums["weight"] += total
 
 
 class _Embedding:
     overwrites = False
+
+    def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
+        return {}
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         tokens = torch.cat([x.reshape(len(x), -1) for x, _ in pairs], 1)
@@ -357,24 +368,9 @@ class _Embedding:
 
 
 class _Norm:
-    """Scale and shift of a normalisation: two vectors an example, small enough to write out."""
+    """Scale and shift of a normalisation: two vectors per example, small enough to write out."""
 
-    overwrites = False
-
-    def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
-        parts = self._per_example(layer, trained, pairs).values()
-        return torch.stack([squares(part) for part in parts]).sum(0)
-
-    def add(
-        self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
-    ) -> None:
-        # The very arrays that were measured, but for rows that were blanked since: without an ε
-        # those are no numbers once they are normalised.
-        for name, part in self._per_example(layer, sums, pairs).items():
-            out = (weights == 0).view(-1, *[1] * (part.dim() - 1))
-            sums[name] += scaled(part.masked_fill(out, 0), weights).sum(0)
-
-    def _per_example(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
+    def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
         normalise = layer.normalise
         assert normalise is not None
         found: Sums = {}
@@ -409,7 +405,7 @@ def _put(place: Tensor, value: Tensor, fresh: bool) -> None:
 
 
 def _bias_rows(outputs: list[Tensor]) -> Tensor:
-    """Of every example, its bias's gradient over all positions and calls, (n, q) in float64."""
+    """Sum each example's output gradients over all positions and calls, (n, q) in float64."""
     parts = [_positions(rows).sum(1, dtype=torch.float64) for rows in outputs]
     return torch.stack(parts).sum(0)
 

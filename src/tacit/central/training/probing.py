@@ -25,6 +25,7 @@ from tacit.central.training.alone import Alone, quiet
 from tacit.central.training.bookkeeping import Book
 from tacit.central.training.clipping import BLOCK, Clipper, Way, checked_losses, flat_data
 from tacit.central.training.layers import SUMMED
+from tacit.central.training.precision import whole_products
 from tacit.central.training.tracing import Loss, Total, Unfit, attributes_kept
 from tacit.privacy import errors
 
@@ -57,7 +58,7 @@ def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...])
 def _checked(made: Clipper) -> Iterator[None]:
     """Passes on made-up rows leave the module as it was; one that they change is refused."""
     with attributes_kept(made.module), state_kept(made.module) as before:
-        with _same_draws(made.trained[0].device):
+        with _same_draws(made.trained[0].device), whole_products():
             yield
         after = _untrained(made.module)
         for name, old in before.items():
@@ -118,9 +119,9 @@ def clipped_sum(
 
     Notes
     -----
-    One example blanked, its place kept, moves the sums by at most `clip_norm`; one more or less
-    may move more, as kernels round other rows differently in a batch of another size. The sums are
-    raw: add noise.
+    What one example adds, left out with its place kept, is at most `clip_norm` long; one example
+    more or less may move the sums further, as kernels round other rows differently in a batch of
+    another size. The sums are raw: add noise.
     """
     where = "clipped_sum"
     bound = float(errors.positive(where, "clip_norm", clip_norm))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import fx
 
+from tacit.central.training.operators import argument
 from tacit.central.training.tracing import Unfit
 
 if TYPE_CHECKING:
@@ -36,12 +37,7 @@ class Call:
 
     def arg(self, name: str) -> Any:
         """An argument, or its default."""
-        for place, one in enumerate(self.node.target._schema.arguments):  # type: ignore[union-attr]
-            if one.name == name:
-                if place < len(self.node.args):
-                    return self.node.args[place]
-                return self.node.kwargs.get(name, one.default_value)
-        raise Unfit(f"{self.name} has no argument {name}")
+        return argument(self.node, name)
 
     def rows(self, value: Any) -> Rows | None:
         found = self.states.of[value] if isinstance(value, fx.Node) else None

@@ -37,6 +37,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, fx
 
+from tacit.central.training.operators import refuse_draws_by_value
 from tacit.central.training.row_calls import Call, Rows, State, value_of
 from tacit.central.training.row_rules import RULES, pointwise, shared_out
 from tacit.central.training.tracing import Unfit, refuse_trapping
@@ -93,6 +94,7 @@ class States:
         name = node.target.overloadpacket.__name__
         if node.target._schema.is_mutable or any(word in name for word in _UNINITIALISED):
             raise Unfit(f"{name} uses memory that others have written")
+        refuse_draws_by_value(node)
         inputs, call = node.all_input_nodes, Call(self, node, name)
         if all(self.of[one] is None for one in inputs):
             shared = name == "expand" and inputs[0] in self.trained

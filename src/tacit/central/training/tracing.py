@@ -19,6 +19,8 @@ from torch.func import functional_call, functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tacit.central.training.precision import whole_products
+
 Loss = Callable[..., Tensor]
 """`loss(module, *batch)`: one number for every example."""
 
@@ -39,7 +41,7 @@ class Total(nn.Module):
         return self._loss(self.module, *batch)
 
 
-def state_of(total: Total) -> dict[str, Tensor]:
+def state_of(total: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers: the inputs of a graph before the batch."""
     return {**dict(total.named_parameters()), **dict(total.named_buffers())}
 
@@ -78,27 +80,48 @@ def gradient_graph(
 
     # Attention and recurrent cells by plain products, which `vmap` knows how to map.
     with sdpa_kernel(SDPBackend.MATH), _plain_cells():
-        made = _traced(total, joint, example, pre_dispatch=False)
+        return _mappable(_traced(total, joint, example, pre_dispatch=False))
+
+
+def outputs_graph(module: nn.Module, row: Tensor) -> fx.GraphModule:
+    """What a module makes of one row, as the only one of a batch: its state, then the row."""
+    names = list(state_of(module))
+
+    def outputs(*flat: Tensor) -> Any:
+        with torch.no_grad():
+            found = functional_call(module, dict(zip(names, flat, strict=False)), flat[-1:])
+        if not isinstance(found, Tensor) or found.shape[:1] != (1,):
+            raise Unfit("its outputs have no axis of rows")
+        return found
+
+    with sdpa_kernel(SDPBackend.MATH), _plain_cells():
+        return _mappable(_traced(module, outputs, [row], pre_dispatch=False))
+
+
+def _mappable(made: fx.GraphModule) -> fx.GraphModule:
+    """Mapped values may have other strides than those that were traced."""
     for node in made.graph.nodes:
         if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
-            node.target = torch.ops.aten.reshape.default  # mapped values may have other strides
+            node.target = torch.ops.aten.reshape.default
     made.recompile()
     return made
 
 
 @contextmanager
 def _plain_cells() -> Iterator[None]:
-    """Without oneDNN's recurrent layers."""
-    enabled = torch._C._get_mkldnn_enabled()
+    """Trace recurrent layers cell by cell, without oneDNN's and cuDNN's operators for them."""
+    enabled = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
     torch._C._set_mkldnn_enabled(False)
+    torch._C._set_cudnn_enabled(False)
     try:
         yield
     finally:
-        torch._C._set_mkldnn_enabled(enabled)
+        torch._C._set_mkldnn_enabled(enabled[0])
+        torch._C._set_cudnn_enabled(enabled[1])
 
 
 def _traced(
-    total: Total, function: Callable[..., Any], batch: Sequence[Tensor], *, pre_dispatch: bool
+    total: nn.Module, function: Callable[..., Any], batch: Sequence[Tensor], *, pre_dispatch: bool
 ) -> fx.GraphModule:
     tracer = make_fx(
         function, tracing_mode="fake", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True
@@ -106,7 +129,13 @@ def _traced(
     try:
         # Fake tensors that Python keeps must not outlive the trace; compiled parts are run plainly.
         as_written = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
-        with attributes_kept(total), as_written, torch.inference_mode(False), torch.enable_grad():
+        with (
+            attributes_kept(total),
+            as_written,
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            whole_products(),
+        ):
             made = tracer(*state_of(total).values(), *batch)
     except Unfit:
         raise

@@ -153,7 +153,9 @@ def train(
     -----
     Under zero-out neighbours (one record blanked, their number public) the weights, and everything
     computed from them alone, are (ε, δ)-DP. Choosing between several trainings by their losses, or
-    a start fitted to the same data, is not covered.
+    a start fitted to the same data, is not covered. A record on which an operator raises counts for
+    nothing; on a CUDA device a label or index out of range ends the process instead: check them
+    first. The certificate states it as an assumption.
     """
     where = "train"
     rows = probing.checked_data(where, data, module)
@@ -196,7 +198,7 @@ def _trained(gradients: NoisyGradients, event: events.Event, guarantee: Guarante
         steps=gradients.plan.steps,
         dropped=gradients.dropped,
         seeded=not gradients.noise.stream.secure,
-        assumptions=assumptions(gradients.noise),
+        assumptions=assumptions(gradients.noise, gradients.rows[0].device),
         not_protected=limits(str(guarantee.unit)),
     )
 

@@ -4,18 +4,21 @@ Theorem. With one row blanked, what is found for the others is the same, bit by 
 changes one count of a confusion matrix by one at most.
 
 Proof. Row i is in slot i mod B of block ⌊i/B⌋: by its place alone, whatever the others hold. Blocks
-have B slots, the last one too; a slot without a row, or whose row is blank, holds zeros. The module
-is mapped over slots (`torch.vmap`), so its code meets one row and has no axis to mix them on, and
-every block has a copy of the module as it was built: nothing is handed on. A row on which the
-module raises is made blank, so the others meet what they would meet without it. What is left is
-arithmetic: kernels get tensors of the same shapes and places, and are taken to let no slot's values
-into another's. Under additional or missing rows this fails: other shapes may be rounded otherwise.
+have B slots, the last one too; a slot without a row, or whose row is blank, holds zeros. What runs
+on rows is not the module but the list of torch's operators that it leaves where it is traced on one
+row, without values (`tracing`): it writes nothing, draws nothing, and Python is not there any more.
+`torch.vmap` runs this list on all slots, and it has only operators that torch's rules are known to
+keep apart (`mapped`). Whether blank rows raise at these weights is tried first: if they do, no row
+counts, whoever is there. If not, a row that raises is made blank, so the others meet what they
+would meet without it. What is left is arithmetic: kernels get tensors of the same shapes and
+places, and are taken to let no slot's values into another's. Under additional or missing rows this
+fails: other shapes may be rounded otherwise.
 
 Notes
 -----
-A module that cannot be mapped (control flow that goes by values, buffers that a pass writes in
-place) is refused on made-up rows. On a CUDA device an index that is out of range ends the process:
-only on the processor is such a row made blank.
+A module that cannot be traced or mapped (control flow that goes by values, buffers that a pass
+writes in place, draws, operators that are not known) is refused on made-up rows. On a CUDA device
+an index that is out of range ends the process: only on the processor is such a row made blank.
 """
 
 from __future__ import annotations
@@ -27,8 +30,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from tacit.central.training.gradients import whole_products
+from tacit.central.training.alone import quiet
+from tacit.central.training.mapped import refuse_crossing
+from tacit.central.training.operators import is_random
+from tacit.central.training.precision import whole_products
+from tacit.central.training.tracing import Unfit, outputs_graph, state_of
 from tacit.federated.payload import Vector
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors
@@ -49,15 +57,15 @@ def admit(where: str, model: TorchModel, rows: Rows) -> None:
     """Refuse a module that cannot be mapped over rows; only their shape and type are looked at."""
     made_up = np.random.default_rng(0).integers(2, size=(2, *rows.shape[1:])).astype(rows.dtype)
     try:
-        _classes(model, model.start(), made_up)
+        _Mapped(model, model.start(), rows).classes(made_up)
     except Exception as error:  # whatever the module raises
         remedy = "Rows of a confusion matrix must not meet: leave evaluations out."
-        found = f"{type(error).__name__} of torch.vmap"
+        found = str(error) if isinstance(error, Unfit) else type(error).__name__
         errors.refuse(where, "module", "one that can be mapped over rows", found, remedy)
 
 
 def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.bool_]) -> Judged:
-    """Classes of the rows, under these weights; it raises only where blank rows alone would.
+    """Classes of the rows, under these weights; no row can make it raise.
 
     Parameters
     ----------
@@ -69,50 +77,72 @@ def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.
         Rows in their places, and which of them are not blank.
     """
     size, counted = min(_BLOCK, max(len(rows), 1)), there.copy()
-    found = np.zeros(len(rows), dtype=np.int64)
+    found, mapped = np.zeros(len(rows), dtype=np.int64), _Mapped(model, weights, rows)
+    blank = np.zeros((size, *rows.shape[1:]), dtype=rows.dtype)
+    if _raises(mapped, blank):
+        return Judged(found, np.zeros_like(counted))
     for start in range(0, len(rows), size):
         here = slice(start, start + size)
-        block = np.zeros((size, *rows.shape[1:]), dtype=rows.dtype)
+        block = blank.copy()
         block[: len(rows[here])][counted[here]] = rows[here][counted[here]]
-        classes, raising = _guarded(model, weights, block)
+        classes, raising = _guarded(mapped, block)
         found[here] = classes[: len(rows[here])]
         counted[start + np.array(raising, dtype=np.int64)] = False
     return Judged(found, counted)
 
 
-def _guarded(
-    model: TorchModel, weights: Vector, block: Rows
-) -> tuple[npt.NDArray[np.int64], Sequence[int]]:
+class _Mapped:
+    """The module at some weights, as a list of operators for one row."""
+
+    def __init__(self, model: TorchModel, weights: Vector, like: Rows) -> None:
+        own = copy.deepcopy(model)
+        own.load(weights)
+        module = own.module.eval()
+        row = own.tensor(np.zeros((1, *like.shape[1:]), dtype=like.dtype))
+        self._tensor = own.tensor
+        self._state = [one.detach() for one in state_of(module).values()]
+        self._made = outputs_graph(module, row)
+        inputs = [node for node in self._made.graph.nodes if node.op == "placeholder"]
+        refuse_crossing(self._made.graph, inputs[len(self._state) :])
+        if any(map(is_random, self._made.graph.nodes)):
+            raise Unfit("its outputs are drawn at random")
+
+    def classes(self, block: Rows) -> npt.NDArray[np.int64]:
+        def of_one(row: Tensor) -> Tensor:
+            found: Tensor = self._made(*self._state, row[None])
+            return found[0]
+
+        with torch.no_grad(), whole_products(), quiet():
+            outputs = torch.vmap(of_one)(self._tensor(block))
+            return np.asarray(outputs.argmax(dim=1).cpu().numpy())
+
+
+def _guarded(mapped: _Mapped, block: Rows) -> tuple[npt.NDArray[np.int64], Sequence[int]]:
     """Classes of a block, and the slots on which the module raises: they are made blank."""
     try:
-        return _classes(model, weights, block), ()
-    except Exception:
-        raising = _raising(model, weights, block, list(range(len(block))))
+        return mapped.classes(block), ()
+    except Exception:  # whatever it is, nobody must learn of it
+        raising = _raising(mapped, block, list(range(len(block))))
         block[raising] = 0
-        return _classes(model, weights, block), raising
+        return mapped.classes(block), raising
 
 
-def _raising(model: TorchModel, weights: Vector, block: Rows, slots: list[int]) -> list[int]:
-    """Those of the slots on which the module raises, by halves."""
+def _raising(mapped: _Mapped, block: Rows, slots: list[int]) -> list[int]:
+    """Those of the slots on which the module raises, by halves, with blanks beside them."""
     alone = np.zeros_like(block)
     alone[slots] = block[slots]
-    if not alone.any():
-        return []  # blank rows: not this block's doing
+    if not _raises(mapped, alone):
+        return []
+    if len(slots) == 1:
+        return slots
+    half = len(slots) // 2
+    parts = (slots[:half], slots[half:])
+    return [slot for part in parts for slot in _raising(mapped, block, part)]
+
+
+def _raises(mapped: _Mapped, block: Rows) -> bool:
     try:
-        _classes(model, weights, alone)
+        mapped.classes(block)
     except Exception:
-        if len(slots) == 1:
-            return slots
-        half = len(slots) // 2
-        parts = (slots[:half], slots[half:])
-        return [slot for part in parts for slot in _raising(model, weights, block, part)]
-    return []
-
-
-def _classes(model: TorchModel, weights: Vector, block: Rows) -> npt.NDArray[np.int64]:
-    own = copy.deepcopy(model)
-    own.load(weights)
-    module = own.module.eval()
-    with torch.no_grad(), whole_products():
-        outputs = torch.vmap(lambda row: module(row[None])[0])(own.tensor(block))
-        return np.asarray(outputs.argmax(dim=1).cpu().numpy())
+        return True
+    return False

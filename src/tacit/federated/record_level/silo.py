@@ -305,7 +305,7 @@ class Silo:
             delta=float(self.privacy.delta),
             artifact=artifact,
             assumptions=(
-                *gradients.assumptions(self._gradients.noise),
+                *gradients.assumptions(self._gradients.noise, self._gradients.rows[0].device),
                 *_assumptions(unit),
                 *(() if whole_plan else (_SETTLED,)),
             ),
