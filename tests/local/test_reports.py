@@ -526,6 +526,21 @@ def test_a_small_file_does_not_fill_the_memory(mechanism, released, tmp_path):
         Reports.read(small, most_bytes=100)
 
 
+def test_a_dictionary_does_not_fill_the_memory(released, tmp_path):
+    """Few rows, and a dictionary of values that none of them has: refused by what the file says."""
+    path = released.write(tmp_path / "r.parquet")
+    kept = metadata_of(path)
+    values = pa.array(["x" * 100 + str(i) for i in range(50_000)])
+    coded = pa.DictionaryArray.from_arrays(pa.array(np.arange(5), pa.int32()), values)
+    table = pa.table({"symbols": coded}).replace_schema_metadata(kept)
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidData, match="pages must not be far larger"):
+        Reports.read(path, most_bytes=1 << 16)
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
 KILLED = """
 import sys, time
 import numpy as np
