@@ -231,7 +231,7 @@ def _held(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind == "u":
         return np.minimum(array.astype(np.uint64), np.uint64(LARGEST_INTEGER))
     wide = array.astype(np.int64) if array.dtype.kind == "i" else array
-    return np.clip(wide, -LARGEST_INTEGER, LARGEST_INTEGER)
+    return np.asarray(np.clip(wide, -LARGEST_INTEGER, LARGEST_INTEGER))
 
 
 def _within(raw: Any) -> Any:

@@ -73,7 +73,7 @@ def _typed(frame: Any) -> Any:
 
 def _is_stored(dtype: Any) -> bool:
     """Whether values are numbers, times or Arrow's own, which are converted whatever they hold."""
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
 
     if isinstance(dtype, pd.CategoricalDtype):
         return _is_stored(dtype.categories.dtype)
