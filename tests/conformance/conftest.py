@@ -82,6 +82,8 @@ class Contract:
     huge: tuple[str, ...] = ()
     """Parameters for which 2^60 voids the proof."""
     bad_data: list[Any] = field(default_factory=list)
+    far: list[Any] = field(default_factory=list)
+    """Whole numbers that are held to 2^53, and not refused."""
     bad_shape: list[Any] = field(default_factory=list)
     """Fine numbers in a shape that a release refuses; a law may broadcast it."""
     release: dict[str, Any] = field(default_factory=dict)
@@ -512,18 +514,18 @@ BAD_ANYWHERE = [
     None,
     {"a": DIGITS},
     [DIGITS * 1j],
-    DIGITS**20,
-    [[DIGITS**20, 1]],
     np.array(["2020-01-01"], dtype="datetime64[D]"),
 ]
+FAR = [DIGITS**20, -(DIGITS**20), 2**53 + 1, 2**64 - DIGITS, -(2**60) - DIGITS]
+"""Whole numbers beyond 2^53: held there, as a refusal would tell neighbours apart for certain."""
 BAD_INTEGERS = [
     *BAD_ANYWHERE,
     DIGITS + 0.5,
     [DIGITS + 0.25, 1.0],
-    [2**53 + DIGITS],
-    np.array([2**64 - DIGITS], dtype=np.uint64),
-    [-(2**60) - DIGITS],
+    np.array([DIGITS**20], dtype=object),
 ]
+BAD_CODES = [*BAD_INTEGERS, *FAR, *([one, 1] for one in FAR), [[DIGITS**20, 1]]]
+BAD_CODES += [np.array([2**64 - DIGITS], dtype=np.uint64)]
 
 CONTRACTS = [
     Contract(
@@ -534,6 +536,7 @@ CONTRACTS = [
         whole=("sensitivity",),
         huge=("sensitivity",),
         bad_data=BAD_INTEGERS,
+        far=FAR,
     ),
     Contract(
         mechanisms.Geometric,
@@ -549,6 +552,7 @@ CONTRACTS = [
         whole=("sensitivity", "lower", "upper"),
         huge=("sensitivity", "upper"),
         bad_data=BAD_INTEGERS,
+        far=FAR,
     ),
     Contract(
         mechanisms.Laplace,
@@ -589,6 +593,7 @@ CONTRACTS = [
         whole=("sensitivity", "dimension"),
         huge=("sensitivity", "dimension"),
         bad_data=BAD_INTEGERS,
+        far=FAR,
         bad_shape=[[DIGITS], [DIGITS, 1, 2], DIGITS, [[DIGITS], [1]]],
     ),
     Contract(
@@ -602,6 +607,7 @@ CONTRACTS = [
         },
         huge=("sigma",),
         bad_data=BAD_INTEGERS,
+        far=FAR,
     ),
     Contract(
         mechanisms.Gaussian,
@@ -616,6 +622,7 @@ CONTRACTS = [
         },
         huge=("sensitivity",),
         bad_data=BAD_INTEGERS,
+        far=FAR,
     ),
     Contract(
         mechanisms.Gaussian,
@@ -628,6 +635,7 @@ CONTRACTS = [
         },
         huge=("sigma",),
         bad_data=BAD_INTEGERS,
+        far=FAR,
     ),
     Contract(
         mechanisms.LocalGaussian,
@@ -650,7 +658,7 @@ CONTRACTS = [
         {"epsilon": NOT_EPSILON, "categories": [*NOT_COUNT, 1], **SCOPE},
         whole=("categories",),
         huge=("categories",),
-        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [-DIGITS, 0], [3, 0], [-1]],
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [3, 0], [-1]],
     ),
     Contract(
         mechanisms.SubsetSelection,
@@ -664,7 +672,7 @@ CONTRACTS = [
         },
         whole=("categories", "size"),
         huge=("categories", "size"),
-        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [-DIGITS, 0], [5, 0], [-1]],
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [5, 0], [-1]],
     ),
     *(
         Contract(
@@ -672,8 +680,9 @@ CONTRACTS = [
             {"epsilon": 1.0, "sensitivity": 0.5},
             [[1.0, 2.0, 3.0]],
             {"epsilon": NOT_EPSILON, "sensitivity": [*NOT_POSITIVE, 1e-320], **WORDS},
+            bad_data=[*BAD_ANYWHERE, DIGITS, [DIGITS], [[DIGITS], [1]]],
             # Integers beyond 2^53 are not floats: rounding them would widen the sensitivity.
-            bad_data=[*BAD_ANYWHERE, DIGITS, [DIGITS], [[DIGITS], [1]], [2**60 + DIGITS, 1]],
+            far=FAR,
         )
         for kind in (mechanisms.Exponential, mechanisms.PermuteAndFlip)
     ),
@@ -692,6 +701,7 @@ CONTRACTS = [
         whole=("sensitivity", "positives", "threshold"),
         huge=("sensitivity", "positives", "threshold"),
         bad_data=BAD_INTEGERS,
+        far=FAR,
         bad_shape=[DIGITS],
     ),
     Contract(
@@ -700,6 +710,7 @@ CONTRACTS = [
         3,
         {"epsilon": NOT_EPSILON, "delta": NOT_DELTA, **WORDS},
         bad_data=BAD_INTEGERS,
+        far=FAR,
         bad_shape=[[DIGITS, 1]],
         release={"bound": 2.0},
     ),
@@ -723,7 +734,7 @@ CONTRACTS = [
             **WORDS,
         },
         huge=("weights", "pairs"),
-        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [-DIGITS, 0], [2, 0], [-1]],
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [-DIGITS, 0], [2, 0], [-1]],
     ),
     Contract(
         mechanisms.LatticeGeometric,
@@ -732,7 +743,7 @@ CONTRACTS = [
         {"epsilon": NOT_EPSILON, "categories": [*NOT_COUNT, 1], "total": NOT_COUNT, **SCOPE},
         whole=("categories", "total"),
         huge=("categories", "total"),
-        bad_data=[*BAD_INTEGERS, [DIGITS], DIGITS, [DIGITS, 0, 0], [-DIGITS, DIGITS, 6], [3, 3]],
+        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [DIGITS, 0, 0], [-DIGITS, DIGITS, 6], [3, 3]],
     ),
 ]
 

@@ -390,6 +390,22 @@ def test_bad_data_are_refused_and_not_echoed(contract):
     assert not wrong
 
 
+def test_far_data_are_held(contract):
+    """Beyond 2^53 the answer is that at 2^53: neighbours on both sides of it both have one."""
+    mechanism, shape = contract.kind(**contract.good), np.shape(contract.raw)
+    for number in contract.far:
+        far = [np.full(shape, number, object).tolist()]
+        far += [np.full(shape, number, np.uint64)] if 0 <= number < 2**64 else []
+        near = np.full(shape, min(max(number, -(2**53)), 2**53))
+        for raw in far:
+            both = (raw, near)
+            pair = [mechanism.release(one, tacit.Seeded(3), **contract.release) for one in both]
+            assert np.array_equal(*pair)
+            if contract.kind is not mechanisms.SparseVector:  # too far from its threshold to sum
+                laws = [mechanism.log_prob(pair[0], one, **contract.release) for one in both]
+                assert np.array_equal(*laws)
+
+
 def test_bad_data_are_refused_by_the_law_too(contract):
     mechanism = contract.kind(**contract.good)
     released = mechanism.release(contract.raw, tacit.Seeded(6), **contract.release)

@@ -94,8 +94,8 @@ def test_a_part_is_reports_again(released):
     part = released[10:20]
     assert isinstance(part, Reports)
     assert np.array_equal(part.columns["symbols"], released.columns["symbols"][10:20])
-    chosen = released[np.array([3, 1, 3])]
-    assert np.array_equal(chosen.columns["symbols"], released.columns["symbols"][[3, 1, 3]])
+    chosen = released[np.array([3, 1, 2])]
+    assert np.array_equal(chosen.columns["symbols"], released.columns["symbols"][[3, 1, 2]])
     assert part.labelled
     assert len(released[:0]) == 0
 
@@ -524,6 +524,21 @@ def test_a_small_file_does_not_fill_the_memory(mechanism, released, tmp_path):
     small = released.write(tmp_path / "s.parquet")
     with pytest.raises(InvalidParameter, match="at most 100 bytes"):
         Reports.read(small, most_bytes=100)
+
+
+def test_a_dictionary_does_not_fill_the_memory(released, tmp_path):
+    """Few rows, and a dictionary of values that none of them has: refused by what the file says."""
+    path = released.write(tmp_path / "r.parquet")
+    kept = metadata_of(path)
+    values = pa.array(["x" * 100 + str(i) for i in range(50_000)])
+    coded = pa.DictionaryArray.from_arrays(pa.array(np.arange(5), pa.int32()), values)
+    table = pa.table({"symbols": coded}).replace_schema_metadata(kept)
+    pq.write_table(table, path, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InvalidData, match="pages must not be far larger"):
+        Reports.read(path, most_bytes=1 << 16)
+    assert pa.total_allocated_bytes() - before < 1 << 20
 
 
 KILLED = """

@@ -873,3 +873,35 @@ def test_epsilon_follows_from_sensitivity_and_scale(mechanism):
     for name in (name for name in stored if name.endswith("scale")):
         less = plain.event_from_plain(stored | {name: str(Fraction(stored[name]) / 2)})
         assert guarantee_of(less).epsilon > 1.1 * stated
+
+
+# What a hostile reader found: nothing below what the events give is issued, or verified.
+
+
+@pytest.mark.parametrize("less", [1e-15, 9.9e-12, 1e-9])
+def test_nothing_below_what_the_events_give_is_certified(less):
+    scope = {"adjacency": "add-remove", "unit": "record"}
+    event = events.Laplace(1, 1, **scope)
+    low = PureDP(epsilon=1 - less, **scope)
+    with pytest.raises(CertificateError, match="its events give"):
+        Certificate.issue(event, guarantee=low)
+    certificate = dataclasses.replace(Certificate.issue(event), guarantee=low)
+    with pytest.raises(CertificateError, match="its events give"):
+        Certificate.from_json(certificate.to_json()).verify()
+
+
+def test_digits_of_other_machines_are_let_through_for_numerical_accounting_alone():
+    scope = {"adjacency": "add-remove", "unit": "record"}
+    leaf = events.Gaussian(1, 2, **scope)
+    for event, numerical in ((leaf, False), (events.Repeated(leaf, 50), True)):
+        issued = Certificate.issue(event, delta=1e-6)
+        found = issued.guarantee
+        low = dataclasses.replace(found, epsilon=found.epsilon * (1 - 5e-12))
+        with pytest.raises(CertificateError, match="its events give"):
+            Certificate.issue(event, guarantee=low)
+        other = dataclasses.replace(issued, guarantee=low)
+        if numerical:
+            other.verify()
+        else:
+            with pytest.raises(CertificateError, match="its events give"):
+                other.verify()

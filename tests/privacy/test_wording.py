@@ -8,6 +8,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import pytest
 
 from tacit import Certificate
@@ -359,3 +360,33 @@ def test_printed_bounds_round_outwards() -> None:
     assert digits.above(Fraction(1, 3), 3) == "0.334"
     assert digits.below(Fraction(2, 3), 3) == "0.666"
     assert digits.above(math.inf) == "inf"
+
+
+# What a hostile reader found: printed bounds were below the truth in their last digit.
+
+
+@pytest.mark.parametrize("number", [1e-323, 3e-323, 5e-324, 1e-310, 2.5e-5, 123456.7, 1e6, 1e300])
+@pytest.mark.parametrize("places", [1, 3, 6])
+def test_printed_decimals_are_outside(number, places):
+    assert Fraction(digits.above(number, places)) >= Fraction(repr(number))
+    assert Fraction(digits.below(number, places)) <= Fraction(repr(number))
+    assert digits.above(1000.0) == "1000"
+    assert digits.above(1234567.0) == "1.23457e+06"
+    assert digits.below(0.00001234) == "1.234e-05"
+
+
+@pytest.mark.parametrize("epsilon", [0.6931471805599453, 0.6931471805599454, 1e-9, 1.0, 13.8])
+def test_printed_odds_and_beliefs_are_bounds(epsilon):
+    mpmath.mp.dps = 60
+    exact = mpmath.mpf(repr(epsilon))
+    scope = {"adjacency": "replace-one", "unit": "person"}
+    lines = "\n".join(wording.how_well(PureDP(epsilon=epsilon, **scope)))
+    assert mpmath.mpf(odds(lines)) >= mpmath.exp(exact)
+    for prior, most in zip((0.01, 0.5), re.findall(r"at most ([0-9.]+)% sure", lines), strict=True):
+        true = 1 / (1 + (1 / mpmath.mpf(repr(prior)) - 1) * mpmath.exp(-exact))
+        assert mpmath.mpf(most) >= 100 * true
+        assert mpmath.mpf(repr(wording.posterior(prior, epsilon))) >= true
+    lines = "\n".join(wording.how_well(ApproxDP(epsilon=epsilon, delta=1e-12, **scope)))
+    (rare,) = re.findall("probability at most (.*):", lines)
+    room = min(exact, mpmath.mpf(repr(math.log(2))))
+    assert mpmath.mpf(rare) >= mpmath.mpf("1e-12") / (1 - mpmath.exp(-room))

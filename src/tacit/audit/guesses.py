@@ -36,7 +36,7 @@ _LEAST = 8
 
 @dataclass(frozen=True)
 class Proof(OneRun):
-    """The best of several bounds, each at its share of the risk; the best one's is `confidence`."""
+    """The best of several bounds, each at its share of the risk, so that it has `confidence`."""
 
     tried: tuple[int, ...]
     """How many guesses each of them made."""
@@ -44,7 +44,8 @@ class Proof(OneRun):
     @property
     def certifiable(self) -> float:
         """The largest ε that any of them could certify."""
-        known = {"delta": self.delta, "confidence": self.confidence}
+        each = _each(self.confidence, len(self.tried))
+        known = {"delta": self.delta, "confidence": each}
         return max(OneRun.of(self.canaries, r, r, **known).epsilon for r in set(self.tried))
 
 
@@ -117,7 +118,13 @@ def _sizes(count: int, guesses: int | None) -> list[int]:
 
 def _best(count: int, tried: Sequence[tuple[int, int]], delta: float, certainty: float) -> Proof:
     """The largest bound of several, each at its share of the risk."""
-    each = 1 - (1 - certainty) / len(tried)
+    each = _each(certainty, len(tried))
     found = [OneRun.of(count, *one, delta=delta, confidence=each) for one in tried]
     best = max(found, key=lambda run: run.epsilon)
-    return Proof(**vars(best), tried=tuple(size for size, _ in tried))
+    sizes = tuple(size for size, _ in tried)
+    return Proof(**{**vars(best), "confidence": certainty}, tried=sizes)
+
+
+def _each(certainty: float, bounds: int) -> float:
+    """The confidence of each of several bounds that hold together (Bonferroni)."""
+    return 1 - (1 - certainty) / bounds

@@ -8,8 +8,12 @@ One-sided Clopper–Pearson bounds on both counts give
 
 .. math:: \varepsilon \ge \ln\frac{\underline{P}(E) - \delta}{\overline{P'}(E)}
 
-with the stated confidence. An audit can only refute: a bound above the claim is a proof that the
-claim is false, a bound below it proves nothing.
+with the stated confidence. Where a law is stated, its event and the event of the draws are counted
+separately, each at half of the risk, and the larger bound is kept: a law that does well where the
+event is chosen, and says nothing where it is counted, cannot push the other event aside.
+
+An audit can only refute: a bound above the claim is a proof that the claim is false, a bound below
+it proves nothing.
 """
 
 from __future__ import annotations
@@ -42,12 +46,14 @@ class Bound:
     delta: float
     confidence: float
     samples: int
+    events: int = 1
+    """How many events were counted, each at its share of the risk."""
 
     @property
     def certifiable(self) -> float:
         """The largest ε that so many draws could ever certify."""
         half = self.samples // 2
-        level = (1 - self.confidence) / 2
+        level = (1 - self.confidence) / (2 * self.events)
         return float(_log_odds(_lower(half, half, level), _upper(0, half, level), self.delta))
 
 
@@ -64,17 +70,17 @@ def lower_bound(
     """Audit a mechanism on one pair of inputs, with `samples` draws of each.
 
     A quarter of the draws teaches what tells the two inputs apart (`black_box`), the second quarter
-    chooses among these scores and, where the mechanism states its law, the likelihood ratio; the
-    other half is counted.
+    chooses an event among these scores and, where the mechanism states its law, another by the
+    likelihood ratio; the other half is counted.
     """
     errors.whole("lower_bound", "samples", samples, least=100, most=10**9)
     draws = [mechanism.release(law.repeated(raw, samples), rng) for raw in (first, second)]
     quarter, half = samples // 4, samples // 2
-    scores = black_box(*(d[:quarter] for d in draws))
+    families = [black_box(*(d[:quarter] for d in draws))]
     if isinstance(mechanism, Channel):
-        scores.insert(0, likelihood_ratio(mechanism, first, second))
+        families.append([_in_batches(likelihood_ratio(mechanism, first, second), quarter)])
     choosing, counting = [d[quarter:half] for d in draws], [d[half : 2 * half] for d in draws]
-    return _bound(choosing, counting, scores, delta=delta, confidence=confidence)
+    return _bound(choosing, counting, families, delta=delta, confidence=confidence)
 
 
 def bound_from_draws(
@@ -89,22 +95,35 @@ def bound_from_draws(
         [first[:half], second[:half]],
         [d[half : 2 * half] for d in (first, second)],
     )
-    found = _bound(choosing, counting, scores, delta=delta, confidence=confidence)
+    found = _bound(choosing, counting, [scores], delta=delta, confidence=confidence)
     return replace(found, samples=samples)
 
 
 def _bound(
     choosing: Sequence[Any],
     counting: Sequence[Any],
-    scores: list[Score],
+    families: Sequence[list[Score]],
     *,
     delta: float,
     confidence: float,
 ) -> Bound:
-    """From draws that choose the event and others that are counted, at two inputs each."""
+    """From draws that choose events, one for each family of scores, and others that are counted."""
     delta = errors.probability("bound_from_draws", "delta", delta)
     confidence = errors.probability("bound_from_draws", "confidence", confidence, zero=False)
-    level = (1 - confidence) / 2
+    level = (1 - confidence) / (2 * len(families))
+    found = [_counted(choosing, counting, scores, level, delta) for scores in families]
+    total = 2 * len(counting[0])
+    return Bound(max(0.0, *found), delta, confidence, samples=total, events=len(families))
+
+
+def _counted(
+    choosing: Sequence[Any],
+    counting: Sequence[Any],
+    scores: list[Score],
+    level: float,
+    delta: float,
+) -> float:
+    """The bound from the best event of some scores; each of its two counts errs at `level`."""
     choices = [_best_event(score, choosing[0], choosing[1], level, delta) for score in scores]
     best = max(range(len(scores)), key=lambda index: choices[index][0])
     score, (_, threshold, swapped) = scores[best], choices[best]
@@ -112,8 +131,18 @@ def _bound(
     inside, outside = (int((score(draws) >= threshold).sum()) for draws in counting)
     if swapped:
         inside, outside = total - outside, total - inside
-    epsilon = _log_odds(_lower(inside, total, level), _upper(outside, total, level), delta)
-    return Bound(max(epsilon, 0.0), delta, confidence, samples=2 * total)
+    return float(_log_odds(_lower(inside, total, level), _upper(outside, total, level), delta))
+
+
+def _in_batches(score: Score, size: int) -> Score:
+    """Ask for the score in batches of one size: the number of draws would tell their purpose."""
+
+    def batched(draws: Any) -> Reals:
+        count = len(draws)
+        places = np.resize(np.arange(count), -(-count // size) * size).reshape(-1, size)
+        return np.concatenate([score(draws[batch]) for batch in places])[:count]
+
+    return batched
 
 
 def likelihood_ratio(channel: Channel, first: Any, second: Any) -> Score:

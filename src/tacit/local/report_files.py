@@ -31,6 +31,8 @@ HEAD, CERTIFICATE, MECHANISM = b"tacit.reports", b"tacit.certificate", b"tacit.m
 MOST_BYTES = 1 << 30
 """Of the rows of a file, decoded, unless the reader allows more: a small file can hold many."""
 _BATCH_ROWS = 1 << 16
+_ENCODED, _PAGES = 8, 1 << 20
+"""A byte may be four in a page, and four more for its place in a dictionary; pages have headers."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,8 @@ def _metadata(file: Any, where: str) -> tuple[Head, bytes, bytes]:
 
 def _room(file: Any, most_bytes: int, where: str) -> Columns:
     """Empty columns for all the rows that the file says it has; refused where they are too many."""
+    if _encoded(file.metadata) > _ENCODED * most_bytes + _PAGES:
+        raise errors.InvalidData(f"{where}: its pages must not be far larger than its rows.")
     rows, forms = file.metadata.num_rows, {}
     for field in file.schema_arrow:
         kind = field.type
@@ -164,6 +168,16 @@ def _room(file: Any, most_bytes: int, where: str) -> Columns:
         wanted = f"of at most {most_bytes:,} bytes when decoded"
         errors.refuse(where, "reports", wanted, f"{size:,} in {rows:,} rows", remedy)
     return {name: np.empty(shape, kind) for name, (kind, shape) in forms.items()}
+
+
+def _encoded(metadata: Any) -> int:
+    """The size of all pages, decompressed, as the file states it: dictionaries may hold more."""
+    groups = (metadata.row_group(at) for at in range(metadata.num_row_groups))
+    return sum(
+        group.column(at).total_uncompressed_size
+        for group in groups
+        for at in range(group.num_columns)
+    )
 
 
 def _parts(file: Any) -> Iterator[Columns]:

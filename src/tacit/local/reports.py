@@ -7,7 +7,6 @@ its certificate names the digest of its rows (`tacit.local.report_files`).
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import Schema
-from tacit.local import report_files
+from tacit.local import origins, report_files
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
 from tacit.privacy import artifact, errors
 from tacit.privacy.certificate import Certificate
@@ -93,14 +92,15 @@ class Reports:
     seeded : bool
         Whether a reproducible generator drew the noise: such reports protect nobody.
     releases : tuple of str
-        The numbers of the releases that the rows are from, of this one unless they are given.
+        Which rows of which releases they are (`tacit.local.origins`); all of a new one unless
+        given.
     """
 
     mechanism: Any
     columns: Columns
     labelled: bool
     seeded: bool = False
-    releases: tuple[str, ...] = field(default_factory=lambda: (secrets.token_hex(16),))
+    releases: tuple[str, ...] = field(default_factory=origins.fresh)
     event: Event = field(init=False)
     """What ran on one person's row."""
     guarantee: Guarantee = field(init=False)
@@ -111,6 +111,8 @@ class Reports:
         for column in columns.values():
             column.flags.writeable = False
         object.__setattr__(self, "columns", columns)
+        releases = origins.settled("reports", self.releases, len(self))
+        object.__setattr__(self, "releases", releases)
         # What ran is fixed now, whatever becomes of the mechanism.
         object.__setattr__(self, "event", self.mechanism.event(self.labelled))
         object.__setattr__(self, "guarantee", self.mechanism.guarantee(self.labelled))
@@ -119,9 +121,10 @@ class Reports:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Reports:
-        """Chosen rows, as a release of their own."""
+        """Chosen rows, each at most once; they stay rows of their release."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
-        return Reports(self.mechanism, columns, self.labelled, self.seeded)
+        releases = origins.chosen("reports", self.releases, chosen)
+        return Reports(self.mechanism, columns, self.labelled, self.seeded, releases)
 
     @property
     def schema(self) -> Schema:
@@ -153,7 +156,7 @@ class Reports:
     def concatenate(parts: Sequence[Reports]) -> Reports:
         """One table out of several that came through the very same channel.
 
-        The same release among them twice is refused: its people would count twice.
+        The same row of a release among them twice is refused: that person would count twice.
         """
         first = parts[0] if parts else None
         if first is None:
@@ -166,11 +169,7 @@ class Reports:
                     "epsilon and labels. Learn from each part on its own."
                 )
         releases = tuple(one for part in parts for one in part.releases)
-        if len(set(releases)) != len(releases):
-            raise errors.InvalidData(
-                "concatenate: every release must be there once: the same people's reports would "
-                "count twice. Leave copies out."
-            )
+        origins.must_be_once("concatenate", releases)
         columns = {
             name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
         }
@@ -185,8 +184,7 @@ class Reports:
 
     def write(self, path: str | Path) -> Path:
         """Write Parquet with mechanism and certificate in its metadata, bound to the rows."""
-        known = (self.labelled, self.seeded, self.releases)
-        with ReportsWriter(path, self.mechanism, *known) as writer:
+        with ReportsWriter(path, self.mechanism, self.labelled, self.seeded) as writer:
             writer.add(self)
         return Path(path)
 
@@ -225,11 +223,10 @@ class ReportsWriter:
         mechanism: Any,
         labelled: bool,
         seeded: bool = False,
-        releases: tuple[str, ...] = (),
     ) -> None:
         self.path, self.mechanism = Path(path), mechanism
         self.labelled, self.seeded = labelled, seeded
-        self.releases = releases or (secrets.token_hex(16),)
+        self._releases: list[str] = []
         self.count = 0
         self._writer: Any = None
         self._pending: Any = None
@@ -257,14 +254,13 @@ class ReportsWriter:
             self._begin(table.schema)
         self._flush(table.cast(self._schema))
         self._binding.add(reports.columns)
+        self._releases += reports.releases
         self.count += len(reports)
 
     def _begin(self, schema: Any) -> None:
         packed = artifact.pack(self.mechanism)
-        self._head = Head(self.labelled, self.seeded, self.releases)
         self._binding = Binding(packed)
-        said = {report_files.HEAD: self._head.to_bytes(), report_files.MECHANISM: packed}
-        self._schema = schema.with_metadata(said)
+        self._schema = schema.with_metadata({report_files.MECHANISM: packed})
         self._writer = report_files.parquet().ParquetWriter(
             self._draft.file, self._schema, compression="zstd", write_page_checksum=True
         )
@@ -281,11 +277,14 @@ class ReportsWriter:
         self._pending = table.slice(full)
 
     def _end(self) -> None:
-        """The certificate comes last: it names the digest of all rows."""
+        """Head and certificate come last: they name all releases, and the digest of all rows."""
+        origins.must_be_once("reports", self._releases)
         self._flush(self._pending.slice(0, 0), last=True)
         issued = certify(self.mechanism, self.labelled, Seeded(0) if self.seeded else None)
-        bound = replace(issued, artifact=self._binding.artifact(self._head))
-        self._writer.add_key_value_metadata({report_files.CERTIFICATE: bound.to_json()})
+        head = Head(self.labelled, self.seeded, tuple(self._releases))
+        bound = replace(issued, artifact=self._binding.artifact(head))
+        said = {report_files.HEAD: head.to_bytes(), report_files.CERTIFICATE: bound.to_json()}
+        self._writer.add_key_value_metadata(said)
         self._writer.close()
         self._draft.place()
 
@@ -296,9 +295,11 @@ class ReportsWriter:
         trace: TracebackType | None,
     ) -> None:
         try:
-            if self._writer is not None:
-                self._end() if kind is None else self._writer.close()
+            if self._writer is not None and kind is None:
+                self._end()
         finally:
+            if self._writer is not None:
+                self._writer.close()
             self._draft.close()
         if kind is None and self._writer is None:
             raise errors.InvalidData("reports: there must be at least one row.")

@@ -28,4 +28,14 @@ def _shown(number: float | Fraction, digits: int, rounding: str) -> str:
         rounded = context.create_decimal(repr(float(number)))
     else:
         return f"{number:g}"
-    return f"{float(rounded):.{digits}g}"
+    return _written(rounded, digits)
+
+
+def _written(number: Decimal, digits: int) -> str:
+    """As `%g` writes it, but of the decimal itself: a float beside it may lie on its other side."""
+    if not number:
+        return "0"
+    exponent = number.adjusted()
+    if -5 < exponent < digits:
+        return f"{number.normalize():f}"
+    return f"{number.scaleb(-exponent).normalize():f}e{exponent:+03d}"

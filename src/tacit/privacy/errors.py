@@ -162,38 +162,85 @@ def integers(
     where: str, raw: Any, *, lower: int = -LARGEST_INTEGER, upper: int = LARGEST_INTEGER
 ) -> npt.NDArray[np.int64]:
     """Data as int64 within [lower, upper]; floats only where every one is whole."""
-    array = _array(where, raw)
-    if array.dtype.kind not in "biuf":
-        raise InvalidData(
-            f"{where}: data must be integers, got {array.dtype.type.__name__}. Convert them first."
-        )
-    if array.dtype.kind == "f" and array.dtype.itemsize < 8:
-        array = array.astype(np.float64)  # the bounds below are beyond what narrower ones hold
-    if array.dtype.kind == "f" and not bool(np.all(array == np.rint(array))):
-        raise InvalidData(
-            f"{where}: data must be whole numbers without NaN or infinity. Quantise them first."
-        )
+    array = _whole_numbers(where, _array(where, raw))
     if bool(np.any((array < lower) | (array > upper))):
         raise InvalidData(f"{where}: data must lie in [{lower}, {upper}]. Clip or recode them.")
     return array.astype(np.int64)
 
 
+def held_integers(where: str, raw: Any) -> npt.NDArray[np.int64]:
+    """Data as int64, held to [−2^53, 2^53]; floats only where every one is whole.
+
+    For mechanisms of a stated sensitivity. Neighbouring integers may lie on both sides of a limit,
+    so that a refusal beyond it would tell them apart for certain. Holding each entry moves no two
+    data sets apart, in any norm. What is no integer (a fraction, NaN, infinity) is refused: it is
+    at no distance from the integers that a sensitivity is stated for.
+    """
+    return _held(_whole_numbers(where, _array(where, _within(raw)))).astype(np.int64)
+
+
 def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
     """Data as finite float64."""
     array = _array(where, raw)
+    if array.dtype.kind in "iu" and bool(
+        np.any((array > LARGEST_INTEGER) | (array < -LARGEST_INTEGER))
+    ):
+        raise InvalidData(f"{where}: whole numbers must be within 2^53 to be exact. Scale them.")
+    return _finite(where, array)
+
+
+def held_reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
+    """Data as finite float64, whole numbers held to [−2^53, 2^53], as in `held_integers`.
+
+    Beyond, rounding them to floats could move neighbours further apart.
+    """
+    array = _array(where, _within(raw))
+    return _finite(where, _held(array) if array.dtype.kind in "iu" else array)
+
+
+def _whole_numbers(where: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.dtype.kind not in "biuf":
+        raise InvalidData(
+            f"{where}: data must be integers, got {array.dtype.type.__name__}. Convert them first."
+        )
+    if array.dtype.kind == "b":
+        return array.astype(np.int64)
+    if array.dtype.kind == "f" and array.dtype.itemsize < 8:
+        array = array.astype(np.float64)  # the bounds are beyond what narrower ones hold
+    if array.dtype.kind == "f" and not bool(np.all(np.isfinite(array) & (array == np.rint(array)))):
+        raise InvalidData(
+            f"{where}: data must be whole numbers without NaN or infinity. Quantise them first."
+        )
+    return array
+
+
+def _finite(where: str, array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if array.dtype.kind not in "iuf":
         kind = array.dtype.type.__name__
         raise InvalidData(f"{where}: data must be numbers, got {kind}.")
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         raise InvalidData(f"{where}: data must fit float64. Round them first, in your own way.")
-    if array.dtype.kind in "iu" and bool(
-        np.any((array > LARGEST_INTEGER) | (array < -LARGEST_INTEGER))
-    ):
-        raise InvalidData(f"{where}: whole numbers must be within 2^53 to be exact. Scale them.")
     converted = array.astype(np.float64)
     if not bool(np.all(np.isfinite(converted))):
         raise InvalidData(f"{where}: data must be finite, without NaN or infinity.")
     return converted
+
+
+def _held(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Each entry held to [−2^53, 2^53], in a type that has these numbers."""
+    if array.dtype.kind == "u":
+        return np.minimum(array.astype(np.uint64), np.uint64(LARGEST_INTEGER))
+    wide = array.astype(np.int64) if array.dtype.kind == "i" else array
+    return np.asarray(np.clip(wide, -LARGEST_INTEGER, LARGEST_INTEGER))
+
+
+def _within(raw: Any) -> Any:
+    """Python's integers of any size, held: numpy has no type for some of them."""
+    if isinstance(raw, list | tuple):
+        return [_within(one) for one in raw]
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return min(max(raw, -LARGEST_INTEGER), LARGEST_INTEGER)
+    return raw
 
 
 def _array(where: str, raw: Any) -> npt.NDArray[Any]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
-from tacit.privacy import events
+from flint import arb
+
+from tacit.privacy import events, rounding
 from tacit.privacy.decimals import above, below
 from tacit.privacy.guarantees import (
     Adjacency,
@@ -61,8 +64,17 @@ def explain(
 
 
 def posterior(prior: float, epsilon: float) -> float:
-    r"""The most that a belief can become: :math:`p e^\varepsilon / (1 - p + p e^\varepsilon)`."""
-    return prior / (prior + (1 - prior) * math.exp(-epsilon))
+    r"""The most that a belief can become: :math:`p e^\varepsilon / (1 - p + p e^\varepsilon)`.
+
+    Rounded up, so that it is a bound as a float, too.
+    """
+    with rounding.precision():
+        return min(rounding.above(_posterior(prior, epsilon)), 1.0)
+
+
+def _posterior(prior: float, epsilon: float) -> arb:
+    odds = rounding.ball(1 / Fraction(repr(prior)) - 1) if prior else arb("inf")
+    return 1 / (1 + odds * (-rounding.high(epsilon)).exp())
 
 
 def how_well(guarantee: Guarantee) -> list[str]:
@@ -85,16 +97,15 @@ def how_well(guarantee: Guarantee) -> list[str]:
             return lines
         # P(loss > ε + a) ≤ δ/(1 − e^{−a}): on that set P ≤ e^ε P' + δ ≤ e^{−a} P + δ.
         room = min(epsilon, math.log(2))
-        rare = above(delta / -math.expm1(-room), 3)
-        lines.append(f"Apart from outcomes of probability at most {rare}:")
-        epsilon += room
+        lines.append(f"Apart from outcomes of probability at most {_rare(delta, room)}:")
+        epsilon = rounding.sum_above([epsilon, room])
     lines.append(
         f"What was released changes the odds {_fact(guarantee)} by a factor of at most "
         f"{_number(epsilon)}."
     )
     lines += [
         f"Someone who was {prior:.0%} sure {_fact(guarantee)} can become at most "
-        f"{above(100 * posterior(prior, epsilon), 3)}% sure."
+        f"{_percent(prior, epsilon)}% sure."
         for prior in _PRIORS
     ]
     if guarantee.adjacency in events.ONE_OR_NONE:
@@ -150,13 +161,13 @@ def _describe_leaf(event: events.Event) -> str:
             return (
                 f"Gaussian noise of deviation {below(event.sigma)} on numbers that one "
                 f"{event.unit} can change by {above(event.l2_sensitivity)} (Euclidean): "
-                f"{below(event.noise_multiplier, 4)} times as much."
+                f"{below(event.sigma / event.l2_sensitivity, 4)} times as much."
             )
         case events.DiscreteGaussian():
             return (
-                f"Discrete Gaussian noise of deviation {below(math.sqrt(event.variance))} on whole "
+                f"Discrete Gaussian noise of deviation {_root(event.variance, below)} on whole "
                 f"numbers that one {event.unit} can change by "
-                f"{above(math.sqrt(event.squared_sensitivity))} (Euclidean)."
+                f"{_root(event.squared_sensitivity, above)} (Euclidean)."
             )
         case events.RandomizedResponse():
             return (
@@ -285,8 +296,30 @@ def _unit(event: events.Event) -> str:
 
 
 def _number(epsilon: float) -> str:
-    factor = math.exp(min(epsilon, 700))
+    with rounding.precision():
+        factor = rounding.above(rounding.high(min(epsilon, 700)).exp())
     return above(factor, 3) if factor < 1e6 else "over a million"
+
+
+def _percent(prior: float, epsilon: float) -> str:
+    with rounding.precision():
+        return above(min(rounding.above(100 * _posterior(prior, epsilon)), 100.0), 3)
+
+
+def _rare(delta: float, room: float) -> str:
+    with rounding.precision():
+        chance = rounding.high(delta) / -(-rounding.low(room)).expm1()
+        return above(rounding.above(chance), 3)
+
+
+def _root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
+    """A square root, rounded as `shown` rounds; exactly where it is a fraction."""
+    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
+    if root**2 == square:
+        return shown(root)
+    with rounding.precision():
+        value = rounding.ball(square).sqrt()
+        return shown(rounding.above(value) if shown is above else rounding.below(value))
 
 
 def _bullets(lines: list[str]) -> list[str]:

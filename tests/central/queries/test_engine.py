@@ -36,7 +36,7 @@ def test_all_sources_agree(people, tmp_path):
     frame = pd.DataFrame({name: people[name].to_pandas() for name in people.column_names})
     assert integers(frame.astype({"n": "int32"})) == expected
     assert integers(pl.from_arrow(people)) == expected
-    assert integers(pl.from_arrow(people).lazy()) == expected
+    assert integers(pl.from_arrow(people).lazy().collect()) == expected
     with duckdb.connect() as connection:
         connection.register("frame", people)
         connection.execute("CREATE SCHEMA s")

@@ -254,6 +254,28 @@ def test_functions_of_somebody_are_not_called(filled):
             assert curator.mean("x", epsilon=50).value is not None
 
 
+def test_types_and_timeouts_of_somebody_are_not_used(filled):
+    """A temporary table is a type of its name, and stands before the server's own."""
+    with psycopg.connect(filled) as connection:
+        connection.execute("CREATE TEMP TABLE text (x int)")
+        connection.execute("CREATE TEMP TABLE date (x int)")
+        for name in ("statement_timeout", "lock_timeout", "transaction_timeout"):
+            known = "SELECT count(*) FROM pg_settings WHERE name = %s"
+            if connection.execute(known, (name,)).fetchone() == (1,):
+                connection.execute(f"SET {name} = '1h'")
+        connection.commit()
+        options = {"bounds": BOUNDS, "keys": KEYS, "unit": "person"}
+        with Curator(connection, 699.0, table="people", **options) as curator:
+            assert curator.count(by="sex", epsilon=50).groups
+            with curator._engine.session():
+                asked = (
+                    "SELECT setting FROM pg_settings WHERE name ~ '_timeout$' AND context = 'user' "
+                    "AND name ~ '^(statement|lock|transaction|idle_in_transaction)' "
+                )
+                assert set(curator._engine._run(asked, "rows").fetchall()) == {("0",)}
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("1h",)
+
+
 EXTREME = [
     (0, 1e-100),
     (-1e100, 1e100),

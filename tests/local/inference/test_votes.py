@@ -244,9 +244,9 @@ def test_a_certificate_of_another_epsilon_is_refused(tmp_path):
 
 def test_votes_add_up_only_if_they_are_about_the_same():
     one = released(Ballot(epsilon=2))
-    assert len(Votes.concatenate([one, one[:]])) == 40
-    known = Votes(one.ballot, one.symbols, ("a",) * 20)
-    assert Votes.concatenate([known, known[:]]).groups == ("a",) * 40
+    assert len(Votes.concatenate([one, released(Ballot(epsilon=2))])) == 40
+    known, more = (Votes(one.ballot, one.symbols, ("a",) * 20) for _ in range(2))
+    assert Votes.concatenate([known, more]).groups == ("a",) * 40
     others = (
         Votes(one.ballot, one.symbols, about="another model"),
         released(Ballot(epsilon=1)),

@@ -212,7 +212,7 @@ def test_the_median_of_concentrated_data_is_released_quickly():
     assert done.stdout.split() == ["50", "50", "50"] or int(done.stdout.split()[0]) != 50
 
 
-@pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, 2.0**60, None, "x", 1j, [1, 2]])
+@pytest.mark.parametrize("bound", [0, -1, math.nan, math.inf, None, "x", 1j, [1, 2]])
 def test_bad_bounds_are_refused_without_an_echo(bound):
     mechanism = SmoothLaplace(epsilon=1.0, delta=1e-5, adjacency="replace-one")
     for call in (

@@ -7,6 +7,10 @@ DuckDB holds NaN to be the largest number, but the largest value that a Parquet 
 NaN out, and by that value DuckDB decides comparisons and skips row groups. Whether a NaN fulfils
 x > 5 then depends on the rows beside it, and one row more could bring many of them into a count.
 So both optimisers that read such statistics are off while a question is answered.
+
+On a connection that was handed in, a question is one transaction, its functions must be DuckDB's
+own (`duckdb_functions`), and settings that change what a statement means are set as DuckDB has
+them by default.
 """
 
 from __future__ import annotations
@@ -14,30 +18,20 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from glob import glob, has_magic
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
-from tacit.central.queries.compile import Compiler, identifier, parts_of, sqlglot, table_of
+from tacit.central.queries.compile import Compiler, parts_of, table_of
+from tacit.central.queries.duckdb_functions import must_be_built_in
+from tacit.central.queries.duckdb_sources import TABLE, column_of, package, register, text
 from tacit.central.queries.engine import Row, failed, must_be_stored
-from tacit.central.queries.table import Column, Kind
-from tacit.data import lines
+from tacit.central.queries.table import Columns
 from tacit.privacy import errors
 
-TABLE, KEPT = "data", "tacit_kept"
+KEPT = "temp.main.tacit_kept"
 
-_KINDS = {
-    Kind.WHOLE: "TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER",
-    Kind.REAL: "FLOAT DOUBLE HUGEINT UHUGEINT UBIGINT",
-    Kind.TEXT: "VARCHAR UUID",
-    Kind.TRUTH: "BOOLEAN",
-    Kind.DATE: "DATE",
-    # Others would be converted while rows are read, or literals to them, and some do not fit.
-    Kind.MOMENT: "TIMESTAMP",
-}
 _SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -47,19 +41,29 @@ _SETTINGS = {
 }
 
 
+# No function is called here: a macro could stand before it.
 _CATALOG = """
 SELECT t.database_name, t.schema_name, t.table_name, d.type, t.sql
-FROM duckdb_tables() t JOIN duckdb_databases() d USING (database_name)
-WHERE lower(t.table_name) = lower($1)
+FROM system.main.duckdb_tables() t JOIN system.main.duckdb_databases() d USING (database_name)
 UNION ALL
-SELECT database_name, schema_name, view_name, 'view', '' FROM duckdb_views()
-WHERE lower(view_name) = lower($1)
+SELECT database_name, schema_name, view_name, 'view', '' FROM system.main.duckdb_views()
 """
 _BY_STATISTICS = {"filter_pushdown", "statistics_propagation"}
+_MEANING = {
+    "default_collation": "",
+    "error_on_division_by_zero": "true",
+    "ieee_floating_point_ops": "true",
+    "old_implicit_casting": "false",
+}
+"""Settings of which some versions have some; other values change comparisons and arithmetic."""
+_USUAL = """
+SELECT COUNT(*), COUNT(x), SUM(LEAST(GREATEST(x, 1), 2) - 1), SUM(x * x), ISNAN(x) FROM t
+"""
+"""What nearly every question calls, so that it is refused before the first charge."""
 
 
 class DuckDBEngine:
-    """A table of a DuckDB connection."""
+    """A table of a DuckDB connection; of an embedded one, unless the connection was handed in."""
 
     def __init__(
         self,
@@ -67,45 +71,90 @@ class DuckDBEngine:
         table: Any,
         *,
         title: str,
-        loose: bool = False,
-        fragile: frozenset[str] = frozenset(),
+        columns: Columns | None = None,
         fill: Callable[[], None] | None = None,
+        handed: bool = False,
     ) -> None:
         self.title, self.statements, self.table = title, 0, table
-        self._fill = fill
+        self._fill, self._handed = fill, handed
         self._connection = connection
         self._tidy: weakref.finalize[Any, Any] | None = None
-        described = self._run(f"DESCRIBE SELECT * FROM {self.table.sql('duckdb')}", "table")
-        columns = {name: _column(name, kind, loose) for name, kind, *_ in described}
-        for name in fragile & columns.keys():
-            columns[name] = Column(name, Kind.OTHER, "a type that cannot always be converted")
+        if columns is None:
+            described = self._run(f"DESCRIBE SELECT * FROM {self.table.sql('duckdb')}", "table")
+            columns = {name: column_of(name, kind) for name, kind, *_ in described}
         self.compiler = Compiler(columns, "duckdb")
         with self.session():  # settings that are locked are found out before anything is charged
-            pass
+            self._check(_USUAL)
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        ((found,),) = self._run("SELECT current_setting('disabled_optimizers')", "table")
-        before = {name for name in str(found).split(",") if name}
-        if missing := _BY_STATISTICS - before:
-            self._run(_disable(before | missing), "table")
+        with self._settings(), self._snapshot():
+            try:
+                yield
+            finally:
+                with suppress(errors.TacitError):  # a transaction that failed has dropped it
+                    self._run(f"DROP TABLE IF EXISTS {KEPT}", "table")
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """The optimisers that read statistics off, and the meaning of statements the usual one."""
+        found = self._run("SELECT name, value FROM system.main.duckdb_settings()", "table")
+        before = {name: "" if value is None else str(value) for name, value in found}
+        wanted = {name: value for name, value in _MEANING.items() if name in before}
+        disabled = {name for name in before["disabled_optimizers"].split(",") if name}
+        if not disabled >= _BY_STATISTICS:
+            wanted["disabled_optimizers"] = ",".join(sorted(disabled | _BY_STATISTICS))
+        changed = {name: value for name, value in wanted.items() if before[name] != value}
+        for name, value in changed.items():
+            self._run(_set(name, value), "table")
         try:
             yield
         finally:
-            if missing:
-                self._run(_disable(before), "table")
-            self._run(f"DROP TABLE IF EXISTS temp.{KEPT}", "table")
+            for name in changed:
+                self._run(_set(name, before[name]), "table")
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """One state of tables and functions, on a connection that others may write through."""
+        if not self._handed or self._in_transaction():
+            yield
+            return
+        self._run("BEGIN TRANSACTION", "table")
+        try:
+            yield
+        except BaseException:
+            self._run("ROLLBACK", "table")
+            raise
+        self._run("COMMIT", "table")
+
+    def _in_transaction(self) -> bool:
+        """Whether the connection is in one already: else each statement has a number of its own."""
+        asked = "SELECT system.main.txid_current()"
+        return self._run(asked, "table") == self._run(asked, "table")
 
     def rows(self, tree: Any) -> list[Row]:
         self._fetch()
         self.statements += 1
-        return self._run(self.compiler.sql(tree), "rows")
+        sql = self.compiler.sql(tree)
+        self._check(sql)
+        return self._run(sql, "rows")
 
     def keep(self, tree: Any) -> None:
         """Store a result as the temporary table `KEPT`, for the rest of this session."""
         self._fetch()
         self.statements += 1
-        self._run(f"CREATE OR REPLACE TEMP TABLE {KEPT} AS {self.compiler.sql(tree)}", "rows")
+        sql = self.compiler.sql(tree)
+        self._check(sql)
+        self._run(f"CREATE OR REPLACE TEMP TABLE {KEPT} AS {sql}", "rows")
+
+    def _check(self, sql: str) -> None:
+        if self._handed:
+            duckdb = package()
+            try:
+                return must_be_built_in(self._connection, sql)
+            except duckdb.Error as error:
+                reason = type(error).__name__
+            failed("table", reason)
 
     def close(self) -> None:
         if self._tidy is not None:
@@ -136,11 +185,13 @@ def of_connection(connection: Any, table: str) -> DuckDBEngine:
     """A stored table of somebody's connection, under its full name: nothing can stand before it."""
     duckdb, parts = package(), parts_of(table)
     try:
-        found = connection.execute(_CATALOG, [parts[-1]]).fetchall()
+        found = connection.execute(_CATALOG).fetchall()
     except duckdb.Error as error:
         reason = type(error).__name__
     else:
-        return DuckDBEngine(connection, table_of(*_stored(table, parts, found)), title=table)
+        named = [one for one in found if one[2].casefold() == parts[-1].casefold()]
+        stored = table_of(*_stored(table, parts, named))
+        return DuckDBEngine(connection, stored, title=table, handed=True)
     failed("table", reason)
 
 
@@ -179,8 +230,8 @@ def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
     folder = config["temp_directory"] = mkdtemp(prefix="tacit-queries-")
     connection = duckdb.connect(":memory:", config=config)
     try:
-        options = _register(connection, source)
-        connection.execute(_disable(_BY_STATISTICS))
+        options = register(connection, source)
+        connection.execute(_set("disabled_optimizers", ",".join(sorted(_BY_STATISTICS))))
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         engine = DuckDBEngine(connection, table_of(TABLE), **options)
@@ -193,215 +244,5 @@ def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
     return engine
 
 
-def _disable(optimisers: set[str]) -> str:
-    return f"SET disabled_optimizers = {_text(','.join(sorted(optimisers)))}"
-
-
-def _register(connection: Any, source: Any) -> dict[str, Any]:
-    """Make the source the table `data`, and allow its files: what the engine must know of it.
-
-    Its title, whether it is text, the columns that the engine may fail to read, and what is still
-    to be read.
-    """
-    if not isinstance(source, str | Path):
-        frame = _in_microseconds(_arrow(source))
-        connection.register("tacit_frame", frame)
-        connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM tacit_frame")
-        return {"title": TABLE, "fragile": _fragile_fields(frame.schema)}
-    paths = _files(str(source))
-    title = Path(paths[0]).stem
-    try:
-        if paths[0].lower().endswith(".csv"):
-            return {"title": title, "loose": True, "fill": _text_files(connection, paths)}
-        reader = f"read_parquet({_texts(paths)}, hive_partitioning = false)"
-        connection.execute(f"CREATE VIEW {TABLE} AS SELECT * FROM {reader}")
-        _must_agree(paths, [_parquet_types(connection, path) for path in paths])
-        fragile = _fragile_columns(connection, paths)
-    except package().Error as error:
-        reason = type(error).__name__
-    else:
-        connection.execute(f"SET allowed_paths = {_texts(paths)}")
-        return {"title": title, "fragile": fragile}
-    failed("source", reason)
-
-
-def _text_files(connection: Any, paths: list[str]) -> Callable[[], None]:
-    """An empty table of the columns, and what fills it: one row for each line, all of it text.
-
-    DuckDB's own reader finds records by their quotes, so that one person's could swallow others.
-    """
-    headers = [_header(path) for path in paths]
-    _must_agree(paths, headers)
-    names = [identifier(name).sql("duckdb") for name in headers[0]]
-    connection.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{one} VARCHAR' for one in names)})")
-    chosen = ", ".join(f"NULLIF({one}, '')" for one in names)
-
-    def fill() -> None:
-        pa = _pyarrow()
-        schema = pa.schema([(name, pa.string()) for name in headers[0]])
-        read = (batch for path in paths for batch in lines.batches(path))
-        connection.register("tacit_lines", pa.RecordBatchReader.from_batches(schema, read))
-        try:
-            connection.execute(f"INSERT INTO {TABLE} SELECT {chosen} FROM tacit_lines")
-        finally:
-            connection.unregister("tacit_lines")
-
-    return fill
-
-
-def _parquet_types(connection: Any, path: str) -> list[Any]:
-    reader = f"read_parquet({_text(path)}, hive_partitioning = false)"
-    described = connection.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
-    return [(name, kind) for name, kind, *_ in described]
-
-
-def _must_agree(paths: list[str], columns: list[Any]) -> None:
-    """Files are read as the first is: another type would fail, another order be another column."""
-    for path, found in zip(paths, columns, strict=True):
-        if found != columns[0]:
-            remedy = "Write them alike."
-            errors.refuse("Curator", "files", "of the same columns and types", path, remedy)
-
-
-def _fragile_columns(connection: Any, paths: list[str]) -> frozenset[str]:
-    """Times in milliseconds or 96 bits: converted while reading, which fails on far ones."""
-    found = connection.execute(
-        "SELECT name, type, converted_type, logical_type::VARCHAR "
-        f"FROM parquet_schema({_texts(paths)})"
-    ).fetchall()
-    return frozenset(
-        name
-        for name, kind, converted, logical in found
-        if kind == "INT96" or "MILLI" in f"{converted} {logical}".upper()
-    )
-
-
-def _fragile_fields(schema: Any) -> frozenset[str]:
-    import pyarrow as pa
-
-    def converted(kind: Any) -> bool:
-        if pa.types.is_timestamp(kind):
-            return str(kind.unit) in ("s", "ms")
-        return bool(pa.types.is_duration(kind) or pa.types.is_date64(kind))
-
-    return frozenset(field.name for field in schema if converted(field.type))
-
-
-def _files(source: str) -> list[str]:
-    paths = sorted(glob(source)) if has_magic(source) else [source]
-    if not paths or not all(Path(path).is_file() for path in paths):
-        errors.refuse("Curator", "source", "a file that exists", source)
-    kinds = {Path(path).suffix.lower() for path in paths}
-    if kinds != {".parquet"} and kinds != {".csv"}:
-        errors.refuse("Curator", "source", "Parquet (.parquet) or CSV (.csv) files", source)
-    # A link is not another file: its rows would count twice.
-    known: dict[tuple[int, int], str] = {}
-    for path in paths:
-        state = Path(path).stat()
-        known.setdefault((state.st_dev, state.st_ino), str(Path(path).resolve()))
-    for path in known.values():
-        if has_magic(path):  # DuckDB would take it for a pattern
-            errors.refuse("Curator", "source", "a path without *, ? and [", path, "Rename it.")
-    return list(known.values())
-
-
-def _header(path: str) -> list[str]:
-    try:
-        return lines.header(path)
-    except (errors.InvalidData, OSError):
-        pass
-    wanted = "a CSV file whose first line names its columns, each once"
-    errors.refuse("Curator", "source", wanted, path)
-
-
-def _column(name: str, kind: str, loose: bool) -> Column:
-    base = kind.split("(")[0]
-    if loose:
-        return Column(name, Kind.LOOSE, base)
-    for known, types in _KINDS.items():
-        if base in types.split():
-            return Column(name, known, base)
-    if base == "ENUM":
-        return Column(name, Kind.TEXT, base)
-    return Column(name, Kind.DECIMAL if base == "DECIMAL" else Kind.OTHER, base)
-
-
-def _arrow(frame: Any) -> Any:
-    """A frame as an Arrow table: types are settled here, once, not while a question runs."""
-    pa = _pyarrow()
-    if isinstance(frame, pa.Table):
-        return frame
-    module = type(frame).__module__.split(".")[0]
-    try:
-        if module == "polars":
-            return (frame.collect() if hasattr(frame, "collect") else frame).to_arrow()
-        if module == "pandas":
-            return pa.Table.from_pandas(_typed(frame), preserve_index=False)
-    except (pa.ArrowException, AttributeError, TypeError, ValueError):
-        message = "Curator: source must have columns of one type and name each. Convert them first."
-        raise errors.InvalidData(message) from None  # the original may quote the data
-    kinds = "a path, a pandas, Polars or Arrow table, or a connection"
-    errors.refuse("Curator", "source", kinds, type(frame).__name__)
-
-
-def _in_microseconds(table: Any) -> Any:
-    """Nanoseconds, as pandas has them, cut off; no other unit of time fits whatever it holds."""
-    import pyarrow as pa
-
-    for at, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
-            kind = pa.timestamp("us", field.type.tz)
-            column = table.column(at).cast(kind, safe=False)
-            table = table.set_column(at, field.name, column)
-    return table
-
-
-def _typed(frame: Any) -> Any:
-    """With columns of objects as text: a type found out from the rows would tell of them.
-
-    What is no text counts as missing, and so is text that UTF-8 does not have (lone surrogates).
-    """
-    texts = {
-        name: [one if isinstance(one, str) and _encodes(one) else None for one in frame[name]]
-        for name in frame.columns
-        if frame[name].dtype == object
-    }
-    return frame.assign(**texts).astype(dict.fromkeys(texts, "string")) if texts else frame
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise errors.TacitError(
-            "queries: the pyarrow package must be installed to read text files and frames. "
-            "pip install 'tacit[queries]'."
-        ) from None
-    return pyarrow
-
-
-def _text(value: str) -> str:
-    return str(sqlglot().exp.Literal.string(value).sql("duckdb"))
-
-
-def _texts(values: list[str]) -> str:
-    return f"[{', '.join(map(_text, values))}]"
-
-
-def package() -> Any:
-    """DuckDB, or one line that says how to get it."""
-    try:
-        import duckdb
-    except ImportError:
-        raise errors.TacitError(
-            "queries: the duckdb package must be installed. pip install 'tacit[queries]'."
-        ) from None
-    return duckdb
+def _set(name: str, value: str) -> str:
+    return f"SET {name} = {text(value)}"

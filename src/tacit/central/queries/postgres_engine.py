@@ -24,10 +24,16 @@ _KINDS = {
 _SESSION = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL standard_conforming_strings = on",
-    # Functions and operators are the server's own, whatever a schema of somebody's holds.
-    "SET LOCAL search_path = pg_catalog",
-    # A row that takes long must not decide between an answer and an error.
+    # Functions and operators are the server's own, whatever a schema of somebody's holds. Where
+    # it is not named, pg_temp comes first, and a type of somebody's there would be "text".
+    "SET LOCAL search_path = pg_catalog, pg_temp",
+    # A row that takes long must not decide between an answer and an error. The last of these
+    # is known from version 17 on.
     "SET LOCAL statement_timeout = 0",
+    "SET LOCAL lock_timeout = 0",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+    "SELECT set_config('transaction_timeout', '0', true) "
+    "WHERE current_setting('transaction_timeout', true) IS NOT NULL",
 )
 _CATALOG = """
 WITH RECURSIVE tree AS (
@@ -85,7 +91,8 @@ class PostgresEngine:
         self._must_be_idle()
         name = table_of(*parts_of(table)).sql("postgres")
         with self._connection.transaction():
-            ((oid,),) = self._run("SELECT to_regclass(%s)::oid", "table", (name,)).fetchall()
+            statement = "SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid"
+            ((oid,),) = self._run(statement, "table", (name,)).fetchall()
         return 0 if oid is None else int(oid)
 
     def _must_be_idle(self) -> None:

@@ -139,7 +139,7 @@ class Scan:
             "tacit_p", "tacit_k"
         )
         if several:
-            kept = fill(":p IN (SELECT tacit_p FROM temp.tacit_kept)", p=person)
+            kept = fill(":p IN (SELECT tacit_p FROM temp.main.tacit_kept)", p=person)
             tree = tree.where(kept)
         inner = (
             sqlglot().exp.select("*").from_(tree.subquery("u")).where(fill("tacit_k IS NOT NULL"))

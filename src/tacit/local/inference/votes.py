@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import labels
+from tacit.local import origins
 from tacit.local.reports import REFUSED
 from tacit.privacy import artifact, errors
 from tacit.privacy.certificate import Certificate
@@ -216,7 +216,8 @@ class Votes:
     seeded : bool
         Whether a reproducible generator drew the noise: such votes protect nobody.
     releases : tuple of str
-        The numbers of the releases that the votes are from, of this one unless they are given.
+        Which rows of which releases they are (`tacit.local.origins`); all of a new one unless
+        given.
     """
 
     ballot: Ballot
@@ -224,7 +225,7 @@ class Votes:
     groups: tuple[str, ...] | None = None
     about: str = ""
     seeded: bool = False
-    releases: tuple[str, ...] = field(default_factory=lambda: (secrets.token_hex(16),))
+    releases: tuple[str, ...] = field(default_factory=origins.fresh)
     event: Event = field(init=False)
     guarantee: Guarantee = field(init=False)
 
@@ -242,6 +243,8 @@ class Votes:
             if len(groups) != len(symbols):
                 raise errors.InvalidData("Votes: groups must be as many as votes.")
             object.__setattr__(self, "groups", groups)
+        releases = origins.settled("Votes", self.releases, len(symbols))
+        object.__setattr__(self, "releases", releases)
         object.__setattr__(self, "event", self.ballot.event)
         object.__setattr__(self, "guarantee", self.ballot.guarantee)
 
@@ -249,8 +252,10 @@ class Votes:
         return len(self.symbols)
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Votes:
+        """Chosen votes, each at most once; they stay votes of their release."""
         groups = None if self.groups is None else tuple(np.array(self.groups, object)[chosen])
-        return Votes(self.ballot, self.symbols[chosen], groups, self.about, self.seeded)
+        known = (self.about, self.seeded, origins.chosen("Votes", self.releases, chosen))
+        return Votes(self.ballot, self.symbols[chosen], groups, *known)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -261,7 +266,7 @@ class Votes:
 
     @staticmethod
     def concatenate(parts: Sequence[Votes]) -> Votes:
-        """All votes of one ballot about one model; the same release twice is refused."""
+        """All votes of one ballot about one model; the same vote twice is refused."""
         if not parts:
             errors.refuse("concatenate", "parts", "at least one", 0)
         first = parts[0]
@@ -273,11 +278,7 @@ class Votes:
                     "Count each part on its own."
                 )
         releases = tuple(one for part in parts for one in part.releases)
-        if len(set(releases)) != len(releases):
-            raise errors.InvalidData(
-                "concatenate: every release must be there once: the same people's votes would "
-                "count twice. Leave copies out."
-            )
+        origins.must_be_once("concatenate", releases)
         groups = None
         if first.groups is not None:
             groups = tuple(group for part in parts for group in part.groups or ())

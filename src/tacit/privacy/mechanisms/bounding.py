@@ -53,7 +53,7 @@ def quantize(raw: Any, grid: float, where: str = "quantize") -> Integers:
     send 0.5 and 1.5 to 0 and 2.) Half steps are floored first, which is exact in floats.
     """
     reach = _SATURATION * grid
-    half_steps = np.floor(np.clip(errors.reals(where, raw), -reach, reach) * (2 / grid))
+    half_steps = np.floor(np.clip(errors.held_reals(where, raw), -reach, reach) * (2 / grid))
     return np.asarray((half_steps.astype(np.int64) + 1) >> 1)
 
 

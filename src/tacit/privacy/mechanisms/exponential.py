@@ -163,15 +163,14 @@ def _event(where: str, asked: Exponential | PermuteAndFlip) -> events.Exponentia
 
 
 def _scores(where: str, raw: Any) -> Reals:
-    scores = errors.reals(where, raw)
+    scores = errors.held_reals(where, raw)
     if scores.ndim == 0 or not 2 <= scores.shape[-1] <= _MOST_CANDIDATES:
         raise errors.InvalidData(
             f"{where}: data must be scores of 2 to {_MOST_CANDIDATES} candidates, "
             f"got shape {scores.shape}."
         )
-    if bool(np.any(np.abs(scores) > _LARGEST_SCORE)):
-        raise errors.InvalidData(f"{where}: scores must be within 1e150. Scale them.")
-    return scores
+    # Held, not refused: which of two neighbours is beyond must not be told for certain.
+    return np.clip(scores, -_LARGEST_SCORE, _LARGEST_SCORE)
 
 
 def _gaps(scores: Reals) -> Reals:

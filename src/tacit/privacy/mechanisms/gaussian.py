@@ -87,7 +87,7 @@ class DiscreteGaussian:
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """The array plus independent noise on every entry."""
-        values = errors.integers("DiscreteGaussian", raw)
+        values = errors.held_integers("DiscreteGaussian", raw)
         entries = values.shape[-1] if values.ndim else 1
         if self.dimension not in (None, entries):
             raise errors.InvalidData(
@@ -157,7 +157,7 @@ class Gaussian:
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """The array plus independent noise on every entry."""
-        values = errors.integers("Gaussian", raw)
+        values = errors.held_integers("Gaussian", raw)
         noise = rounded_gaussian(self.event.sigma, values.size, source(rng))
         return values + noise.reshape(values.shape)
 
@@ -271,4 +271,4 @@ def _check_sigma(where: str, sigma: float) -> None:
 
 def _difference(released: Any, raw: Any) -> npt.NDArray[np.float64]:
     y = errors.integers("log_prob", released, lower=-(2**62), upper=2**62)
-    return (y - errors.integers("log_prob", raw)).astype(np.float64)
+    return (y - errors.held_integers("log_prob", raw)).astype(np.float64)

@@ -88,7 +88,7 @@ class DiscreteLaplace:
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """The array plus independent noise on every entry."""
-        values = errors.integers("DiscreteLaplace", raw)
+        values = errors.held_integers("DiscreteLaplace", raw)
         noise = discrete_laplace(self.event.scale, values.size, source(rng))
         return values + noise.reshape(values.shape)
 
@@ -96,7 +96,7 @@ class DiscreteLaplace:
         """Entry by entry; sum over entries for the whole array."""
         # Released values may lie further out than raw ones are allowed to.
         difference = errors.integers("log_prob", released, lower=-(2**62), upper=2**62)
-        difference = difference - errors.integers("log_prob", raw)
+        difference = difference - errors.held_integers("log_prob", raw)
         return log_mass(self.event.scale, difference)
 
 
@@ -108,7 +108,7 @@ class Geometric:
     -----
     ε-DP, by post-processing of `DiscreteLaplace`: what falls outside is clamped to the end of the
     range, never renormalised (a normaliser that depends on the data is not paid for). Raw values
-    outside the range (up to 2^53) are clamped first.
+    outside the range are clamped first.
     """
 
     epsilon: float
@@ -144,11 +144,12 @@ class Geometric:
         return self._noise.guarantee
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        return self._clamp(self._noise.release(self._clamp(errors.integers("Geometric", raw)), rng))
+        values = self._clamp(errors.held_integers("Geometric", raw))
+        return self._clamp(self._noise.release(values, rng))
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         y = errors.integers("Geometric", released, lower=self.lower, upper=self.upper)
-        difference = y - self._clamp(errors.integers("Geometric", raw))
+        difference = y - self._clamp(errors.held_integers("Geometric", raw))
         scale = self.event.scale
         inner = log_mass(scale, difference)
         tail = log_tail(scale, np.abs(difference))

@@ -26,6 +26,8 @@ from tacit.privacy.randomness import Randomness, discrete_laplace, source
 _SMALLEST_BOUND = 1e-250
 """A floor for every data set alike, so the bound stays smooth where e^{−βk} is no float."""
 
+_LARGEST_SCALE = 2**50
+
 _SLACK = 1e-12
 """Far above the rounding of a bound that is computed in floats."""
 
@@ -52,7 +54,10 @@ def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int
     """
     lower = errors.whole("median_sensitivities", "lower", lower, least=-(2**53))
     upper = errors.whole("median_sensitivities", "upper", upper, least=lower + 1)
-    values = np.sort(np.clip(errors.integers("median_sensitivities", raw), lower, upper).ravel())
+    if upper - lower > errors.LARGEST_INTEGER:
+        errors.refuse("median_sensitivities", "upper - lower", "at most 2^53", upper - lower)
+    held = errors.held_integers("median_sensitivities", raw)
+    values = np.sort(np.clip(held, lower, upper).ravel())
     size, middle = values.size, (values.size - 1) // 2
     padded = np.concatenate([np.full(size + 2, lower), values, np.full(size + 2, upper)])
     centre = size + 2 + middle
@@ -79,6 +84,10 @@ class SmoothLaplace:
     (ε, δ)-DP for noise of scale S(x)/α with a β-smooth S; half of ε goes into α, the rest fixes β.
     The proof is with `tacit.accounting.theorems.smooth_laplace_epsilon`. Work out the bound with
     `smooth_bound(…, beta=mechanism.beta)`.
+
+    Noise is drawn up to a scale of 2^50, which is enough for values at most R = ⌊2^50 α⌋ apart. So
+    values are held to ±⌊R/2⌋, where no local sensitivity exceeds R, and the bound to R: its minimum
+    with a constant is as smooth as it is. No data are refused for their bound.
     """
 
     epsilon: float
@@ -115,23 +124,31 @@ class SmoothLaplace:
         self, raw: Any, rng: Randomness | None = None, *, bound: float
     ) -> npt.NDArray[np.int64]:
         """An integer plus noise; `bound` is the smooth bound at this data."""
-        value = errors.integers("SmoothLaplace", raw)
+        value = self._held(raw)
         if value.size != 1:
             raise errors.InvalidData(f"SmoothLaplace: data must be one number, got {value.shape}.")
         return value + discrete_laplace(self._scale(bound), 1, source(rng)).reshape(value.shape)
 
     def log_prob(self, released: Any, raw: Any, *, bound: float) -> npt.NDArray[np.float64]:
         y = errors.integers("log_prob", released, lower=-(2**62), upper=2**62)
-        return log_mass(self._scale(bound), y - errors.integers("log_prob", raw))
+        return log_mass(self._scale(bound), y - self._held(raw))
+
+    @property
+    def _range(self) -> int:
+        """How far apart values may be, by the largest noise that is drawn."""
+        return math.floor(_LARGEST_SCALE * self.event.alpha)
+
+    def _held(self, raw: Any) -> npt.NDArray[np.int64]:
+        most = self._range // 2
+        return np.clip(errors.held_integers("SmoothLaplace", raw), -most, most)
 
     def _scale(self, bound: float) -> Fraction:
-        # The bound is a number of the data: it must not appear in an error.
+        # The bound is a number of the data: it must not appear in an error, or decide about one.
         try:
-            scale = Fraction(repr(float(bound))) / self.event.alpha
+            number = float(bound)
         except (TypeError, ValueError, OverflowError):
-            scale = Fraction(0)
-        if not _SMALLEST_BOUND / 1000 < scale < 2**50:
-            raise errors.InvalidData(
-                "SmoothLaplace: bound must be within 1e-250 and 2^50 alpha. Use smooth_bound."
-            )
-        return scale
+            number = math.nan
+        if not 0 < number < math.inf:  # no smooth bound of any data
+            raise errors.InvalidData("SmoothLaplace: bound must be above 0. Use smooth_bound.")
+        held = min(max(number, _SMALLEST_BOUND), float(self._range))
+        return min(Fraction(repr(held)) / self.event.alpha, Fraction(_LARGEST_SCALE))

@@ -116,7 +116,7 @@ class SparseVector:
         bar = self.threshold + int(discrete_laplace(threshold_scale, 1, stream)[0])
         left = self.event.positives
         for answer in answers:
-            checked = errors.integers("SparseVector", answer)
+            checked = errors.held_integers("SparseVector", answer)
             if checked.size != 1:
                 raise errors.InvalidData("SparseVector: one answer at a time.")
             value = int(checked.item())
@@ -131,7 +131,7 @@ class SparseVector:
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """Outcomes for the answers along the last axis; other axes are independent runs."""
-        answers = errors.integers("SparseVector", raw)
+        answers = errors.held_integers("SparseVector", raw)
         if answers.ndim == 0:
             raise errors.InvalidData("SparseVector: data must be a sequence of answers.")
         runs = answers.reshape(-1, answers.shape[-1])
@@ -158,7 +158,7 @@ class SparseVector:
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         """One number a run: the threshold's noise is summed over, far beyond any weight."""
-        answers = errors.integers("SparseVector", raw)
+        answers = errors.held_integers("SparseVector", raw)
         outcomes = errors.integers("SparseVector", released, lower=-(2**62), upper=2**62)
         values = np.zeros_like(outcomes)
         if self.numeric:

@@ -1,7 +1,7 @@
 /* The mechanism on a person's device: encode a row, draw a report, ask the model. */
 
 import { channelOf } from "./channels.js";
-import { FREE } from "./odds.js";
+import { FREE, sumAbove } from "./odds.js";
 import { Graph } from "./onnx.js";
 import { columnsOf } from "./rows.js";
 
@@ -45,15 +45,18 @@ export function mustAgree(campaign, described, device) {
   if (!same || described.artifact !== campaign.artifact.sha256 || described.epsilon !== epsilon) {
     throw new Error("The server describes two different mechanisms. Nothing was sent; try again later.");
   }
-  const costs = vote === null ? epsilon : epsilon + vote;
-  // With a δ less than the sum can be proved, but not by a browser, which has no such noise.
-  const adds = total >= epsilon && (delta > 0 || Math.abs(total - costs) <= 1e-9 * costs);
+  const costs = [epsilon, vote ?? 0, total].every(isCost) ? sumAbove(epsilon, vote ?? 0) : NaN;
+  // With a δ less than the sum can be proved, but not by a browser, which has no such noise. Without
+  // one nothing below the sum of both decimals is believed; a last digit above it is rounding.
+  const adds = costs >= 0 && total >= epsilon && (delta > 0 || (total >= costs && total <= costs * (1 + 1e-9)));
   const { epsilon: certified, delta: allowed } = certificate.guarantee;
   if (!adds || certified !== total || (allowed ?? 0) !== delta || (device && delta > 0)) {
     throw new Error("What this collection states as the cost of report and vote together is not their sum, "
       + "so nothing was sent.");
   }
 }
+
+const isCost = (number) => typeof number === "number" && number >= 0 && number <= 10_000;
 
 /** Every value that a row can have must have a place in its channel. */
 function mustFit(holds) {

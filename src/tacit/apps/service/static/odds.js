@@ -4,7 +4,7 @@ const BITS = 256n, ONE = 1n << BITS;
 const MOST = 700;  // beyond it ε protects nobody
 
 /** A number as the decimal that it is written as: 0.1 is [1n, 10n]. */
-function rational(number) {
+export function rational(number) {
   const [digits, power = "0"] = String(number).split("e");
   const [whole, rest = ""] = digits.split(".");
   const shift = Number(power) - rest.length, top = BigInt(whole + rest);
@@ -20,6 +20,51 @@ function expBelow(top, bottom) {
   for (let term = (ONE * x) >> BITS, k = 2n; term > 0n; term = ((term * x) >> BITS) / k, k++) sum += term;
   for (; halvings > 0n; halvings--) sum = (sum * sum) >> BITS;
   return sum;
+}
+
+/** 2^256 e^ε or a little more. What `expBelow` rounds off is less than 2^-230 of it: a step is off by
+ * one in 2^256, and ten squarings double that as often. */
+export function expAbove(epsilon) {
+  if (epsilon === 0) return ONE;
+  const found = expBelow(...rational(Math.min(epsilon, MOST)));
+  return found + (found >> 192n) + 1n;
+}
+
+/** top/bottom rounded up to so many digits, as the number that is written so. */
+export function ceiling(top, bottom, digits) {
+  if (top <= 0n) return 0;
+  let power = String(top).length - String(bottom).length - digits;  // of the last digit, or one too low
+  const scaled = () => (power >= 0 ? [top, bottom * 10n ** BigInt(power)] : [top * 10n ** BigInt(-power), bottom]);
+  const up = ([a, b]) => (a + b - 1n) / b;
+  if (up(scaled()) > 10n ** BigInt(digits)) power++;
+  return Number(`${up(scaled())}e${power}`);
+}
+
+/** The sum of two numbers as decimals, as a number that is not below it. */
+export function sumAbove(first, second) {
+  const [a, b] = rational(first), [c, d] = rational(second);
+  return leastAbove(first + second, (number) => atLeast(number, [a * d + c * b, b * d]));
+}
+
+/** Whether a number, as a decimal, is at least top/bottom. */
+export function atLeast(number, [top, bottom]) {
+  const [a, b] = rational(number);
+  return a * bottom >= top * b;
+}
+
+/** The least number near this one for which it holds, where it holds for all larger ones. */
+function leastAbove(near, holds) {
+  let found = near;
+  while (found > 0 && holds(beside(found, -1n))) found = beside(found, -1n);
+  while (!holds(found)) found = beside(found, 1n);
+  return found;
+}
+
+/** The next number up or down; a positive one's bits count them. */
+function beside(number, step) {
+  const bits = new BigInt64Array(new Float64Array([number]).buffer);
+  bits[0] += step;
+  return new Float64Array(bits.buffer)[0];
 }
 
 /** What a draw costs: odds of two whole numbers, the larger first, and an exponent a/b beside them. */
@@ -42,9 +87,10 @@ export class Cost {
     return left >= 0n && this.odds[0] << BITS <= this.odds[1] * expBelow(left, bottom * b);
   }
 
-  /** ε as a number, to show. */
+  /** ε as a number that it does not exceed, the least one within what can be decided. */
   get epsilon() {
-    return logarithm(this.odds[0]) - logarithm(this.odds[1]) + Number(this.exponent[0]) / Number(this.exponent[1]);
+    const near = logarithm(this.odds[0]) - logarithm(this.odds[1]) + Number(this.exponent[0]) / Number(this.exponent[1]);
+    return near > MOST ? near * (1 + 1e-9) : leastAbove(Math.max(near, 0), (epsilon) => epsilon > MOST || this.within(epsilon));
   }
 }
 

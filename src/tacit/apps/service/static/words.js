@@ -1,4 +1,6 @@
-/* Numbers and promises in plain words. Bounds are rounded up: they must stay bounds. */
+/* Numbers and promises in plain words. Bounds are rounded up, in whole numbers: they must stay bounds. */
+
+import { ceiling, expAbove, rational, sumAbove } from "./odds.js";
 
 /** A share in percent, with a space that does not break: 48 %, 1.5 %, 0.03 %. */
 export function percent(share) {
@@ -7,24 +9,29 @@ export function percent(share) {
   return `${points >= 99.5 && share < 1 ? points.toFixed(1) : points.toFixed(digits)}\u00a0%`;
 }
 
+const ONE = 1n << 256n;
+
 /** How far ε lets the odds of a guess move, rounded up. */
 export function factor(epsilon) {
-  const value = Math.exp(epsilon);
-  if (value >= 1e6) return "over a million";
-  const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
-  return String(Number((Math.ceil(value / unit - 1e-9) * unit).toPrecision(6)));
+  const value = expAbove(epsilon);
+  return value >= ONE * 1_000_000n ? "over a million" : String(ceiling(value, ONE, 3));
 }
 
 /** ε as people who know it write it, on one line; six digits, rounded up. */
 export function cost(epsilon) {
-  const unit = epsilon > 0 ? 10 ** (Math.floor(Math.log10(epsilon)) - 5) : 1;
-  return `ε\u00a0=\u00a0${Number((Math.ceil(epsilon / unit - 1e-6) * unit).toPrecision(6))}`;
+  return `ε\u00a0=\u00a0${ceiling(...rational(epsilon), 6)}`;
 }
 
 /** The most that a belief can become, in percent, rounded up. */
 export function believed(prior, epsilon) {
-  const share = prior / (prior + (1 - prior) * Math.exp(-epsilon));
-  return `${Math.ceil(1000 * share - 1e-9) / 10}\u00a0%`;
+  return `${times(1000n, prior, epsilon) / 10}\u00a0%`;
+}
+
+/** So many times p e^ε / (1 − p + p e^ε), rounded up to a whole number. */
+function times(many, prior, epsilon) {
+  const [top, bottom] = rational(prior), held = top * expAbove(epsilon);
+  const all = held + (bottom - top) * ONE;
+  return Number((many * held + all - 1n) / all);
 }
 
 export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
@@ -39,7 +46,7 @@ export const plural = (count, one, many = `${one}s`) => `${count.toLocaleString(
 export function facts(campaign, described, device) {
   const { vote_epsilon: vote, delta } = campaign;
   const epsilon = device?.cost.epsilon ?? campaign.epsilon;
-  const total = delta ? campaign.total_epsilon : epsilon + vote;
+  const total = delta ? campaign.total_epsilon : sumAbove(epsilon, vote ?? 0);
   return {
     stays: described.schema.image ? "Your drawing never leaves this browser."
       : "Your answers never leave this browser.",
@@ -103,13 +110,13 @@ function ofNoise({ flip, cost: { epsilon } }, { classes }) {
   return [
     noise,
     `The label that is sent is yours in ${percent(own)} of all reports, and each other one in ${percent(other)}.`,
-    guess(1 / (1 + (count - 1) * Math.exp(-epsilon)), count, "label"),
+    guess(times(2n ** 52n, 1 / count, epsilon) / 2 ** 52, count, "label"),
   ];
 }
 
 const guess = (right, count, what) =>
   `Somebody who knows everything else about you, and thinks ${count === 2 ? "both" : `all ${count}`} ${what}s `
-  + `equally likely, guesses yours from the report right at most ${Math.ceil(100 * right - 1e-9)} times in 100. `
+  + `equally likely, guesses yours from the report right at most ${Math.ceil(100 * right * (1 + 1e-9))} times in 100. `
   + `Without it: ${Math.round(100 / count)} times.`;
 
 // --- used invitations ---------------------------------------------------------------------------
@@ -135,7 +142,7 @@ export function voteState({ vote, voteReceipt, voteWithdrawn }, model, stored) {
 
 /** What a vote would tell, by its channel, and beside the channel of the report. */
 export function voteTold({ classes }, { chances: [chance], size, categories, cost: vote }, report) {
-  const { epsilon } = vote, total = epsilon + report.epsilon;
+  const { epsilon } = vote, total = vote.and(report).epsilon;
   const asked = classes === null ? "" : ", and what you said,";
   const named = size > 1 ? `it names ${size} of ${categories} answers, the true one among them` : "it is true";
   return [
