@@ -705,7 +705,7 @@ REFUSED = {
         collect(), collect(5, data={**MNIST, "people": 5})
     ],
     "must not hold the same point twice": [collect(), collect()],
-    "study must be one of collect, novel-class": [{**collect(), "study": "magic"}],
+    "study must be one of agnostic, anonymize": [{**collect(), "study": "magic"}],
     "a record must have study, parameters and results": [without(collect(), "results")],
     "a record must have study, parameters and results.": ["a string"],
     "a record must have study, parameters and results. Give": [{**collect(), "parameters": {}}],

@@ -17,12 +17,12 @@ from PIL import Image
 from tacit.data.schema import Categorical, Continuous, TableSchema
 from tacit.privacy import errors
 from tacit_papers import figures as plots
-from tacit_papers.studies import classifier_data, classifier_models
-from tacit_papers.studies.classifier_data import encodings
-from tacit_papers.studies.classifier_models import CLASSIFIERS, REGRESSORS, Peer
-from tacit_papers.studies.classifiers import QUICK, Asked, Classifiers, table
-from tacit_papers.studies.running import run as run_study
-from tacit_papers.studies.running import words
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.engine.running import words
+from tacit_papers.parts import classifier_data, classifier_models
+from tacit_papers.parts.classifier_data import encodings
+from tacit_papers.parts.classifier_models import CLASSIFIERS, REGRESSORS, Peer
+from tacit_papers.studies.classifiers import Asked, Classifiers, table
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -288,6 +288,6 @@ def test_refusals(refuse: Any, arguments: tuple[str, ...], message: str) -> None
 
 
 def test_quick_is_quick() -> None:
-    assert QUICK["trials"] == 1
-    study = Classifiers(classifier_data.load("digits"), Asked(**QUICK))
+    assert Asked.quickly().trials == 1
+    study = Classifiers(classifier_data.load("digits"), Asked.quickly())
     assert study.record().data["training"] == 400

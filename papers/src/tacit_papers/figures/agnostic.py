@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[Any, Fill]] = {
 }
 
 
-def draw_agnostic(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """A panel for each task: shared reports against dedicated ones, at every ε."""
     tasks = list(dict.fromkeys(str(one.get("task")) for one in merged.results))
     columns = min(len(tasks), _COLUMNS)

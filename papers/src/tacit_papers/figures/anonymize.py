@@ -39,7 +39,7 @@ _NOTE = (
 )
 
 
-def draw_anonymize(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """Six panels: the trade-off, a second task, ε; and each training against λ."""
     try:
         return _drawn(merged)

@@ -48,7 +48,7 @@ _NOTE = (
 )
 
 
-def draw_classifiers(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """A panel an estimator, on one scale; an error bar is one standard deviation of trials."""
     try:
         return _drawn(merged)

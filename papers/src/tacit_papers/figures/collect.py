@@ -22,7 +22,7 @@ _CEILINGS = {
 _NOTE = "Ceilings: at the ε spent on the point (the most of any mechanism)."
 
 
-def draw_collect(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """Figures 1, 4 and 7 of the paper, and whom the noise hurts most: a row for each level."""
     levels = curves.levels_of(merged.results)
     spreads = {level: classes.spreads(merged, level) for level in levels}

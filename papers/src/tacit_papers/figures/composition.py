@@ -40,7 +40,7 @@ _NOTE = (
 _ROOM, _PAD = 1.5, 0.1
 
 
-def draw_composition(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """A column for each model: accuracy lost, then both advantages under their ceiling."""
     try:
         return _drawn(merged)

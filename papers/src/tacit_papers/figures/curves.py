@@ -15,7 +15,6 @@ from tacit_papers.figures.records import Measure, Merged, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Section = tuple[str, list[Look]]
 _LEVELS = ("latent", "feature")
@@ -23,40 +22,6 @@ EPSILON = "local ε of a report"
 ASIDE = "Points of the same ε stand side by side."
 _APART, _SPREAD = 2.0, 10.0
 """Points from one curve to the next at the same ε; of all curves, at most so much."""
-
-
-def draw_novel_class(merged: Merged) -> Figure:
-    """Figure 2 of the paper: is it of the class that the in-house data lack?"""
-    levels = levels_of(merged.results)
-    figure, axes = panels.grid(1, len(levels))
-    shown = panels.references(merged, no_privacy="no privacy")
-    panels.limits(axes.flat, reaches(merged.results, ["clean_accuracy"], shown))
-    for panel, level in zip(axes[0], levels, strict=True):
-        title = "New class or not" + suffix(level, levels)
-        look.tidy(panel, title, EPSILON, f"accuracy on clean {merged.things}")
-        draw_curves(panel, merged, "clean_accuracy", level)
-        panels.draw_references(panel, shown)
-    look.legend(figure, sections(merged.results))
-    new = f" {merged.parameters['new']}" if merged.parameters.get("new") is not None else ""
-    title = f"{merged.name}: finding the new class{new} from private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption(ASIDE))
-    return figure
-
-
-def draw_join(merged: Merged) -> Figure:
-    """Figure 3 of the paper: what private columns add to clean ones."""
-    figure, axes = panels.grid(1, 1)
-    panel, name = axes[0, 0], "semi_private_accuracy"
-    shown = panels.references(merged, all_clean="all columns clean", clean_only="clean only")
-    panels.limits([panel], reaches(merged.results, [name], shown))
-    look.tidy(panel, "Clean columns joined with private ones", EPSILON, "accuracy")
-    draw_curves(panel, merged, name, None)
-    panels.draw_references(panel, shown)
-    look.legend(figure, sections(merged.results))
-    split = f"Columns: {merged.parameters['join']}." if merged.parameters.get("join") else ""
-    title = f"{merged.name}: joining columns that come as private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption(f"{ASIDE} {split}".strip()))
-    return figure
 
 
 def draw_curves(

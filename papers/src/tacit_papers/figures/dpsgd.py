@@ -31,7 +31,7 @@ _ROOM = 1.4
 _NOTE = "Noise is calibrated by privacy loss distributions, for δ = {delta:g} and Poisson samples."
 
 
-def draw_dpsgd(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """One panel; an error bar is one standard deviation of trials."""
     try:
         return _drawn(merged)

@@ -57,7 +57,7 @@ class _Panel(NamedTuple):
     last: float | None = None
 
 
-def draw_federated(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """Four panels, a row for each partition and in it a line for each algorithm."""
     try:
         return _drawn(merged)

@@ -44,7 +44,7 @@ _NOTE = (
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-def draw_posterior(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """Six panels; the upper ones at one prior and ε, the lower ones over all settings."""
     try:
         return _drawn(merged)

@@ -42,7 +42,7 @@ _NOTE = (
 )
 
 
-def draw_primia(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """A panel for test images and one for validation images."""
     try:
         return _drawn(merged)

@@ -9,28 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from tacit.privacy import errors
+from tacit_papers.engine import registry
 
 Result = Mapping[str, Any]
-
-MEASURES = {
-    "collect": "clean_accuracy",
-    "novel-class": "clean_accuracy",
-    "join": "semi_private_accuracy",
-    "search": "test_accuracy",
-    "agnostic": "clean_accuracy",
-    "posterior": "error",
-    "anonymize": "regular_accuracy",
-    "dpsgd": "accuracy",
-    "classifiers": "accuracy",
-    "composition": "accuracy_loss",
-    "threats": "accuracy",
-    "primia": "mcc",
-    "federated": "best_accuracy",
-}
-"""What every result of a study has."""
-
-_INSTEAD = {"classifiers": "r2"}
-"""What results of a study may have in its place: those of a regression."""
 
 _NAMES = {
     "mnist": "MNIST",
@@ -60,9 +41,6 @@ _CELL = (
     *("training", "strength", "model", "estimator", "algorithm", "library"),
     *("partition", "attack", "defence"),
 )
-_EPSILON_OPTIONAL = ("anonymize", "classifiers", "threats", "federated", "primia")
-"""Studies of what may be released without any."""
-
 _REMEDY = "Give records that `tacit study` wrote."
 
 
@@ -158,9 +136,9 @@ def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
 
 
 def measure_of(study: str, result: Result) -> str:
-    """The name of what a result must have."""
-    usual = MEASURES[study]
-    return usual if usual in result else _INSTEAD.get(study, usual)
+    """Name the measure that a result must have."""
+    first, *others = registry.study(study).measures
+    return next((name for name in (first, *others) if name in result), first)
 
 
 def measure(result: Mapping[str, Any], name: str) -> Measure | None:
@@ -233,14 +211,14 @@ def _checked(record: Any) -> Merged:
         raise errors.InvalidData(
             f"plots: a record must have study, parameters and results. {_REMEDY}"
         ) from None
-    errors.choice("plots", "study", merged.study, tuple(MEASURES))
+    errors.choice("plots", "study", merged.study, registry.names())
     if not merged.results:
         raise errors.InvalidData("plots: a record must have at least one result. Run the study.")
     for result in merged.results:
         required(result, measure_of(merged.study, result))
         if "by_class" in result and len(by_class(result)) != len(merged.data.get("classes", ())):
             raise errors.InvalidData(f"plots: by_class must have a number a class. {_REMEDY}")
-        optional = merged.study in _EPSILON_OPTIONAL and result.get("epsilon") is None
+        optional = registry.study(merged.study).epsilon_optional and result.get("epsilon") is None
         if not optional and not math.isfinite(epsilon(result)):
             errors.refuse("plots", "epsilon", "finite", result["epsilon"], _REMEDY)
         central(result)

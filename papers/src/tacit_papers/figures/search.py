@@ -23,7 +23,7 @@ _ASIDE, _BETWEEN, _CANDIDATES = 0.14, 0.09, 0.32
 """Of the distance of two ε: from its middle to the winner, between trials, to the candidates."""
 
 
-def draw_search(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """At each ε, the winner's estimate with its interval beside its accuracy on test data."""
     looks = look.mechanisms(merged.results)
     figure, axes = panels.grid(1, len(looks))

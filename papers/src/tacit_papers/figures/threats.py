@@ -49,7 +49,7 @@ class _Measure(NamedTuple):
     attacks: tuple[str, ...]
 
 
-def draw_threats(merged: Merged) -> Figure:
+def draw(merged: Merged) -> Figure:
     """A column of panels for each split: accuracy above, backdoors below."""
     try:
         return _drawn(merged)

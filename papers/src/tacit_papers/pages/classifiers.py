@@ -211,3 +211,13 @@ def _cell(result: Result | None, measure: str, best: float) -> str:
 
 def _shown(value: Any) -> str:
     return f"below −{-LOST:g}" if value["mean"] < LOST else shown(value).replace("-", "−")
+
+
+FIELDS = {
+    "scores": scores,
+    "best": best,
+    "defaults": defaults,
+    "price": price,
+    "peer": peer,
+    "trivial": trivial,
+}

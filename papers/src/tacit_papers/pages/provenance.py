@@ -10,24 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit_papers.engine import parameters, registry
 from tacit_papers.pages.evidence import MEASURES, Evidence, Missing, listed, table
 
 Record = dict[str, Any]
 Group = tuple[str, str, Any]
 """Study, data set, and the variant of it: the column split of a join, the new class."""
-
-VARIANTS = {"join": "join", "novel-class": "new"}
-OPTIONS = {"join": "columns"}
-"""Parameters whose option has another name."""
-
-WITHOUT_DATA = {"posterior": ("data", "trials"), "primia": ("data", "public_data", "tasks")}
-"""Studies that are not asked for a data set, and the parameters that are no options of theirs."""
-
-UNASKED = {**WITHOUT_DATA, "anonymize": ("epsilon_strength",)}
-"""Parameters that are no options."""
-
-USUAL = {"central": ["inf"], "level": ["latent"]}
-"""What need not be said, and what some studies do not ask for."""
 
 
 def read(folder: Path) -> list[Record]:
@@ -60,7 +48,8 @@ def group(records: Iterable[Record]) -> dict[Group, Evidence]:
     """Records of the same study, data and variant belong together."""
     groups: dict[Group, list[Record]] = {}
     for record in records:
-        variant = record["parameters"].get(VARIANTS.get(record["study"], ""))
+        study = registry.study(record["study"])
+        variant = record["parameters"].get(study.variant or "")
         groups.setdefault((record["study"], data_of(record), variant), []).append(record)
     return {key: Evidence(found) for key, found in groups.items()}
 
@@ -72,29 +61,28 @@ def data_of(record: Record) -> str:
 
 def command(record: Record) -> str:
     """The command that makes this record."""
-    words = ["tacit", "study", record["study"]]
-    unasked = UNASKED.get(record["study"], ())
-    for name, given in record["parameters"].items():
-        # What the data or a study bring, and what need not be said.
-        if name in unasked or isinstance(given, dict) or given == USUAL.get(name):
+    study = registry.study(record["study"])
+    words = ["tacit", "study", study.name]
+    for name, given in study.asked(record["parameters"]).items():
+        # What the data or the study bring is no option, and what is usual need not be said.
+        field = study.options.get(name)
+        if (
+            field is None
+            or given in (None, [])
+            or (parameters.of(field).usual and _usual(field, given))
+        ):
             continue
-        option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
-        if given is True:
-            words.append(option)
-        elif given is not None and given is not False and given != []:
-            items = given if isinstance(given, list) else [given]
-            text = ",".join(_word(item) for item in items)
+        option = f"--{field.name.replace('_', '-')}"
+        if isinstance(given, bool):
+            words += [option if given else f"--no-{option[2:]}"] * (given is not field.default)
+        else:
+            text = parameters.said(given)
             words += [option, Path(text).name if name in ("data", "schema") else text]
-    if record["parameters"].get("tasks") == ["three hospitals"]:
-        words.append("--no-alone")
     return wrapped(shlex.join([*words, "--json", f"papers/results/{record['file']}"]))
 
 
-def _word(item: Any) -> str:
-    """As an option has it; no ε is that of no privacy."""
-    if item is None:
-        return "inf"
-    return f"{item:g}" if isinstance(item, float) else str(item)
+def _usual(field: Any, given: Any) -> bool:
+    return parameters.said(given) == parameters.said(field.default)
 
 
 def wrapped(line: str) -> str:

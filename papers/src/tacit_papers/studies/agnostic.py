@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,30 @@ from tacit.data.datasets.base import Dataset
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
 from tacit.local.inference.student import StudentClassifier
 from tacit.privacy import errors
-from tacit_papers.studies import paper, references
-from tacit_papers.studies.contenders import Contenders, learning
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trial, Trials, accuracy
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references
+from tacit_papers.parts.collecting import (
+    Collecting,
+    kind_of,
+    mechanisms,
+    one_level,
+    unprotected,
+)
+from tacit_papers.parts.contenders import Contenders, learning
+from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "direct")
+
+
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """What the study is asked for."""
+
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
+    level: tuple[str, ...] = one_level()
+    central: tuple[float, ...] = unprotected()
 
 
 class Agnostic:
@@ -33,32 +50,32 @@ class Agnostic:
 
     name = "agnostic"
 
-    def __init__(self, dataset: Dataset, options: Options) -> None:
+    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
         if not dataset.tasks:
             remedy = "Take digits or mnist."
             errors.refuse("agnostic", "data", "with several tasks", dataset.name, remedy)
-        self.dataset, self.options = dataset, options
-        self.trials = Trials(dataset, options)
+        self.dataset, self.asked = dataset, asked
+        self.trials = Trials(dataset, asked)
         self._answers: dict[str, Any] = {}
 
     def record(self) -> Record:
         """Empty."""
         tasks = {name: list(codes) for name, codes in self.dataset.tasks.items()}
-        return self.options.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
+        return self.asked.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
         return [
             {
                 "mechanism": mechanism,
-                "features": self.options.features_of(mechanism, self.dataset.schema),
+                "features": self.asked.features_of(mechanism, self.dataset.schema),
                 "epsilon": epsilon,
                 "task": task,
                 "trial": trial,
             }
-            for trial in range(self.options.trials)
-            for mechanism in self.options.mechanisms
-            for epsilon in self.options.epsilons
+            for trial in range(self.asked.trials)
+            for mechanism in self.asked.mechanisms
+            for epsilon in self.asked.epsilons
             for task in self.dataset.tasks
         ]
 
@@ -106,7 +123,19 @@ class Agnostic:
             reports = mechanism.release(rows, labels, rng)
             settings = {
                 "seed": seed,
-                "device": self.options.device,
+                "device": self.asked.device,
                 **learning(mechanism, self.dataset),
             }
             return NoiseAwareClassifier(**settings).fit(reports)
+
+
+STUDY = Study(
+    name="agnostic",
+    about="Answer many tasks from one set of reports, beside reports made for each task alone.",
+    question="Do the same reports serve questions that nobody had in mind?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Agnostic(asked.load(progress), asked),
+    measures=("clean_accuracy",),
+    example="--data mnist",
+    place=5,
+)

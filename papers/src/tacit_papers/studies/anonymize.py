@@ -14,17 +14,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.anonymize.encoder import TRAININGS, AnonymizingEncoder
+from tacit.data import datasets
 from tacit.data.datasets.twice import TwiceLabelled, TwiceSplit
 from tacit.local import ceilings
-from tacit.privacy import devices, errors
-from tacit_papers.studies.anonymize_judging import Judge, Shown
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
+from tacit.privacy import errors
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import anonymize_summary as summary
+from tacit_papers.parts.anonymize_judging import Judge, Shown
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5)
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -38,40 +44,54 @@ _QUICK_ATTACKERS = ("neighbours", "trees", "mlp-small")
 _QUICK_EPOCHS = {"pretraining": 4, "adversary": 2, "rounds": 2, "patience": 2}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; the device as resolved."""
+def _strength(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        errors.refuse("study", name, "finite numbers, 0 or more", value)
+    return value
 
-    strengths: tuple[float, ...] = STRENGTHS
-    trainings: tuple[str, ...] = TRAININGS
-    epsilons: tuple[float, ...] = EPSILONS
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
+
+@dataclass(frozen=True)
+class Asked(Parameters):
+    """What the study is asked for."""
+
+    data: str = declare.option(
+        "pendigits",
+        "pendigits, a folder of images, or a CSV or Parquet file of yours.",
+        kw_only=True,
+    )
+    regular: str | None = declare.option(None, "The column of a file to keep.", kw_only=True)
+    private: str | None = declare.option(None, "The column of a file to hide.", kw_only=True)
+    schema: str | None = declare.option(
+        None,
+        "Bounds and categories of the other columns of a file.",
+        record=False,
+        otherwise="read off the rows",
+        kw_only=True,
+    )
+    pattern: str | None = declare.option(
+        None,
+        "How paths in a folder name both labels: ferg, jaffe, or a pattern.",
+        record=False,
+        kw_only=True,
+    )
+    size: str | None = declare.option(
+        None, "Size to which images of a folder are scaled, e.g. 50x50.", record=False, kw_only=True
+    )
+    strengths: tuple[float, ...] = declare.option(
+        STRENGTHS, "Strengths λ of the trainings.", check=_strength, quick=(0.0, 1.0)
+    )
+    trainings: tuple[str, ...] = declare.option(TRAININGS, choices=TRAININGS)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "Local ε of a release, at λ = 0.5.", check=checks.epsilon, quick=(4.0,)
+    )
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
     def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for strength in self.strengths:
-            if not 0 <= strength < math.inf:
-                errors.refuse(where, "strengths", "finite numbers, 0 or more", strength)
-        for training in self.trainings:
-            errors.choice(where, "trainings", training, TRAININGS)
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
+        super().__post_init__()
         object.__setattr__(self, "strengths", tuple(sorted(self.strengths)))
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
-
-
-QUICK: dict[str, Any] = {
-    "strengths": (0.0, 1.0),
-    "epsilons": (4.0,),
-    "trials": 1,
-    "quick": True,
-}
 
 
 class Anonymize:
@@ -88,17 +108,11 @@ class Anonymize:
         """Empty."""
         given, dataset = self.asked, self.dataset
         parameters = {
+            **given.recorded(),
             "data": dataset.name,
             "regular": dataset.regular_name,
             "private": dataset.private_name,
-            "strengths": list(given.strengths),
-            "trainings": list(given.trainings),
-            "epsilons": list(given.epsilons),
             "epsilon_strength": EPSILON_STRENGTH,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
         }
         split = self._split(0)
         data = {
@@ -302,3 +316,29 @@ def _few(dataset: TwiceLabelled, split: TwiceSplit) -> TwiceSplit:
 
 def _if_any(second: dict[str, float]) -> dict[str, Any]:
     return {"second_task": second} if second else {}
+
+
+def _prepare(asked: Asked, progress: Any) -> Anonymize:
+    from tacit.apps.cli.files import image_size
+
+    folder: Any = {"pattern": asked.pattern, "size": image_size(asked.size)}
+    columns = (asked.regular, asked.private, asked.schema and Path(asked.schema))
+    dataset = datasets.load_twice(asked.data, *columns, progress=progress, **folder)
+    return Anonymize(dataset, asked)
+
+
+STUDY = Study(
+    name="anonymize",
+    about="Train representations that keep the task and hide the person, and attack them.",
+    question="Can a representation keep the task and lose the person, whoever attacks?",
+    parameters=Asked,
+    prepare=_prepare,
+    measures=("regular_accuracy",),
+    table=summary.table,
+    measured=summary.measured,
+    references=summary.references,
+    needs={"torch": "learn"},
+    example="--data pendigits --strengths 0,.5,1",
+    epsilon_optional=True,
+    place=7,
+)

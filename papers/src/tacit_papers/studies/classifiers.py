@@ -3,7 +3,7 @@ r"""Estimators compared on real data: accuracy, or R², against ε.
 Every estimator of `tacit.estimators` with every algorithm that has a proof, as it comes, beside
 scikit-learn's without privacy and diffprivlib's with the same public bounds. Each trial has a split
 and noise of its own. The bounds, and the norm of rows with one-hot columns, are public
-(`tacit_papers.studies.classifier_data`).
+(`tacit_papers.parts.classifier_data`).
 
 `chance` is the share of the largest class in the test rows; R² is 0 for whoever says the mean.
 """
@@ -16,41 +16,48 @@ from importlib.util import find_spec
 from typing import Any
 
 from tacit.privacy import errors
-from tacit_papers.studies import classifier_models as models
-from tacit_papers.studies.classifier_data import Case, Encoding, Rows
-from tacit_papers.studies.classifier_models import PEER, PLAIN, TACIT, Peer
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.references import largest
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts import classifier_data
+from tacit_papers.parts import classifier_models as models
+from tacit_papers.parts.classifier_data import Case, Encoding, Rows
+from tacit_papers.parts.classifier_models import PEER, PLAIN, TACIT, Peer
+from tacit_papers.parts.references import largest
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _QUICK_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; without estimators, all that fit the data."""
+class Asked(Parameters):
+    """What the study is asked for; without estimators, all that fit the data."""
 
-    estimators: tuple[str, ...] = ()
-    epsilons: tuple[float, ...] = EPSILONS
-    delta: float = 1e-6
-    trials: int = 3
-    seed: int = 0
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        for name in self.estimators:
-            errors.choice(where, "estimators", name, [*models.CLASSIFIERS, *models.REGRESSORS])
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {"epsilons": (3.0,), "trials": 1, "quick": True}
+    data: str = declare.option(
+        "digits", "adult, digits (accuracy); lending_club, diabetes (R²).", kw_only=True
+    )
+    estimators: tuple[str, ...] = declare.option(
+        (),
+        "Names of tacit.estimators.",
+        check=checks.one_of([*models.CLASSIFIERS, *models.REGRESSORS]),
+        otherwise="all that fit the data",
+    )
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a fit.", check=checks.epsilon, quick=(3.0,)
+    )
+    delta: float = declare.delta(1e-6, "δ of a fit, where one is used.")
+    trials: int = declare.trials()
+    seed: int = declare.seed()
+    peer: str | None = declare.option(
+        None,
+        "A Python interpreter that has diffprivlib.",
+        otherwise="this one, if it has it",
+        kw_only=True,
+    )
+    quick: bool = declare.quick()
 
 
 class Classifiers:
@@ -83,15 +90,11 @@ class Classifiers:
         """Empty."""
         given, case = self.asked, self.case
         parameters = {
+            **given.recorded(),
             "data": case.name,
             "estimators": list(self.estimators),
-            "epsilons": list(given.epsilons),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            # Which interpreter it was is no matter; its version is among the versions.
+            # Which interpreter it was does not matter; its version is among the versions.
             "peer": "PYTHON" if self.peer else None,
-            "quick": given.quick,
         }
         train, test = self._parts(0)
         data = {
@@ -223,3 +226,22 @@ def _short(found: Mapping[str, Any]) -> str:
     if mean < -10:
         return "< −10"
     return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(found["trials"]) > 1 else "")
+
+
+def _prepare(asked: Asked, progress: Any) -> Classifiers:
+    peer = Peer.here() if asked.peer is None else Peer(asked.peer)
+    return Classifiers(classifier_data.load(asked.data, progress), asked, peer)
+
+
+STUDY = Study(
+    name="classifiers",
+    about="Compare every estimator against ε, beside scikit-learn and diffprivlib.",
+    question="Which estimator loses least at which ε, and are the defaults the right ones?",
+    parameters=Asked,
+    prepare=_prepare,
+    measures=("accuracy", "r2"),
+    table=table,
+    example="--data adult",
+    epsilon_optional=True,
+    place=9,
+)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,13 @@ from tacit.local.inference.noise_aware import (
     ShiftWarning,
 )
 from tacit.local.inference.student import StudentClassifier
-from tacit_papers.studies import paper, references, tuned
-from tacit_papers.studies.contenders import STUDENT_SHARE, balanced, learning
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trial, Trials, accuracy
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references, tuned
+from tacit_papers.parts.collecting import Collecting, kind_of, mechanisms
+from tacit_papers.parts.contenders import STUDENT_SHARE, balanced, learning
+from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct")
 """The VLM at the settings of Table 4: with a central ε by our proved training, or (`vlm-paper`) in
@@ -44,22 +46,29 @@ _UNPROTECTED = ("direct", "vlm-tuned")
 """The first reads no in-house row; the learner of the second does, and without noise."""
 
 
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """What the study is asked for."""
+
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
+
+
 class Collect:
     """The study; see the module."""
 
     name = "collect"
 
-    def __init__(self, dataset: Dataset, options: Options) -> None:
-        self.dataset, self.options = dataset, options
-        self.trials = Trials(dataset, options)
+    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
+        self.dataset, self.asked = dataset, asked
+        self.trials = Trials(dataset, asked)
 
     def record(self) -> Record:
         """Empty."""
-        return self.options.record(self.name, self.dataset, self.trials.sizes())
+        return self.asked.record(self.name, self.dataset, self.trials.sizes())
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial; what both levels share is measured once."""
-        return self.options.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
+        return self.asked.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
 
     def measure(self, cell: Cell) -> Measured:
         """One mechanism at one ε, or one reference."""
@@ -89,7 +98,7 @@ class Collect:
             price = {"central_epsilon": central * STUDENT_SHARE}
             price["central_delta"] = paper.CENTRAL_DELTA * STUDENT_SHARE
         student = StudentClassifier(
-            inhouse=trial.contenders.rows, seed=seed, device=self.options.device, **price
+            inhouse=trial.contenders.rows, seed=seed, device=self.asked.device, **price
         ).fit(reports, rng=rng)
         private = table.for_private_points(POINT_SHARE * epsilon)
         rows, truth = trial.test
@@ -148,7 +157,7 @@ class Collect:
         learner = NoiseAwareClassifier(
             level=level,
             seed=trial.seed,
-            device=self.options.device,
+            device=self.asked.device,
             **learning(mechanism, self.dataset),
         )
         return mechanism, learner.fit(reports)
@@ -205,3 +214,15 @@ def _ceilings(dataset: Dataset, epsilon: float) -> dict[str, float]:
         found["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
     shares = np.bincount(dataset.labels) / len(dataset)
     return {**found, "universal": ceilings.of_shares(shares, epsilon)}
+
+
+STUDY = Study(
+    name="collect",
+    about="Measure accuracy against local and central ε, on clean and on reported rows.",
+    question="How accurate is a classifier that was taught by noised reports?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Collect(asked.load(progress), asked),
+    measures=("clean_accuracy",),
+    example="--data mnist --central inf,5,1",
+    place=1,
+)

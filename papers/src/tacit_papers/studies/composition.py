@@ -38,11 +38,16 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset
-from tacit.privacy import devices, errors, events
+from tacit.privacy import errors, events
 from tacit.privacy.accounting import accountants, privacy_loss
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import composition_summary as summary
 
 DATA = ("mnist", "adult", "digits")
 MODELS = ("logistic", "network")
@@ -54,35 +59,20 @@ _QUICK_RECORDS, _QUICK_EPOCHS = 300, 2
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; the device as resolved."""
+class Asked(Parameters):
+    """What the study is asked for."""
 
-    models: tuple[str, ...] = MODELS
-    accountants: tuple[str, ...] = accountants.NAMES
-    epsilons: tuple[float, ...] = EPSILONS
-    delta: float = 1e-5
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for model in self.models:
-            errors.choice(where, "models", model, MODELS)
-        for name in self.accountants:
-            errors.choice(where, "accountants", name, accountants.NAMES)
-        for epsilon in self.epsilons:
-            if not 1e-9 <= epsilon <= LARGEST:
-                errors.refuse(where, "epsilons", f"from 1e-9 to {LARGEST:g}", epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
-
-
-QUICK: dict[str, Any] = {"epsilons": (0.1, 100.0), "trials": 1, "quick": True}
+    data: str = declare.option("mnist", choices=DATA, quick="digits", kw_only=True)
+    models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
+    accountants: tuple[str, ...] = declare.option(accountants.NAMES, choices=accountants.NAMES)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a model.", check=checks.within(1e-9, LARGEST), quick=(0.1, 100.0)
+    )
+    delta: float = declare.delta(1e-5, "δ of a model.")
+    trials: int = declare.trials()
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
 
 def ceiling(epsilon: float, delta: float) -> float:
@@ -107,19 +97,12 @@ class Composition:
 
     def record(self) -> Record:
         """Empty."""
-        from tacit_papers.studies.composition_training import SETTINGS, attribute_of
+        from tacit_papers.parts.composition_training import SETTINGS, attribute_of
 
         given = self.asked
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "models": list(given.models),
-            "accountants": list(given.accountants),
-            "epsilons": list(given.epsilons),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
             "settings": {model: SETTINGS[model] for model in given.models},
             "run": {"batch_size": self.batch_size, "steps": self.steps, "clip_norm": CLIP},
         }
@@ -159,7 +142,7 @@ class Composition:
 
     def _private(self, cell: Cell) -> Measured:
         from tacit.central.training import train
-        from tacit_papers.studies import composition_training as training
+        from tacit_papers.parts import composition_training as training
 
         given, model = self.asked, cell["task"]
         module = self._untrained(model)
@@ -238,7 +221,7 @@ class Composition:
 
     @property
     def _records(self) -> Any:
-        from tacit_papers.studies.composition_training import records
+        from tacit_papers.parts.composition_training import records
 
         def make() -> Any:
             order = np.random.default_rng([self._seed, 1]).permutation(len(self.dataset))
@@ -251,13 +234,13 @@ class Composition:
         return self.asked.seed + self._trial
 
     def _untrained(self, model: str) -> Any:
-        from tacit_papers.studies.composition_training import untrained
+        from tacit_papers.parts.composition_training import untrained
 
         width, classes = self._records.width, self._records.classes
         return untrained(model, width, classes, self._seed).to(self.asked.device)
 
     def _without_privacy(self, model: str) -> dict[str, Any]:
-        from tacit_papers.studies import composition_training as training
+        from tacit_papers.parts import composition_training as training
 
         def make() -> Any:
             module = self._untrained(model)
@@ -280,3 +263,20 @@ def _pld(event: events.Event, delta: float) -> float | None:
         return privacy_loss.epsilon_pld(event, delta)
     except privacy_loss.Unsupported:
         return None
+
+
+STUDY = Study(
+    name="composition",
+    about="Measure the accuracy that each way of accounting costs, and what attackers gain.",
+    question="What does careless accounting cost, and what do attackers gain from a model?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Composition(
+        datasets.load(asked.data, progress=progress), asked
+    ),
+    measures=("accuracy_loss",),
+    table=summary.table,
+    references=summary.references,
+    needs={"torch": "learn"},
+    example="--data adult",
+    place=10,
+)

@@ -23,14 +23,18 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers, Pools
 from tacit.data.schema import ArraySchema
-from tacit.privacy import devices, errors, events
+from tacit.privacy import errors, events
 from tacit.privacy.accounting import privacy_loss
-from tacit_papers.studies import dpsgd_settings as settings
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts import dpsgd_settings as settings
 
 EPSILONS = (0.5, 2.0, 8.0)
 PUBLISHED = {"0.5": 0.90, "2": 0.95, "8": 0.97, "inf": 0.983}
@@ -42,31 +46,19 @@ _QUICK_ROWS = (600, 197)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; the device as resolved."""
+class Asked(Parameters):
+    """What the study is asked for."""
 
-    models: tuple[str, ...] = settings.MODELS
-    epsilons: tuple[float, ...] = EPSILONS
-    delta: float = 1e-5
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for model in self.models:
-            errors.choice(where, "models", model, settings.MODELS)
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
-
-
-QUICK: dict[str, Any] = {"epsilons": (2.0, 8.0), "trials": 1, "quick": True}
+    data: str = declare.option("mnist", "mnist or digits.", quick="digits", kw_only=True)
+    models: tuple[str, ...] = declare.option(settings.MODELS, choices=settings.MODELS)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a trained model.", check=checks.epsilon, quick=(2.0, 8.0)
+    )
+    delta: float = declare.delta(1e-5, "δ of a trained model.")
+    trials: int = declare.trials("Trainings of each model.")
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
 
 class Dpsgd:
@@ -85,14 +77,8 @@ class Dpsgd:
         """Empty."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "models": list(given.models),
-            "epsilons": list(given.epsilons),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
             "settings": self._settings(len(training)),
         }
         data = {
@@ -132,7 +118,7 @@ class Dpsgd:
 
     def measure(self, cell: Cell) -> Measured:
         """One training."""
-        from tacit_papers.studies import dpsgd_models as models
+        from tacit_papers.parts import dpsgd_models as models
 
         model = cell.get("model") or cell["reference"].removesuffix(_SUFFIX)
         training, test = self._split(cell["trial"])
@@ -163,7 +149,7 @@ class Dpsgd:
         pixels = self.dataset.schema.rows(self.dataset.rows).numbers
         if views is None:
             return pixels[:, None]
-        from tacit_papers.studies.dpsgd_features import rows_of
+        from tacit_papers.parts.dpsgd_features import rows_of
 
         image = self.dataset.rows.shape[1:]
         return rows_of(pixels, image, views, self.asked.device, quick=self.asked.quick)
@@ -254,3 +240,17 @@ def _theirs(published: Mapping[str, float], epsilon: str) -> str:
 def _shown(found: Mapping[str, Any]) -> str:
     spread = f" ±{found['std']:.3f}" if len(found["trials"]) > 1 else ""
     return f"{found['mean']:.3f}{spread}"
+
+
+STUDY = Study(
+    name="dpsgd",
+    about="Train networks by DP-SGD, beside Abadi et al. and beside no privacy.",
+    question="How accurate is a network that DP-SGD trained, and what does privacy cost it?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Dpsgd(datasets.load(asked.data, progress=progress), asked),
+    measures=("accuracy",),
+    table=table,
+    needs={"torch": "learn"},
+    example="--epsilons .5,2,8",
+    place=8,
+)

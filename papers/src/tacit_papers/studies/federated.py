@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import rounds
@@ -30,12 +31,15 @@ from tacit.federated.algorithms.registry import ALGORITHMS as KNOWN
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
 from tacit.privacy import errors
-from tacit_papers.studies.convergence import TARGETS, finite, first_at, medians
-from tacit_papers.studies.federated_clients import PARTITIONS, Federation, federation
-from tacit_papers.studies.federated_clients import SETTINGS as DIFFERENCES
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, need
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts.convergence import TARGETS, finite, first_at, medians
+from tacit_papers.parts.federated_clients import PARTITIONS, Federation, federation
+from tacit_papers.parts.federated_clients import SETTINGS as DIFFERENCES
 
 ALGORITHMS = tuple(KNOWN)
 _LOCAL = {"epochs": 1, "batch_size": 64, "learning_rate": 0.4}
@@ -61,39 +65,26 @@ _HIDDEN, _LOWER, _TEST_SHARE, _QUICK_ROWS = 32, -1.0, 5, 400
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for."""
+class Asked(Parameters):
+    """What the study is asked for."""
 
-    algorithms: tuple[str, ...] = ALGORITHMS
-    partitions: tuple[str, ...] = PARTITIONS
-    clients: int = 10
-    participation: float = 1.0
-    rounds: int = 60
-    trials: int = 3
-    seed: int = 0
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for name, allowed in (("algorithms", ALGORITHMS), ("partitions", PARTITIONS)):
-            for one in getattr(self, name):
-                errors.choice(where, name, one, allowed)
-        errors.whole(where, "clients", self.clients, least=2, most=10_000)
-        if not 0 < self.participation <= 1:
-            errors.refuse(where, "participation", "in (0, 1]", self.participation)
-        errors.whole(where, "rounds", self.rounds, least=1, most=10_000)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {
-    "algorithms": ("fedavg", "feddyn"),
-    "partitions": ("iid", "shards"),
-    "rounds": 3,
-    "trials": 1,
-    "quick": True,
-}
+    data: str = declare.option("digits", "digits or mnist.", kw_only=True)
+    algorithms: tuple[str, ...] = declare.option(
+        ALGORITHMS, choices=ALGORITHMS, quick=("fedavg", "feddyn")
+    )
+    partitions: tuple[str, ...] = declare.option(
+        PARTITIONS, choices=PARTITIONS, quick=("iid", "shards")
+    )
+    clients: int = declare.option(
+        10, "Number of clients that share the training images.", check=checks.whole(2, 10_000)
+    )
+    participation: float = declare.option(
+        1.0, "Share of the clients in a round.", check=checks.share
+    )
+    rounds: int = declare.option(60, "Rounds of every run.", check=checks.whole(1, 10_000), quick=3)
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    quick: bool = declare.quick()
 
 
 class Federated:
@@ -118,15 +109,8 @@ class Federated:
         """Empty."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "algorithms": list(given.algorithms),
-            "partitions": list(given.partitions),
-            "clients": given.clients,
-            "participation": given.participation,
-            "rounds": given.rounds,
-            "trials": given.trials,
-            "seed": given.seed,
-            "quick": given.quick,
             "settings": self._settled(),
         }
         data = {
@@ -275,3 +259,18 @@ def _shown(one: Mapping[str, Any] | None, goal: str) -> str:
     at, size = one["rounds_to"][goal], one["bytes_to"][goal]
     reached = "–\n" if at is None else f"{at:g}\n{size / 1e6:.3g} MB"
     return f"{reached}\n{one['best_accuracy']:.3f}"
+
+
+STUDY = Study(
+    name="federated",
+    about="Count rounds and bytes that federated algorithms need where clients differ.",
+    question="How many rounds and bytes do federated algorithms need, where clients differ?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Federated(datasets.load(asked.data, progress=progress), asked),
+    measures=("best_accuracy",),
+    table=table,
+    needs={"torch": "learn"},
+    example="--data digits",
+    epsilon_optional=True,
+    place=11,
+)

@@ -23,8 +23,11 @@ from tacit.central.posteriors import BetaBinomial, count_law, hellinger
 from tacit.central.posteriors.count_channels import checked_prior
 from tacit.central.posteriors.count_law import CountLaw
 from tacit.privacy import errors
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
 
 Reals = npt.NDArray[np.float64]
 
@@ -56,41 +59,40 @@ _MOST_COVERED, _MOST_PROFILED = 500, 200
 _SIMULATED = (20, 100)
 
 
+def prior_of(words: str) -> tuple[float, ...]:
+    """Read α and β from a word like 0.5:0.5."""
+    try:
+        numbers = tuple(float(word) for word in words.split(":"))
+    except ValueError:
+        errors.refuse("study", "priors", "like 1:1", words)
+    return checked_prior("study", numbers, most=2)
+
+
+def _is_prior(name: str, words: str) -> str:
+    prior_of(words)
+    return words
+
+
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; priors are words like 1:1."""
+class Asked(Parameters):
+    """What the study is asked for; priors are words like 1:1."""
 
-    mechanisms: tuple[str, ...] = MECHANISMS
-    epsilons: tuple[float, ...] = EPSILONS
-    records: tuple[int, ...] = RECORDS
-    priors: tuple[str, ...] = PRIORS
-    delta: float = 1e-6
-    draws: int = 20_000
-    seed: int = 10
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        for mechanism in self.mechanisms:
-            errors.choice(where, "mechanisms", mechanism, MECHANISMS)
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        for count in self.records:
-            errors.whole(where, "records", count, least=1, most=2000)
-        for prior in self.priors:
-            prior_of(prior)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "draws", self.draws, least=100, most=10**6)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {
-    "epsilons": (0.5, 1.0),
-    "records": (20, 50),
-    "priors": ("1:1", "1:10"),
-    "draws": 2000,
-    "quick": True,
-}
+    mechanisms: tuple[str, ...] = declare.option(MECHANISMS, choices=MECHANISMS)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a release.", check=checks.epsilon, quick=(0.5, 1.0)
+    )
+    records: tuple[int, ...] = declare.option(
+        RECORDS, "Numbers of records.", check=checks.whole(1, 2000), quick=(20, 50)
+    )
+    priors: tuple[str, ...] = declare.option(
+        PRIORS, "Beta priors α:β.", check=_is_prior, quick=("1:1", "1:10")
+    )
+    delta: float = declare.delta(1e-6, "δ of the Hellinger mechanisms.")
+    draws: int = declare.option(
+        20_000, "Releases of each simulation.", check=checks.whole(100, 10**6), quick=2000
+    )
+    seed: int = declare.seed("Seed of the simulations.", default=10)
+    quick: bool = declare.quick("Few settings: does it run?")
 
 
 class Posterior:
@@ -106,15 +108,8 @@ class Posterior:
         given = self.asked
         parameters = {
             "data": "beta-binomial",
-            "mechanisms": list(given.mechanisms),
-            "epsilons": list(given.epsilons),
-            "records": list(given.records),
-            "priors": list(given.priors),
-            "delta": given.delta,
-            "draws": given.draws,
-            "seed": given.seed,
+            **given.recorded(),
             "trials": 1,
-            "quick": given.quick,
         }
         return Record(self.name, parameters, versions("cpu"), {"level": LEVEL})
 
@@ -219,15 +214,6 @@ def _naive_coverage(law: CountLaw, weights: Reals) -> float:
     return float(weights @ (law.table() * (high - low)).sum(axis=1))
 
 
-def prior_of(words: str) -> tuple[float, ...]:
-    """α and β of a word like 0.5:0.5."""
-    try:
-        numbers = tuple(float(word) for word in words.split(":"))
-    except ValueError:
-        errors.refuse("study", "priors", "like 1:1", words)
-    return checked_prior("study", numbers, most=2)
-
-
 def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     """Title, header and lines: a line a mechanism, over all settings."""
     results = record["results"]
@@ -256,3 +242,15 @@ def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[s
 
 def _values(results: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [one[name]["mean"] for one in results if name in one]
+
+
+STUDY = Study(
+    name="posterior",
+    about="Compare private posteriors: error, exact privacy and coverage of every mechanism.",
+    question="What does a private posterior cost, and does it hold what it promises?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Posterior(asked),
+    measures=("error",),
+    table=table,
+    place=6,
+)

@@ -18,16 +18,20 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition
 from tacit.federated.model import Data
-from tacit.privacy import devices, errors
-from tacit_papers.studies import primia_settings as settings
-from tacit_papers.studies.primia_settings import MODELS, PRETRAINED
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
-from tacit_papers.studies.tables import Table
+from tacit.privacy import errors
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts import primia_settings as settings
+from tacit_papers.parts.primia_settings import MODELS, PRETRAINED
 
 HOSPITALS = 3
 TOGETHER, ALONE = "three hospitals", "one hospital alone"
@@ -44,34 +48,34 @@ _QUICK_ROWS, _QUICK_PUBLIC = 240, 512
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; ε = None is without privacy."""
+class Asked(Parameters):
+    """What the study is asked for; ε = None is without privacy."""
 
-    models: tuple[str, ...] = MODELS
-    epsilons: tuple[float | None, ...] = (*EPSILONS, None)
-    tasks: tuple[str, ...] = TASKS
-    delta: float = DELTA
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
+    models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
+    epsilons: tuple[float | None, ...] = declare.option(
+        (*EPSILONS, None),
+        "ε of every hospital; inf is without privacy.",
+        check=checks.epsilon,
+        quick=(6.0, None),
+    )
+    alone: bool = declare.option(
+        True, "Whether to train in one hospital alone, too.", quick=False, record=False
+    )
+    delta: float = declare.delta(DELTA, "δ of every hospital.")
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    device: str = declare.device("cpu")
+    quick: bool = declare.quick()
 
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for name, allowed in (("models", MODELS), ("tasks", TASKS)):
-            for one in getattr(self, name):
-                errors.choice(where, name, one, allowed)
-        for epsilon in self.epsilons:
-            if epsilon is not None:
-                errors.epsilon_in_range(where, epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Who trains."""
+        return TASKS if self.alone else (TOGETHER,)
 
 
-QUICK: dict[str, Any] = {"epsilons": (6.0, None), "tasks": (TOGETHER,), "trials": 1, "quick": True}
+def _alone(recorded: dict[str, Any]) -> dict[str, Any]:
+    """Say by the recorded tasks whether one hospital was to train alone."""
+    return {**recorded, "alone": recorded.get("tasks") != [TOGETHER]}
 
 
 class Primia:
@@ -106,14 +110,8 @@ class Primia:
         parameters = {
             "data": self.dataset.name,
             "public_data": self.public.name,
-            "models": list(given.models),
-            "epsilons": list(given.epsilons),
+            **given.recorded(),
             "tasks": list(given.tasks),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
             "settings": self._settings(),
         }
         data = {
@@ -153,7 +151,7 @@ class Primia:
 
     def measure(self, cell: Cell) -> Measured:
         """One training. Alone, another hospital in every trial."""
-        from tacit_papers.studies import primia_training as training
+        from tacit_papers.parts import primia_training as training
 
         given, seed = self.asked, self.asked.seed + cell["trial"]
         hospitals = self._hospitals(cell["trial"])
@@ -197,7 +195,7 @@ class Primia:
 
     def _pretrained(self, seed: int) -> Any:
         """Features, learned once a seed."""
-        from tacit_papers.studies import primia_training as training
+        from tacit_papers.parts import primia_training as training
 
         if seed not in self._features:
             epochs = settings.PRETRAINING["epochs"]
@@ -260,3 +258,28 @@ def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
         return "–"
     spread = f" ±{one[measure]['std']:.3f}" if len(one[measure]["trials"]) > 1 else ""
     return f"{one[measure]['mean']:.3f}{spread}"
+
+
+def _prepare(asked: Asked, progress: Any) -> Primia:
+    images, public = (
+        datasets.load(name, progress=progress) for name in ("pneumoniamnist", "mnist")
+    )
+    return Primia(images, public, asked)
+
+
+STUDY = Study(
+    name="primia",
+    about="Let three hospitals train on chest X-rays and protect every image.",
+    question=(
+        "How good is a model of hospitals that protect every image, and is it worth to train "
+        "together?"
+    ),
+    parameters=Asked,
+    prepare=_prepare,
+    measures=("mcc",),
+    table=table,
+    needs={"torch": "learn"},
+    asked=_alone,
+    epsilon_optional=True,
+    place=12,
+)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,18 @@ from tacit.data.datasets.base import Dataset
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
 from tacit.local.inference.search import Candidate
 from tacit.local.inference.search import search as private_search
-from tacit_papers.studies import paper, references
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trial, Trials, accuracy
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references
+from tacit_papers.parts.collecting import (
+    Collecting,
+    kind_of,
+    mechanisms,
+    one_level,
+    unprotected,
+)
+from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm")
 
@@ -44,27 +52,36 @@ QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """What the study is asked for."""
+
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS, default=MECHANISMS)
+    level: tuple[str, ...] = one_level()
+    central: tuple[float, ...] = unprotected()
+
+
 class Search:
     """The study; see the module."""
 
     name = "search"
 
     def __init__(
-        self, dataset: Dataset, options: Options, grid: dict[str, Sequence[Any]] | None = None
+        self, dataset: Dataset, asked: Collecting, grid: dict[str, Sequence[Any]] | None = None
     ) -> None:
-        self.dataset, self.options = dataset, options
-        self.trials = Trials(dataset, options)
-        grids = QUICK_GRIDS if options.quick else GRIDS
-        self.grids = {name: {**grids[name], **(grid or {})} for name in options.mechanisms}
+        self.dataset, self.asked = dataset, asked
+        self.trials = Trials(dataset, asked)
+        grids = QUICK_GRIDS if asked.quick else GRIDS
+        self.grids = {name: {**grids[name], **(grid or {})} for name in asked.mechanisms}
 
     def record(self) -> Record:
         """Empty."""
         grids = {name: {k: list(v) for k, v in grid.items()} for name, grid in self.grids.items()}
-        return self.options.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
+        return self.asked.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
 
     def cells(self) -> Sequence[Cell]:
         """Trial by trial."""
-        return self.options.cells(self.dataset.schema, references.NAMES)
+        return self.asked.cells(self.dataset.schema, references.NAMES)
 
     def measure(self, cell: Cell) -> Measured:
         """One search, or one reference."""
@@ -75,7 +92,7 @@ class Search:
 
     def _searched(self, cell: Cell, trial: Trial) -> Measured:
         settings = {_name(line): line for line in self._candidates(cell["mechanism"])}
-        learner = NoiseAwareClassifier(seed=trial.seed, device=self.options.device)
+        learner = NoiseAwareClassifier(seed=trial.seed, device=self.asked.device)
         listed = [
             Candidate(name, self._fitted(cell, line, trial), learner)
             for name, line in settings.items()
@@ -130,3 +147,15 @@ class Search:
 
 def _name(line: dict[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in line.items())
+
+
+STUDY = Study(
+    name="search",
+    about="Choose hyper-parameters by private votes, beside those of the paper's tables.",
+    question="Do private votes find good settings, and tell the truth about them?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Search(asked.load(progress), asked),
+    measures=("test_accuracy",),
+    example="--data mnist",
+    place=4,
+)

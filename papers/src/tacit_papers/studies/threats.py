@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition
@@ -28,9 +29,12 @@ from tacit.federated.coordinator import Gathering, Plain
 from tacit.federated.model import Data
 from tacit.federated.rounds import run
 from tacit.privacy import errors
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, need
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured
+from tacit_papers.engine.tables import Table
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
 """Attacks that plant one."""
@@ -60,39 +64,22 @@ _QUICK_ROWS = 480
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for."""
+class Asked(Parameters):
+    """What the study is asked for."""
 
-    attacks: tuple[str, ...] = ATTACKS
-    defences: tuple[str, ...] = DEFENCES
-    partitions: tuple[str, ...] = PARTITIONS
-    rounds: int = 8
-    bound: float = 0.5
-    trials: int = 3
-    seed: int = 0
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        need("flwr", "federated")
-        known = {"attacks": ATTACKS, "defences": DEFENCES, "partitions": PARTITIONS}
-        for name, allowed in known.items():
-            for one in getattr(self, name):
-                errors.choice(where, name, one, allowed)
-        errors.whole(where, "rounds", self.rounds, least=1, most=1000)
-        errors.positive(where, "bound", self.bound)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {
-    "attacks": ("none", "model-replacement"),
-    "partitions": ("iid",),
-    "rounds": 2,
-    "trials": 1,
-    "quick": True,
-}
+    data: str = declare.option("digits", "digits or mnist.", kw_only=True)
+    attacks: tuple[str, ...] = declare.option(
+        ATTACKS, choices=ATTACKS, quick=("none", "model-replacement")
+    )
+    defences: tuple[str, ...] = declare.option(DEFENCES, choices=DEFENCES)
+    partitions: tuple[str, ...] = declare.option(PARTITIONS, choices=PARTITIONS, quick=("iid",))
+    rounds: int = declare.option(8, "Rounds of a run.", check=checks.whole(1, 1000), quick=2)
+    bound: float = declare.option(
+        0.5, "Largest norm of a reply under norm bounding.", check=checks.positive
+    )
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    quick: bool = declare.quick()
 
 
 class Threats:
@@ -112,15 +99,8 @@ class Threats:
         """Empty."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "attacks": list(given.attacks),
-            "defences": list(given.defences),
-            "partitions": list(given.partitions),
-            "rounds": given.rounds,
-            "bound": given.bound,
-            "trials": given.trials,
-            "seed": given.seed,
-            "quick": given.quick,
             "settings": SETTINGS,
         }
         data = {
@@ -255,3 +235,18 @@ def table(record: Mapping[str, Any]) -> Table:
 
 def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
     return "–" if one is None else f"{one[measure]['mean']:.2f}"
+
+
+STUDY = Study(
+    name="threats",
+    about="Let clients attack federated averaging, against defences, in a simulation.",
+    question="What can lying clients do to a federated model, and which defence helps?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Threats(datasets.load(asked.data, progress=progress), asked),
+    measures=("accuracy",),
+    table=table,
+    needs={"torch": "learn", "flwr": "federated"},
+    example="--data digits",
+    epsilon_optional=True,
+    place=13,
+)

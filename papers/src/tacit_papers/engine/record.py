@@ -12,13 +12,14 @@ import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.privacy import errors
+from tacit_papers.engine import registry
 
 Cell = dict[str, Any]
 """What one run is of: mechanism, epsilon, …, or a reference; and its trial."""
@@ -63,9 +64,9 @@ class Record:
         every = {
             cell["reference"]: found for cell, found in self._summaries() if "reference" in cell
         }
-        own = _own_summary(self.study)
-        if own is not None:
-            return dict(own.references(every))
+        study = registry.get(self.study)
+        if study is not None and study.references is not None:
+            return study.references(every)
         return {
             name: found["accuracy"]["mean"] if name == "chance" else found["accuracy"]
             for name, found in every.items()
@@ -76,13 +77,10 @@ class Record:
         for run in self.runs:
             cell = {name: value for name, value in _cell(run).items() if name != "trial"}
             groups.setdefault(json.dumps(cell), []).append(run)
-        found = []
-        for text, runs in groups.items():
-            cell = json.loads(text)
-            own = _own_summary(self.study)
-            measured = own.measured(runs) if own else _measured(runs)
-            found.append((cell, {**cell, **measured, **runs[0]["facts"]}))
-        return found
+        study = registry.get(self.study)
+        measured = (study and study.measured) or _measured
+        cells = [(json.loads(text), runs) for text, runs in groups.items()]
+        return [(cell, {**cell, **measured(runs), **runs[0]["facts"]}) for cell, runs in cells]
 
     def to_plain(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -163,13 +161,6 @@ class Record:
         plain = {"study": self.study, **self.parameters, **self.data, **made_by}
         plain.pop("trials", None)
         return dict(json.loads(json.dumps(plain)))
-
-
-def _own_summary(study: str) -> Any:
-    """The module that puts trials together, of a study that pools what it counted."""
-    if study not in ("anonymize", "composition"):
-        return None
-    return import_module(f"tacit_papers.studies.{study}_summary")
 
 
 def _measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -169,3 +169,14 @@ def _between(one: Any, kind: str, opening: str = "<br>", closing: str = "") -> s
     ends = one[f"{kind}_interval"]["mean"]
     value, low, high = map(signed, (one[f"{kind}_advantage"]["mean"], *ends))
     return f"{value}{opening}{low} to {high}{closing}"
+
+
+FIELDS = {
+    "lost": lost,
+    "useful": useful,
+    "spent": spent,
+    "wasted": wasted,
+    "attacks": attacks,
+    "found": found,
+    "attribute": attribute,
+}

@@ -18,8 +18,8 @@ import numpy as np
 from tacit.central import estimators
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
-from tacit_papers.studies import classifier_peer
-from tacit_papers.studies.classifier_data import Case, Encoding, Rows
+from tacit_papers.parts import classifier_peer
+from tacit_papers.parts.classifier_data import Case, Encoding, Rows
 
 TACIT, PEER, PLAIN = "tacit", "diffprivlib", "scikit-learn"
 

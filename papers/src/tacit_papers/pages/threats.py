@@ -94,3 +94,12 @@ def _mean(found: dict[tuple[str, str], Result], attack: str, defence: str, measu
     if (attack, defence) not in found:
         raise Missing(f"{attack} against {defence}")
     return float(found[attack, defence][measure]["mean"])
+
+
+FIELDS = {
+    "accuracy": accuracy,
+    "backdoors": backdoors,
+    "price": price,
+    "harm": harm,
+    "broken": broken,
+}

@@ -27,10 +27,10 @@ from tacit.local.learned.direct import Direct
 from tacit.local.learned.features import Features
 from tacit.privacy import errors
 from tacit.privacy.accounting import calibration
-from tacit_papers.studies import paper
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import infinity
-from tacit_papers.studies.running import generator
+from tacit_papers.engine.record import infinity
+from tacit_papers.engine.running import generator
+from tacit_papers.parts import paper
+from tacit_papers.parts.collecting import Collecting, kind_of
 
 STUDENT_SHARE = 1 / 6
 """Of a central budget, for the student that is taught on the in-house rows once more."""
@@ -107,7 +107,7 @@ class Contenders:
         How many will report.
     classes : int, optional
         How many labels there are; none where no label is reported.
-    options : Options
+    asked : Collecting
         Of the study.
     seed : int
         Of this trial.
@@ -119,7 +119,7 @@ class Contenders:
     schema: Schema
     people: int
     classes: int | None
-    options: Options
+    asked: Collecting
     seed: int
     shared: dict[str, Features] = field(default_factory=dict)
     networks: dict[Any, Any] = field(default_factory=dict)
@@ -144,12 +144,12 @@ class Contenders:
                 fitting["public_features"] = True  # wavelets read no row
         elif kind_of(self.schema) == paper.IMAGES:
             settings |= {"features": self._projected, "grouping": self._grouping()}
-        return Codebook(**settings).fit(self.rows, device=self.options.device, **fitting)
+        return Codebook(**settings).fit(self.rows, device=self.asked.device, **fitting)
 
     @property
     def features_name(self) -> str:
         """As asked for, or what fits the rows."""
-        return str(self.options.features_of("codebook", self.schema))
+        return str(self.asked.features_of("codebook", self.schema))
 
     def _grouping(self) -> str:
         # Without labels a codeword has no main class to follow: compact ones tell more.
@@ -163,7 +163,7 @@ class Contenders:
     @cached_property
     def _projected(self) -> Features:
         """Features and projection are the same for every ε."""
-        rows, device = self.schema.rows(self.rows), self.options.device
+        rows, device = self.schema.rows(self.rows), self.asked.device
         learned = features_of.fit(self.features_name, self.schema, rows, self.seed, device=device)
         components, damped, _ = DEFAULTS[self.features_name]
         return Remembered(
@@ -200,7 +200,7 @@ class Contenders:
         if central != math.inf:
             price = {"central_epsilon": central, "central_delta": paper.CENTRAL_DELTA}
             settings = {**settings, **price}
-        device = self.options.device
+        device = self.asked.device
         mechanism = VLM(epsilon=1, classes=self.classes, **settings).fit(
             self.rows,
             schema=self.schema,
@@ -215,7 +215,7 @@ class Contenders:
         """The paper's where it says so; the library's own for a joint fit with a guarantee."""
         kind = kind_of(self.schema)
         paper_way: dict[str, Any] = {"two_stage": "paper"} if two_stage else {}
-        if self.options.quick:
+        if self.asked.quick:
             no_strokes = {} if central == math.inf or two_stage else {"public_rows": None}
             return QUICK | paper_way | no_strokes
         if central == math.inf:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit_papers.studies.record import summary
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine.record import summary
+from tacit_papers.engine.tables import Table
 
 
 def measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

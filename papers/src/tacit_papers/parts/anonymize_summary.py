@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.local.inference.validation import exact_interval
-from tacit_papers.studies.record import summary
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine.record import summary
+from tacit_papers.engine.tables import Table
 
 CONFIDENCE = 0.95
 _SINGLE = ("bound_accuracy", "code_ceiling", "ceiling")

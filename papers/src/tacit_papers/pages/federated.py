@@ -184,3 +184,15 @@ def _small(value: float) -> str:
     """Near 0 there is no sign."""
     shown = f"{value:.2f}".replace("-", "−")
     return "0.00" if shown == "−0.00" else shown
+
+
+FIELDS = {
+    "rounds": rounds,
+    "sent": sent,
+    "accuracy": accuracy,
+    "differences": differences,
+    "fewest": fewest,
+    "price": price,
+    "personal": personal,
+    "settings": settings,
+}

@@ -28,7 +28,7 @@ from tacit.central.estimators.base import MostlyNoise
 from tacit.central.training.training import train
 from tacit.privacy.events import Event
 from tacit.privacy.randomness import Randomness
-from tacit_papers.studies.dpsgd_settings import NETWORK
+from tacit_papers.parts.dpsgd_settings import NETWORK
 
 Floats = npt.NDArray[np.float32]
 Codes = npt.NDArray[np.int64]

@@ -288,3 +288,20 @@ def _setting(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "all" if value is None else f"{value:g}"
+
+
+FIELDS = {
+    "quality": quality,
+    "pretraining": pretraining,
+    "together": together,
+    "worth": worth,
+    "price": price,
+    "paper": paper,
+    "sizes": sizes,
+    "leak": leak,
+    "ill": ill,
+    "elsewhere": elsewhere,
+    "trivial": trivial,
+    "spent": spent,
+    "settings": settings,
+}

@@ -1,87 +1,102 @@
-"""What every study is asked for, checked before anything is loaded or fitted."""
+"""Parameters, cells and records of the studies of "Learning to Noise"."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset
 from tacit.data.schema import ArraySchema, Schema
 from tacit.local.learned.features import FIXED, TRAINED
-from tacit.privacy import devices, errors
-from tacit_papers.studies import paper
-from tacit_papers.studies.record import Cell, Record, infinity, versions
+from tacit.privacy import errors
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, infinity, versions
+from tacit_papers.parts import paper
 
 LEVELS = ("latent", "feature")
 TWO_LEVELS = ("vlm", "vlm-paper")
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 CLASS_SIZES = "Whether the classes are about equally large: networks are fitted accordingly."
-QUICK_EPSILONS = (2.0, 8.0)
 QUICK_ROWS = 1500
 """With `quick`, every part of a split has at most so many rows: networks are hardly trained."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a study was asked for.
+def _trainable(name: str, value: str) -> str:
+    """Refuse a mechanism that is trained where torch is missing."""
+    if value.startswith("vlm") and find_spec("torch") is None:
+        remedy = "pip install 'tacit[learn]', or choose others."
+        errors.refuse("study", name, "without VLM where torch is missing", value, remedy)
+    return value
 
-    Parameters
-    ----------
-    mechanisms : tuple of str
-        Those to compare.
-    epsilons, central : tuple of float
-        Local ε of a report; central ε towards the in-house rows, ∞ for none. δ is 1e-5.
-    features : str, optional
-        Of the codebook; by default those that fit the data.
-    level : tuple of str
-        "latent" or "feature": what a network learns from. A codebook's report names a codeword,
-        and that is the same at both.
-    trials, seed
-        Trial t is split, noised and fitted from seed + t.
-    device : str
-        As resolved: never "auto".
-    quick : bool
-        Few rows and hardly any training: to see whether it runs.
+
+def mechanisms(*known: str, default: tuple[str, ...] = ("codebook", "vlm", "direct")) -> Any:
+    """Declare the mechanisms that a study compares."""
+
+    def check(name: str, value: str) -> str:
+        return _trainable(name, checks.one_of(known)(name, value))
+
+    return declare.option(default, f"One or more of {', '.join(known)}.", check=check)
+
+
+def unprotected() -> Any:
+    """Declare that a study knows no central guarantee."""
+    return declare.option((math.inf,), hidden=True)
+
+
+def one_level() -> Any:
+    """Declare that networks learn from latents only."""
+    return declare.option(("latent",), hidden=True)
+
+
+@dataclass(frozen=True)
+class Collecting(Parameters):
+    """Parameters that the studies of "Learning to Noise" share.
+
+    A codebook's report names a codeword, which is the same at both levels. δ of a central guarantee
+    is 1e-5.
     """
 
-    mechanisms: tuple[str, ...]
-    epsilons: tuple[float, ...] = PAPER_EPSILONS
-    central: tuple[float, ...] = (math.inf,)
-    features: str | None = None
-    level: tuple[str, ...] = ("latent",)
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
+    data: str = declare.option(
+        "digits",
+        "digits, mnist, pneumoniamnist, lending_club, adult, or a CSV or Parquet file of yours.",
+        kw_only=True,
+    )
+    schema: str | None = declare.option(
+        None, "Columns, bounds, categories and label of your file.", record=False, kw_only=True
+    )
+    mechanisms: tuple[str, ...] = mechanisms()
+    features: str | None = declare.option(
+        None,
+        "Features of the codebook, as in tacit fit.",
+        check=checks.one_of(FIXED + TRAINED),
+        otherwise="those that fit the data",
+    )
+    level: tuple[str, ...] = declare.option(
+        ("latent",), "What networks learn from", choices=LEVELS, usual=True
+    )
+    epsilons: tuple[float, ...] = declare.option(
+        PAPER_EPSILONS, "Local ε of a report.", check=checks.epsilon, quick=(2.0, 8.0)
+    )
+    central: tuple[float, ...] = declare.option(
+        (math.inf,),
+        "Central ε towards the in-house rows; inf leaves them unprotected.",
+        check=checks.epsilon_or_none,
+        usual=True,
+    )
+    trials: int = declare.trials()
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
-    @classmethod
-    def of(cls, known: Sequence[str], **given: Any) -> Self:
-        """Checked; `known` are the mechanisms that the study has."""
-        made = cls(**given)
-        where = "study"
-        for name in made.mechanisms:
-            errors.choice(where, "mechanisms", name, tuple(known))
-        trained = [name for name in made.mechanisms if name.startswith("vlm")]
-        if trained and find_spec("torch") is None:
-            remedy = "pip install 'tacit[learn]', or choose others."
-            errors.refuse(
-                where, "mechanisms", "without VLM where torch is missing", trained, remedy
-            )
-        if made.features is not None:
-            errors.choice(where, "features", made.features, FIXED + TRAINED)
-        for name in made.level:
-            errors.choice(where, "level", name, LEVELS)
-        for epsilon in made.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        for central in made.central:
-            if central != math.inf:
-                errors.epsilon_in_range("study --central", central)
-        errors.whole(where, "trials", made.trials, least=1, most=1000)
-        errors.whole(where, "seed", made.seed, least=0)
-        return replace(made, device=devices.resolve(where, made.device))
+    def load(self, progress: Any) -> Dataset:
+        """Load the data that were asked for."""
+        return datasets.load(self.data, self.schema and Path(self.schema), progress=progress)
 
     def cells(
         self, schema: Schema, references: Sequence[str] = (), unprotected: Sequence[str] = ()
@@ -125,18 +140,11 @@ class Options:
         return self.features or codebook.default_features(schema)
 
     def record(self, study: str, dataset: Dataset, sizes: dict[str, int], **more: Any) -> Record:
-        """An empty record of these parameters."""
+        """Return an empty record of these parameters."""
         parameters = {
+            **self.recorded(),
             "data": dataset.name,
-            "mechanisms": list(self.mechanisms),
             "features": self.features_of("codebook", dataset.schema),
-            "level": list(self.level),
-            "epsilons": list(self.epsilons),
-            "central": [infinity(central) for central in self.central],
-            "trials": self.trials,
-            "seed": self.seed,
-            "device": self.device,
-            "quick": self.quick,
             **more,
         }
         data = {

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tacit.data.datasets.base import Dataset, Split
-from tacit_papers.studies.contenders import Contenders
-from tacit_papers.studies.options import QUICK_ROWS, Options
+from tacit_papers.parts.collecting import QUICK_ROWS, Collecting
+from tacit_papers.parts.contenders import Contenders
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Trial:
 
     dataset: Dataset
     split: Split
-    options: Options
+    asked: Collecting
     seed: int
     contenders: Contenders
 
@@ -45,8 +45,8 @@ class Trial:
 class Trials:
     """All trials of a study, one in memory at a time."""
 
-    def __init__(self, dataset: Dataset, options: Options) -> None:
-        self.dataset, self.options = dataset, options
+    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
+        self.dataset, self.asked = dataset, asked
         self._shared: dict[str, Any] = {}
         self._last: tuple[int, Trial] | None = None
 
@@ -56,10 +56,10 @@ class Trials:
 
     def __getitem__(self, number: int) -> Trial:
         if self._last is None or self._last[0] != number:
-            split, seed = self._split(number), self.options.seed + number
+            split, seed = self._split(number), self.asked.seed + number
             classes = len(self.dataset.classes)
             fits = self.contenders(self.dataset.take(split.inhouse), split.people, classes, seed)
-            self._last = number, Trial(self.dataset, split, self.options, seed, fits)
+            self._last = number, Trial(self.dataset, split, self.asked, seed, fits)
         return self._last[1]
 
     def contenders(self, inhouse: Any, people: Any, classes: int | None, seed: int) -> Contenders:
@@ -69,14 +69,14 @@ class Trials:
             self.dataset.schema,
             len(people),
             classes,
-            self.options,
+            self.asked,
             seed,
             self._shared,
         )
 
     def _split(self, number: int) -> Split:
-        split = self.dataset.collection(self.options.seed + number)
-        return split.limited(*[QUICK_ROWS] * 4) if self.options.quick else split
+        split = self.dataset.collection(self.asked.seed + number)
+        return split.limited(*[QUICK_ROWS] * 4) if self.asked.quick else split
 
 
 def accuracy(answers: Any, truth: Any) -> float:

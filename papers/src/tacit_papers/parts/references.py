@@ -9,9 +9,9 @@ import numpy as np
 from tacit.data.schema import Schema
 from tacit.local.learned import codebook, features, quantizer
 from tacit.privacy import errors
-from tacit_papers.studies import paper
-from tacit_papers.studies.options import kind_of
-from tacit_papers.studies.trials import Trial, accuracy
+from tacit_papers.parts import paper
+from tacit_papers.parts.collecting import kind_of
+from tacit_papers.parts.trials import Trial, accuracy
 
 NAMES = ("chance", "no_privacy")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tacit.privacy import errors
-from tacit_papers.studies.record import Cell, Record, infinity, summary
-from tacit_papers.studies.running import Measured, generator, run, words
+from tacit_papers.engine.record import Cell, Record, infinity, summary
+from tacit_papers.engine.running import Measured, generator, run, words
 
 
 def record(**parameters: Any) -> Record:

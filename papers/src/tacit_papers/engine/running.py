@@ -7,15 +7,13 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
-from tacit_papers.studies.record import Cell, Record
+from tacit_papers.engine.record import Cell, Record
 
 Progress = Callable[[str, int, int, "dict[str, Any] | None"], None]
 """Called with a cell in words, how many are done, of how many, and what was measured."""
@@ -29,25 +27,27 @@ class Measured:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-class Study(Protocol):
-    """A result that can be run."""
+class Experiment(Protocol):
+    """A study with its parameters and data, ready to run."""
 
     def record(self) -> Record:
-        """An empty record, with all parameters."""
+        """Return an empty record, with all parameters."""
         ...
 
     def cells(self) -> Sequence[Cell]:
-        """What is to be measured, trial by trial; `trial` is part of a cell."""
+        """List what is to be measured, trial by trial; `trial` is part of a cell."""
         ...
 
     def measure(self, cell: Cell) -> Measured:
-        """One run. It depends on the parameters and on this cell alone, not on earlier runs."""
+        """Measure one cell. The result does not depend on earlier runs."""
         ...
 
 
-def run(study: Study, path: Path | None = None, progress: Progress | None = None) -> Record:
+def run(
+    experiment: Experiment, path: Path | None = None, progress: Progress | None = None
+) -> Record:
     """Measure what is not in the record yet, and save after every run."""
-    record, cells = study.record(), study.cells()
+    record, cells = experiment.record(), experiment.cells()
     if path is not None:
         record = record.resumed(path, cells)
     for done, cell in enumerate(cells):
@@ -56,7 +56,7 @@ def run(study: Study, path: Path | None = None, progress: Progress | None = None
         if progress is not None:
             progress(words(cell), done, len(cells), None)
         began = time.perf_counter()
-        found = study.measure(cell)
+        found = experiment.measure(cell)
         seconds = round(time.perf_counter() - began, 2)
         run = {**cell, "values": found.values, "facts": found.facts, "seconds": seconds}
         record.runs.append(run)
@@ -65,12 +65,6 @@ def run(study: Study, path: Path | None = None, progress: Progress | None = None
         if progress is not None:
             progress(words(cell), done + 1, len(cells), found.values)
     return record
-
-
-def need(module: str, extra: str) -> None:
-    """Refuse, before anything runs, what cannot run without a package that is not there."""
-    if find_spec(module) is None:
-        raise errors.TacitError(f"study: it needs {module}. pip install 'tacit[{extra}]'.")
 
 
 def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:

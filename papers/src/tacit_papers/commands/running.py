@@ -1,48 +1,40 @@
-"""What every `tacit study …` shares: options, the run with its progress, table and figure."""
+"""What every `tacit study …` does: run with a progress line, print the table, draw the figure."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tacit.apps.cli.console import print_table
+from tacit.apps.cli.files import stages_progress
 from tacit.privacy import errors
+from tacit_papers.engine.registry import Study
 
-QUICK = "A quick run, on few rows and hardly trained: its numbers mean nothing."
-
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:0, …")]
-Seed = Annotated[int, typer.Option(help="Of the first trial; the next ones count on from it.")]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", help="The record; a study that was stopped goes on from it."),
-]
-Plot = Annotated[Path | None, typer.Option(help="The figure: .png, .svg or .pdf.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Few rows, one trial: does it run?")]
+QUICK = "A quick run, to see whether the study works: its numbers mean nothing."
 
 
 def run_study(
-    study: Any,
-    json_file: Path | None,
-    plot: Path | None,
-    as_table: Callable[[dict[str, Any]], Any] | None = None,
+    study: Study, given: dict[str, Any], json_file: Path | None, plot: Path | None
 ) -> None:
-    """Run, show, and draw."""
-    from tacit_papers.studies.running import run
-    from tacit_papers.studies.tables import table
+    """Check what was asked for, load the data, run, print the table, and draw."""
+    from tacit_papers.engine.running import run
 
-    with _cells() as progress, _stoppable(json_file):
-        record = run(study, json_file, progress).to_plain()
-    title, header, lines = (as_table or table)(record)
-    print_table(title, header, lines)
-    if as_table is None and record["parameters"]["quick"]:
+    study.need_packages()
+    quick = given.get("quick", False)
+    asked = study.parameters.quickly(**given) if quick else study.parameters(**given)
+    must_be_writable(json_file, plot)
+    with stages_progress() as progress:
+        experiment = study.prepare(asked, progress)
+    with _cells() as shown, _stoppable(json_file):
+        record = run(experiment, json_file, shown).to_plain()
+    print_table(*study.table(record))
+    if quick:
         print(QUICK)
     for name, path in (("record", json_file), ("figure", plot)):
         if path is not None:
@@ -62,14 +54,14 @@ def _stoppable(json_file: Path | None) -> Iterator[None]:
 
 
 def draw(records: list[dict[str, Any]], path: Path) -> None:
-    """One figure of records of one study."""
+    """Draw one figure from records of one study."""
     from tacit_papers import figures as plots
 
     plots.save(plots.draw(records), path)
 
 
 def must_be_writable(json_file: Path | None, plot: Path | None) -> None:
-    """Hours of work must not end in a folder that is not there."""
+    """Refuse a file that cannot be written, before hours of work."""
     for option, path in (("--json", json_file), ("--plot", plot)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             errors.refuse("study", option, "a file in an existing folder", str(path))
@@ -79,29 +71,9 @@ def must_be_writable(json_file: Path | None, plot: Path | None) -> None:
         plots.check_target(plot)
 
 
-def read_words(name: str, text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not words or len(set(words)) != len(words):
-        errors.refuse("study", name, "names with commas between them, each once", text)
-    return words
-
-
-def read_numbers(name: str, text: str) -> tuple[float, ...]:
-    """Numbers with commas between them."""
-    words = read_words(name, text)
-    try:
-        numbers = tuple(float(word) for word in words)
-    except ValueError:
-        numbers = ()
-    if not numbers or any(math.isnan(number) for number in numbers):
-        errors.refuse("study", name, "numbers with commas between them", text)
-    return numbers
-
-
 @contextmanager
 def _cells() -> Iterator[Callable[..., None]]:
-    """A live line on a terminal; a line for each run elsewhere."""
+    """Show a live line on a terminal, and print one line per run elsewhere."""
     console = Console(stderr=True)
     columns = (
         BarColumn(20),

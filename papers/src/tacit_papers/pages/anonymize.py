@@ -271,3 +271,17 @@ def _gain(one: Result, word: str) -> float:
 def _difference(one: Result) -> str:
     value, low, high = (_gain(one, word) for word in ("gain", "gain_low", "gain_high"))
     return f"{value:+.4f} ({low:+.4f} to {high:+.4f})".replace("-", "−")
+
+
+FIELDS = {
+    "frontier": frontier,
+    "attackers": attackers,
+    "references": references,
+    "verdict": verdict,
+    "toggled": toggled,
+    "bound": bound,
+    "second": second,
+    "linkage": linkage,
+    "epsilon": with_epsilon,
+    "ceilings": ceilings,
+}

@@ -32,7 +32,7 @@ from tacit.federated.record_level.server import Silos
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy.randomness import Randomness
-from tacit_papers.studies.primia_settings import CHANNELS, PRETRAINING, Settings
+from tacit_papers.parts.primia_settings import CHANNELS, PRETRAINING, Settings
 
 BOUNDS = (0.0, 1.0)
 """Of pixels, as everybody knows them."""

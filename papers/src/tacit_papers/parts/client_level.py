@@ -76,7 +76,7 @@ def prepare(
     dataset: Dataset, *, device: str = "cpu", seed: int = 0, quick: bool = False
 ) -> Prepared:
     """Features of all images, once for every run; `quick` takes fewer strokes for their scale."""
-    from tacit_papers.studies.dpsgd_features import rows_of
+    from tacit_papers.parts.dpsgd_features import rows_of
 
     if not isinstance(dataset.schema, ArraySchema) or dataset.schema.image is None:
         errors.refuse("study", "data", "images: mnist or digits", dataset.name)

@@ -148,3 +148,13 @@ def _published(evidence: Evidence) -> dict[str, float]:
         if record["data"].get("published"):
             return dict(record["data"]["published"])
     return {}
+
+
+FIELDS = {
+    "accuracy": accuracy,
+    "verdict": verdict,
+    "best": best,
+    "spent": spent,
+    "saved": saved,
+    "settings": settings,
+}

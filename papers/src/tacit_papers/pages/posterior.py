@@ -161,3 +161,14 @@ def _mechanisms(results: Iterable[Result]) -> list[str]:
 
 def _short(value: float) -> str:
     return f"{value:.3f}".removeprefix("0")
+
+
+FIELDS = {
+    "errors": errors,
+    "wins": wins,
+    "verdict": verdict,
+    "privacy": privacy,
+    "claims": claims,
+    "coverage": coverage,
+    "extremes": extremes,
+}

@@ -1,0 +1,1 @@
+"""What every study shares: parameters, the registry, records, the loop that runs, tables."""
