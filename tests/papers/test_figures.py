@@ -720,7 +720,7 @@ REFUSED = {
     ],
     "private_accuracy of every result must be a number": [changed(private_accuracy="good")],
     "by_class of every result must be": [changed(by_class={"mean": [0.5], "std": []})],
-    "by_class must have a number a class": [collect(data={**MNIST, "classes": ["a", "b"]})],
+    "by_class must have one number per class": [collect(data={**MNIST, "classes": ["a", "b"]})],
     "a search must have an interval for each estimate": [
         {**search(), "results": [without(search()["results"][0], "interval")]}
     ],

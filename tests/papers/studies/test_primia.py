@@ -110,7 +110,7 @@ def test_every_epsilon_has_settings(epsilon: float | None) -> None:
 def test_a_normal_image_counts_more() -> None:
     outputs, labels = torch.tensor([[0.3, 0.1], [0.3, 0.1]]), torch.tensor([0, 1])
     each = torch.nn.functional.cross_entropy(outputs, labels, reduction="none")
-    found = training.weighed(3.0)(outputs, labels)
+    found = training.weighted(3.0)(outputs, labels)
     assert found.item() == pytest.approx((3 * each[0] + each[1]).item() / 2)
 
 

@@ -16,8 +16,6 @@ from tacit.apps.cli.files import stages_progress
 from tacit.privacy import errors
 from tacit_papers.engine.registry import Study
 
-QUICK = "A quick run, to see whether the study works: its numbers mean nothing."
-
 
 def run_study(
     study: Study, given: dict[str, Any], json_file: Path | None, plot: Path | None
@@ -35,7 +33,7 @@ def run_study(
         record = run(experiment, json_file, shown).to_plain()
     print_table(*study.table(record))
     if quick:
-        print(QUICK)
+        print(study.quick_note)
     for name, path in (("record", json_file), ("figure", plot)):
         if path is not None:
             print(f"{name}: {path}")

@@ -1,7 +1,7 @@
-"""What a study found: parameters, versions, every trial's numbers, and their summary.
+"""Records: parameters, versions, the numbers of every trial, and their summary.
 
-A record is a JSON file. It is written anew, atomically, whenever a run is finished, so a study that
-was killed goes on from its record: runs that are in it are not done again.
+A record is a JSON file. It is rewritten atomically whenever a run is finished, so a study that was
+killed goes on from its record: runs that are in it are not repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tacit.privacy import errors
 from tacit_papers.engine import registry
 
 Cell = dict[str, Any]
-"""What one run is of: mechanism, epsilon, …, or a reference; and its trial."""
+"""What identifies a run: mechanism, epsilon, …, or a reference; and its trial."""
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch", "pyarrow")
 _FIELDS = ("study", "parameters", "versions", "data", "runs")
@@ -35,14 +35,14 @@ class Record:
     Parameters
     ----------
     study : str
-        Its name.
+        The name of the study.
     parameters : dict
-        All that determines the numbers; a record goes on only with the same ones.
+        Everything that determines the numbers; a record goes on only with the same parameters.
     versions, data : dict
-        Of what computed it; of what it was computed from.
+        Versions of what computed the numbers; a description of the data.
     runs : list of dict
-        Each a cell (mechanism, epsilon, …, or `reference`), `trial`, `values` that were measured,
-        `facts` that are the same in every trial, and `seconds`.
+        Each holds its cell (mechanism, epsilon, …, or `reference`, and `trial`), the `values` that
+        were measured, `facts` that are the same in every trial, and `seconds`.
     """
 
     study: str
@@ -52,15 +52,15 @@ class Record:
     runs: list[dict[str, Any]] = field(default_factory=list)
 
     def find(self, cell: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The run of this cell, if it is done."""
+        """Return the run of this cell, or None."""
         return next((run for run in self.runs if _cell(run) == dict(cell)), None)
 
     def results(self) -> list[dict[str, Any]]:
-        """Cells with mean, deviation and list of what was measured, without the references."""
+        """Summarize every cell but the references: mean, standard deviation and trials."""
         return [found for cell, found in self._summaries() if "reference" not in cell]
 
     def references(self) -> dict[str, Any]:
-        """What results are compared with: a number for chance, else mean, deviation and trials."""
+        """Summarize the references: a number for chance, else as the results."""
         every = {
             cell["reference"]: found for cell, found in self._summaries() if "reference" in cell
         }
@@ -83,7 +83,7 @@ class Record:
         return [(cell, {**cell, **measured(runs), **runs[0]["facts"]}) for cell, runs in cells]
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a dictionary that is ready for JSON."""
         return {
             "study": self.study,
             "parameters": self.parameters,
@@ -96,7 +96,7 @@ class Record:
         }
 
     def save(self, path: Path) -> None:
-        """All or nothing: a reader never sees half a record."""
+        """Write the record atomically: a reader never sees half of it."""
         text = json.dumps(self.to_plain(), indent=1, ensure_ascii=False, allow_nan=False)
         partial = path.with_name(f"{path.name}.partial")
         with partial.open("w", encoding="utf-8") as file:
@@ -107,7 +107,7 @@ class Record:
 
     @staticmethod
     def load(path: Path) -> Record:
-        """Read a record; anything else is refused in one line."""
+        """Read a record, and refuse anything else in one line."""
         try:
             plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
             found = Record(**{name: plain[name] for name in _FIELDS})
@@ -119,7 +119,7 @@ class Record:
             ) from None
 
     def _check(self) -> None:
-        """Runs of different cells, with what a run has; raises whatever comes first."""
+        """Raise where two runs are of one cell, or a part is missing."""
         cells = [json.dumps(_cell(run), sort_keys=True) for run in self.runs]
         if len(set(cells)) != len(cells):
             raise ValueError
@@ -130,7 +130,7 @@ class Record:
         self.to_plain()
 
     def resumed(self, path: Path, cells: Sequence[Mapping[str, Any]]) -> Record:
-        """The record in this file, if it is one of the same study, asked the same, made alike."""
+        """Return the record in this file; study, parameters, data and versions must be the same."""
         if not path.exists():
             return self
         found = Record.load(path)
@@ -156,7 +156,7 @@ class Record:
         return found
 
     def _identity(self) -> dict[str, Any]:
-        """What must be the same for a record to go on; there may be more trials."""
+        """Return what must be the same for a record to go on; there may be more trials."""
         made_by = {f"version of {name}": value for name, value in self.versions.items()}
         plain = {"study": self.study, **self.parameters, **self.data, **made_by}
         plain.pop("trials", None)
@@ -169,9 +169,10 @@ def _measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def summary(trials: Sequence[Any]) -> Any:
-    """Mean and sample deviation of numbers, or of lists of numbers; anything else trial by trial.
+    """Return mean and sample standard deviation of numbers or lists of numbers.
 
-    Lists of dictionaries are of the same things in every trial: their numbers are listed.
+    Anything else is listed trial by trial. Lists of dictionaries describe the same things in every
+    trial, so the numbers in them are listed.
     """
     if all(isinstance(v, list) and v and isinstance(v[0], dict) for v in trials):
         return [_listed(same) for same in zip(*trials, strict=True)]
@@ -179,12 +180,12 @@ def summary(trials: Sequence[Any]) -> Any:
         return list(trials)
     values = np.array(trials, float)
     mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
-    return {"mean": _rounded(mean), "std": _rounded(spread), "trials": values.tolist()}
+    deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+    return {"mean": _rounded(mean), "std": _rounded(deviation), "trials": values.tolist()}
 
 
 def versions(device: str) -> dict[str, str]:
-    """What computes here."""
+    """Return the versions of what computes here."""
     from tacit import __version__
 
     found = {"tacit": __version__, "python": platform.python_version()}
@@ -197,7 +198,7 @@ def versions(device: str) -> dict[str, str]:
 
 
 def infinity(value: float | str) -> float | str:
-    """JSON has no ∞: "inf" stands for it."""
+    """Write ∞ as "inf", since JSON has none."""
     return "inf" if float(value) == float("inf") else float(value)
 
 

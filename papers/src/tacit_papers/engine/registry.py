@@ -50,14 +50,14 @@ class Study:
     prepare : callable
         Takes parameters and a progress callback, loads the data, returns the experiment.
     measures : tuple of str
-        Every result has the first of these, or else the second.
+        Measures of which every result has at least one; figures show the first that is there.
     table : callable
         Takes a record; returns title, header and lines for a terminal.
     measured, references : callable, optional
-        Summarize the trials of one cell, and the references, where mean and standard deviation do
-        not do.
+        Summarize the trials of one cell, and the references; by default as means and standard
+        deviations.
     needs : mapping
-        Packages without which nothing runs, and the extras that bring them.
+        Packages that it cannot run without, and the extras that install them.
     example : str
         Options of the command in its help.
     variant : str, optional
@@ -68,6 +68,8 @@ class Study:
         Whether results may have no ε.
     place : int
         Where it stands in lists; by name among equals.
+    quick_note : str
+        What is printed after a quick run.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Study:
     asked: Callable[[Plain], Plain] = dict
     epsilon_optional: bool = False
     place: int = 100
+    quick_note: str = "A quick run, to see whether the study works: its numbers mean nothing."
 
     @property
     def help(self) -> str:

@@ -1,4 +1,4 @@
-"""The loop that every study runs in: cell by cell, each with a seed of its own, resumable."""
+"""The loop that runs every study: cell by cell, each with its own seed, resumable."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tacit.privacy.randomness import Seeded
 from tacit_papers.engine.record import Cell, Record
 
 Progress = Callable[[str, int, int, "dict[str, Any] | None"], None]
-"""Called with a cell in words, how many are done, of how many, and what was measured."""
+"""Called with a cell in words, the number of cells done, their total, and the measured values."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run found: numbers that vary, and facts that do not."""
+    """Outcome of one run: values that vary between trials, and facts that do not."""
 
     values: dict[str, Any]
     facts: dict[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Experiment(Protocol):
 def run(
     experiment: Experiment, path: Path | None = None, progress: Progress | None = None
 ) -> Record:
-    """Measure what is not in the record yet, and save after every run."""
+    """Measure the cells that are not in the record yet, and save after every run."""
     record, cells = experiment.record(), experiment.cells()
     if path is not None:
         record = record.resumed(path, cells)
@@ -68,13 +68,13 @@ def run(
 
 
 def generator(seed: int, cell: Mapping[str, Any]) -> Seeded:
-    """Noise of one cell: the same whatever ran before it. Reports of studies protect nobody."""
+    """Make the randomness of one cell, whatever ran before it. Seeded reports protect nobody."""
     text = json.dumps(cell, sort_keys=True)
     return Seeded(np.random.default_rng([seed, zlib.crc32(text.encode())]))
 
 
 def words(cell: Mapping[str, Any]) -> str:
-    """A cell as a person would say it."""
+    """Describe a cell in words."""
     kinds = ("mechanism", "reference", "training", "model", "estimator", "attack")
     names = [str(cell[key]) for key in kinds if key in cell]
     said = ["".join(names[:1]).replace("_", " ")]

@@ -1,4 +1,4 @@
-"""Records as tables to read in a terminal."""
+"""Tables of records, for a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEASURES = {
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line for each measure of each mechanism, a column for each ε."""
+    """Return title, header and lines: one line per mechanism and measure, one column per ε."""
     results = record["results"]
     epsilons = sorted({result["epsilon"] for result in results})
     keys = [key for key in _KEYS if len({str(result.get(key)) for result in results}) > 1]
@@ -55,7 +55,8 @@ def _title(record: Mapping[str, Any]) -> str:
     )
     trials = record["parameters"]["trials"]
     many = "1 trial" if trials == 1 else f"{trials} trials"
-    return f"{record['study']}, {record['parameters']['data']}: {sizes}; {many}"
+    described = "; ".join(filter(None, (sizes, many)))
+    return f"{record['study']}, {record['parameters']['data']}: {described}"
 
 
 def _cell(result: Mapping[str, Any] | None, measure: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures for a report: what the studies found, and one record before and after.
+"""Figures of the studies, and of one record before and after release.
 
 Nothing here loads matplotlib before a figure is drawn.
 """

@@ -1,4 +1,4 @@
-"""Representations that lose the person: the task against every attacker, the bound, and ε."""
+"""The figure of anonymized representations: task, attackers, bound and ε."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOTE = (
 
 
 def draw(merged: Merged) -> Figure:
-    """Six panels: the trade-off, a second task, ε; and each training against λ."""
+    """Draw six panels: the trade-off, a second task, ε; and each training against λ."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -89,7 +89,7 @@ def _sections(
 
 
 def _draw_tradeoff(axes: Axes, merged: Merged, results: Sequence[Result]) -> None:
-    """Figure 3 of the paper, and the same with the strongest attacker."""
+    """Draw Figure 3 of the paper, and the same with the strongest attacker."""
     task, person = _labels(merged)
     look.tidy(axes, "The trade-off", f"{person} named right", f"{task} read right")
     for name, base in _LOOKS.items():
@@ -109,7 +109,7 @@ def _draw_tradeoff(axes: Axes, merged: Merged, results: Sequence[Result]) -> Non
 
 
 def _draw_second(axes: Axes, merged: Merged, results: Sequence[Result], name: str) -> None:
-    """What nobody trained for: higher is better, also where errors are measured."""
+    """Draw the second task; higher is better, also for errors."""
     _, person = _labels(merged)
     thing, _, measure = name.rpartition("_")
     said = f"RMSE of {thing}, upwards is better" if measure == "rmse" else f"{thing} right"
@@ -131,7 +131,7 @@ def _draw_second(axes: Axes, merged: Merged, results: Sequence[Result], name: st
 
 
 def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None:
-    """Task, person and ε: what is released with noise, and the most that anyone can find."""
+    """Draw task and attackers against ε, with the proved ceiling."""
     strength = results[0]["strength"]
     look.tidy(axes, f"With a local ε, λ = {strength:g}", "ε of one release", "named or read right")
     epsilons = sorted({one["epsilon"] for one in results})
@@ -154,7 +154,7 @@ def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None
 
 
 def _draw_strengths(axes: Axes, merged: Merged, results: Sequence[Result], training: str) -> None:
-    """Figure 4 of the paper, and the same with the strongest attacker."""
+    """Draw Figure 4 of the paper, and the same with the strongest attacker."""
     look.tidy(axes, training.capitalize(), "strength λ", "named or read right")
     mine, base = _by_strength(results, training), _LOOKS[training]
     across = [one["strength"] for one in mine]
@@ -200,7 +200,7 @@ def _plot(
 
 
 def _styled(base: Look, kind: str) -> Look:
-    """The colour of a training, the line and fill of what is shown."""
+    """Combine the colour of a training with the line and fill of a measure."""
     given = _KINDS[kind]
     marker = given.marker if kind == "task" else base.marker
     return replace(base, marker=marker, line=given.line, fill=given.fill)
@@ -209,7 +209,7 @@ def _styled(base: Look, kind: str) -> Look:
 def _draw_reference(
     axes: Axes, merged: Merged, name: str, shown: Look, height: Callable[[Result], float]
 ) -> None:
-    """A single point over the strongest attacker's share, where it was measured."""
+    """Draw a single point at the strongest attacker's accuracy, where it was measured."""
     found = merged.references.get(name)
     if found is not None:
         across = _strongest([found])[0]
@@ -238,7 +238,7 @@ def _by_strength(results: Iterable[Result], training: str) -> list[Result]:
 
 
 def _second_name(results: Sequence[Result]) -> str | None:
-    """An error of numbers first, else the accuracy of whole ones."""
+    """Choose the second task to draw: an error of numbers first, else an accuracy."""
     names = sorted(results[0].get("second_task", {}), key=lambda name: name.endswith("_accuracy"))
     return next((name for name in names if name.endswith(("_rmse", "_accuracy"))), None)
 

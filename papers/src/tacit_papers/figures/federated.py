@@ -1,4 +1,4 @@
-"""Rounds and bytes to an accuracy, and the accuracies, of federated algorithms over partitions."""
+"""The figure of federated algorithms: rounds, bytes and accuracies by partition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPLITS = {
 }
 _LANE, _ROW, _WIDTH, _MARGIN = 0.135, 0.5, 3.0, 3.5
 _BEYOND, _ROOM = 1.55, 1.3
-"""On a scale by powers: where what was not reached is drawn, and the room at either end."""
+"""Factors on a logarithmic axis: the place of "not reached", and the margins."""
 
 _STEPS = (1, 2, 5)
 _NOTE = (
@@ -48,7 +48,7 @@ _NOTE = (
 
 
 class _Panel(NamedTuple):
-    """What is drawn: its values by trial, their median, and whether by powers."""
+    """A panel: values by trial, their median, and whether its axis is logarithmic."""
 
     title: str
     across: str
@@ -58,7 +58,7 @@ class _Panel(NamedTuple):
 
 
 def draw(merged: Merged) -> Figure:
-    """Four panels, a row for each partition and in it a line for each algorithm."""
+    """Draw four panels with one row per partition, and in it one line per algorithm."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -145,7 +145,7 @@ def _draw(
 
 
 def _scale(panel: Axes, one: _Panel, ends: list[float]) -> None:
-    """By powers up to what was not reached; accuracies as they are."""
+    """Set the axis: logarithmic for rounds and bytes, linear for accuracies."""
     if one.last is None:
         low = min(ends)
         panel.set_xlim(max(low - 0.05, 0.0), 1.0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def draw(merged: Merged) -> Figure:
-    """Figure 3 of the paper: what private columns add to clean ones."""
+    """Draw Figure 3 of the paper: what private columns add to clean ones."""
     figure, axes = panels.grid(1, 1)
     panel, name = axes[0, 0], "semi_private_accuracy"
     shown = panels.references(merged, all_clean="all columns clean", clean_only="clean only")

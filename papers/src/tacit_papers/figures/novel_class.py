@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def draw(merged: Merged) -> Figure:
-    """Figure 2 of the paper: is it of the class that the in-house data lack?"""
+    """Draw Figure 2 of the paper: whether a row is of the class that in-house data lack."""
     levels = curves.levels_of(merged.results)
     figure, axes = panels.grid(1, len(levels))
     shown = panels.references(merged, no_privacy="no privacy")

@@ -6,7 +6,7 @@ from tacit_papers.pages.evidence import Evidence, Missing, listed, signed
 
 
 def generality(evidence: Evidence, measure: str = "dedicated_accuracy") -> str:
-    """What one set of reports for all tasks costs against reports made for each."""
+    """Say what one set of reports for all tasks costs, against reports for each task."""
     moves: dict[str, list[tuple[float, str]]] = {}
     for series, line in evidence.lines(measure).items():
         for epsilon, r in line.items():
@@ -24,7 +24,7 @@ def generality(evidence: Evidence, measure: str = "dedicated_accuracy") -> str:
 
 
 def above_chance(evidence: Evidence, measure: str = "clean_accuracy") -> str:
-    """Which mechanisms beat chance on every task, and where the others do not."""
+    """Say which mechanisms beat chance on every task, and where the others do not."""
     lost: dict[str, list[str]] = {}
     for series, line in evidence.lines(measure).items():
         below = lost.setdefault(series[0], [])

@@ -8,11 +8,11 @@ from typing import Any
 from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, table
 
 TASK, OWN, FRESH = 0.97, 0.06, 0.12
-"""What was aimed at: the task at least, the training's adversary and any fresh one at most."""
+"""Targets: least accuracy on the task, largest of the training's adversary and of any fresh one."""
 
 
 def frontier(evidence: Evidence, _: str = "") -> str:
-    """Every training and λ: the task, both attackers, and what the bound says."""
+    """Tabulate task, attackers and bounds for every training and λ."""
     rows = []
     for one in _clean(evidence):
         violated = ", violated" if one["bound_violated"] else ""
@@ -34,7 +34,7 @@ def frontier(evidence: Evidence, _: str = "") -> str:
 
 
 def attackers(evidence: Evidence, _: str = "") -> str:
-    """How often each fresh attacker is right."""
+    """Tabulate the accuracy of every fresh attacker."""
     results = _clean(evidence)
     names = list(results[0]["probes"])
     rows = [
@@ -49,7 +49,7 @@ def attackers(evidence: Evidence, _: str = "") -> str:
 
 
 def references(evidence: Evidence, _: str = "") -> str:
-    """What results are compared with."""
+    """Tabulate the references."""
     task, person = _labels(evidence)
     rows = []
     found = {name: evidence.reference(name) for name in ("dedicated", "raw", "trivial", "chance")}
@@ -64,16 +64,16 @@ def references(evidence: Evidence, _: str = "") -> str:
 
 
 def verdict(evidence: Evidence, _: str = "") -> str:
-    """Which representations reach all that was aimed at."""
+    """Say which representations reach all targets."""
     task, _person = _labels(evidence)
     aim = (
-        f"Aimed at: {task} at least {TASK:.0%}, the training's adversary at most {OWN:.0%}, the "
+        f"Targets: {task} at least {TASK:.0%}, the training's adversary at most {OWN:.0%}, the "
         f"strongest fresh attacker at most {FRESH:.0%}, and a smaller error at the second task "
-        f"than the predicted {task} alone, the interval of the difference above 0."
+        f"than the predicted {task} alone, with the interval of the difference above 0."
     )
     found = [one for one in _clean(evidence) if _reaches(one)]
     if not found:
-        return f"{aim} No representation reaches all of it."
+        return f"{aim} No representation reaches all of them."
     named = listed(f"{one['training']} at λ = {one['strength']:g}" for one in found)
     return f"{aim} **Reached by {named}.**"
 
@@ -85,7 +85,7 @@ def _reaches(one: Result) -> bool:
 
 
 def toggled(evidence: Evidence, _: str = "") -> str:
-    """Toggled against simultaneous at every λ above 0, as both attackers see it."""
+    """Compare toggled with simultaneous training at every λ above 0, for both attackers."""
     by = {(one["training"], one["strength"]): one for one in _clean(evidence)}
     strengths = [s for (name, s) in by if name == "toggled" and s > 0]
     pairs = [
@@ -104,12 +104,12 @@ def toggled(evidence: Evidence, _: str = "") -> str:
     return (
         f"To its own adversary toggled training hides more than simultaneous training at "
         f"{len(own)} of {len(pairs)} values of λ above 0. To the strongest fresh attacker, where "
-        f"the intervals do not meet, it hides more at {_at(less)} and less at {_at(more)}."
+        f"the intervals do not overlap, it hides more at {_at(less)} and less at {_at(more)}."
     )
 
 
 def _apart(first: Result, second: Result) -> int:
-    """−1 where the first is lower, 1 where it is higher, 0 where intervals meet."""
+    """Return −1 where the first is lower, 1 where it is higher, 0 where intervals overlap."""
     (low, high), (low2, high2) = (one["strongest_probe"]["interval"] for one in (first, second))
     return -1 if high < low2 else 1 if low > high2 else 0
 
@@ -119,7 +119,7 @@ def _at(strengths: list[float]) -> str:
 
 
 def bound(evidence: Evidence, _: str = "") -> str:
-    """Where a fresh attacker is right more often than (14) allows."""
+    """Say where a fresh attacker is right more often than (14) allows."""
     parts = []
     for training in dict.fromkeys(one["training"] for one in _clean(evidence)):
         mine = [one for one in _clean(evidence) if one["training"] == training]
@@ -131,9 +131,12 @@ def bound(evidence: Evidence, _: str = "") -> str:
         parts.append(
             f"{training} at {_at([one['strength'] for one in broken])} (most at "
             f"λ = {worst['strength']:g}: {worst['strongest_probe']['accuracy']:.1%} where "
-            f"{worst['bound_accuracy']:.1%} were allowed)"
+            f"{worst['bound_accuracy']:.1%} is allowed)"
         )
-    return f"Violated by the strongest fresh attacker, interval and all: {'; '.join(parts)}."
+    return (
+        "Violated by the strongest fresh attacker, with its whole interval above the bound: "
+        f"{'; '.join(parts)}."
+    )
 
 
 def _over(one: Result) -> float:
@@ -141,7 +144,7 @@ def _over(one: Result) -> float:
 
 
 def second(evidence: Evidence, _: str = "") -> str:
-    """The second task at every λ, beside the predicted label alone."""
+    """Tabulate the second task at every λ, beside the predicted label alone."""
     rows = [
         [one["training"], f"{one['strength']:g}", *_errors(one), _difference(one)]
         for one in _clean(evidence)
@@ -153,7 +156,7 @@ def second(evidence: Evidence, _: str = "") -> str:
 
 
 def linkage(evidence: Evidence, _: str = "") -> str:
-    """Who of all it is, by reference rows."""
+    """Tabulate linkage by reference rows."""
     rows = [
         [
             one["training"],
@@ -173,7 +176,7 @@ def linkage(evidence: Evidence, _: str = "") -> str:
 
 
 def with_epsilon(evidence: Evidence, _: str = "") -> str:
-    """Task, person and ε."""
+    """Tabulate task, attackers and ceiling against ε."""
     results = _private(evidence)
     task, _person = _labels(evidence)
     rows = [
@@ -193,7 +196,7 @@ def with_epsilon(evidence: Evidence, _: str = "") -> str:
 
 
 def ceilings(evidence: Evidence, _: str = "") -> str:
-    """Whether any attacker is above what ε allows."""
+    """Say whether any attacker is above the ceiling that ε proves."""
     above = [
         f"{one['training']} at ε = {one['epsilon']:g}"
         for one in _private(evidence)
@@ -227,9 +230,9 @@ def _labels(evidence: Evidence) -> tuple[str, str]:
 
 
 def _percent(found: dict[str, Any]) -> str:
-    """Mean and deviation; no line breaks inside of it."""
-    spread = f"\u00a0±\u00a0{100 * found['std']:.1f}" if len(found["trials"]) > 1 else ""
-    return f"{100 * found['mean']:.1f}{spread}\u00a0%"
+    """Show mean and standard deviation, without line breaks."""
+    deviation = f"\u00a0±\u00a0{100 * found['std']:.1f}" if len(found["trials"]) > 1 else ""
+    return f"{100 * found['mean']:.1f}{deviation}\u00a0%"
 
 
 def _nats(found: dict[str, Any]) -> str:
@@ -263,7 +266,7 @@ def _second_heads(evidence: Evidence) -> list[str]:
 
 
 def _gain(one: Result, word: str) -> float:
-    """Of the first second task that is measured in errors; 0 where there is none."""
+    """Return the gain on the first task that is measured in errors; 0 where there is none."""
     found = one.get("second_task", {})
     return next((float(v["mean"]) for name, v in found.items() if name.endswith(f"_{word}")), 0.0)
 

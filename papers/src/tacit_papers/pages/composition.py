@@ -1,4 +1,4 @@
-"""Tables and sentences of the study of composition."""
+"""Tables and sentences of the study of accounting."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ ACCOUNTANTS = {
     "rdp": "Rényi",
     "pld": "loss distributions",
 }
-ATTACKS = {"membership": "called members", "attribute": "told their attribute"}
+ATTACKS = {"membership": "membership advantage", "attribute": "attribute advantage"}
 USEFUL = 0.1
-"""Of the accuracy without privacy: a model that loses no more is worth its noise."""
+"""Largest share of the accuracy without privacy that a useful model loses."""
 
 Lines = dict[str, dict[float, Result]]
 
 
 def lost(evidence: Evidence, model: str) -> str:
-    """Accuracy lost, accountants against ε."""
+    """Tabulate the accuracy lost, accountants against ε."""
     lines = _lines(evidence, model)
     epsilons = _epsilons(lines)
     rows = [
@@ -35,7 +35,7 @@ def lost(evidence: Evidence, model: str) -> str:
 
 
 def useful(evidence: Evidence, model: str) -> str:
-    """The least ε at which each accountant leaves a model that is worth having."""
+    """Name the smallest ε at which each accountant leaves a useful model."""
     free = _plain(evidence, model)
     parts = []
     for name, line in _lines(evidence, model).items():
@@ -45,13 +45,13 @@ def useful(evidence: Evidence, model: str) -> str:
     return (
         f"Without privacy: {shown(free['accuracy'])} on others, "
         f"{shown(free['training_accuracy'])} on members; chance is "
-        f"{shown(evidence.reference('chance'))}. At most {USEFUL:.0%} of it is lost by "
+        f"{shown(evidence.reference('chance'))}. At most {USEFUL:.0%} of it is lost with "
         f"{listed(parts)}."
     )
 
 
 def spent(evidence: Evidence, _: str = "") -> str:
-    """Noise, and the ε that it really has; the same for every model."""
+    """Tabulate the noise and its actual ε, which are the same for every model."""
     lines = _lines(evidence, None)
     epsilons = _epsilons(lines)
     rows = [
@@ -62,7 +62,7 @@ def spent(evidence: Evidence, _: str = "") -> str:
 
 
 def wasted(evidence: Evidence, _: str = "") -> str:
-    """How much of the claim each accountant leaves unspent, and that none spends more."""
+    """Say how much of the claimed ε is actually spent, and that none spends more."""
     lines = _lines(evidence, None)
     beyond = [
         f"{name} at ε = {e:g}"
@@ -75,29 +75,31 @@ def wasted(evidence: Evidence, _: str = "") -> str:
     for name, line in lines.items():
         shares = [one["proved_epsilon"] / one["calibrated_epsilon"] for one in line.values()]
         parts.append(f"{ACCOUNTANTS[name]} {min(shares):.1%} to {max(shares):.1%}")
-    return f"{first} Of the ε claimed, what is really spent: {'; '.join(parts)}.{_limits(lines)}"
+    spent = f"Share of the claimed ε that is actually spent: {'; '.join(parts)}."
+    return f"{first} {spent}{_limits(lines)}"
 
 
 def _limits(lines: Lines) -> str:
-    """Where another accountant stood in, and where ε was too large to calibrate."""
+    """Say where another accountant was used, and where ε was too large to calibrate."""
     text = ""
     results = [one for line in lines.values() for one in line.values()]
     without = {one["epsilon"] for one in results if one["pld_epsilon"] is None}
     if without:
         some = listed(sorted(without))
-        text += f" At ε = {some} some noise is so small that Rényi accounting stands in."
+        text += f" At ε = {some} some noise is so small that Rényi accounting is used instead."
     capped = {
         one["epsilon"]: one["calibrated_epsilon"]
         for one in results
         if one["calibrated_epsilon"] < one["epsilon"]
     }
     for epsilon, used in sorted(capped.items()):
-        text += f" At ε = {epsilon:g} the noise is that of {used:g}: no more is calibrated."
+        most = f"that of {used:g}, the largest ε that the library calibrates."
+        text += f" At ε = {epsilon:g} the noise is {most}"
     return text
 
 
 def attacks(evidence: Evidence, model: str) -> str:
-    """Both advantages with their ceilings, at every ε, of the tightest accountant."""
+    """Tabulate both advantages with their ceilings at every ε, for the tightest accountant."""
     lines = _lines(evidence, model)
     name = "pld" if "pld" in lines else list(lines)[-1]
     line = lines[name]
@@ -105,7 +107,7 @@ def attacks(evidence: Evidence, model: str) -> str:
     for kind, words in ATTACKS.items():
         rows.append(
             [
-                f"members {words}",
+                words,
                 *(_between(line[e], kind) for e in sorted(line)),
                 _between(_plain(evidence, model), kind),
             ]
@@ -116,7 +118,7 @@ def attacks(evidence: Evidence, model: str) -> str:
 
 
 def found(evidence: Evidence, model: str) -> str:
-    """Whether an attack found anything, and whether any passed its ceiling."""
+    """Say whether an attack gained anything, and whether any passed its ceiling."""
     results = [one for line in _lines(evidence, model).values() for one in line.values()]
     parts = []
     for kind, words in ATTACKS.items():
@@ -125,7 +127,7 @@ def found(evidence: Evidence, model: str) -> str:
         above = [r for r in results if r[f"{kind}_interval"]["mean"][0] > r["ceiling"]]
         least = f" (least ε: {min(r['epsilon'] for r in seen):g})" if seen else ""
         parts.append(
-            f"Members {words}: without privacy {_between(plain, kind, ' (', ')')}; with it the "
+            f"{words.capitalize()}: without privacy {_between(plain, kind, ' (', ')')}; with it the "
             f"interval, of 95 % each, is above 0 in {len(seen)} of {len(results)} settings{least}, "
             f"and above its ceiling in {len(above)}."
         )
@@ -133,13 +135,13 @@ def found(evidence: Evidence, model: str) -> str:
 
 
 def attribute(evidence: Evidence, _: str = "") -> str:
-    """What the second attacker guesses."""
+    """Name the attribute that the second attacker guesses."""
     names = dict.fromkeys(str(record["data"].get("attribute")) for record in evidence.records)
     return " or ".join(names)
 
 
 def _lines(evidence: Evidence, model: str | None) -> Lines:
-    """Results of one model, or of the first, by accountant and ε."""
+    """Return the results of one model, or of the first, by accountant and ε."""
     results = evidence.results
     first = model or next((one["task"] for one in results), None)
     lines: Lines = {name: {} for name in ACCOUNTANTS}
@@ -165,7 +167,7 @@ def _short(one: Result) -> str:
 
 
 def _between(one: Any, kind: str, opening: str = "<br>", closing: str = "") -> str:
-    """An advantage and its interval."""
+    """Show an advantage and its interval."""
     ends = one[f"{kind}_interval"]["mean"]
     value, low, high = map(signed, (one[f"{kind}_advantage"]["mean"], *ends))
     return f"{value}{opening}{low} to {high}{closing}"

@@ -8,11 +8,11 @@ from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown
 
 SUFFIX = "_without_privacy"
 MARGIN = 2.0
-"""So many standard errors are no difference."""
+"""Number of standard errors up to which a difference is not reported."""
 
 
 def accuracy(evidence: Evidence, _: str = "") -> str:
-    """Models against ε, the paper's numbers under them, the last column without privacy."""
+    """Tabulate models against ε, the paper's numbers below, no privacy in the last column."""
     models = _models(evidence)
     epsilons = sorted({epsilon for found in models.values() for epsilon in found})
     rows = [
@@ -32,7 +32,7 @@ def accuracy(evidence: Evidence, _: str = "") -> str:
 
 
 def verdict(evidence: Evidence, _: str = "") -> str:
-    """Each model beside the paper's numbers."""
+    """Compare each model with the paper's numbers."""
     published = _published(evidence)
     if not published:
         raise Missing("the paper's numbers for these images")
@@ -42,14 +42,14 @@ def verdict(evidence: Evidence, _: str = "") -> str:
 
 
 def _compared(found: dict[float, Result], published: dict[str, float]) -> str:
-    """Above, level with or below, by what trials can tell."""
+    """Say at which ε a model is above, level with or below the paper."""
     gaps = {
         e: one["accuracy"]["mean"] - published[f"{e:g}"]
         for e, one in sorted(found.items())
         if f"{e:g}" in published
     }
     if not gaps:
-        return "not tried at an ε of the paper."
+        return "not run at an ε of the paper."
     within = {e: abs(gap) <= MARGIN * _error(found[e]["accuracy"]) for e, gap in gaps.items()}
     said = {
         "above the paper": [e for e, gap in gaps.items() if gap > 0 and not within[e]],
@@ -62,12 +62,12 @@ def _compared(found: dict[float, Result], published: dict[str, float]) -> str:
 
 
 def _error(found: dict[str, Any]) -> float:
-    """Standard error of a mean over trials."""
+    """Return the standard error of a mean over trials."""
     return float(found["std"] / len(found["trials"]) ** 0.5)
 
 
 def best(evidence: Evidence, _: str = "") -> str:
-    """The better model at every ε, and what is left to the same model without privacy."""
+    """Name the best model at every ε, and its distance to the same model without privacy."""
     models = _models(evidence)
     parts = []
     for epsilon in sorted({epsilon for found in models.values() for epsilon in found}):
@@ -83,7 +83,7 @@ def best(evidence: Evidence, _: str = "") -> str:
 
 
 def spent(evidence: Evidence, _: str = "") -> str:
-    """Noise, steps and sampling; ε by both accountants."""
+    """Tabulate noise, steps and sampling, and ε by both accountants."""
     rows = [
         [
             name,
@@ -102,17 +102,17 @@ def spent(evidence: Evidence, _: str = "") -> str:
 
 
 def saved(evidence: Evidence, _: str = "") -> str:
-    """What Rényi accounting would have stated for the same runs."""
+    """Say what Rényi accounting would state for the same runs."""
     ratios = [one["epsilon_rdp"] / one["epsilon_pld"] for one in evidence.results]
     low, high = min(ratios) - 1, max(ratios) - 1
     return (
-        f"Rényi accounting states {low:.0%} to {high:.0%} more for the same runs: the same "
-        "noise, the same models, only a looser sum."
+        f"Rényi accounting states {low:.0%} to {high:.0%} more for the same runs: the "
+        "noise and the models are the same, and only the bound is looser."
     )
 
 
 def settings(evidence: Evidence, _: str = "") -> str:
-    """Hyper-parameters of every model at every ε."""
+    """Tabulate the hyper-parameters of every model at every ε."""
     found: dict[str, Any] = {}
     for record in evidence.records:
         found |= record["parameters"].get("settings", {})

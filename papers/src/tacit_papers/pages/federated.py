@@ -26,29 +26,29 @@ NEVER = float("inf")
 
 
 def rounds(evidence: Evidence, goal: str) -> str:
-    """Rounds to a target, with the least and the most of the trials."""
+    """Tabulate the rounds to a target, with the range over trials."""
     return _reached(evidence, "rounds_to", goal, 1.0)
 
 
 def sent(evidence: Evidence, goal: str) -> str:
-    """Megabytes to a target."""
+    """Tabulate the megabytes to a target."""
     return _reached(evidence, "bytes_to", goal, MEGA)
 
 
 def accuracy(evidence: Evidence, measure: str) -> str:
-    """Medians of an accuracy."""
+    """Tabulate the medians of an accuracy."""
     return _matrix(evidence, lambda one: f"{one[measure]:.3f}")
 
 
 def differences(evidence: Evidence, _: str = "") -> str:
-    """How far the clients of each partition differ, and in what."""
+    """Tabulate how far the clients of each partition differ, in each way."""
     first = {one["partition"]: one["divergence"] for one in evidence.results}
     rows = [[split, *(_small(of[kind]) for kind in KINDS)] for split, of in first.items()]
     return table(["", *KINDS.values()], rows)
 
 
 def fewest(evidence: Evidence, goal: str) -> str:
-    """Who gets to a target first, and who sends least, partition by partition."""
+    """Name the algorithms with the fewest rounds and bytes, partition by partition."""
     lines = []
     for split in _splits(evidence):
         found = _of(evidence, split)
@@ -62,13 +62,13 @@ def fewest(evidence: Evidence, goal: str) -> str:
 
 
 def price(evidence: Evidence, goal: str) -> str:
-    """Rounds of each algorithm where clients are alike, and how many times as many elsewhere."""
+    """Compare the rounds of each algorithm with those where clients are alike."""
     alike = {one["algorithm"]: one for one in _of(evidence, "iid")}
     lines = []
     for name, usual in alike.items():
         base = usual["rounds_to"].get(goal)
         if base is None:
-            lines.append(f"- {NAMES[name]}: not even where clients are alike")
+            lines.append(f"- {NAMES[name]}: not reached even where clients are alike")
             continue
         parts = []
         for split in _splits(evidence):
@@ -82,7 +82,7 @@ def price(evidence: Evidence, goal: str) -> str:
 
 
 def personal(evidence: Evidence, _: str = "") -> str:
-    """Where a model of one's own is worth it."""
+    """Say where a client's own model is better than a global one."""
     better: list[str] = []
     worse: list[str] = []
     for split in _splits(evidence):
@@ -104,7 +104,7 @@ def personal(evidence: Evidence, _: str = "") -> str:
 
 
 def settings(evidence: Evidence, _: str = "") -> str:
-    """What each algorithm ran with, where algorithms differ."""
+    """Tabulate the settings in which algorithms differ."""
     given = evidence.records[0]["parameters"]["settings"]["algorithms"]
     there = {one["algorithm"] for one in evidence.results}
     wanted = ("learning_rate", "step_size", "epochs", "batch_size", "proximal", "alpha")
@@ -136,8 +136,8 @@ def _reached(evidence: Evidence, measure: str, goal: str, unit: float) -> str:
             return "–"
         # A range where trials differ: its end is "…" where some trial never got there.
         last = "…" if ends[-1] == NEVER else f"{ends[-1] / unit:.3g}"
-        spread = f" ({ends[0] / unit:.3g} to {last})" if ends[0] != ends[-1] else ""
-        return f"{value / unit:.3g}{spread}".replace(" ", "\u00a0")
+        extent = f" ({ends[0] / unit:.3g} to {last})" if ends[0] != ends[-1] else ""
+        return f"{value / unit:.3g}{extent}".replace(" ", "\u00a0")
 
     if all(goal not in one[measure] for one in evidence.results):
         raise Missing(f"runs to {_percent(goal)}")
@@ -181,7 +181,7 @@ def _percent(goal: str) -> str:
 
 
 def _small(value: float) -> str:
-    """Near 0 there is no sign."""
+    """Show a number with two digits, and 0 without a sign."""
     shown = f"{value:.2f}".replace("-", "−")
     return "0.00" if shown == "−0.00" else shown
 

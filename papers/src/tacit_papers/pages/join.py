@@ -9,7 +9,7 @@ from tacit_papers.pages.evidence import Evidence, listed, shown
 
 
 def joining(evidence: Evidence, measure: str = "semi_private_accuracy") -> str:
-    """What the other party's columns would add, and what reports of them do add."""
+    """Say what the other party's columns would add, and what reports of them add."""
     ours, everything = evidence.reference("clean_only"), evidence.reference("all_clean")
     room = everything["mean"] - ours["mean"]
     text = f"Our columns alone: {shown(ours)}. All columns clean: {shown(everything)}. "

@@ -16,11 +16,11 @@ WHERE = {
     "error_none": "none do",
 }
 PRIOR, EPSILON = "1:1", 1.0
-"""What a table shows where it cannot show everything."""
+"""Setting that a table shows where it cannot show all."""
 
 
 def errors(evidence: Evidence, _: str = "") -> str:
-    """Errors at one prior and ε: mechanisms against n, four numbers each."""
+    """Tabulate errors at one prior and ε: mechanisms against n, four numbers each."""
     results = [r for r in evidence.results if (r["prior"], r["epsilon"]) == (PRIOR, EPSILON)]
     sizes = sorted({r["records"] for r in results})
     rows = []
@@ -34,7 +34,7 @@ def errors(evidence: Evidence, _: str = "") -> str:
 
 
 def wins(evidence: Evidence, _: str = "") -> str:
-    """Where the best calibrated Hellinger mechanism has a smaller error than noise."""
+    """Say where the best calibrated Hellinger mechanism has a smaller error than noise."""
     lines = []
     for noise, words in (
         ("geometric", "clamped geometric noise"),
@@ -52,7 +52,7 @@ def wins(evidence: Evidence, _: str = "") -> str:
 
 
 def verdict(evidence: Evidence, _: str = "") -> str:
-    """What follows for the averages over the prior."""
+    """Compare the errors averaged over the prior."""
     ahead = {}
     for noise in ("geometric", "geometric-remap"):
         pairs = _pairs(evidence, noise, "error")
@@ -73,7 +73,7 @@ def verdict(evidence: Evidence, _: str = "") -> str:
 
 
 def privacy(evidence: Evidence, _: str = "") -> str:
-    """Exact over claimed ε, by mechanism."""
+    """Tabulate exact over claimed ε, by mechanism."""
     rows = []
     for mechanism, ratios in _ratios(evidence).items():
         numbers = [f"{min(ratios):.2f}", f"{median(ratios):.2f}", f"{max(ratios):.2f}"]
@@ -82,7 +82,7 @@ def privacy(evidence: Evidence, _: str = "") -> str:
 
 
 def claims(evidence: Evidence, _: str = "") -> str:
-    """Which mechanisms stay within their claim, and which do not."""
+    """Say which mechanisms stay within their claim, and which do not."""
     ratios = _ratios(evidence)
     broken = {name: found for name, found in ratios.items() if _beyond(found)}
     kept = [name for name in ratios if name not in broken]
@@ -113,7 +113,7 @@ def _beyond(ratios: Iterable[float]) -> int:
 
 
 def coverage(evidence: Evidence, _: str = "") -> str:
-    """Naive and noise-aware intervals at one prior, by n and ε."""
+    """Tabulate the coverage of naive and noise-aware intervals at one prior, by n and ε."""
     found = [r for r in evidence.results if "aware_coverage" in r]
     if not found:
         raise Missing("simulated coverage")
@@ -130,7 +130,7 @@ def coverage(evidence: Evidence, _: str = "") -> str:
 
 
 def extremes(evidence: Evidence, _: str = "") -> str:
-    """The range of simulated coverage, and of what naive intervals cover."""
+    """State the range of the coverage of both kinds of intervals."""
     aware = [r["aware_coverage"]["mean"] for r in evidence.results if "aware_coverage" in r]
     naive = [r["naive_coverage"]["mean"] for r in evidence.results if "naive_coverage" in r]
     if not aware or not naive:
@@ -143,7 +143,7 @@ def extremes(evidence: Evidence, _: str = "") -> str:
 
 
 def _pairs(evidence: Evidence, noise: str, name: str) -> dict[Any, tuple[float, float]]:
-    """The error of the best Hellinger mechanism beside that of noise, at every setting."""
+    """Return the error of the best Hellinger mechanism and that of noise, at every setting."""
     settings: dict[Any, dict[str, float]] = {}
     for r in evidence.results:
         key = (r["prior"], r["records"], r["epsilon"])

@@ -12,7 +12,7 @@ SCRATCH, PRETRAINED = "scratch", "pretrained"
 NAMES = {SCRATCH: "from scratch", PRETRAINED: "pretrained"}
 IMAGES = {"mcc": "test images", "mcc_validation": "validation images"}
 MARGIN = 2.0
-"""So many standard errors are no difference."""
+"""Number of standard errors up to which a difference is not reported."""
 
 FREE = math.inf
 """ε without privacy, which comes last."""
@@ -22,7 +22,7 @@ Pairs = dict[float, tuple[Result, Result]]
 
 
 def quality(evidence: Evidence, measure: str) -> str:
-    """A measure by model and by who trains, against ε."""
+    """Tabulate a measure by model and by who trains, against ε."""
     every = [(model, task) for model in NAMES for task in (TOGETHER, ALONE)]
     rows = {key: _found(evidence, *key) for key in every}
     epsilons = sorted({epsilon for found in rows.values() for epsilon in found})
@@ -38,7 +38,7 @@ def quality(evidence: Evidence, measure: str) -> str:
 
 
 def pretraining(evidence: Evidence, _: str = "") -> str:
-    """Where features of public images are worth it, for the federation."""
+    """Say where pretraining on public images helps the federation."""
     pairs = _pairs(_found(evidence, PRETRAINED, TOGETHER), _found(evidence, SCRATCH, TOGETHER))
     if not pairs:
         raise Missing("both models, at three hospitals")
@@ -46,7 +46,7 @@ def pretraining(evidence: Evidence, _: str = "") -> str:
 
 
 def together(evidence: Evidence, _: str = "") -> str:
-    """Where three hospitals beat one, and where they do not."""
+    """Say where three hospitals beat one, and where they do not."""
     pairs = {
         f"{words}, ": _pairs(_found(evidence, model, TOGETHER), _found(evidence, model, ALONE))
         for model, words in NAMES.items()
@@ -58,7 +58,7 @@ def together(evidence: Evidence, _: str = "") -> str:
 
 
 def worth(evidence: Evidence, _: str = "") -> str:
-    """In one sentence, what a hospital gets from the others under noise."""
+    """Count the comparisons in which three hospitals beat one under noise."""
     compared = [
         (one, _gap(pair, measure), _error(pair, measure))
         for model in NAMES
@@ -80,7 +80,7 @@ def worth(evidence: Evidence, _: str = "") -> str:
 
 
 def price(evidence: Evidence, measure: str) -> str:
-    """What noise costs the federation, against the same network without it."""
+    """Say what noise costs the federation, against the same network without it."""
     parts = []
     for model, words in NAMES.items():
         found = _found(evidence, model, TOGETHER)
@@ -95,7 +95,7 @@ def price(evidence: Evidence, measure: str) -> str:
 
 
 def paper(evidence: Evidence, _: str = "") -> str:
-    """The paper's number, and ours at its ε, which do not compare."""
+    """State the published number, and ours at its ε, which are not comparable."""
     theirs = evidence.records[0]["data"].get("published")
     if not theirs:
         raise Missing("the paper's number")
@@ -109,34 +109,34 @@ def paper(evidence: Evidence, _: str = "") -> str:
     return (
         f"Kaissis et al. report a Matthews' coefficient of {theirs['mcc']:g} at ε = "
         f"{theirs['epsilon']:g}, of a ResNet18 that was pretrained on chest X-rays. "
-        "**The two do not compare.** A survey that cites the number speaks of about 100,000 "
+        "**The two are not comparable.** A survey that cites the number speaks of about 100,000 "
         "radiographs, normal or abnormal; their repository holds 5,163 for training and 624 for "
         "testing, of three classes, most of them from the collection that PneumoniaMNIST is made "
-        "from. Which of them the number is of we could not check. Either way their images and "
-        "their network are larger, and what they pretrained on is nearer to the task: ours is of "
-        f"{evidence.records[0]['data']['rows']:,} images of 28 × 28 pixels, and of a small network "
-        f"that saw handwritten digits before, or nothing.{ours}"
+        "from. We could not check which of them the number refers to. Either way their images and "
+        "their network are larger, and they pretrained on images nearer to the task: ours is for "
+        f"{evidence.records[0]['data']['rows']:,} images of 28 × 28 pixels, and a small network "
+        f"that was pretrained on handwritten digits, or not at all.{ours}"
     )
 
 
 def sizes(evidence: Evidence, _: str = "") -> str:
-    """Training images of each hospital."""
+    """List the numbers of training images of the hospitals."""
     return listed(f"{count:,}" for count in _counts(evidence))
 
 
 def leak(evidence: Evidence, _: str = "") -> str:
-    """What δ allows at worst."""
+    """Say what δ allows at worst."""
     record = evidence.records[0]
     delta, most = float(record["parameters"]["delta"]), max(_counts(evidence))
     return (
-        f"δ = {delta:g} is the paper's. A mechanism that hands out each image with that "
-        f"probability, and else nothing, would be allowed: of {most:,} images that is "
-        f"{delta * most:.2f} on average. Whoever has a choice takes a smaller one."
+        f"δ = {delta:g} is the paper's. A mechanism that published each image with that "
+        f"probability, and nothing otherwise, would be allowed: of {most:,} images that is "
+        f"{delta * most:.2f} on average. Choose a smaller one where you can."
     )
 
 
 def ill(evidence: Evidence, part: str) -> str:
-    """Share of images with pneumonia, as `62.5 %`."""
+    """Show the share of images with pneumonia, as `62.5 %`."""
     try:
         return f"{evidence.records[0]['data']['ill'][part]:.1%}".replace("%", " %")
     except KeyError:
@@ -144,7 +144,7 @@ def ill(evidence: Evidence, part: str) -> str:
 
 
 def elsewhere(evidence: Evidence, _: str = "") -> str:
-    """How much less a model is worth on test images than on validation images."""
+    """Say how much worse models are on test images than on validation images."""
     gaps = [one["mcc_validation"]["mean"] - one["mcc"]["mean"] for one in evidence.results]
     if min(gaps) > 0:
         return (
@@ -158,16 +158,16 @@ def elsewhere(evidence: Evidence, _: str = "") -> str:
 
 
 def trivial(evidence: Evidence, _: str = "") -> str:
-    """What one gets for nothing."""
+    """State the accuracy of a constant answer."""
     shares = evidence.records[0]["data"]["ill"]
     return (
-        f"Who always says pneumonia is right on {shares['test']:.1%} of the test images and on "
+        f"Always predicting pneumonia is right on {shares['test']:.1%} of the test images and on "
         f"{shares['validation']:.1%} of the validation images, with a Matthews' coefficient of 0."
     ).replace("%", " %")
 
 
 def spent(evidence: Evidence, _: str = "") -> str:
-    """Noise, steps and sampling, and the ε that they come to."""
+    """Tabulate noise, steps, sampling, and the resulting ε."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for model, words in NAMES.items():
         for task in (TOGETHER, ALONE):
@@ -195,7 +195,7 @@ def _paid(one: Result) -> tuple[str, ...]:
 
 
 def settings(evidence: Evidence, _: str = "") -> str:
-    """Of every training; those that are the same at several ε in one line."""
+    """Tabulate the settings, with one line where several ε share them."""
     given = evidence.records[0]["parameters"]["settings"]
     wanted = ("rounds", "learning_rate", "batch_size", "momentum", "normal", "frozen")
     alike: dict[tuple[str, ...], list[str]] = {}
@@ -210,7 +210,7 @@ def settings(evidence: Evidence, _: str = "") -> str:
 
 
 def _said(difference: str, pairs: dict[str, Pairs]) -> str:
-    """A table of differences of means, and what trials can tell of each line."""
+    """Tabulate differences of means, and say which of them are significant."""
     epsilons = sorted({epsilon for found in pairs.values() for epsilon in found})
     lines = [
         (f"{words}{images}", found, measure)
@@ -226,7 +226,7 @@ def _said(difference: str, pairs: dict[str, Pairs]) -> str:
 
 
 def _told(found: Pairs, measure: str) -> str:
-    """Ahead, behind, or no difference, by what trials can tell."""
+    """Say at which ε the first is ahead, behind, or neither."""
 
     def where(holds: Callable[[float, float], bool]) -> list[float]:
         return [e for e, p in found.items() if holds(_gap(p, measure), _error(p, measure))]
@@ -259,7 +259,7 @@ def _gap(pair: tuple[Result, Result], measure: str) -> float:
 
 
 def _error(pair: tuple[Result, Result], measure: str) -> float:
-    """Standard error of a difference of two means over trials; one trial tells nothing."""
+    """Return the standard error of a difference of two means over trials; ∞ for one trial."""
     if any(len(one[measure]["trials"]) < 2 for one in pair):
         return math.inf
     return math.hypot(*(one[measure]["std"] / len(one[measure]["trials"]) ** 0.5 for one in pair))
@@ -270,7 +270,7 @@ def _pairs(first: Found, second: Found) -> Pairs:
 
 
 def _found(evidence: Evidence, model: str, task: str) -> Found:
-    """By ε, no privacy last."""
+    """Return results by ε, without privacy last."""
     mine = (one for one in evidence.results if (one["model"], one["task"]) == (model, task))
     found = {FREE if one["epsilon"] is None else float(one["epsilon"]): one for one in mine}
     return dict(sorted(found.items()))

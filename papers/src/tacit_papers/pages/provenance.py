@@ -19,7 +19,7 @@ Group = tuple[str, str, Any]
 
 
 def read(folder: Path) -> list[Record]:
-    """All records of a folder, by the names of their files."""
+    """Read all records of a folder, in the order of their file names."""
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -34,7 +34,7 @@ def read(folder: Path) -> list[Record]:
 
 
 def _harmless(value: Any) -> Any:
-    """Words of a record come from data: on a page they must be words."""
+    """Escape the words of a record, which come from data, for a page."""
     if isinstance(value, dict):
         return {key: _harmless(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -45,7 +45,7 @@ def _harmless(value: Any) -> Any:
 
 
 def group(records: Iterable[Record]) -> dict[Group, Evidence]:
-    """Records of the same study, data and variant belong together."""
+    """Group records by study, data and variant."""
     groups: dict[Group, list[Record]] = {}
     for record in records:
         study = registry.study(record["study"])
@@ -55,12 +55,12 @@ def group(records: Iterable[Record]) -> dict[Group, Evidence]:
 
 
 def data_of(record: Record) -> str:
-    """The data set's name; of a user's file, its own name without folders."""
+    """Return the name of the data set; for a user's file, its name without folders."""
     return Path(record["parameters"]["data"]).name
 
 
 def command(record: Record) -> str:
-    """The command that makes this record."""
+    """Return the command that makes this record."""
     study = registry.study(record["study"])
     words = ["tacit", "study", study.name]
     for name, given in study.asked(record["parameters"]).items():
@@ -86,12 +86,12 @@ def _usual(field: Any, given: Any) -> bool:
 
 
 def wrapped(line: str) -> str:
-    """A long command on several lines that a shell still takes as one."""
+    """Wrap a long command over several lines, with backslashes."""
     return " \\\n    ".join(textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False))
 
 
 def made_by(evidence: Evidence, _: str = "") -> str:
-    """Every record with its command, versions and time."""
+    """List every record with its command, versions and time."""
     parts = []
     for record in evidence.records:
         versions = ", ".join(f"{name} {given}" for name, given in record["versions"].items())
@@ -105,7 +105,7 @@ def made_by(evidence: Evidence, _: str = "") -> str:
 
 
 def public(evidence: Evidence, _: str = "") -> str:
-    """What was read off the rows and taken as public."""
+    """List what was read off the rows and taken as public."""
     said = dict.fromkeys(s for r in evidence.records for s in r["data"].get("taken_as_public", ()))
     if not said:
         return "Taken as public: nothing that was read off the rows."
@@ -113,7 +113,7 @@ def public(evidence: Evidence, _: str = "") -> str:
 
 
 def size(evidence: Evidence, part: str) -> str:
-    """How many rows a part has."""
+    """Return the number of rows of a part."""
     sizes = dict.fromkeys(r["data"][part] for r in evidence.records if part in r["data"])
     if not sizes:
         raise Missing(f"number of rows: {part}")
@@ -121,13 +121,13 @@ def size(evidence: Evidence, part: str) -> str:
 
 
 def parameter(evidence: Evidence, name: str) -> str:
-    """A parameter of the records."""
+    """Return a parameter of the records."""
     given = dict.fromkeys(str(r["parameters"].get(name)) for r in evidence.records)
     return " or ".join(given)
 
 
 def summary(groups: dict[Group, Evidence]) -> str:
-    """One line a record."""
+    """Tabulate the records, one per line."""
     rows = [
         [
             f"[{study}]({study}.md)",
@@ -146,7 +146,7 @@ def summary(groups: dict[Group, Evidence]) -> str:
 
 
 def against_targets(groups: dict[Group, Evidence], targets: Sequence[dict[str, Any]]) -> str:
-    """What was aimed at, what was reached, and the distance."""
+    """Tabulate targets, what was reached, and the difference."""
     rows = []
     for target in targets:
         found = {r["epsilon"]: r[target["measure"]]["mean"] for r in _matching(groups, target)}

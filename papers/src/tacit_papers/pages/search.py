@@ -9,7 +9,7 @@ from tacit_papers.pages.evidence import Evidence, table
 
 
 def covered(evidence: Evidence, measure: str = "interval") -> str:
-    """How many of the winners' intervals hold the accuracy on test rows."""
+    """Count the winners' intervals that hold the accuracy on test rows."""
     pairs = [
         (low <= truth <= high, abs(told - truth))
         for line in evidence.lines(measure).values()
@@ -33,7 +33,7 @@ def _trials(given: Any) -> Any:
 
 
 def regret(evidence: Evidence, measure: str = "candidates") -> str:
-    """How far the winner is below the candidate that is best on test rows."""
+    """Say how far the winner is below the candidate that is best on test rows."""
     parts = []
     for series, line in evidence.lines(measure).items():
         for epsilon, result in sorted(line.items()):
@@ -44,13 +44,13 @@ def regret(evidence: Evidence, measure: str = "candidates") -> str:
     (least, _), (most, where) = min(parts), max(parts)
     return (
         "The winner is below the candidate that is best on test rows by "
-        f"{least:.3f} to {most:.3f} on average over trials (most: {where}). Part of it is luck of "
-        "the best on test rows."
+        f"{least:.3f} to {most:.3f} on average over trials (most: {where}). Part of this is "
+        "chance: the best was chosen on the same test rows."
     )
 
 
 def winners(evidence: Evidence, measure: str = "winner") -> str:
-    """Settings that won, a trial each, beside the paper's."""
+    """Tabulate the settings that won in each trial, beside the paper's."""
     rows = []
     for series, line in evidence.lines(measure).items():
         for epsilon, result in sorted(line.items()):

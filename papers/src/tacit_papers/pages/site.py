@@ -2,13 +2,13 @@
 
 It also brings the parts of docs/cli.md and docs/studies.md up to date that follow from the studies.
 
-Words are in pages/templates, numbers in papers/results/*.json. `{codebook at 2}` in a template
-is the value of the records, `{best clean_accuracy}` a sentence worked out from them; a paragraph
-whose numbers no record holds says so. A template has a section for each data set, opened by
-`<!-- data: NAME -->`; the section `other` is for data sets without one of their own. Figures are
-papers/results/figures/STUDY-DATA.png, STUDY-DATA-VARIANT.png, or named as a record is.
+The text is in pages/templates, the numbers in papers/results/*.json. `{codebook at 2}` in a
+template stands for a value of the records, `{best clean_accuracy}` for a sentence that is derived
+from them; a paragraph whose numbers no record holds says so. A template has a section for each data
+set, opened by `<!-- data: NAME -->`; the section `other` is for data sets without one of their own.
+Figures are papers/results/figures/STUDY-DATA.png, STUDY-DATA-VARIANT.png, or named as a record is.
 
-MkDocs takes this file as a hook, too: records, figures and the changelog lie outside of docs.
+MkDocs also uses this file as a hook: records, figures and the changelog lie outside of docs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ FIELDS: dict[str, Callable[..., str]] = {
 
 
 def pages(results: Path) -> dict[str, str]:
-    """Every page by its name, from the records of a folder."""
+    """Make every page from the records of a folder, by name."""
     groups = provenance.group(provenance.read(results))
     figures = {path.stem: path.name for path in sorted((results / "figures").glob("*.*"))}
     studies = registry.studies()
@@ -165,7 +165,7 @@ def navigation() -> list[dict[str, str]]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """MkDocs: add what lies outside of docs."""
+    """MkDocs: add the files that lie outside of docs."""
     from mkdocs.structure.files import File
 
     outside = {"changelog.md": ROOT / "CHANGELOG.md"}
@@ -177,7 +177,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs: on the site, records and figures lie beside the pages."""
+    """MkDocs: rewrite links, as records and figures lie beside the pages on the site."""
     return markdown.replace("](../../papers/results/", "](")
 
 

@@ -8,21 +8,21 @@ from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
 WORKS = 0.5
-"""A backdoor that works more often than this is said to work."""
+"""Success rate above which a backdoor is said to work."""
 
 
 def accuracy(evidence: Evidence, split: str) -> str:
-    """Attacks against defences."""
+    """Tabulate the accuracy of attacks against defences."""
     return _matrix(evidence, split, "accuracy", None)
 
 
 def backdoors(evidence: Evidence, split: str) -> str:
-    """How often the trigger is taken for the target, without a backdoor and with one."""
+    """Tabulate how often images with the trigger are classified as the target."""
     return _matrix(evidence, split, "backdoor_success", ("none", *BACKDOORS))
 
 
 def price(evidence: Evidence, split: str) -> str:
-    """What each defence costs where nobody attacks."""
+    """Say what each defence costs where nobody attacks."""
     found = _found(evidence, split)
     usual = _mean(found, "none", "mean", "accuracy")
     parts = [
@@ -34,10 +34,10 @@ def price(evidence: Evidence, split: str) -> str:
 
 
 def harm(evidence: Evidence, split: str) -> str:
-    """What each attack takes from the plain mean, and with which defence most is left."""
+    """Say what each attack costs under the plain mean, and which defence keeps most accuracy."""
     found = _found(evidence, split)
     usual = _mean(found, "none", "mean", "accuracy")
-    lines = ["Accuracy under attack, against nobody attacking:", ""]
+    lines = ["Change of accuracy under attack:", ""]
     for attack in _names(found, 0):
         if attack == "none":
             continue
@@ -45,13 +45,17 @@ def harm(evidence: Evidence, split: str) -> str:
         kept = {one: _mean(found, attack, one, "accuracy") for one in _names(found, 1)}
         best = max(kept, key=lambda one: kept[one])
         # Accuracy does not say whether a backdoor was kept out.
-        more = "" if attack in BACKDOORS else f"; most is left with {best}, {kept[best]:.3f}"
+        more = (
+            ""
+            if attack in BACKDOORS
+            else f"; the highest accuracy is {kept[best]:.3f}, with {best}"
+        )
         lines.append(f"- {attack}: {lost} under the mean{more}")
     return "\n".join(lines)
 
 
 def broken(evidence: Evidence, split: str) -> str:
-    """Under which defences a backdoor works."""
+    """List the defences under which a backdoor works."""
     found = _found(evidence, split)
     lines = []
     for attack in _names(found, 0):
@@ -61,7 +65,7 @@ def broken(evidence: Evidence, split: str) -> str:
             lines.append(f"- {attack}: {listed(works) if works else 'under none of them'}")
     if not lines:
         raise Missing("attacks with a backdoor")
-    return f"Taken for the target more often than {WORKS:.0%}:\n\n" + "\n".join(lines)
+    return f"Classified as the target more often than {WORKS:.0%}:\n\n" + "\n".join(lines)
 
 
 def _matrix(evidence: Evidence, split: str, measure: str, wanted: Any) -> str:

@@ -1,7 +1,7 @@
-"""What one trial finds out about a representation: who is behind it, and what else it is good for.
+"""Attacks on the representations of one trial, and learners of a second task.
 
 Attackers and learners are fitted on representations of the training and validation rows, as an
-insider could who knows as much as the house, and tried on those of the test rows.
+insider could who knows as much as the organisation, and tested on those of the test rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Reals = npt.NDArray[np.float64]
 Representation = npt.NDArray[Any]
 
 TOGETHER = 10
-"""Rows of one person that are linked at once, beside one alone."""
+"""Number of rows of one person that are linked together, beside single rows."""
 
 _NEIGHBOURS = 10
 _TREES: dict[str, Any] = {"n_estimators": 25, "min_samples_leaf": 5, "max_features": 0.3}
@@ -32,7 +32,7 @@ _LEAST_CHANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Representations of the rows that attackers know the people of, and of the test rows."""
+    """Representations of the rows whose people attackers know, and of the test rows."""
 
     known: Representation
     test: Representation
@@ -45,11 +45,11 @@ class Judge:
     Parameters
     ----------
     dataset, split
-        Rows, and which of them are for what.
+        The rows, and their split.
     seed : int
-        Of the attackers and learners.
+        Seed of the attackers and learners.
     attackers : tuple of str, optional
-        Those of `tacit.anonymize.probes`; all, and linkage, if left out.
+        Names in `tacit.anonymize.probes`; by default all of them, and linkage.
     """
 
     dataset: TwiceLabelled
@@ -64,12 +64,12 @@ class Judge:
 
     @property
     def chance(self) -> float:
-        """The share of the most frequent person of the test rows."""
+        """Share of the most frequent person in the test rows."""
         people = self.dataset.private[self.split.test]
         return float(np.bincount(people).max() / len(people))
 
     def attacked(self, shown: Shown) -> dict[str, Any]:
-        """Right answers of every attacker that is trained afresh, and linkage."""
+        """Count the right answers of freshly trained attackers, and measure linkage."""
         person = self.dataset.private
         mine = shown.known, person[self.known], shown.test, person[self.split.test]
         found = probe(*mine, attackers=self.attackers, seed=self.seed)
@@ -79,7 +79,7 @@ class Judge:
         return {"strongest_accuracy": found.strongest.accuracy, "probes": answers, **linked}
 
     def _linked(self, mine: tuple[Any, Any, Any, Any]) -> dict[str, float]:
-        """Whose row is it, by reference rows of all: one alone, and several of one person."""
+        """Link test rows to people by reference rows: single rows, and several of one person."""
         alone = linkage(*mine, seed=self.seed)
         found = {"top1": alone.top1, "top5": alone.top5}
         if np.bincount(mine[3]).max() >= TOGETHER:
@@ -87,7 +87,7 @@ class Judge:
         return found
 
     def adversary(self, chances: Representation, truth: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """What the adversary of the training gets right on test rows, and what (14) makes of it."""
+        """Measure the training's own adversary on test rows, and the bound (14) from its loss."""
         losses = -np.log(np.maximum(chances[np.arange(len(truth)), truth], _LEAST_CHANCE))
         loss = float(losses.mean())
         told = bounds.mutual_information(losses, self.dataset.private[self.split.test])
@@ -99,9 +99,10 @@ class Judge:
         }
 
     def code_ceiling(self, shown: Shown) -> float:
-        """Of codes: what no attacker can exceed, as counted on rows on which nothing was learned.
+        """Bound the accuracy of any attacker on codes, counted on rows that no training saw.
 
-        The information is not counted so: of few rows in many cells it comes out far too high.
+        The information is not counted in this way: with few rows in many cells it would come out
+        far too high.
         """
         person = self.dataset.private[self.split.test]
         return bounds.code_ceiling(shown.test.argmax(axis=1), person).accuracy
@@ -109,10 +110,10 @@ class Judge:
     def second_task(
         self, shown: Shown, trivial: Mapping[str, Reals] | None = None
     ) -> tuple[dict[str, float], dict[str, Reals]]:
-        """What nobody trained for, learned afresh: errors of numbers, accuracy of whole ones.
+        """Learn other labels from the representations: errors of numbers, accuracy of integers.
 
-        Where the rows' errors of the trivial release are given, the gain over it, with the interval
-        of a paired bootstrap. Returns the rows' own squared errors, too.
+        Where the errors of the trivial release are given, one per row, the gain over it is measured
+        with the interval of a paired bootstrap. Returns the squared errors, one per row, too.
         """
         found: dict[str, float] = {}
         by_row: dict[str, Reals] = {}
@@ -131,7 +132,7 @@ class Judge:
         return found, by_row
 
     def _missed(self, shown: Shown, truth: Any, learners: Callable[[int], list[Any]]) -> Reals:
-        """Errors of test rows, by the learner that did best on the validation rows."""
+        """Return the errors on test rows of the learner that did best on the validation rows."""
         first, known = len(self.split.training), truth[self.known]
         scores = [
             _errors(one.fit(shown.known[:first], known[:first]), shown.known[first:], known[first:])
@@ -142,7 +143,7 @@ class Judge:
         return _errors(model, shown.test, truth[self.split.test])
 
     def _gain(self, trivial: Reals, own: Reals) -> dict[str, float]:
-        """How much smaller the error is than the trivial release's, on the same rows."""
+        """Measure by how much the error is below that of the trivial release, on the same rows."""
         rng = np.random.default_rng(self.seed)
         drawn = rng.integers(len(own), size=(_RESAMPLES, len(own)))
         gains = _rmse(trivial[drawn]) - _rmse(own[drawn])
@@ -152,7 +153,7 @@ class Judge:
 
 
 def _regressors(seed: int) -> list[Any]:
-    """One for numbers near each other, one for codes: of their cells it gives the means."""
+    """Make a learner for numeric representations, and one for codes."""
     from sklearn.ensemble import ExtraTreesRegressor
     from sklearn.neighbors import KNeighborsRegressor
 
@@ -167,7 +168,7 @@ def _classifiers(seed: int) -> list[Any]:
 
 
 def _errors(model: Any, rows: Representation, truth: Any) -> Reals:
-    """Mean square of each row's differences; of classes, whether they differ."""
+    """Return the mean squared error of each row; for classes, whether the row is wrong."""
     found = model.predict(rows)
     missed = found != truth if truth.dtype.kind in "iub" else (found - truth) ** 2
     return np.asarray(missed.reshape(len(missed), -1).mean(axis=1), np.float64)

@@ -1,4 +1,4 @@
-"""Trials of the study of anonymized representations put together, and its table."""
+"""Summary of the trials of the study of anonymized representations, and its table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tacit_papers.engine.tables import Table
 
 CONFIDENCE = 0.95
 _SINGLE = ("bound_accuracy", "code_ceiling", "ceiling")
-"""Numbers that are worked out: their means."""
+"""Numbers that are computed, not measured: their means are kept."""
 
 
 def measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the trials of one cell found."""
+    """Summarize the trials of one cell."""
     trials = [run["values"] for run in runs]
     found: dict[str, Any] = {}
     for name, first in trials[0].items():
@@ -35,10 +35,10 @@ def measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _attackers(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The attacker that was right most often over all trials, and every one's share.
+    """Return the attacker that was right most often over all trials, and the accuracy of each.
 
-    Its interval is by Clopper and Pearson on all rows together, at a level at which those of all
-    attackers hold at once: the choice was made on the same rows.
+    Its interval is that of Clopper and Pearson on all rows together, at a level at which those of
+    all attackers hold at once, because the attacker was chosen on the same rows.
     """
     rows = sum(one["rows"] for one in trials)
     names = list(trials[0]["right"])
@@ -56,7 +56,7 @@ def _attackers(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What results are compared with: a number for chance, all that was measured of the others."""
+    """Return the references: a number for chance, all measures for the others."""
     return {
         name: found["accuracy"]["mean"]
         if name == "chance"
@@ -66,7 +66,7 @@ def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line for each training, λ and ε, and the references."""
+    """Return title, header and lines: one line per training, λ and ε, and the references."""
     given, data, others = record["parameters"], record["data"], record["references"]
     lines = [(_named(one), *_shown(one), *_second(one)) for one in record["results"]]
     if "trivial" in others:

@@ -1,10 +1,10 @@
 """Rows for estimators: numbers and codes in two encodings, and their public bounds.
 
 A number is scaled by its public bounds to [−1, 1]; a missing one is put in the middle and marked in
-a column of its own. What is linear, or a network, takes a category as indicators, 0 or 1, with one
-more for missing or unseen values where the schema allows them. At most one indicator of a column is
-1, and a marked number is 0, so a row of p numbers and q categories is never longer than √(p + q):
-that norm is public, too. Trees take the code itself as a number.
+a column of its own. Linear models and networks take a category as indicators, 0 or 1, with one more
+for missing or unseen values where the schema allows them. At most one indicator of a column is 1,
+and a marked number is 0, so the norm of a row of p numbers and q categories is at most √(p + q):
+that bound is public, too. Trees take the code itself as a number.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tacit_papers.data.lending_club import HOME, NAMES
 Reals = npt.NDArray[np.float64]
 
 TEST = 0.2
-"""Share of the rows that are for testing, drawn anew in every trial."""
+"""Share of the test rows, drawn anew in every trial."""
 
 RATES = (5.0, 25.0)
-"""Public: the lender posts its rates, percent a year. Those of these years are within."""
+"""Public bounds of interest rates, in per cent per year: the lender posts its rates."""
 
 _SET_BY_HAND = (
     "Bounds of the numbers: round ones, set by hand by somebody who had seen the columns. What "
@@ -41,7 +41,7 @@ _SET_BY_HAND = (
 
 
 class Rows(NamedTuple):
-    """Rows with what is to be said of each."""
+    """Rows and their targets."""
 
     X: Reals
     y: npt.NDArray[Any]
@@ -49,16 +49,16 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """Columns with the public bounds of each.
+    """Columns with their public bounds.
 
     Parameters
     ----------
     X : array
         The rows.
     lower, upper : array
-        One a column.
+        One bound per column.
     norm : float, optional
-        No row is longer. Left out where bounds alone say so.
+        Largest norm of a row, where it is smaller than the bounds imply.
     """
 
     X: Reals
@@ -68,7 +68,7 @@ class Encoding:
 
     @property
     def centred(self) -> tuple[Reals, Reals]:
-        """Bounds about zero: measured from there, rows with many indicators are short."""
+        """Bounds symmetric about zero: measured from there, rows with many indicators are short."""
         reach = np.maximum(np.abs(self.lower), np.abs(self.upper))
         return -reach, reach
 
@@ -80,15 +80,15 @@ class Case:
     Parameters
     ----------
     name : str
-        Of the data set.
+        Name of the data set.
     indicators, numbered : Encoding
-        With indicators for codes, and with the codes themselves.
+        Rows with indicators for codes, and with the codes themselves.
     target : array
-        What is to be said of each row: a code of `classes`, or a number.
+        One target per row: a code of `classes`, or a number.
     classes : tuple
-        Of a classification; empty for a regression.
+        Classes; empty for a regression.
     target_bounds : pair of float
-        Of a regression.
+        Bounds of the target of a regression.
     sha256, taken_as_public
         As in `tacit.datasets.Dataset`.
     """
@@ -104,11 +104,11 @@ class Case:
 
     @property
     def measure(self) -> str:
-        """What is measured."""
+        """Name of the measure."""
         return "accuracy" if self.classes else "r2"
 
     def split(self, encoding: Encoding, seed: int, most: int | None = None) -> tuple[Rows, Rows]:
-        """Rows to learn from and rows to test on, at random; at most so many in all."""
+        """Split at random into training and test rows; `most` limits their number."""
         order = np.random.default_rng(seed).permutation(len(self.target))[:most]
         cut = len(order) - round(TEST * len(order))
         train, test = order[:cut], order[cut:]
@@ -117,7 +117,7 @@ class Case:
 
 
 def load(name: str, progress: Progress | None = None) -> Case:
-    """A case by its name."""
+    """Load a case by name."""
     errors.choice("study", "data", name, tuple(CASES))
     return CASES[name](name, progress)
 
@@ -135,7 +135,7 @@ def _labelled(name: str, progress: Progress | None) -> Case:
 
 
 def encodings(schema: Schema, raw: Any) -> tuple[Encoding, Encoding]:
-    """Both encodings of rows; see the module."""
+    """Encode rows in both ways; see the module."""
     rows = schema.rows(raw)
     X = np.asarray(Raw(schema).transform(rows), np.float64)
     numbers = rows.numbers.shape[1]
@@ -149,10 +149,10 @@ def encodings(schema: Schema, raw: Any) -> tuple[Encoding, Encoding]:
     most = [len(c.categories) - (c.unseen == "refuse") for c in schema.categorical]
     # A code of −1 is missing or unseen: the last place, as among the indicators.
     codes = np.where(rows.codes < 0, most, rows.codes)
-    left = numbers + marks
-    upper = np.concatenate([np.ones(left), most])
+    kept = numbers + marks
+    upper = np.concatenate([np.ones(kept), most])
     counted = Encoding(
-        np.hstack([X[:, :left], codes]), np.append(lower[:left], 0 * codes[0]), upper
+        np.hstack([X[:, :kept], codes]), np.append(lower[:kept], 0 * codes[0]), upper
     )
     return Encoding(X, lower, np.ones_like(lower), norm), counted
 
@@ -194,13 +194,13 @@ def _interest(name: str, progress: Progress | None) -> Case:
 
 
 def _words(column: Categorical, codes: Any) -> Any:
-    """Categories of codes; −1 is a gap."""
+    """Turn codes into categories; −1 is a missing value."""
     pa = arrow()
     return pa.array(column.categories).take(pa.array(codes, mask=codes < 0))
 
 
 def of_loans(name: str, found: loans.Loans, path: Path) -> Case:
-    """The interest rate of loans that ended, by what was known when they were asked for."""
+    """Make the case of the interest rate, from what was known when a loan was asked for."""
     pa = arrow()
     numbers = {"issued": found.issued, **found.numbers}
     table = {
@@ -220,7 +220,7 @@ def of_loans(name: str, found: loans.Loans, path: Path) -> Case:
 
 
 def _diabetes(name: str, progress: Progress | None) -> Case:
-    """442 people, ten measurements and how the illness went; comes with scikit-learn."""
+    """Load ten measurements of 442 people and the progress of their illness, from scikit-learn."""
     from sklearn.datasets import load_diabetes
 
     found = load_diabetes(scaled=False)

@@ -1,4 +1,4 @@
-"""Estimators of the study: ours with each algorithm, scikit-learn's without privacy, a peer's."""
+"""Estimators of the study: ours with each algorithm, scikit-learn's, and diffprivlib's."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ REGRESSORS: dict[str, tuple[str, ...]] = {
     "Ridge": ("gradient", "adassp", "functional"),
     "MLPRegressor": ("dp-sgd",),
 }
-"""Ours, with the algorithms of each. "dual" of the support vector machines has no proof."""
+"""Our estimators with their algorithms. "dual" of the support vector machines has no proof."""
 
 PEERS: dict[str, tuple[str, ...]] = {
     "accuracy": ("LogisticRegression", "RandomForestClassifier", "GaussianNB"),
     "r2": ("LinearRegression",),
 }
-"""What diffprivlib has, by what is measured."""
+"""Estimators of diffprivlib, by measure."""
 
 _TREES = ("RandomForestClassifier",)
 _COMPONENTS = 300
 _AUTO = "gradient"
-"""What the "auto" of `LogisticRegression` is with a δ."""
+"""The algorithm that "auto" of `LogisticRegression` stands for where there is a δ."""
 
 
 def known(case: Case) -> dict[str, tuple[str, ...]]:
-    """Estimators that fit the target, with their algorithms."""
+    """Return the estimators that fit the target, with their algorithms."""
     return CLASSIFIERS if case.classes else REGRESSORS
 
 
 def encoding(case: Case, estimator: str) -> Encoding:
-    """The rows that suit it, in whatever library."""
+    """Return the encoding that suits an estimator, in any library."""
     return case.numbered if estimator in _TREES else case.indicators
 
 
 def is_default(estimator: str, algorithm: str) -> bool:
-    """Whether nobody has to ask for this algorithm."""
+    """Say whether this algorithm is the default."""
     parameters = inspect.signature(getattr(estimators, estimator)).parameters
     if "algorithm" not in parameters:
         return True
@@ -71,7 +71,7 @@ def is_default(estimator: str, algorithm: str) -> bool:
 def ours(
     case: Case, estimator: str, algorithm: str, epsilon: float, delta: float, rng: Randomness
 ) -> Any:
-    """One of our estimators, otherwise as it comes."""
+    """Make one of our estimators with this algorithm, and its defaults otherwise."""
     kind = getattr(estimators, estimator)
     takes, rows = inspect.signature(kind).parameters, encoding(case, estimator)
     # A tree cuts a column within its bounds; what is linear measures rows from their middle.
@@ -88,9 +88,9 @@ def ours(
 
 
 def plain(estimator: str, columns: int, seed: int) -> Any:
-    """scikit-learn's counterpart, without privacy.
+    """Make scikit-learn's counterpart, without privacy.
 
-    Of `SVC` it is a linear machine on landmarks of the same kernel: the exact one takes minutes.
+    That of `SVC` is a linear machine on landmarks of the same kernel: the exact one takes minutes.
     """
     from sklearn import ensemble, kernel_approximation, linear_model, neural_network, pipeline, svm
 
@@ -116,7 +116,7 @@ def plain(estimator: str, columns: int, seed: int) -> Any:
 
 
 def fitted(model: Any, train: Rows) -> tuple[Any, bool]:
-    """The model, fitted, and whether it said that ε leaves mostly noise."""
+    """Fit a model; return it, and whether it warned that ε leaves mostly noise."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(*train)
@@ -124,7 +124,7 @@ def fitted(model: Any, train: Rows) -> tuple[Any, bool]:
 
 
 class Peer:
-    """diffprivlib in a Python that has it.
+    """diffprivlib in a Python interpreter that has it.
 
     Parameters
     ----------
@@ -138,13 +138,13 @@ class Peer:
 
     @staticmethod
     def here() -> Peer | None:
-        """In this Python, if it is installed."""
+        """Return diffprivlib in this Python, or None where it is not installed."""
         return Peer(sys.executable) if find_spec(PEER) else None
 
     def score(
         self, case: Case, parts: tuple[Rows, Rows], estimator: str, epsilon: float, seed: int
     ) -> float:
-        """Of one fit, on the test rows."""
+        """Fit an estimator and return its score on the test rows."""
         rows = encoding(case, estimator)
         request = {
             "model": estimator,

@@ -1,11 +1,11 @@
-"""One fit of diffprivlib, in whatever Python has it: a request on stdin, an answer on stdout.
+"""Fit one model of diffprivlib: a request on stdin, an answer on stdout.
 
     PYTHON classifier_peer.py
 
-It is run as a script and knows nothing of Tacit: diffprivlib needs versions of its own. A request
-is JSON with `model`, `epsilon`, `seed`, `lower`, `upper`, `norm`, `classes`, `target_bounds` and
-`rows`, a file of numpy with X, y, test_X, test_y. Without a model only the version is told. Bounds
-that diffprivlib would read off the rows are an error here.
+It is run as a script and does not import Tacit: diffprivlib needs its own versions of packages. A
+request is JSON with `model`, `epsilon`, `seed`, `lower`, `upper`, `norm`, `classes`,
+`target_bounds` and `rows`, a numpy file with X, y, test_X, test_y. Without a model only the version
+is answered. It is an error if diffprivlib would read bounds off the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 
 def made(models: Any, asked: dict[str, Any]) -> Any:
-    """The estimator that was asked for, as it comes, with the public bounds."""
+    """Make the estimator that was asked for, with its defaults and the public bounds."""
     shared = {"epsilon": asked["epsilon"], "random_state": asked["seed"]}
     bounds = asked["lower"], asked["upper"]
     match asked["model"]:

@@ -1,11 +1,11 @@
-r"""Images over many simulated clients with a guarantee for each: features fixed, sums noised.
+r"""Federated learning over many simulated clients, with a guarantee for each client.
 
-Softmax regression on scattering features (`dpsgd_features`: nothing of them is learned from the
-images) by FedAvg, with everything a client sends hidden by `tacit.federated.client_level.privacy`.
+Softmax regression on scattering features (`dpsgd_features`, none of which is learned from the
+images) is trained by FedAvg; `tacit.federated.client_level.privacy` protects what a client sends.
 
 All settings are public. They were chosen on MNIST: trained on 50,000 of the training images and
-tried on the other 10,000, after fifteen rougher tries that were judged on the test images. Choosing
-is not accounted.
+tried on the other 10,000, after fifteen rougher tries that were judged on the test images. The
+choice is not accounted for.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tacit.privacy.randomness import Randomness
 
 @dataclass(frozen=True)
 class Settings:
-    """Of the training: few rounds with everybody, and several local steps on all of one's rows.
+    """Settings of the training: few rounds with everybody, and several local steps on all rows.
 
     Parameters
     ----------
     rounds, cohort : int, float
-        How many rounds, and the share of the clients in one on average.
+        Number of rounds, and the expected share of the clients in each.
     epochs, learning_rate, server_rate, clip_norm
-        Of FedAvg and of the server's clipping.
+        Settings of FedAvg, and of the clipping of updates.
     """
 
     rounds: int = 8
@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Rows of features and labels: to learn from, and to test on."""
+    """Features and labels of training and test rows."""
 
     training: Data
     test: Data
@@ -60,7 +60,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How right the global model is, what it cost each client, and what ran."""
+    """Accuracy of the global model, its cost to each client, and what ran."""
 
     accuracy: float
     epsilon: float
@@ -68,14 +68,14 @@ class Outcome:
     rounds: int
     skipped: int
     answered: float
-    """Replies that counted, as a share of those asked for. In-house only."""
+    """Share of the replies asked for that were counted. In-house only."""
     noise_multiplier: float
 
 
 def prepare(
     dataset: Dataset, *, device: str = "cpu", seed: int = 0, quick: bool = False
 ) -> Prepared:
-    """Features of all images, once for every run; `quick` takes fewer strokes for their scale."""
+    """Compute the features of all images; `quick` scales them by fewer synthetic strokes."""
     from tacit_papers.parts.dpsgd_features import rows_of
 
     if not isinstance(dataset.schema, ArraySchema) or dataset.schema.image is None:
@@ -98,22 +98,22 @@ def measure(
     seed: int = 0,
     rng: Randomness | None = None,
 ) -> Outcome:
-    """Train once over so many clients, split at random, each protected at (ε, δ).
+    """Train once over clients that share the images at random, each protected at (ε, δ).
 
     Parameters
     ----------
     prepared : Prepared
-        Of `prepare`.
+        The outcome of `prepare`.
     clients, epsilon, delta
-        How many, and what the last model may cost each of them.
+        Number of clients, and what the last model may cost each of them.
     dropout : float
-        Chance of a reply to be lost on its way.
+        Probability that a reply is lost.
     settings : Settings
-        Of the training.
+        Settings of the training.
     seed : int
-        Of the split and of what is lost.
+        Seed of the split and of lost replies.
     rng : Randomness, optional
-        Of cohorts and noise. The operating system's without it.
+        Randomness of cohorts and noise; by default the operating system's.
     """
     errors.probability("study", "dropout", dropout)
     data = prepared.training
@@ -172,7 +172,7 @@ def _outcome(accuracy: float, end: rounds.Outcome, private: ClientPrivacy) -> Ou
 
 
 def _softmax(rows: npt.NDArray[Any], classes: int) -> nn.Module:
-    """One weight for every column and class, all 0: the constant column stands for a bias."""
+    """Make a linear layer, all 0 and without a bias: the rows have a constant column."""
     layer = nn.Linear(rows.shape[1], classes, bias=False)
     nn.init.zeros_(layer.weight)
     return layer

@@ -24,7 +24,7 @@ TWO_LEVELS = ("vlm", "vlm-paper")
 PAPER_EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 CLASS_SIZES = "Whether the classes are about equally large: networks are fitted accordingly."
 QUICK_ROWS = 1500
-"""With `quick`, every part of a split has at most so many rows: networks are hardly trained."""
+"""Largest number of rows in each part of a split of a quick run."""
 
 
 def _trainable(name: str, value: str) -> str:
@@ -101,7 +101,7 @@ class Collecting(Parameters):
     def cells(
         self, schema: Schema, references: Sequence[str] = (), unprotected: Sequence[str] = ()
     ) -> list[Cell]:
-        """Trial by trial: references, then every mechanism at every level, central and local ε.
+        """List the cells trial by trial: references, then mechanisms by level, central and local ε.
 
         What is the same at both levels is measured once; `unprotected` mechanisms have no central
         ε, or need none.
@@ -132,7 +132,7 @@ class Collecting(Parameters):
         ]
 
     def features_of(self, mechanism: str, schema: Schema) -> str | None:
-        """Of a codebook: as asked for, or what fits the rows. The others have none."""
+        """Name the features of a codebook: as asked for, or those that fit the rows."""
         from tacit.local.learned import codebook
 
         if mechanism != "codebook":
@@ -158,6 +158,6 @@ class Collecting(Parameters):
 
 
 def kind_of(schema: Schema) -> str:
-    """Which of the paper's data these rows are most like."""
+    """Say whether rows are like the images or like the tables of the paper."""
     images = isinstance(schema, ArraySchema) and schema.image is not None
     return paper.IMAGES if images else paper.TABLES

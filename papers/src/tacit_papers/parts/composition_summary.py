@@ -1,25 +1,15 @@
-"""Trials of the study of composition put together, and its table."""
+"""References and table of the study of accounting."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tacit_papers.engine.record import summary
 from tacit_papers.engine.tables import Table
 
 
-def measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the trials of one cell found.
-
-    An interval is the mean of those of the trials: wider than one of their mean would be.
-    """
-    names = runs[0]["values"]
-    return {name: summary([run["values"][name] for run in runs]) for name in names}
-
-
 def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A number for chance, all that was measured of the models without privacy."""
+    """Return the references: a number for chance, all measures for models without privacy."""
     return {
         name: found["accuracy"]["mean"]
         if name == "chance"
@@ -29,7 +19,7 @@ def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line for each model and accountant, a column for each ε."""
+    """Return title, header and lines: one line per model and accountant, one column per ε."""
     given, data = record["parameters"], record["data"]
     epsilons = sorted({one["epsilon"] for one in record["results"]})
     lines: list[tuple[str, ...]] = []

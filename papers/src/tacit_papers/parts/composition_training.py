@@ -1,4 +1,4 @@
-"""What the study of composition trains and attacks: records, models, and both attackers."""
+"""Records, models and attackers of the study of accounting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "logistic": {"optimizer": "adam", "learning_rate": 0.01},
     "network": {"optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9},
 }
-"""Of both models, the same with and without noise, at every ε and by every accountant."""
+"""Settings of both models, the same with and without noise, for every ε and accountant."""
 
 _ATTRIBUTES = {"adult": "marital_status"}
 _BLOCK = 4096
@@ -29,7 +29,7 @@ _BLOCK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """What the attacker does not know of a record: columns that are set together, and to what."""
+    """What the attacker does not know of a record: columns that are set together, and values."""
 
     name: str
     columns: list[int]
@@ -38,7 +38,7 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Who is in the training data and who is not, on one device."""
+    """Members and non-members of the training data, on one device."""
 
     members: tuple[Tensor, Tensor]
     others: tuple[Tensor, Tensor]
@@ -52,7 +52,7 @@ class Records:
 
 
 def records(dataset: Dataset, chosen: Any, device: str) -> Records:
-    """The first half of the rows chosen are members, the others are fresh."""
+    """Make the first half of the chosen rows members, and the others non-members."""
     half = len(chosen) // 2
     rows = Raw(dataset.schema).transform(dataset.schema.rows(dataset.take(chosen)))
     labels = dataset.labels[chosen]
@@ -67,7 +67,7 @@ def records(dataset: Dataset, chosen: Any, device: str) -> Records:
 
 
 def attribute_of(dataset: Dataset) -> Attribute:
-    """A column of codes, or whether the middle of an image is inked."""
+    """Choose a categorical column, or whether the middle of an image is inked."""
     if isinstance(dataset.schema, TableSchema):
         codes = dataset.schema.categorical
         name = _ATTRIBUTES.get(dataset.name, codes[0].name)
@@ -85,7 +85,7 @@ def attribute_of(dataset: Dataset) -> Attribute:
 
 
 def untrained(model: str, width: int, classes: int, seed: int) -> nn.Module:
-    """Softmax regression from zero, or two hidden layers from a seed; never from data."""
+    """Make softmax regression from zero, or two hidden layers from a seed; never from data."""
     if model == "logistic":
         linear = nn.Linear(width, classes)
         for parameter in linear.parameters():
@@ -100,7 +100,7 @@ def untrained(model: str, width: int, classes: int, seed: int) -> nn.Module:
 
 
 def losses(module: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of each."""
+    """Return the cross-entropy of each row."""
     return nn.functional.cross_entropy(module(rows), labels, reduction="none")
 
 
@@ -115,7 +115,7 @@ def train_plainly(
     learning_rate: float,
     momentum: float = 0.0,
 ) -> None:
-    """The same training without clipping and noise."""
+    """Train in the same way, without clipping and noise."""
     rows, labels = data
     draws = torch.Generator().manual_seed(seed)
     stepper = optimizer_of(optimizer, list(module.parameters()), learning_rate, momentum)
@@ -130,7 +130,7 @@ def train_plainly(
 
 @torch.no_grad()
 def attacked(module: nn.Module, found: Records) -> dict[str, Any]:
-    """How good the model is, and how much it tells: of who was there, and of an attribute."""
+    """Measure the accuracy of a model, and the advantage of both attackers."""
     module.eval()
     right, mine = [], []
     for rows, labels in (found.members, found.others):
@@ -178,5 +178,5 @@ def _blocks(rows: Any) -> list[Any]:
 
 
 def _finite(found: Tensor) -> Any:
-    """Weights that are all noise can overflow: such a loss is just very large."""
+    """Replace infinite losses by very large ones: weights that are all noise can overflow."""
     return np.nan_to_num(found.double().cpu().numpy(), nan=1e30, posinf=1e30)

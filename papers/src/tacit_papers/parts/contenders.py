@@ -1,7 +1,7 @@
-"""Mechanisms as studies fit them: on the same in-house rows, each for one ε and one central ε.
+"""Mechanisms that the studies compare, fitted on the same in-house rows for one ε and central ε.
 
-What is the same for several ε is computed once: features of images, their projection, and the
-networks of a VLM. Nothing depends on the order in which mechanisms are asked for.
+What several ε share is computed once: features of images, their projection, and the networks of a
+VLM. Nothing depends on the order in which mechanisms are asked for.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from tacit_papers.parts import paper
 from tacit_papers.parts.collecting import Collecting, kind_of
 
 STUDENT_SHARE = 1 / 6
-"""Of a central budget, for the student that is taught on the in-house rows once more."""
+"""Share of a central budget for the student, which is taught on the in-house rows again."""
 
 EQUAL = 1.2
-"""Classes count as equal where the largest has less than this times its part."""
+"""Classes count as equal where the largest has less than this times 1 / (number of classes)."""
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 128}
 
 
 class Remembered:
-    """Fixed features of rows, computed once for every row, in whatever order rows come.
+    """Fixed features that are computed once for every row, whatever the order of the rows.
 
-    A projection makes vectors of them that need no further one; without it a codebook treats them
-    as it treats the features themselves. Kept in half precision where they are many numbers a row:
-    distances between images do not need more.
+    With a projection the vectors need no further one; without, a codebook treats them like the
+    features themselves. Vectors of more than 1,000 numbers are kept in half precision: distances
+    between images do not need more.
     """
 
     def __init__(self, inner: Features, projection: quantizer.Projection | None = None) -> None:
@@ -60,7 +60,7 @@ class Remembered:
         self._known_alone: dict[bytes, npt.NDArray[Any]] = {}
 
     def transform(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """One vector a row."""
+        """Return one vector per row."""
 
         def vectors(new: Rows) -> npt.NDArray[Any]:
             found = self.inner.transform(new)
@@ -69,7 +69,7 @@ class Remembered:
         return self._remembered(rows, self._known, vectors)
 
     def alone(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """The same, by arithmetic that sees each row alone."""
+        """Return one vector per row, by arithmetic that sees each row alone."""
 
         def vectors(new: Rows) -> npt.NDArray[Any]:
             found = features_of.alone(self.inner, new)
@@ -91,26 +91,26 @@ class Remembered:
         return np.stack([known[key] for key in keys]).astype(np.float32)
 
     def parts(self) -> features_of.Parts:
-        """Nothing that is saved: studies keep no mechanisms."""
+        """Return nothing to save: studies keep no mechanisms."""
         return {}, {}
 
 
 @dataclass
 class Contenders:
-    """Fits on one set of in-house rows.
+    """Mechanisms fitted on one set of in-house rows.
 
     Parameters
     ----------
     rows, schema
         The in-house rows.
     people : int
-        How many will report.
+        Number of people who will report.
     classes : int, optional
-        How many labels there are; none where no label is reported.
+        Number of classes; None where no label is reported.
     asked : Collecting
-        Of the study.
+        Parameters of the study.
     seed : int
-        Of this trial.
+        Seed of this trial.
     shared : dict
         Features that do not depend on rows, kept for all trials.
     """
@@ -127,7 +127,7 @@ class Contenders:
     # --- codebook ------------------------------------------------------------------------------
 
     def codebook(self, epsilon: float, central: float, codewords: int | None = None) -> Codebook:
-        """K by the rule unless given. Of a central ε a sixth is left for a student, if any."""
+        """Fit a codebook. With labels, a sixth of a central ε is left for a student."""
         settings: dict[str, Any] = {"epsilon": epsilon, "features": self.features_name}
         settings["codewords"] = codewords
         if self.classes is not None:
@@ -148,7 +148,7 @@ class Contenders:
 
     @property
     def features_name(self) -> str:
-        """As asked for, or what fits the rows."""
+        """Name of the features: as asked for, or those that fit the rows."""
         return str(self.asked.features_of("codebook", self.schema))
 
     def _grouping(self) -> str:
@@ -162,7 +162,7 @@ class Contenders:
 
     @cached_property
     def _projected(self) -> Features:
-        """Features and projection are the same for every ε."""
+        """Features with their projection, the same for every ε."""
         rows, device = self.schema.rows(self.rows), self.asked.device
         learned = features_of.fit(self.features_name, self.schema, rows, self.seed, device=device)
         components, damped, _ = DEFAULTS[self.features_name]
@@ -175,7 +175,7 @@ class Contenders:
     def vlm(
         self, epsilon: float, line: paper.Mechanism, central: float, *, two_stage: bool = False
     ) -> Any:
-        """A mechanism of the paper's tables; networks are trained once for every line."""
+        """Fit a VLM at a line of the paper's tables; networks are trained once for every line."""
         settings: dict[str, Any] = {
             "radius": line.radius,
             "pretraining_epsilon": line.pretraining_epsilon,
@@ -186,7 +186,7 @@ class Contenders:
         return at(networks, epsilon, self.classes, round(1 - (line.row_share or 0.5), 9))
 
     def trained(self, settings: dict[str, Any], central: float, training: dict[str, Any]) -> Any:
-        """A VLM with these settings, at ε = 1; the same networks whenever they are asked for."""
+        """Return a VLM with these settings at ε = 1, trained when it is first asked for."""
         name = json.dumps([settings, infinity(central), training], sort_keys=True)
         if name not in self.networks:
             self.networks[name] = self._train(name, settings, central, training)
@@ -212,7 +212,7 @@ class Contenders:
         return mechanism.on(device)
 
     def training(self, central: float, two_stage: bool = False) -> dict[str, Any]:
-        """The paper's where it says so; the library's own for a joint fit with a guarantee."""
+        """Return how to train: as the paper, or as the library for a joint fit with a guarantee."""
         kind = kind_of(self.schema)
         paper_way: dict[str, Any] = {"two_stage": "paper"} if two_stage else {}
         if self.asked.quick:
@@ -238,12 +238,12 @@ class Contenders:
     # --- direct --------------------------------------------------------------------------------
 
     def direct(self, epsilon: float) -> Direct:
-        """Nothing is learned: bounds and categories are public."""
+        """Make direct noising. Nothing is learned: bounds and categories are public."""
         return Direct(epsilon=epsilon, classes=self.classes).fit(self.rows, schema=self.schema)
 
 
 def at(mechanism: Any, epsilon: float, classes: int | None, label_share: float) -> Any:
-    """The same networks at another ε; they know of no label, so of which ones is free."""
+    """Return the same networks at another ε and for these classes: networks see no label."""
     other = mechanism.at(epsilon)  # a copy without the channels of the old one
     if classes is not None:
         other.classes = labels.declare("study", classes)
@@ -252,10 +252,10 @@ def at(mechanism: Any, epsilon: float, classes: int | None, label_share: float) 
 
 
 def learning(mechanism: Any, dataset: Dataset) -> dict[str, Any]:
-    """How a network learns from reports, where the library's own rule does not fit.
+    """Return settings for networks that learn from reports, where the library's do not fit.
 
-    Every column of direct noising has its own small part of ε: the noise is always heavy. Where
-    classes are not of equal size a network may learn so; the rule would have it take them as equal.
+    Under direct noising every column has a small part of ε, so the noise is always heavy. Where
+    classes are not of equal size a network may learn that; the rule would take them as equal.
     """
     if not balanced(dataset):
         return {"output_bias": True}
@@ -263,6 +263,6 @@ def learning(mechanism: Any, dataset: Dataset) -> dict[str, Any]:
 
 
 def balanced(dataset: Dataset) -> bool:
-    """Whether the largest class is hardly larger than the others."""
+    """Say whether all classes are about equally large."""
     shares = np.bincount(dataset.labels) / len(dataset)
     return bool(shares.max() * len(shares) < EQUAL)

@@ -1,4 +1,4 @@
-"""Rounds and bytes until an accuracy is reached, over seeds: what a study and a test share."""
+"""Rounds and bytes until an accuracy is reached, over several seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGETS = (0.8, 0.9)
 
 
 class Setting(NamedTuple):
-    """A model, clients and test rows, made afresh for a seed."""
+    """A model, clients and test rows, made for one seed."""
 
     model: Model
     clients: Sequence[Data]
@@ -27,7 +27,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians over seeds; None where half of them or more did not get there.
+    """Medians over seeds; None where half of them or more did not reach the target.
 
     `rounds_to` and `bytes_to` are by target; bytes are those of both directions.
     """
@@ -39,7 +39,7 @@ class Measured:
 
 
 def first_at(history: Sequence[Round], target: float) -> tuple[float, float]:
-    """Round that reached an accuracy, and the bytes until then; infinite where none did."""
+    """Return the first round with this accuracy, and the bytes until then; ∞ where none has it."""
     total = 0
     for one in history:
         total += one.bytes_up + one.bytes_down
@@ -59,26 +59,26 @@ def measure(
     participation: float = 1.0,
     to_the_end: bool = False,
 ) -> Measured:
-    """Run an algorithm for every seed, and say how soon it got where.
+    """Run an algorithm for every seed, and measure how soon it reached the targets.
 
     Parameters
     ----------
     algorithm : Algorithm or str
-        What runs.
+        The algorithm to run.
     make : callable
-        Gives a setting for a seed: partition, start and split may all depend on it.
+        Returns a setting for a seed: partition, start and split may all depend on it.
     rounds : int
-        At most.
+        Largest number of rounds.
     config : Config, optional
-        The algorithm's own without it.
+        Settings of the algorithm; by default its own.
     targets : sequence of float
-        Accuracies.
+        Accuracies to reach.
     seeds : sequence of int
-        One run each.
+        Seeds, with one run each.
     participation : float
         Share of the clients in a round.
     to_the_end : bool
-        Go on after the last target, for the best accuracy of all rounds.
+        Whether to go on after the last target, for the best accuracy of all rounds.
     """
     chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
     histories = []
@@ -102,7 +102,7 @@ def measure(
 def medians(
     algorithm: str, histories: Sequence[Sequence[Round]], targets: Sequence[float] = TARGETS
 ) -> Measured:
-    """Put the histories of runs that differ only in their seed together."""
+    """Summarize runs that differ only in their seed."""
     reached = {f"{goal:g}": [first_at(one, goal) for one in histories] for goal in targets}
     return Measured(
         algorithm,
@@ -113,5 +113,5 @@ def medians(
 
 
 def finite(value: float) -> float | None:
-    """A number, or None for what was never reached."""
+    """Replace ∞, which stands for a target that was not reached, by None."""
     return value if math.isfinite(value) else None

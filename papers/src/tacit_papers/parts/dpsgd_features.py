@@ -1,11 +1,11 @@
-r"""What the linear models see: scattering features of views, on a scale that strokes give.
+r"""Features of the linear models: scattering features of views, scaled by synthetic strokes.
 
-A view is the image itself, or a small affine change of it, drawn from a hash of its pixels: what
-becomes of an image depends on that image alone. Features of a view are measured from their mean
-over made-up strokes (images of nobody), in the first k principal directions of the strokes, each
-over the fourth root of its variance. A row is then scaled to norm 1, and a constant appended.
+A view is the image itself, or a small affine change of it, drawn from a hash of its pixels: the
+views of an image depend on that image alone. Features of a view are measured from their mean over
+synthetic strokes (images of nobody), in the first k principal directions of the strokes, each
+divided by the fourth root of its variance. A row is then scaled to norm 1, and a constant appended.
 
-Nothing here is learned from the images, so none of it has to be paid for.
+Nothing here is learned from the images, so none of it costs privacy.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Floats = npt.NDArray[np.float32]
 DIRECTIONS = 1024
 CONSTANT = 0.3
 ROTATION, SCALE, SHEAR, SHIFT = 0.2, 0.12, 0.15, 0.09
-"""Of views, at most either way: in radians; about 1; about 0; in halves of the image's side."""
+"""Largest changes of a view: in radians; about 1; about 0; in half sides of the image."""
 
 _STROKES, _QUICK_STROKES = 20_000, 1000
 _STROKES_SEED = 0
 _BLOCK = 2048
 _LEAST_VARIANCE = 1e-6
-"""Of a direction, as a share of the first one's."""
+"""Least variance of a direction, as a share of that of the first one."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The scale that strokes give: features minus a mean, times a matrix."""
+    """The scale that strokes determine: features minus a mean, times a matrix."""
 
     image: tuple[int, int]
     device: str
@@ -46,7 +46,7 @@ class Frame:
     matrix: Tensor
 
     def rows(self, images: Tensor) -> Tensor:
-        """(n, k + 1) of images (n, height, width)."""
+        """Return rows (n, k + 1) of images (n, height, width)."""
         found = (features(images, self.image, self.device) - self.mean) @ self.matrix
         found = functional.normalize(found, dim=1)
         return functional.pad(found, (0, 1), value=CONSTANT)
@@ -55,7 +55,7 @@ class Frame:
 def rows_of(
     pixels: Floats, image: tuple[int, int], views: int, device: str, *, quick: bool = False
 ) -> Floats:
-    """Rows (n, views, k + 1) of images (n, height · width) with pixels in [0, 1]."""
+    """Return rows (n, views, k + 1) of images (n, height · width) with pixels in [0, 1]."""
     frame = _frame(image, device, _QUICK_STROKES if quick else _STROKES)
     out = np.empty((len(pixels), views, frame.matrix.shape[1] + 1), np.float32)
     for start in range(0, len(pixels), _BLOCK):
@@ -69,7 +69,7 @@ def rows_of(
 
 
 def features(images: Tensor, image: tuple[int, int], device: str) -> Tensor:
-    """What `scattering.transform` gives, worked out by torch, to float32's digits."""
+    """Compute `scattering.transform` with torch, to the precision of float32."""
     if device == "cpu":
         return torch.from_numpy(scattering.transform(images.flatten(1).numpy(), image))
     filters = scattering.bank(*image).convert(lambda one: torch.from_numpy(one.copy()).to(device))
@@ -89,7 +89,7 @@ def _frame(image: tuple[int, int], device: str, count: int) -> Frame:
 
 
 def _maps(images: Floats, views: int) -> Tensor:
-    """(n, views, 2, 3): of each image its own, and the same wherever it stands."""
+    """Draw affine maps (n, views, 2, 3), which depend on each image alone."""
     drawn = np.empty((len(images), views, 6))
     for place, image in enumerate(images):
         rng = np.random.default_rng(zlib.crc32(image.tobytes()))

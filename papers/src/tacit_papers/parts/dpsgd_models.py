@@ -1,8 +1,8 @@
-"""The models of the study, trained with and without privacy; each answers for rows.
+"""The models of the study, trained with and without privacy.
 
 Rows are (n, views, columns). Where there are several views, the loss of an image is the mean over
-its views, so that its gradient is one, however many they are, and is clipped once [DBH22]_; what is
-answered is the class of the largest mean probability.
+its views, so that an image has one gradient, which is clipped once [DBH22]_; the prediction is the
+class with the largest mean probability.
 
 References
 ----------
@@ -40,7 +40,7 @@ _BLOCK = 2048
 
 @dataclass(frozen=True)
 class Task:
-    """Rows and labels to learn from, and rows to answer for."""
+    """Rows and labels to learn from, and rows to predict."""
 
     rows: Floats
     labels: Codes
@@ -52,7 +52,7 @@ class Task:
 def network(
     task: Task, epsilon: float, delta: float, settings: dict[str, Any], rng: Randomness
 ) -> tuple[Codes, Event]:
-    """The network of the paper: answers, and what ran."""
+    """Train the network of the paper; return predictions and the event."""
     made = MLPClassifier(
         epsilon=epsilon,
         delta=delta,
@@ -64,7 +64,7 @@ def network(
         **settings,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MostlyNoise)  # how much, the accuracy says
+        warnings.simplefilter("ignore", MostlyNoise)  # the accuracy shows how much
         made.fit(task.rows[:, 0], task.labels)
     return np.asarray(made.predict(task.asked[:, 0])), made.event_
 
@@ -72,10 +72,10 @@ def network(
 def linear(
     task: Task, epsilon: float, delta: float, settings: dict[str, Any], rng: Randomness
 ) -> tuple[Codes, Event]:
-    """Softmax regression on views, from zero: answers, and what ran.
+    """Train softmax regression on views, from zero; return predictions and the event.
 
-    In float64: sums over all images may then be made in large blocks, and little of the clip norm
-    is left free for their rounding (`Schedule.rounding`).
+    It runs in float64: sums over all images can then be computed in large blocks, and little of the
+    clip norm is reserved for their rounding (`Schedule.rounding`).
     """
     layer = nn.Linear(task.rows.shape[2], task.classes, bias=False, dtype=torch.float64)
     nn.init.zeros_(layer.weight)
@@ -94,7 +94,7 @@ def linear(
 
 
 def without_privacy(task: Task, model: str, seed: int) -> Codes:
-    """A network of the same shape trained by Adam, with no clipping and no noise."""
+    """Train a network of the same shape by Adam, without clipping and noise; return predictions."""
     rows, asked = (_tensor(part, task.device) for part in (task.rows, task.asked))
     hidden: tuple[int, ...] = ()
     if model == "paper":
@@ -110,7 +110,7 @@ def without_privacy(task: Task, model: str, seed: int) -> Codes:
 
 
 def _losses(module: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
-    """One number an image: the mean over its views."""
+    """Return one loss per image: the mean over its views."""
     scores = module(rows)
     wanted = labels[:, None].expand(-1, scores.shape[1])
     return cross_entropy(scores.transpose(1, 2), wanted, reduction="none").mean(dim=1)
@@ -127,7 +127,7 @@ def _chosen(module: nn.Module, asked: Tensor) -> Codes:
 
 
 def _projected(rows: Tensor, asked: Tensor, components: int) -> tuple[Tensor, Tensor]:
-    """Principal components as they are, in the rows' own units."""
+    """Project rows onto their principal components, in the units of the rows."""
     middle = rows.mean(dim=0)
     flat = (rows - middle).flatten(0, 1)
     _, vectors = torch.linalg.eigh(flat.T @ flat)

@@ -1,8 +1,8 @@
-"""How the networks of the study are trained, by model and ε: all hyper-parameters in one place.
+"""Hyper-parameters of the study, by model and ε.
 
 They were chosen on MNIST: trained on 50,000 training images and tried on the 10,000 others. (One
-run of `paper` on the test images was seen in between: 0.9695 at ε = 8, with fewer steps.) Choosing
-is not accounted: a guarantee holds for each training as if its settings had been known
+run of `paper` on the test images was seen in between: 0.9695 at ε = 8, with fewer steps.) The
+choice is not accounted for: the guarantee of each training holds as if its settings had been known
 beforehand. Other images are trained with the same settings.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 MODELS = ("paper", "scattering-plain", "scattering")
 
 NETWORK: dict[str, Any] = {"hidden_layer_sizes": (1000,), "components": 60}
-"""Of the paper."""
+"""The network of the paper."""
 
 VIEWS = {"scattering-plain": 1, "scattering": 8}
-"""Of every image: itself, and small affine changes of it."""
+"""Number of views of every image: itself, and small affine changes of it."""
 
 _NETWORK = {"norm": 10.0, "clip_norm": 0.1, "batch": 0.1, "momentum": 0.9, "average": 0.3}
 _LINEAR = {"clip_norm": 0.05, "batch": 1.0, "steps": 300, "momentum": 0.9, "average": 0.3}
@@ -34,14 +34,14 @@ SETTINGS: dict[str, dict[float, dict[str, Any]]] = {
         for model in VIEWS
     },
 }
-"""By model and ε; `batch` is the share of the records that a step takes on average. `paper`: as
-`MLPClassifier` has them; the others: as `private_training.train` has them."""
+"""By model and ε; `batch` is the expected share of the records in a step. Names are those of
+`MLPClassifier` for `paper`, and of `private_training.train` for the others."""
 
 _QUICK = {"epochs": 3, "steps": 20}
 
 
 def of(model: str, epsilon: float, rows: int, *, quick: bool = False) -> dict[str, Any]:
-    """Those of the nearest ε, in ratio, for so many rows."""
+    """Return the settings of the nearest ε, by ratio, for this number of rows."""
     table = SETTINGS[model]
     chosen = dict(table[min(table, key=lambda known: abs(math.log(known / epsilon)))])
     if quick:

@@ -1,7 +1,7 @@
-"""Clients of the federated study: seven ways to share training images out, and their own tests.
+"""Clients of the federated study: seven partitions of training images, and own test images.
 
-The global model is always judged on test images of the pooled law: as they are, neither moved nor
-renamed. What a client would use itself is judged on test images of *its* law as well:
+The global model is always tested on images of the pooled distribution: as they are, neither moved
+nor renamed. The model that a client would use is also tested on images of *its* distribution:
 
 ===================  ==============================================================
 partition            a client's own test images
@@ -33,11 +33,11 @@ SETTINGS: dict[str, Any] = {
     "drift_strength": 1.0,
     "shift_strength": 0.3,
 }
-"""How far clients differ; part of what a record must share to go on."""
+"""How far clients differ; part of the parameters in a record."""
 
 
 class Federation(NamedTuple):
-    """Who holds what: the rows of all clients as they hold them, and who holds which."""
+    """The rows of all clients as they hold them, the rows of each, and their own test images."""
 
     held: Data
     parts: partition.Parts
@@ -45,17 +45,17 @@ class Federation(NamedTuple):
 
     @property
     def clients(self) -> list[Data]:
-        """Each one's rows."""
+        """Rows of each client."""
         return [_take(self.held, part) for part in self.parts]
 
     def divergence(self, seed: int) -> dict[str, float]:
-        """How far they differ, in each of the five ways."""
+        """Measure how far clients differ, in each of the five ways."""
         rows, labels = self.held.rows, self.held.labels
         return divergence.measure(rows, labels, self.parts, seed=seed)._asdict()
 
 
 def federation(kind: str, training: Data, test: Data, clients: int, seed: int) -> Federation:
-    """Share the training images out.
+    """Distribute the training images over clients.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ def federation(kind: str, training: Data, test: Data, clients: int, seed: int) -
     training, test : Data
         Rows as they are.
     clients : int
-        How many.
+        Number of clients.
     seed : int
-        Of who gets what, and of how rows move and labels change.
+        Seed of the partition, and of how rows move and labels change.
     """
     return _MADE[kind](training, test, clients, seed)
 
@@ -134,7 +134,7 @@ def _changed(
     clients: int,
     seed: int,
 ) -> Federation:
-    """Clients alike in what they hold, then changed; their own tests are changed the same way."""
+    """Distribute rows at random, then change those of each client, and its test images likewise."""
     parts, own = (partition.iid(len(data), clients, seed=seed) for data in (training, test))
     tests = change(test, own)
     return Federation(change(training, parts), parts, [_take(tests, part) for part in own])

@@ -1,7 +1,7 @@
-"""How large federations are: many phones, or a few hospitals.
+"""Sizes of federations: many phones, or a few hospitals.
 
 The magnitudes are those of Kairouz et al. (Advances and open problems in federated learning, 2021,
-tables 1 and 2). A study runs a small likeness of them: the same shape, on the rows there are.
+tables 1 and 2). `Scale.likeness` gives a federation of the same kind that can be simulated.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Likeness(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """Orders of magnitude, each from least to most.
+    """Orders of magnitude, each from smallest to largest.
 
     Parameters
     ----------
     population, selected, participants, rounds : tuple of int
-        Clients there are, asked in one round, taking part in all, and rounds until convergence.
+        Clients in all, asked in one round, and taking part; rounds until convergence.
     dropout : float
-        Share of those asked who fail to answer, at least.
+        Least share of the clients asked that fail to answer.
     returning : bool
         Whether a client is met again, so that it may keep a state between rounds.
     """
@@ -43,7 +43,7 @@ class Scale:
     returning: bool
 
     def likeness(self, rows: int) -> Likeness:
-        """A simulation of this kind on so many rows.
+        """Return a federation of this kind for a simulation on this number of rows.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class Scale:
 CROSS_DEVICE = Scale(
     "cross-device", (10**6, 10**10), (50, 5_000), (10**5, 10**7), (500, 10_000), 0.05, False
 )
-"""Phones: Table 2.1 of the survey. At least 5 % drop out; most are met once."""
+"""Phones: Table 2.1 of the survey. At least 5 % drop out; most take part once."""
 
 CROSS_SILO = Scale("cross-silo", (2, 100), (2, 100), (2, 100), (10, 1_000), 0.0, True)
-"""Organisations: all are there in every round, and known by name."""
+"""Organisations: all take part in every round, and are known by name."""

@@ -1,8 +1,8 @@
 """Hyper-parameters of "Learning to Noise": its Tables 2, 3 and 4 as data.
 
-Rows of Tables 3 and 4 are for a local ε; `nearest` takes the closest one for others. λ is what the
-row gets of ε (our `label_share` is 1 − λ), l the clipping radius, ε_pre the noise while training.
-The last line of each part is the one without local noise (∞).
+Rows of Tables 3 and 4 are each for one local ε; `nearest` returns the closest one for another ε. λ
+is the share of ε for the row (our `label_share` is 1 − λ), l the clipping radius, ε_pre the ε of
+the noise while training. The last line of each part is without local noise (∞).
 
 References
 ----------
@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 IMAGES, TABLES = "images", "tables"
-"""The paper's own data are MNIST and Lending Club; others take what fits their kind."""
+"""Kinds of data: the paper has MNIST and Lending Club; other data take settings of their kind."""
 
 EPSILONS = (10.0, 8.0, 6.0, 4.0, 2.0, 1.0, math.inf)
 CENTRAL_DELTA = 1e-5
@@ -39,7 +39,7 @@ TABLE_2 = {
 }
 
 STAGE_1 = {IMAGES: (5e-4, 64), TABLES: (1e-4, 128)}
-"""Learning rate and batch size without a central guarantee. The paper names no number of epochs."""
+"""Learning rate and batch size without a central guarantee. The paper states no epochs."""
 
 EPOCHS = 20
 
@@ -55,7 +55,7 @@ class Mechanism:
 
 
 def _lines(*lines: tuple[float, float, float]) -> dict[float, Mechanism]:
-    """ε = 10, 8, 6, 4, 2, 1 in turn; the line for ∞ is the same everywhere."""
+    """Make the lines for ε = 10, 8, 6, 4, 2, 1; the line for ∞ is the same everywhere."""
     found = {e: Mechanism(*line) for e, line in zip(EPSILONS, lines, strict=False)}
     return {**found, math.inf: Mechanism(None, 10, "learned")}
 
@@ -103,10 +103,10 @@ GRID = {
     "radius": (5.0, 7.5, 10.0),
     "pretraining_epsilon": (5.0, 15.0, 21.0, 27.0, 29.0, "learned"),
 }
-"""Every value that Table 4 names; the paper does not say what else its search tried."""
+"""Every value in Table 4; the paper does not say what else its search tried."""
 
 
 def nearest(table: dict[float, Mechanism], epsilon: float) -> Mechanism:
-    """The line of the closest ε, by ratio: between two, the smaller one."""
+    """Return the line of the closest ε, by ratio; between two, the smaller one."""
     finite = sorted(e for e in table if e < math.inf)
     return table[min(finite, key=lambda e: abs(math.log(e / epsilon)))]

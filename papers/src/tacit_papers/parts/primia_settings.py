@@ -1,14 +1,14 @@
-"""Settings of the hospitals' study. All are public, and choosing them is not accounted.
+"""Settings of the hospitals' study. All are public, and their choice is not accounted for.
 
-They were chosen on the validation images, by Matthews' coefficient with both classes counted alike,
-because the share of the ill is another wherever a model is used. At ε = 6 and 1, two splits each:
-from scratch .88 and .83, pretrained and frozen .89 and .87, pretrained and trained throughout .87
-at ε = 6. On one split: twice the rounds from scratch .89 at ε = 8; without privacy .91 from scratch
-and .92 pretrained. That a normal image counts twice or three times came out alike (.871 and .873
-over eight settings each): three times makes the classes about alike in the loss, too.
+They were chosen on the validation images, by Matthews' coefficient with equal weight for both
+classes, because the share of the ill differs wherever a model is used. At ε = 6 and 1, with two
+splits each: from scratch .88 and .83, pretrained and frozen .89 and .87, pretrained and trained
+throughout .87 at ε = 6. On one split: twice the rounds from scratch .89 at ε = 8; without privacy
+.91 from scratch and .92 pretrained. To let a normal image count twice or three times made no
+difference (.871 and .873 over eight settings each): three times also balances the loss.
 
 Rougher tries before these, of other networks and with features fixed, also printed numbers of the
-test images; they had shown that weighing classes helps there.
+test images; they had shown that weighting classes helps there.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ PRETRAINING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one training.
+    """Settings of one training.
 
     Parameters
     ----------
     rounds : int
-        How many.
+        Number of rounds.
     learning_rate, epochs, batch_size, momentum
-        Of local steps. Batches are Poisson samples of this size on average; None: all images.
+        Settings of local steps. Batches are Poisson samples of this expected size; None takes all
+        images.
     clip_norm : float
-        To which an image's gradient is clipped.
+        Norm to which the gradient of an image is clipped.
     normal : float
-        How much a normal image counts beside one with pneumonia.
+        Weight of a normal image relative to one with pneumonia.
     statistics : float
-        Share of the budget for mean and deviation of pixels.
+        Share of the budget for mean and standard deviation of pixels.
     frozen : bool
         Whether pretrained features stay as they are.
     """
@@ -61,13 +62,13 @@ class Settings:
 
     @property
     def local(self) -> dict[str, Any]:
-        """As FedAvg takes them."""
+        """Settings of FedAvg."""
         names = ("learning_rate", "epochs", "batch_size", "momentum")
         return {name: getattr(self, name) for name in names}
 
 
 _BATCH = 400
-"""About a quarter of a hospital's images: four steps a round."""
+"""About a quarter of a hospital's images: four steps per round."""
 
 _PRIVATE: dict[str, tuple[tuple[float, Settings], ...]] = {
     SCRATCH: (
@@ -82,13 +83,13 @@ _PRIVATE: dict[str, tuple[tuple[float, Settings], ...]] = {
         (math.inf, Settings(rounds=30, learning_rate=8.0, batch_size=_BATCH, frozen=True)),
     ),
 }
-"""Up to which ε, what: the more noise, the fewer steps."""
+"""Settings up to each ε: the more noise, the fewer steps."""
 
 _WITHOUT = Settings(rounds=15, learning_rate=0.3, batch_size=32, momentum=0.9)
 
 
 def of(model: str, epsilon: float | None, *, quick: bool = False) -> Settings:
-    """Settings of a model at ε; None: without privacy, where nothing is frozen."""
+    """Return the settings of a model at ε; None is without privacy, where nothing is frozen."""
     found = _WITHOUT
     if epsilon is not None:
         found = next(chosen for most, chosen in _PRIVATE[model] if epsilon <= most)

@@ -1,11 +1,11 @@
-r"""One training of the hospitals' study: a start from public images, silos, rounds, a judgement.
+r"""One training of the hospitals' study: pretraining, silos, rounds, evaluation.
 
-Each hospital is a `Silo`: it releases a noisy mean and deviation of its pixels, then noisy
+Each hospital is a `Silo`: it releases a noisy mean and standard deviation of its pixels, then noisy
 gradients, and nothing else. All of it together is (ε, δ)-DP towards each of its images.
 
-Classes are weighed in the loss: a normal image counts `Settings.normal` times as much as one with
+Classes are weighted in the loss: a normal image counts `Settings.normal` times as much as one with
 pneumonia. The share of patients who are ill is not public, and differs from place to place; so this
-weight is a setting like any other, chosen beforehand, and none is read off the images.
+weight is a setting like any other, chosen beforehand, and not read off the images.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tacit.privacy.randomness import Randomness
 from tacit_papers.parts.primia_settings import CHANNELS, PRETRAINING, Settings
 
 BOUNDS = (0.0, 1.0)
-"""Of pixels, as everybody knows them."""
+"""Public bounds of pixels."""
 
 
 class Quality(NamedTuple):
-    """Of answers on some images."""
+    """Quality of predictions on some images."""
 
     mcc: float
     accuracy: float
@@ -47,7 +47,7 @@ class Quality(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """A global model, how its rows are prepared, and what it cost."""
+    """A global model, the normalisation of its rows, and its cost."""
 
     model: TorchModel
     weights: Vector
@@ -56,7 +56,7 @@ class Trained:
     facts: dict[str, Any]
 
     def quality(self, data: Data) -> Quality:
-        """On these images; the answer is the larger output."""
+        """Evaluate the model on these images; it predicts the class of the larger output."""
         rows = self.normalisation.apply(data.rows)
         self.model.load(self.weights)
         with torch.no_grad():
@@ -66,7 +66,7 @@ class Trained:
 
 
 def pretrain(public: Dataset, *, epochs: float, seed: int, device: str = "cpu") -> Weights:
-    """Features of a network that has learned the classes of public images, without privacy."""
+    """Train a network on public images without privacy, and return the weights of its features."""
     pixels = np.asarray(public.schema.rows(public.rows).numbers, dtype=np.float32)
     rows = torch.from_numpy((pixels - pixels.mean()) / pixels.std()).to(device)
     labels = torch.from_numpy(public.labels).to(device)
@@ -99,15 +99,15 @@ def network(
     seed: int = 0,
     device: str = "cpu",
 ) -> TorchModel:
-    """The model that hospitals train: from scratch, or on features that are public."""
+    """Make the model that hospitals train: from scratch, or on public features."""
     build = networks.small_cnn(image, 2, CHANNELS)
     if features is not None:
         build = networks.pretrained(build, features, frozen=settings.frozen)
-    return TorchModel(build, weighed(settings.normal, device), seed=seed, device=device)
+    return TorchModel(build, weighted(settings.normal, device), seed=seed, device=device)
 
 
-def weighed(normal: float, device: str = "cpu") -> Callable[[Tensor, Tensor], Tensor]:
-    """Mean cross-entropy in which a normal image counts so many times as much as another."""
+def weighted(normal: float, device: str = "cpu") -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the mean cross-entropy in which a normal image has this weight, and another 1."""
     weights = torch.tensor([normal, 1.0], device=device)
 
     def loss(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -126,22 +126,23 @@ def private(
     rng: Callable[[int], Randomness | None] = lambda _: None,
     seed: int = 0,
 ) -> Trained:
-    """Federated averaging over silos, each of which spends (ε, δ) on its own images.
+    """Train by federated averaging over silos, each of which spends (ε, δ) on its own images.
 
     Parameters
     ----------
     model : TorchModel
-        Of `network`.
+        The model that `network` makes.
     hospitals : sequence of Data
         Pixels within `BOUNDS`, and labels.
     settings : Settings
-        Of the training.
+        Settings of the training.
     epsilon, delta : float
-        For all that a hospital releases: mean and deviation of its pixels, and its replies.
+        Guarantee for all that a hospital releases: mean and standard deviation of its pixels, and
+        its replies.
     rng : callable, optional
-        Gives each hospital's randomness by its number. The operating system's without it.
+        Returns the randomness of a hospital by its number; by default the operating system's.
     seed : int
-        Of the order of messages' placeholders; it touches no image.
+        Seed of the order of messages' placeholders; it touches no image.
     """
     fedavg = algorithm("fedavg")
     config = fedavg.config(**settings.local)
@@ -179,7 +180,7 @@ def private(
 def without_privacy(
     model: TorchModel, hospitals: Sequence[Data], settings: Settings, *, seed: int = 0
 ) -> Trained:
-    """The same federation without clipping and noise, and with settings that suit it."""
+    """Train the same federation without clipping and noise, with settings that suit it."""
     fedavg = algorithm("fedavg")
     pixels = np.concatenate([data.rows for data in hospitals])
     normalisation = Normalisation(np.array([pixels.mean()]), np.array([pixels.std()]), BOUNDS)

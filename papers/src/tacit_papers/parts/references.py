@@ -1,4 +1,4 @@
-"""What results are compared with: the best constant answer, and the same people without privacy."""
+"""References for the results: the best constant answer, and learning without privacy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("chance", "no_privacy")
 
 
 def measure(name: str, trial: Trial) -> float:
-    """The reference of this name on one split."""
+    """Measure the reference of this name on one split."""
     errors.choice("references", "name", name, NAMES)
     rows, truth = trial.test
     if name == "chance":
@@ -27,15 +27,15 @@ def measure(name: str, trial: Trial) -> float:
 
 
 def largest(truth: Any) -> float:
-    """The share of the most frequent class: what always naming it would get."""
+    """Return the share of the most frequent class: the accuracy of always naming it."""
     return float(np.bincount(truth).max() / len(truth))
 
 
 def clean_answers(schema: Schema, train: Any, labels: Any, test: Any, seed: int) -> Any:
-    """A good classifier of clean rows and labels: no privacy at all.
+    """Predict test labels with a good classifier of clean rows and labels, without privacy.
 
-    Images: a support vector machine on the codebook's own projected features. Tables: gradient
-    boosting on numbers and one-hot codes.
+    For images it is a support vector machine on the projected features of the codebook, for tables
+    gradient boosting on numbers and one-hot codes.
     """
     rows, points = schema.rows(train), schema.rows(test)
     if kind_of(schema) == paper.IMAGES:

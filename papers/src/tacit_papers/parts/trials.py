@@ -1,4 +1,4 @@
-"""Trials of a collection: who holds what, and what is fitted on it once."""
+"""Trials of a collection: the split of each, and the mechanisms that are fitted on it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Trial:
 
     @property
     def people(self) -> tuple[Any, Any]:
-        """Rows and labels of those who report."""
+        """Rows and labels of the people who report."""
         return self._part("people")
 
     @property
     def voters(self) -> tuple[Any, Any]:
-        """Of those who vote."""
+        """Rows and labels of the voters."""
         return self._part("voters")
 
     @property
     def test(self) -> tuple[Any, Any]:
-        """Of those whom a classifier is tried on."""
+        """Rows and labels of the test rows."""
         return self._part("test")
 
     def _part(self, name: str) -> tuple[Any, Any]:
@@ -51,7 +51,7 @@ class Trials:
         self._last: tuple[int, Trial] | None = None
 
     def sizes(self) -> dict[str, int]:
-        """Rows of each part."""
+        """Return the number of rows of each part."""
         return {name: len(part) for name, part in vars(self._split(0)).items()}
 
     def __getitem__(self, number: int) -> Trial:
@@ -63,7 +63,7 @@ class Trials:
         return self._last[1]
 
     def contenders(self, inhouse: Any, people: Any, classes: int | None, seed: int) -> Contenders:
-        """Fits on these in-house rows of the data set."""
+        """Make mechanisms for these in-house rows of the data set."""
         return Contenders(
             inhouse,
             self.dataset.schema,
@@ -80,5 +80,5 @@ class Trials:
 
 
 def accuracy(answers: Any, truth: Any) -> float:
-    """Share of right answers."""
+    """Return the share of right predictions."""
     return float(np.mean(np.asarray(answers) == truth))

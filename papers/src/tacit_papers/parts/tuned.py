@@ -1,8 +1,8 @@
-"""The VLM as we would use it: other settings than the paper's, and a learner that sums out noise.
+"""The VLM with our own settings, and a learner that marginalizes over the noise.
 
-Below ε = 3 latents that stand heavy noise and the one-step classifier (`fit_score`); above it
-latents that keep more, and the best of a few networks by the likelihood of held-out reports. Half
-of ε is the label's. The settings were settled on the splits of seeds 0 and 1 of MNIST.
+Below ε = 3, latents that withstand heavy noise and the one-step classifier (`fit_score`) are used;
+above, latents that keep more, and the best of a few networks by the likelihood of held-out reports.
+The label gets half of ε. The settings were chosen on the splits of seeds 0 and 1 of MNIST.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tacit_papers.parts.contenders import Contenders, at
 
 ENOUGH = 3.0
 POINTS = 1500
-"""In-house latents that stand for the people's, in the sum over what was hidden."""
+"""Number of in-house latents over which the likelihood of a report is averaged."""
 
 _TRAINING = {"epochs": 30, "batch_size": 256}
 _FULL: dict[str, Any] = {"batch_size": 1 << 16, "epochs": 120, "patience": 15}
@@ -44,11 +44,11 @@ class Tuned:
     inhouse: npt.NDArray[np.int64]
 
     def of_rows(self, rows: Any) -> npt.NDArray[np.float64]:
-        """Probabilities of clean rows."""
+        """Return class probabilities of clean rows."""
         return self.network.predict_proba(self.mechanism.clean_features(rows))
 
     def of_reports(self, reports: Reports) -> npt.NDArray[np.float64]:
-        """Of reported ones: the mean over the in-house latents that they may be."""
+        """Return class probabilities of reported rows: posterior means over in-house latents."""
         clean = self.mechanism.released_features({"latent": self.inhouse})
         weights = reports.mechanism.posterior(reports, self.inhouse)
         return np.asarray(weights @ self.network.predict_proba(clean))
@@ -61,7 +61,7 @@ def learn(
     labels: Any,
     rng: Randomness,
 ) -> Tuned:
-    """Fit, let these people report, and learn."""
+    """Fit a mechanism, let these people report, and learn a classifier."""
     mechanism = _mechanism(contenders, epsilon)
     reports = mechanism.release(rows, labels, rng)
     inhouse = mechanism.encode(contenders.rows[:POINTS])

@@ -1,8 +1,8 @@
-"""One set of reports, many questions: the mechanism was not fitted to any of them.
+"""One set of reports for many tasks, none of which the mechanism was fitted to.
 
-People report a row and its label once. From the same reports every task that is a function of the
-label is answered, by adding up probabilities; beside it, what reports made for that task alone
-would have given, at the same ε.
+People report a row and its label once. The same reports answer every task that is a function of the
+label, by adding up probabilities. For comparison, reports are made for each task alone, at the same
+ε.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Agnostic:
         self._answers: dict[str, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         tasks = {name: list(codes) for name, codes in self.dataset.tasks.items()}
         return self.asked.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
+        """List the cells, trial by trial."""
         return [
             {
                 "mechanism": mechanism,
@@ -80,7 +80,7 @@ class Agnostic:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One task."""
+        """Measure one task."""
         trial = self.trials[cell["trial"]]
         rows, labels = trial.test
         codes = np.asarray(self.dataset.tasks[cell["task"]])
@@ -88,12 +88,12 @@ class Agnostic:
         shared = self._probabilities({**cell, "task": None}, trial) @ np.eye(codes.max() + 1)[codes]
         found = {"clean_accuracy": accuracy(shared.argmax(axis=1), truth)}
         found["dedicated_accuracy"] = found["clean_accuracy"]
-        if not np.array_equal(codes, np.arange(len(codes))):  # the label itself is what is reported
+        if not np.array_equal(codes, np.arange(len(codes))):  # the task is the label itself
             found["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
         return Measured(found, {"chance": references.largest(codes[self.dataset.labels])})
 
     def _probabilities(self, cell: Cell, trial: Trial) -> npt.NDArray[np.float64]:
-        """Of the label of every test row, from the reports that all tasks share."""
+        """Return label probabilities of every test row, from the reports that all tasks share."""
         name = str(cell)
         if name not in self._answers:
             model = self._model(cell, trial.contenders, *trial.people)
@@ -104,7 +104,7 @@ class Agnostic:
         people, labels = trial.people
         inhouse, count = trial.contenders.rows, int(codes.max()) + 1
         contenders = self.trials.contenders(inhouse, labels, count, trial.seed)
-        contenders.networks = trial.contenders.networks  # encoders know of no label
+        contenders.networks = trial.contenders.networks  # encoders see no label
         model = self._model(cell, contenders, people, codes[labels])
         return accuracy(model.predict(rows), truth)
 

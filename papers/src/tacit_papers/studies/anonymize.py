@@ -1,9 +1,10 @@
-r"""Anonymized representations compared: the task, the person, and what else can be read.
+r"""Anonymized representations compared: accuracy on the task, and of attackers on the person.
 
-For each training and strength λ: how often the regular label is read right off a representation,
-and how often the person is, by the adversary of the training and by attackers trained afresh. Also
-the paper's bound, linkage by reference rows, and a second task that nobody trained for, where the
-data have one. With a local ε, all of it of what is then released.
+For each training and strength λ, the study measures how accurately the regular label can be
+predicted from a representation, and how accurately the person can, by the adversary of the training
+and by freshly trained attackers. It also measures the paper's bound, linkage by reference rows, and
+a second task that no training saw, where the data have one. With a local ε, all of this is measured
+on what is then released.
 
 References are a network of the same shape trained to name the person (`dedicated`), attackers on
 the rows themselves (`raw`), the predicted regular label alone (`trivial`), and `chance`.
@@ -36,7 +37,7 @@ STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5)
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 EPSILON_STRENGTH = 0.5
 EPSILON_STYLES = {"robust": 2, "toggled": 1}
-"""Trainings that are tried with a local ε; codes have fewer styles then, as each costs noise."""
+"""Trainings with a local ε, and their numbers of styles: few, as each costs noise."""
 
 REFERENCES = ("dedicated", "raw", "trivial", "chance")
 _QUICK_ROWS = (300, 120, 120)
@@ -105,7 +106,7 @@ class Anonymize:
         self._kept: dict[str, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, dataset = self.asked, self.dataset
         parameters = {
             **given.recorded(),
@@ -125,7 +126,7 @@ class Anonymize:
         return Record(self.name, parameters, versions(given.device), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: references, each training's strengths, then ε where it is tried."""
+        """List the cells, trial by trial: references, strengths of each training, then every ε."""
         return [
             {**cell, "trial": trial} for trial in range(self.asked.trials) for cell in self._each()
         ]
@@ -148,7 +149,7 @@ class Anonymize:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One representation, or one reference. Frontiers are fitted once for all their cells."""
+        """Measure one representation or reference; frontiers are fitted once for all cells."""
         if self._trial != cell["trial"]:
             self._trial, self._kept = cell["trial"], {}
         reference = cell.get("reference")
@@ -169,7 +170,7 @@ class Anonymize:
     # --- what is fitted --------------------------------------------------------------------------
 
     def _once(self, what: str, make: Callable[[], Any]) -> Any:
-        """Made when first asked for, and kept for the other cells of the trial."""
+        """Make what is first asked for, and keep it for the other cells of the trial."""
         if what not in self._kept:
             self._kept[what] = make()
         return self._kept[what]
@@ -190,7 +191,7 @@ class Anonymize:
         return {encoder.strength: encoder for encoder in found}
 
     def _trivial(self) -> tuple[AnonymizingEncoder, Shown, Any, dict[str, float]]:
-        """The predicted regular label alone: codes of one style."""
+        """Fit codes of one style: the predicted regular label alone."""
 
         def make() -> Any:
             encoder = self._encoder(training="robust", styles=1)
@@ -202,7 +203,7 @@ class Anonymize:
         return self._once("trivial", make)  # type: ignore[no-any-return]
 
     def _dedicated(self) -> float:
-        """The same network, the person its regular label: what can be read off rows at all."""
+        """Measure the same network with the person as its regular label."""
         encoder = self._encoder(training="robust", styles=1)
         (rows, task, person), held = self._labelled("training"), self._labelled("validation")
         encoder.fit(rows, person, private=task, validation=(held[0], held[2], held[1]))
@@ -224,7 +225,7 @@ class Anonymize:
     # --- what is seen ----------------------------------------------------------------------------
 
     def _shown(self, encoder: AnonymizingEncoder, cell: Cell | None = None) -> Shown:
-        """Representations as they would be handed out."""
+        """Return representations as they would be handed out."""
         noise = None if cell is None else generator(self.asked.seed, cell)
 
         def of(indices: Any) -> Any:
@@ -297,7 +298,7 @@ class Anonymize:
 
 
 def _few(dataset: TwiceLabelled, split: TwiceSplit) -> TwiceSplit:
-    """Few rows of each part, of labels that are among those to learn from."""
+    """Keep few rows of each part, with labels that the training rows have."""
     training, validation, test = _QUICK_ROWS
     kept = split.training[:training]
     labels = (dataset.regular, dataset.private)

@@ -1,11 +1,11 @@
 r"""Estimators compared on real data: accuracy, or R², against ε.
 
-Every estimator of `tacit.estimators` with every algorithm that has a proof, as it comes, beside
-scikit-learn's without privacy and diffprivlib's with the same public bounds. Each trial has a split
-and noise of its own. The bounds, and the norm of rows with one-hot columns, are public
+Every estimator of `tacit.estimators` runs with every algorithm that has a proof and with default
+settings, beside scikit-learn's without privacy and diffprivlib's with the same public bounds. Each
+trial has its own split and noise. The bounds, and the norm of rows with one-hot columns, are public
 (`tacit_papers.parts.classifier_data`).
 
-`chance` is the share of the largest class in the test rows; R² is 0 for whoever says the mean.
+`chance` is the share of the largest class in the test rows; predicting the mean has R² = 0.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Classifiers:
     case : Case
         The data.
     asked : Asked
-        What of.
+        The parameters.
     peer : Peer, optional
-        Without it there are no rows of diffprivlib.
+        diffprivlib; without it there are no results of diffprivlib.
     """
 
     name = "classifiers"
@@ -87,7 +87,7 @@ class Classifiers:
         self._last: tuple[Any, tuple[Rows, Rows]] | None = None
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, case = self.asked, self.case
         parameters = {
             **given.recorded(),
@@ -111,7 +111,7 @@ class Classifiers:
         return Record(self.name, parameters, made_by, data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: references, ours with every algorithm, the peer's."""
+        """List the cells, trial by trial: references, ours with every algorithm, diffprivlib."""
         return [
             {**cell, "trial": trial}
             for trial in range(self.asked.trials)
@@ -134,7 +134,7 @@ class Classifiers:
     def _peers(self) -> list[Cell]:
         if self.peer is None:
             return []
-        # One that we do not have is there whatever was asked for.
+        # Estimators that we do not have are always run.
         ours = models.known(self.case)
         mine = [
             name
@@ -144,7 +144,7 @@ class Classifiers:
         return [_cell(PEER, name, None, e) for name in mine for e in self.asked.epsilons]
 
     def measure(self, cell: Cell) -> Measured:
-        """One fit, tried on test rows."""
+        """Measure one fit on test rows."""
         if cell.get("reference"):
             return Measured({"accuracy": largest(self._parts(cell["trial"])[1].y)})
         library, name, epsilon = cell["library"], cell["estimator"], cell["epsilon"]
@@ -187,7 +187,7 @@ def _cell(library: str, estimator: str, algorithm: str | None, epsilon: float | 
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line an algorithm, a column an ε, and without privacy."""
+    """Return title, header and lines: one line per algorithm, one column per ε and for ε = ∞."""
     measure, epsilons = record["data"]["measure"], record["parameters"]["epsilons"]
     lines: dict[tuple[str, str], dict[float | None, str]] = {}
     for one in record["results"]:

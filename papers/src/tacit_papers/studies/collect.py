@@ -1,13 +1,13 @@
-"""Data collection: how well is learned from reports, at which local and central ε.
+"""Data collection: accuracy of classifiers learned from reports, against local and central ε.
 
-Figure 1 (clean accuracy), Figures 4 and 7 (points that are themselves reported) of "Learning to
-Noise", and what it does not show: whom the noise hurts most.
+The study reproduces Figure 1 (clean accuracy) and Figures 4 and 7 (points that are themselves
+reported) of "Learning to Noise", and adds the accuracy of each class.
 
-A codebook's figure is that of the student: taught in-house without noise where there is no central
-guarantee, else with DP-Adam on a sixth of the budget, so that mechanism and student together cost
-the in-house rows the stated ε. `table_accuracy` is that of the label table alone. Points that are
-themselves reported get 0.7 ε by `for_private_points`; those of the VLM and of direct noising what
-the row has of ε.
+The accuracy of a codebook is that of its student, which is taught in-house without noise where
+there is no central guarantee, else with DP-Adam on a sixth of the budget, so that mechanism and
+student together cost the in-house rows the stated ε. `table_accuracy` is that of the label table
+alone. Points that are themselves reported get 0.7 ε by `for_private_points`; with the VLM and
+direct noising they get the row's share of ε.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tacit_papers.parts.contenders import STUDENT_SHARE, balanced, learning
 from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct")
-"""The VLM at the settings of Table 4: with a central ε by our proved training, or (`vlm-paper`) in
-the paper's two stages, unproven. `vlm-tuned` has settings and a learner of our own."""
+"""`vlm` has the settings of Table 4 and our proved training where there is a central ε; `vlm-paper`
+is trained in the paper's two stages, unproven; `vlm-tuned` has our own settings and learner."""
 
 POINT_SHARE = 0.7
 _UNPROTECTED = ("direct", "vlm-tuned")
-"""The first reads no in-house row; the learner of the second does, and without noise."""
+"""The first reads no in-house row; the learner of the second reads them without noise."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,20 @@ class Collect:
         self.trials = Trials(dataset, asked)
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         return self.asked.record(self.name, self.dataset, self.trials.sizes())
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial; what both levels share is measured once."""
+        """List the cells, trial by trial; what both levels share is measured once."""
         return self.asked.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one ε, or one reference."""
+        """Measure one mechanism at one ε, or one reference."""
         trial = self.trials[cell["trial"]]
         if "reference" in cell:
             return Measured({"accuracy": references.measure(cell["reference"], trial)})
         with warnings.catch_warnings():
-            # A record shows what such people and such an ε do to the accuracy.
+            # The record shows what the warnings are about.
             warnings.simplefilter("ignore", ShiftWarning)
             warnings.simplefilter("ignore", ConstantAnswerWarning)
             if cell["mechanism"] == "codebook":
@@ -140,7 +140,7 @@ class Collect:
         )
 
     def _learned(self, points: str, cell: Cell, trial: Trial) -> tuple[Any, NoiseAwareClassifier]:
-        """A mechanism for clean or private points, and a classifier of its reports."""
+        """Fit a mechanism for clean or private points, and a classifier of its reports."""
         epsilon, level = cell["epsilon"], cell["level"]
         if cell["mechanism"] == "direct":
             mechanism: Any = trial.contenders.direct(epsilon)
@@ -208,7 +208,7 @@ class Collect:
 
 
 def _ceilings(dataset: Dataset, epsilon: float) -> dict[str, float]:
-    """For points that are themselves reported. That of Laplace noise is known for equal classes."""
+    """Compute ceilings for reported points; that of Laplace noise is known for equal classes."""
     found = {"epsilon": epsilon}
     if balanced(dataset):
         found["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)

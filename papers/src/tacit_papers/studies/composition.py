@@ -1,26 +1,29 @@
 r"""Ways of accounting compared by what their noise costs: Jayaraman and Evans (2019).
 
 The same training, on 10,000 records with Poisson sampling, gets the noise that each of five
-accountants asks for to promise (ε, δ): naive and advanced composition of amplified steps, zCDP,
-Rényi and privacy loss distributions; see `tacit.accounting.accountants`. For each ε: the accuracy
-lost, 1 − private / non-private, on 10,000 other records; what an attacker who sees the model gains
-in telling members from others (by the loss, [YGFJ18]_) and in guessing an attribute of members; the
-most that ε allows in theory; and the ε that the noise really has, by the tightest accountant. All
-five promises are true. They differ in how much noise is wasted on their proof.
+accountants requires for (ε, δ): naive and advanced composition of amplified steps, zCDP, Rényi and
+privacy loss distributions; see `tacit.accounting.accountants`. For each ε, the study measures the
+accuracy lost, 1 − private / non-private, on 10,000 other records, and the advantage of an attacker
+who sees the model in telling members from others (by the loss, [YGFJ18]_) and in guessing an
+attribute of members. Beside these it records the largest advantage that ε allows, and the ε of the
+noise by the tightest accountant. All five guarantees are true; they differ in how much noise their
+proofs waste.
 
 Advantages are true less false positive rates, or shares of right guesses on members less those on
-others. Both are chances of events E in what a model tells about a record. Members are compared with
-records that could have taken their place, so with p the chance of E where that place is empty,
+others. Both are probabilities of events E about what a model tells about a record. Members are
+compared with records that could have taken their place, so with p the probability of E where that
+place is empty,
 
 .. math:: P(E) \le 1 - e^{-\varepsilon}(1 - p - \delta), \qquad P'(E) \ge e^{-\varepsilon}(p -
           \delta), \qquad P(E) - P'(E) \le 1 - e^{-\varepsilon}(1 - 2\delta)
 
 by (ε, δ)-DP under add-remove for the complement of E, and for E: the ceiling that is recorded.
 The threshold of the first attacker is the mean loss of the members. It is known exactly, as in the
-paper, which is more than a model tells; one record moves it by a ten-thousandth of its loss.
+paper, which is more than the model tells; one record moves it by a ten-thousandth of its loss.
 
-Beyond ε = 700 the library refuses to calibrate: at 1,000 the noise is that of 700, which promises
-more. Where noise is below 0.3 clip norms, no loss distribution fits a grid, and Rényi stands in.
+Beyond ε = 700 the library refuses to calibrate: at 1,000 the noise is that of 700, a stronger
+guarantee. Where noise is below 0.3 clip norms, no loss distribution fits a grid, and Rényi
+accounting is used instead.
 
 References
 ----------
@@ -76,7 +79,7 @@ class Asked(Parameters):
 
 
 def ceiling(epsilon: float, delta: float) -> float:
-    r"""The most advantage under (ε, δ), :math:`1 - e^{-\varepsilon}(1 - 2\delta)`: see above."""
+    r"""Return the largest advantage under (ε, δ), :math:`1 - e^{-\varepsilon}(1 - 2\delta)`."""
     return 1 - math.exp(-epsilon) * (1 - 2 * delta)
 
 
@@ -96,7 +99,7 @@ class Composition:
         self._noise: dict[tuple[str, float], float] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         from tacit_papers.parts.composition_training import SETTINGS, attribute_of
 
         given = self.asked
@@ -117,7 +120,7 @@ class Composition:
         return Record(self.name, parameters, versions(given.device), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: chance and models without privacy, then each model by each accountant."""
+        """List the cells, trial by trial: references, then each model with each accountant."""
         given = self.asked
         each: list[Cell] = [{"reference": name} for name in ("chance", *given.models)]
         each += [
@@ -129,7 +132,7 @@ class Composition:
         return [{**cell, "trial": trial} for trial in range(given.trials) for cell in each]
 
     def measure(self, cell: Cell) -> Measured:
-        """One training, and the attacks on it."""
+        """Measure one training and the attacks on it."""
         if self._trial != cell["trial"]:
             self._trial, self._kept = cell["trial"], {}
         reference = cell.get("reference")
@@ -166,10 +169,10 @@ class Composition:
         return Measured(values, self._promised(cell["epsilon"], trained))
 
     def _calibrated(self, cell: Cell) -> dict[str, Any]:
-        """For `train`: it calibrates by Rényi and loss distributions itself; other noise is given.
+        """Return arguments for `train`, which calibrates by Rényi and loss distributions itself.
 
-        What that affords is then checked by Rényi accounting where it is tight enough, as it is
-        quicker.
+        Other noise is given, and checked by Rényi accounting where that is tight enough, as it is
+        faster.
         """
         name, epsilon = cell["mechanism"], min(cell["epsilon"], accountants.LARGEST)
         if name in ("rdp", "pld"):
@@ -182,11 +185,11 @@ class Composition:
 
     @property
     def _sampling(self) -> float:
-        """As the training rounds it: so the same event is accounted for once."""
+        """Sampling probability as the training rounds it, so that events are the same."""
         return (self.batch_size * 2**32 // self.records) / 2**32
 
     def _noise_of(self, name: str, epsilon: float) -> float:
-        """Worked out once; it does not depend on the data."""
+        """Compute the noise once; it does not depend on the data."""
         if (name, epsilon) not in self._noise:
             self._noise[name, epsilon] = accountants.noise_by(
                 name,
@@ -198,7 +201,7 @@ class Composition:
         return self._noise[name, epsilon]
 
     def _promised(self, epsilon: float, trained: Any) -> dict[str, Any]:
-        """What is claimed, and what is true of the very event by the tightest accountant."""
+        """Return what is claimed, and the ε of the same event by the tightest accountant."""
         delta, proved = self.asked.delta, trained.guarantee.epsilon
         by_pld = _pld(trained.event, delta)
         return {
@@ -258,7 +261,7 @@ class Composition:
 
 
 def _pld(event: events.Event, delta: float) -> float | None:
-    """None where the noise is too small for a loss distribution."""
+    """Return ε by the loss distribution, or None where the noise is too small for one."""
     try:
         return privacy_loss.epsilon_pld(event, delta)
     except privacy_loss.Unsupported:

@@ -1,17 +1,17 @@
 """Rounds and bytes until federated algorithms reach an accuracy, over clients that differ.
 
 Every algorithm runs on every partition for the same number of rounds. Reported are medians over
-trials: the first round whose global model is right so often on the test images, the bytes of both
-directions until then, and the best accuracy of all rounds. A trial has its own split, start and
-order of rows. All trials are in one run, since medians are over them.
+trials: the first round whose global model reaches the accuracy on the test images, the bytes of
+both directions until then, and the best accuracy of all rounds. A trial has its own split, start
+and order of rows. All trials are in one run, since medians are over them.
 
-Nothing here is private: a simulation, without noise.
+Nothing here is private: it is a simulation without noise.
 
 Notes
 -----
-Settings of the digits are those that `tacit.federated` has by default. They were found on splits of
-the same images, with test accuracy in view. Those of MNIST were chosen in short runs of one seed,
-most of them on shards, by 10,000 training images that were held out (`MNIST`).
+Settings for the digits are the defaults of `tacit.federated`. They were found on splits of the same
+images, with test accuracy in view. Those of MNIST (`MNIST`) were chosen in short runs of one seed,
+most of them on shards, by the accuracy on 10,000 held-out training images.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ MNIST: dict[str, dict[str, Any]] = {
     "feddyn": {**_LOCAL, "learning_rate": 0.2, "alpha": 0.03},
     "subfedavg": _LOCAL,
 }
-"""Settings for MNIST, by algorithm; see the module. Of FSVRG the batch hardly matters."""
+"""Settings for MNIST, by algorithm; see the module. The batch of FSVRG hardly matters."""
 
 HIDDEN = {"mnist": 64}
 LOWER = {"mnist": 0.0}
-"""Where an image is black; white is 1. From −1 on, digits need fewer rounds. MNIST needs more: most
+"""Value of a black pixel; white is 1. With −1, the digits need fewer rounds. MNIST needs more: most
 of its pixels are black, and a large common mean makes steps small."""
 
 MORE_TARGETS = {"mnist": (0.95,)}
-"""Where 90 % is soon reached."""
+"""Further targets where 90 % is reached soon."""
 
 _HIDDEN, _LOWER, _TEST_SHARE, _QUICK_ROWS = 32, -1.0, 5, 400
 
@@ -106,7 +106,7 @@ class Federated:
         self._differences: dict[str, dict[str, float]] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
             **given.recorded(),
@@ -123,7 +123,7 @@ class Federated:
         return Record(self.name, parameters, versions("cpu"), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Partition by partition: every algorithm, all trials at once."""
+        """List the cells, partition by partition: every algorithm, all trials at once."""
         given, model = self.asked, "-".join(str(size) for size in self._sizes)
         return [
             {"model": model, "algorithm": name, "partition": split, "trials": given.trials}
@@ -132,7 +132,7 @@ class Federated:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """All trials of an algorithm on a partition."""
+        """Measure all trials of an algorithm on a partition."""
         name, split = cell["algorithm"], cell["partition"]
         runs = [self._run(name, split, trial) for trial in range(self.asked.trials)]
         histories = [history for history, _ in runs]
@@ -162,7 +162,7 @@ class Federated:
         return Measured({"best_accuracy": found.best_accuracy}, facts)
 
     def _run(self, name: str, split: str, trial: int) -> tuple[tuple[rounds.Round, ...], float]:
-        """All rounds, and how right clients are on tests of their own at the end."""
+        """Return all rounds, and the final accuracy of clients on their own test images."""
         from tacit.federated.torch_model import TorchModel, mlp
 
         given, seed, chosen = self.asked, self.asked.seed + trial, KNOWN[name]
@@ -188,7 +188,7 @@ class Federated:
         return federation(split, training, test, self.asked.clients, seed), test
 
     def _difference(self, split: str) -> dict[str, float]:
-        """Means over trials; the same for every algorithm."""
+        """Return how far clients differ, as means over trials; the same for every algorithm."""
         if split not in self._differences:
             given = self.asked
             found = [
@@ -205,14 +205,14 @@ class Federated:
         return KNOWN[name].config(**own)
 
     def _settled(self) -> dict[str, Any]:
-        """All settings, of every algorithm: records of some algorithms can be put together."""
+        """Return the settings of all algorithms, so that records of some can be merged."""
         configs = {name: KNOWN[name].settings(self._config(name)) for name in ALGORITHMS}
         pruned = configs["subfedavg"]
         pruned["pruning"] = asdict(pruned["pruning"])
         return {"lower": self._lower, "differences": DIFFERENCES, "algorithms": configs}
 
     def _split(self, trial: int) -> tuple[Integers, Integers]:
-        """The makers' split where there is one, else a fifth for testing, drawn anew."""
+        """Split as the makers did where they did, else draw a fifth for testing."""
         rng = np.random.default_rng(self.asked.seed + trial)
         if getattr(self.dataset.pools, "training", None) is not None:
             training, test = self.dataset.pools.halves(rng, len(self.dataset))
@@ -228,14 +228,14 @@ def _listed(reached: Mapping[str, Any], at: int) -> dict[str, list[float | None]
 
 
 def _curve(histories: Sequence[Sequence[rounds.Round]]) -> list[float]:
-    """The median accuracy after each round."""
+    """Return the median accuracy after each round."""
     return [round(median(one.accuracy for one in same), 4) for same in zip(*histories, strict=True)]
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line an algorithm, a column a partition.
+    """Return title, header and lines: one line per algorithm, one column per partition.
 
-    In a cell: rounds and megabytes to the highest target, and the best accuracy.
+    A cell holds rounds and megabytes to the highest target, and the best accuracy.
     """
     given, data = record["parameters"], record["data"]
     goal = data["targets"][-1]

@@ -1,12 +1,12 @@
-"""Joining: our clean columns and labels beside reports of another party's: Figure 3 of the paper.
+"""Joining our clean columns with reports of another party's: Figure 3 of "Learning to Noise".
 
 The other party fits the mechanism on its own columns of all training rows, and reports every row,
-those of the test too, with the whole ε; our classifier sees clean columns, reports, and the law of
-their noise. Beside it: our columns alone, and all columns clean, by the same network.
+test rows too, with the whole ε; our classifier sees clean columns, reports, and the law of their
+noise. References are our columns alone and all columns clean, with the same network.
 
 As in the paper, the rows that report are rows that the mechanism was fitted on: every report is
-ε-DP given the mechanism, but all of them together tell of what it learned. Towards these rows
-nothing is proved of the whole (`inhouse_guarantee`); the test rows have ε alone.
+ε-DP given the mechanism, but all of them together also depend on what it learned. For these rows
+nothing is proved about the whole (`inhouse_guarantee`); the test rows have ε alone.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ MECHANISMS = ("codebook", "vlm", "direct")
 REFERENCES = ("chance", "clean_only", "all_clean")
 HIDDEN = (50,)
 CODEWORDS = 3
-"""Times ε: a report is read on its own here, and few codewords survive the noise.
+"""Codewords per unit of ε: a report is read on its own here, and few codewords survive the noise.
 
-Settled while looking at the split "signal" of Lending Club, seeds 10 and 11.
+Chosen while looking at the split "signal" of Lending Club, seeds 10 and 11.
 """
 
 
@@ -74,17 +74,17 @@ class Join:
         self._last: tuple[int, Contenders] | None = None
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         train, test = self._rows(0)
         sizes = {"people": len(train), "test": len(test)}
         return self.asked.record(self.name, self.dataset, sizes, join=self.columns)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
+        """List the cells, trial by trial."""
         return self.asked.cells(self.theirs.schema, REFERENCES)
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one ε, or one reference."""
+        """Measure one mechanism at one ε, or one reference."""
         train, test = self._rows(cell["trial"])
         labels, truth = self.dataset.labels[train], self.dataset.labels[test]
         ours = [_clean(self.ours, part) for part in (train, test)]
@@ -94,7 +94,7 @@ class Join:
         mechanism = self._mechanism(cell, contenders)
         rng = generator(contenders.seed, cell)
         released = [mechanism.release(_take(self.theirs, part), rng=rng) for part in (train, test)]
-        # What we get at latent level: reports and the law of their noise, nothing of the mechanism.
+        # At latent level we get reports and the law of their noise, but not the mechanism.
         reports = released if mechanism.kind == "direct" else [r.shared("join") for r in released]
         model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.asked.device)
         model.fit(reports[0], labels, clean=ours[0])
@@ -140,7 +140,7 @@ class Join:
         return self._last[1]
 
     def _rows(self, trial: int) -> tuple[Any, Any]:
-        """Training rows, all of them held by both parties, and test rows."""
+        """Return training rows, all of which both parties hold, and test rows."""
         split = self.dataset.collection(self.asked.seed + trial)
         train, test = np.concatenate([split.inhouse, split.people]), split.test
         return (train[:QUICK_ROWS], test[:QUICK_ROWS]) if self.asked.quick else (train, test)
@@ -151,7 +151,7 @@ def _take(part: Part, indices: Any) -> Any:
 
 
 def _clean(part: Part, indices: Any) -> Any:
-    """Numbers in [0, 1] and one-hot codes."""
+    """Encode clean columns as numbers in [0, 1] and one-hot codes."""
     return Raw(part.schema).transform(part.schema.rows(_take(part, indices)))
 
 

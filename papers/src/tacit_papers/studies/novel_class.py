@@ -1,12 +1,12 @@
 """A class that in-house data never held: Figure 2 of "Learning to Noise".
 
-Only people who have the new class report, without a label. A codebook's reports are told from the
-in-house rows by `NovelClassClassifier`; for the VLM and direct noising a network learns, as in the
-paper, to tell released rows of the new class from in-house rows that were kept back and released
-in the same way. Half of the test rows are of the new class.
+Only people who have the new class report, without a label. `NovelClassClassifier` tells reports of
+a codebook from the in-house rows; for the VLM and direct noising a network learns, as in the paper,
+to tell released rows of the new class from held-out in-house rows that are released in the same
+way. Half of the test rows are of the new class.
 
-A central ε is that of the encoder, which people get (`encoder_guarantee`). The classifier sees
-in-house rows once more and stays inside: a codebook's is not private towards them.
+A central ε is that of the encoder, which people receive (`encoder_guarantee`). The classifier sees
+in-house rows again and stays in-house: that of a codebook is not private towards them.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class NovelClass:
         self._last: tuple[int, NovelSplit, Contenders] | None = None
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         split = self._split(0)
         sizes = {name: len(getattr(split, name)) for name in _PARTS}
         return self.asked.record(self.name, self.dataset, sizes, new=str(self.new))
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
+        """List the cells, trial by trial."""
         return self.asked.cells(self.dataset.schema, ("chance",), ("direct",))
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one ε."""
+        """Measure one mechanism at one ε."""
         split, contenders = self._of(cell["trial"])
         if "reference" in cell:
             return Measured({"accuracy": 0.5})
@@ -106,7 +106,7 @@ class NovelClass:
     def _told_apart(
         self, cell: Cell, mechanism: Any, people: Any, kept: Any, rows: Any, seed: int
     ) -> Any:
-        """A network on released rows of both kinds; whose report it is is known without noise."""
+        """Train a network on released rows of both kinds, whose kind is known without noise."""
         rng, level = generator(seed, cell), cell["level"]
         released = [mechanism.release(part, rng=rng) for part in (kept, people)]
         seen = [mechanism.released_features(part, level=level) for part in released]

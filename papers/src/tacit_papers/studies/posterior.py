@@ -1,12 +1,12 @@
 r"""Private posteriors compared: error, privacy and coverage of every mechanism.
 
-For each prior, number of records n and ε: the exact expected Hellinger error of the released
-posterior (where half, a tenth or none of the records hold it, and on average over the prior), the
-exact ε of the very table at δ beside the claim, and how often 95 % intervals hold the share.
+For each prior, number of records n and ε, the study computes the exact expected Hellinger error of
+the released posterior (where half, a tenth or none of the records hold it, and on average over the
+prior), the exact ε of the table at δ beside the claim, and the coverage of 95 % intervals.
 
 `hellinger-stated` has the exponent ε/(2S) that the paper states, `hellinger-accuracy` the ε/S of
 its accuracy section, which the library refuses to release with; the other three are calibrated to
-what their own instance bears. All but simulated coverage is worked out, not drawn.
+the largest exponent that their own instance allows. All but simulated coverage is exact.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ PRIORS = ("1:1", "0.5:0.5", "4:4", "1:10")
 RECORDS = (20, 50, 100, 200, 500, 1000)
 EPSILONS = (0.02, 0.1, 0.5, 1.0, 2.0)
 DELTAS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
-"""Where the profile of a Hellinger table is looked at."""
+"""Values of δ at which the privacy profile of a Hellinger table is computed."""
 
 LEVEL = 0.95
 SHARES = {"error_half": 0.5, "error_tenth": 0.1, "error_none": 0.0}
 _MOST_COVERED, _MOST_PROFILED = 500, 200
-"""Records up to which naive coverage and profiles are worked out."""
+"""Largest numbers of records for which naive coverage and profiles are computed."""
 
 _SIMULATED = (20, 100)
 
@@ -104,7 +104,7 @@ class Posterior:
         self.asked = asked
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given = self.asked
         parameters = {
             "data": "beta-binomial",
@@ -114,7 +114,7 @@ class Posterior:
         return Record(self.name, parameters, versions("cpu"), {"level": LEVEL})
 
     def cells(self) -> Sequence[Cell]:
-        """Setting by setting, all mechanisms at each."""
+        """List the cells, setting by setting, with all mechanisms at each."""
         return [
             {
                 "mechanism": mechanism,
@@ -131,7 +131,7 @@ class Posterior:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one setting."""
+        """Measure one mechanism at one setting."""
         records = cell["records"]
         law, values, facts = self._law(cell)
         by_count = law.errors()
@@ -145,7 +145,7 @@ class Posterior:
         return Measured(values, facts)
 
     def _law(self, cell: Cell) -> tuple[CountLaw, dict[str, Any], dict[str, Any]]:
-        """The law of the released count, the ε that it really has, and its profile."""
+        """Return the law of the released count, its exact ε, and its privacy profile."""
         prior, records, epsilon = prior_of(cell["prior"]), cell["records"], cell["epsilon"]
         name = cell["mechanism"]
         if not name.startswith("hellinger"):
@@ -176,12 +176,12 @@ class Posterior:
         return scores, hellinger.exponent(scores, calibration=calibration, **asked)
 
     def _simulates(self, cell: Cell) -> bool:
-        """Real releases, of the first prior alone: they take their time."""
+        """Say whether to simulate releases: only for the first prior, as they take long."""
         few = cell["records"] in _SIMULATED and cell["prior"] == self.asked.priors[0]
         return few and cell["mechanism"] in OFFERED
 
     def _simulated(self, cell: Cell) -> float:
-        """How often the noise-aware interval of a real release holds the share."""
+        """Measure how often the noise-aware interval of a simulated release holds the share."""
         model = BetaBinomial(prior=prior_of(cell["prior"]))
         prepared = model.channel(
             cell["records"],
@@ -206,7 +206,7 @@ class Posterior:
 
 
 def _naive_coverage(law: CountLaw, weights: Reals) -> float:
-    r"""P(θ in the naive interval), over prior and noise: a sum over true and released counts."""
+    """Return P(θ in the naive interval), over prior and noise, by a sum over all counts."""
     every = np.arange(law.total + 1)
     first, second = law.prior[0] + every, law.prior[1] + law.total - every
     ends = [betaincinv(first, second, (1 + sign * LEVEL) / 2) for sign in (-1, 1)]
@@ -215,7 +215,7 @@ def _naive_coverage(law: CountLaw, weights: Reals) -> float:
 
 
 def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Title, header and lines: a line a mechanism, over all settings."""
+    """Return title, header and lines: one line per mechanism, over all settings."""
     results = record["results"]
     lines = []
     for mechanism in record["parameters"]["mechanisms"]:
@@ -253,4 +253,5 @@ STUDY = Study(
     measures=("error",),
     table=table,
     place=6,
+    quick_note="A quick run, with few settings.",
 )

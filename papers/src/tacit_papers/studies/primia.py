@@ -1,13 +1,14 @@
 """Three hospitals train one classifier of chest X-rays, and every image is protected in each.
 
 After PriMIA (Kaissis et al. 2021): Matthews' correlation coefficient against ε, for a network that
-begins from scratch and for one whose features were learned on public images. Here the images are
-PneumoniaMNIST, split at random over three hospitals; the public images are handwritten digits, and
-the network is small. So our numbers are not theirs, and their point is drawn for orientation only.
+is trained from scratch and for one whose features were learned on public images. Here the images
+are PneumoniaMNIST, split at random over three hospitals; the public images are handwritten digits,
+and the network is small. So the numbers are not comparable, and the published point is drawn for
+orientation only.
 
-Every hospital releases a noisy mean and deviation of its pixels and noisy gradients, all within
-(ε, δ). Two comparisons: the same federation without privacy, and one hospital alone at the same ε,
-for a federation must be worth its effort.
+Every hospital releases a noisy mean and standard deviation of its pixels and noisy gradients, all
+within (ε, δ). It is compared with the same federation without privacy, and with one hospital alone
+at the same ε, since a federation must be worth its effort.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Primia:
     public : Dataset
         Images of the same size, of nobody who is to be protected: MNIST.
     asked : Asked
-        What to measure.
+        The parameters.
     """
 
     name = "primia"
@@ -105,7 +106,7 @@ class Primia:
         self._features: dict[int, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given = self.asked
         parameters = {
             "data": self.dataset.name,
@@ -128,7 +129,7 @@ class Primia:
         return Record(self.name, parameters, versions(given.device), data)
 
     def _settings(self) -> dict[str, Any]:
-        """Of every training; part of what a record must share to go on."""
+        """Return the settings of every training; part of the parameters in a record."""
         found: dict[str, Any] = {
             f"{model} at {'∞' if epsilon is None else format(epsilon, 'g')}": asdict(
                 settings.of(model, epsilon, quick=self.asked.quick)
@@ -139,7 +140,7 @@ class Primia:
         return {**found, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: both models at every ε, together and alone."""
+        """List the cells, trial by trial: both models at every ε, together and alone."""
         given = self.asked
         return [
             {"model": model, "task": task, "epsilon": epsilon, "trial": trial}
@@ -150,7 +151,7 @@ class Primia:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One training. Alone, another hospital in every trial."""
+        """Measure one training. A hospital that trains alone is another one in every trial."""
         from tacit_papers.parts import primia_training as training
 
         given, seed = self.asked, self.asked.seed + cell["trial"]
@@ -188,13 +189,13 @@ class Primia:
         return Data(self._pixels[rows], self.dataset.labels[rows])
 
     def _hospitals(self, trial: int) -> list[Data]:
-        """Training images, split at random anew in every trial."""
+        """Split the training images at random, anew in every trial."""
         every = self._data("training")
         parts = partition.iid(len(every), HOSPITALS, seed=self.asked.seed + trial)
         return [Data(every.rows[part], every.labels[part]) for part in parts]
 
     def _pretrained(self, seed: int) -> Any:
-        """Features, learned once a seed."""
+        """Learn the features, once per seed."""
         from tacit_papers.parts import primia_training as training
 
         if seed not in self._features:
@@ -219,7 +220,7 @@ def _first(dataset: Dataset, most: int) -> Dataset:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line a model and ε, the federation beside one hospital."""
+    """Return title, header and lines: one line per model and ε, three hospitals beside one."""
     given, images = record["parameters"], record["data"]
     found = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
     lines: list[tuple[str, ...]] = []

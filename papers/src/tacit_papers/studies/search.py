@@ -2,8 +2,8 @@
 
 Candidates are fitted in-house; each person reports to one of them with the whole ε, and each voter
 tries one classifier, or the winner, and answers through randomized response with the whole ε
-(`tacit.inference.search`). The paper lets everybody report to every candidate and counts one: its
-winners are picked with more than people spent.
+(`tacit.inference.search`). The paper lets everybody report to every candidate and counts one
+report: its winners are chosen with more ε than it states.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "pretraining_epsilon": (5.0, 15.0, 27.0),
     },
 }
-"""Few candidates: each gets its part of the people. λ = 0.7 is what Table 4 has nearly everywhere;
-`paper.GRID` holds every value that it names."""
+"""There are few candidates, because each gets a part of the people. λ = 0.7 is nearly everywhere in
+Table 4; `paper.GRID` holds every value there."""
 
 QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "codebook": {"codewords": (10, 40)},
@@ -75,16 +75,16 @@ class Search:
         self.grids = {name: {**grids[name], **(grid or {})} for name in asked.mechanisms}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         grids = {name: {k: list(v) for k, v in grid.items()} for name, grid in self.grids.items()}
         return self.asked.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
+        """List the cells, trial by trial."""
         return self.asked.cells(self.dataset.schema, references.NAMES)
 
     def measure(self, cell: Cell) -> Measured:
-        """One search, or one reference."""
+        """Measure one search, or one reference."""
         trial = self.trials[cell["trial"]]
         if "reference" in cell:
             return Measured({"accuracy": references.measure(cell["reference"], trial)})
@@ -137,7 +137,7 @@ class Search:
         return trial.contenders.vlm(cell["epsilon"], paper.Mechanism(**line), np.inf)
 
     def _paper(self, cell: Cell) -> dict[str, Any] | None:
-        """What the paper's search found at this ε, or next to it."""
+        """Return the settings that the paper's search found at the nearest ε."""
         if cell["mechanism"] != "vlm":
             return None
         table = paper.TABLE_4["clean", "latent", kind_of(self.dataset.schema)]

@@ -1,15 +1,15 @@
-"""Attacks on federated averaging against defences: accuracy, and how often a backdoor works.
+"""Attacks on federated averaging against defences: accuracy, and success of backdoors.
 
-Twelve clients hold the training images, two of them attack; FedAvg with every client in every
-round. A defence is told that there are two. Sybil clones are one attacker under six names beside
-the ten honest clients, which is more than the defence was told: that is what Sybils are for.
+Twelve clients hold the training images, and two of them attack; FedAvg runs with every client in
+every round. A defence is told that there are two attackers. Sybil clones are one attacker under six
+names beside the ten honest clients, which is more than the defence was told.
 
-Two measures, on test images: the accuracy, and the share of images of other classes that are taken
-for the attacker's target once they bear its trigger. The latter is measured under every attack: a
-clean model's is the level to compare with.
+Two measures are taken on test images: the accuracy, and the share of images of other classes that
+are classified as the attacker's target once they bear its trigger. The latter is measured under
+every attack: that of a clean model is the level to compare with.
 
-Splits are by chance (`iid`), or by labels with Dirichlet shares (`dirichlet`), where honest clients
-differ and a rule that looks for the odd one out finds them too.
+Splits are at random (`iid`), or by labels with Dirichlet shares (`dirichlet`), where honest clients
+differ and a rule that rejects outliers rejects them too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tacit_papers.engine.running import Measured
 from tacit_papers.engine.tables import Table
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
-"""Attacks that plant one."""
+"""Attacks that plant a backdoor."""
 
 ATTACKS = ("none", "label-flip", "noise", "sign-flip", *BACKDOORS)
 
@@ -58,7 +58,7 @@ SETTINGS: dict[str, Any] = {
     "concentration": 0.5,
     "least_rows": 32,
 }
-"""What is the same in every run; part of what a record must share to go on."""
+"""Settings that are the same in every run; part of the parameters in a record."""
 
 _QUICK_ROWS = 480
 
@@ -96,7 +96,7 @@ class Threats:
         self._trigger = corner(dataset.schema.image)
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
             **given.recorded(),
@@ -112,7 +112,7 @@ class Threats:
         return Record(self.name, parameters, versions("cpu"), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: every attack against every defence."""
+        """List the cells, trial by trial: every attack against every defence."""
         given = self.asked
         return [
             {"partition": split, "attack": attack, "defence": defence, "trial": trial}
@@ -123,7 +123,7 @@ class Threats:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One run of all rounds."""
+        """Measure one run of all rounds."""
         from tacit.federated.torch_model import TorchModel, mlp
 
         given, seed = self.asked, self.asked.seed + cell["trial"]
@@ -169,7 +169,7 @@ class Threats:
     def _attacked(
         self, name: str, clients: list[Data], seed: int
     ) -> tuple[list[Data], threats.Attackers]:
-        """Clients with the rows that they use, and those among them that attack."""
+        """Return the clients with the rows that they use, and the attackers among them."""
         attack, who = self._attack(name), range(ATTACKERS)
         if attack.clones:  # one attacker under many names, in the place of all attackers
             clients = clients[:1] * CLONES + clients[ATTACKERS:]
@@ -193,7 +193,7 @@ class Threats:
 
 
 def corner(image: tuple[int, int]) -> threats.Trigger:
-    """Four bright pixels in the lower right corner."""
+    """Make the trigger: four bright pixels in the lower right corner."""
     height, width = image
     last = height * width - 1
     return threats.Trigger((last - width - 1, last - width, last - 1, last), 1.0)
@@ -208,9 +208,9 @@ def _gathering(name: str, bound: float) -> Gathering:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line an attack and split, a column a defence.
+    """Return title, header and lines: one line per attack and split, one column per defence.
 
-    A second line of an attack that plants a backdoor says how often that works.
+    Attacks that plant a backdoor have a second line with its success.
     """
     given, images = record["parameters"], record["data"]
     found = {(r["partition"], r["attack"], r["defence"]): r for r in record["results"]}
