@@ -132,7 +132,7 @@ class Agnostic:
 STUDY = Study(
     name="agnostic",
     about="Answer many tasks from one set of reports, beside reports made for each task alone.",
-    question="Do the same reports serve questions that nobody had in mind?",
+    question="Do the same reports serve tasks that were not known before?",
     parameters=Asked,
     prepare=lambda asked, progress: Agnostic(asked.load(progress), asked),
     measures=("clean_accuracy",),

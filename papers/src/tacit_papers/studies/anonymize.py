@@ -331,7 +331,7 @@ def _prepare(asked: Asked, progress: Any) -> Anonymize:
 STUDY = Study(
     name="anonymize",
     about="Train representations that keep the task and hide the person, and attack them.",
-    question="Can a representation keep the task and lose the person, whoever attacks?",
+    question="Can a representation keep the task and hide the person, whoever attacks?",
     parameters=Asked,
     prepare=_prepare,
     measures=("regular_accuracy",),

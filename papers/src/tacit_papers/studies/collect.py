@@ -219,7 +219,7 @@ def _ceilings(dataset: Dataset, epsilon: float) -> dict[str, float]:
 STUDY = Study(
     name="collect",
     about="Measure accuracy against local and central ε, on clean and on reported rows.",
-    question="How accurate is a classifier that was taught by noised reports?",
+    question="How accurate is a classifier that is learned from noisy reports?",
     parameters=Asked,
     prepare=lambda asked, progress: Collect(asked.load(progress), asked),
     measures=("clean_accuracy",),

@@ -247,7 +247,7 @@ def _values(results: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 STUDY = Study(
     name="posterior",
     about="Compare private posteriors: error, exact privacy and coverage of every mechanism.",
-    question="What does a private posterior cost, and does it hold what it promises?",
+    question="What does a private posterior cost, and does it keep its guarantee?",
     parameters=Asked,
     prepare=lambda asked, progress: Posterior(asked),
     measures=("error",),

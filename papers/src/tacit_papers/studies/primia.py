@@ -272,7 +272,7 @@ STUDY = Study(
     name="primia",
     about="Let three hospitals train on chest X-rays and protect every image.",
     question=(
-        "How good is a model of hospitals that protect every image, and is it worth to train "
+        "How good is a model of hospitals that protect every image, and is it worth training "
         "together?"
     ),
     parameters=Asked,

@@ -152,7 +152,7 @@ def _name(line: dict[str, Any]) -> str:
 STUDY = Study(
     name="search",
     about="Choose hyper-parameters by private votes, beside those of the paper's tables.",
-    question="Do private votes find good settings, and tell the truth about them?",
+    question="Do private votes find good settings, and estimate their accuracy right?",
     parameters=Asked,
     prepare=lambda asked, progress: Search(asked.load(progress), asked),
     measures=("test_accuracy",),
