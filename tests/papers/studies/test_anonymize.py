@@ -278,7 +278,7 @@ def test_the_page(site: ModuleType, found: dict[str, Any], tmp_path: Path) -> No
     first = given["results"][1]
     first |= {"bound_violated": True, "bound_accuracy": 0.01}
     text = page()
-    assert "No representation reaches all of it." in text
+    assert "No representation reaches all of them." in text
     assert "toggled at λ = 1 (most at λ = 1: " in text
     given["results"][-1]["ceiling"] = 0.0
     assert "Above the proved ceiling: robust at ε = 4." in page()

@@ -1,4 +1,4 @@
-"""What every `tacit study …` does: run with a progress line, print the table, draw the figure."""
+"""Run a study with a progress line, print its table, draw its figure."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def _cells() -> Iterator[Callable[..., None]]:
         task = bar.add_task("", total=None)
 
         def progress(words: str, done: int, total: int, values: dict[str, Any] | None) -> None:
-            found = _said(values)
-            bar.update(task, completed=done, total=total, description=f"{words}{found}")
+            measured = _said(values)
+            bar.update(task, completed=done, total=total, description=f"{words}{measured}")
             if values is not None:
                 if console.is_terminal:
-                    bar.console.print(f"{words}{found}", highlight=False)
+                    bar.console.print(f"{words}{measured}", highlight=False)
                 else:
-                    print(f"{done}/{total} {words}{found}", file=sys.stderr, flush=True)
+                    print(f"{done}/{total} {words}{measured}", file=sys.stderr, flush=True)
 
         yield progress
 

@@ -87,9 +87,9 @@ def _arrays(fetch: bool, progress: Progress | None) -> dict[str, npt.NDArray[np.
         return _unpacked(FILE.content(fetch=fetch, progress=progress))
     try:
         content = path.read_bytes()
-        found = _unpacked(content)
-        if hashlib.sha256(content).hexdigest() == FILE.sha256 or _digest(found) == CONTENT:
-            return found
+        arrays = _unpacked(content)
+        if hashlib.sha256(content).hexdigest() == FILE.sha256 or _digest(arrays) == CONTENT:
+            return arrays
     except _UNREADABLE:
         pass
     raise errors.InvalidData(
@@ -106,8 +106,8 @@ def _unpacked(content: bytes) -> dict[str, npt.NDArray[np.uint8]]:
 
 
 def _digest(arrays: dict[str, npt.NDArray[np.uint8]]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, array in arrays.items():
-        found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

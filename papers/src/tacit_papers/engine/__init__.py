@@ -1,1 +1,1 @@
-"""What every study shares: parameters, the registry, records, the loop that runs, tables."""
+"""Shared by all studies: parameters, registry, records, the loop that runs them, tables."""

@@ -23,7 +23,7 @@ AS_USUAL: Any = object()
 
 @dataclass(frozen=True)
 class Option:
-    """What a field says about itself, beside its name, type and default.
+    """Properties of a parameter beside its name, type and default.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Option:
     otherwise : str, optional
         The default in words, where the value does not tell.
     usual : bool
-        Whether the default goes without saying when a command is written down.
+        Whether the default is left out when a command is written down.
     hidden : bool
         Whether the command does not offer the parameter.
     """
@@ -78,9 +78,9 @@ class Parameters:
 
 
 def of(field: dataclasses.Field[Any]) -> Option:
-    """Return what a field says about itself."""
-    found: Option = field.metadata.get("option", Option(""))
-    return found
+    """Return the properties of a field."""
+    option: Option = field.metadata.get("option", Option(""))
+    return option
 
 
 def offered(parameters: type[Parameters]) -> list[dataclasses.Field[Any]]:
@@ -122,32 +122,32 @@ def read(name: str, hint: Any, text: Any) -> Any:
         return text
     if item is str:
         return words(name, text)
-    found = numbers(name, text)
+    items = numbers(name, text)
     if item is int:
-        return tuple(errors.whole(WHERE, name, one, least=1) for one in found)
+        return tuple(errors.whole(WHERE, name, one, least=1) for one in items)
     optional = isinstance(item, types.UnionType)  # float or None: without privacy
-    return tuple(None if optional and one == math.inf else one for one in found)
+    return tuple(None if optional and one == math.inf else one for one in items)
 
 
 def words(name: str, text: str) -> tuple[str, ...]:
     """Read words with commas between them."""
-    found = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not found or len(set(found)) != len(found):
+    parts = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not parts or len(set(parts)) != len(parts):
         errors.refuse(WHERE, name, "names with commas between them, each once", text)
-    return found
+    return parts
 
 
 def numbers(name: str, text: str) -> tuple[float, ...]:
     """Read numbers with commas between them."""
     try:
-        found = tuple(float(word) for word in words(name, text))
+        values = tuple(float(word) for word in words(name, text))
     except ValueError as error:
         if isinstance(error, errors.TacitError):
             raise
-        found = ()
-    if not found or any(math.isnan(number) for number in found):
+        values = ()
+    if not values or any(math.isnan(number) for number in values):
         errors.refuse(WHERE, name, "numbers with commas between them", text)
-    return found
+    return values
 
 
 def said(value: Any) -> str:

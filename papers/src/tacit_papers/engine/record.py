@@ -57,19 +57,19 @@ class Record:
 
     def results(self) -> list[dict[str, Any]]:
         """Summarize every cell but the references: mean, standard deviation and trials."""
-        return [found for cell, found in self._summaries() if "reference" not in cell]
+        return [summary for cell, summary in self._summaries() if "reference" not in cell]
 
     def references(self) -> dict[str, Any]:
         """Summarize the references: a number for chance, else as the results."""
         every = {
-            cell["reference"]: found for cell, found in self._summaries() if "reference" in cell
+            cell["reference"]: summary for cell, summary in self._summaries() if "reference" in cell
         }
         study = registry.get(self.study)
         if study is not None and study.references is not None:
             return study.references(every)
         return {
-            name: found["accuracy"]["mean"] if name == "chance" else found["accuracy"]
-            for name, found in every.items()
+            name: summary["accuracy"]["mean"] if name == "chance" else summary["accuracy"]
+            for name, summary in every.items()
         }
 
     def _summaries(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -110,9 +110,9 @@ class Record:
         """Read a record, and refuse anything else in one line."""
         try:
             plain = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-            found = Record(**{name: plain[name] for name in _FIELDS})
-            found._check()
-            return found
+            record = Record(**{name: plain[name] for name in _FIELDS})
+            record._check()
+            return record
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise errors.InvalidData(
                 f"{path}: it must be the record of a study. Choose another file."
@@ -133,8 +133,8 @@ class Record:
         """Return the record in this file; study, parameters, data and versions must be the same."""
         if not path.exists():
             return self
-        found = Record.load(path)
-        mine, others = self._identity(), found._identity()
+        earlier = Record.load(path)
+        mine, others = self._identity(), earlier._identity()
         for name in sorted({*mine, *others}):
             if mine.get(name) != others.get(name):
                 if name == "sha256":
@@ -148,12 +148,12 @@ class Record:
                     "remove it."
                 )
         known = [dict(json.loads(json.dumps(cell))) for cell in cells]
-        if any(_cell(run) not in known for run in found.runs):
+        if any(_cell(run) not in known for run in earlier.runs):
             raise errors.InvalidData(
                 f"{path}: its runs must be those of this study. Choose another file."
             )
-        found.parameters = self.parameters
-        return found
+        earlier.parameters = self.parameters
+        return earlier
 
     def _identity(self) -> dict[str, Any]:
         """Return what must be the same for a record to go on; there may be more trials."""
@@ -188,13 +188,13 @@ def versions(device: str) -> dict[str, str]:
     """Return the versions of what computes here."""
     from tacit import __version__
 
-    found = {"tacit": __version__, "python": platform.python_version()}
+    known = {"tacit": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            known[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {**found, "device": _device_name(device)}
+    return {**known, "device": _device_name(device)}
 
 
 def infinity(value: float | str) -> float | str:

@@ -1,8 +1,8 @@
-"""The studies that there are, and all that belongs to each.
+"""The registry of studies.
 
-A study is three files: `studies/NAME.py`, whose `STUDY` says what it is asked, how it runs and how
-its trials are summarized; `figures/NAME.py`, whose `draw` draws its records; and
-`pages/templates/NAME.md`, the words of its page. A page that needs sentences of its own has them in
+A study is three files: `studies/NAME.py`, whose `STUDY` holds its parameters, its experiment
+and its summary; `figures/NAME.py`, whose `draw` draws its records; and
+`pages/templates/NAME.md`, the text of its page. A page that needs sentences of its own has them in
 `pages/NAME.py`. Command, options, checks, documentation and navigation follow from these.
 
 Nothing here imports a study, matplotlib or torch before it is asked for.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,7 +35,7 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True)
 class Study:
-    """A question, and all that answers it.
+    """A study: its parameters, experiment, summary, table, figure and page.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Study:
     question : str
         What its page answers.
     parameters : type
-        What it may be asked for: a dataclass whose fields are made by `parameters.option`.
+        Its parameters: a dataclass whose fields are made by `declare.option`.
     prepare : callable
         Takes parameters and a progress callback, loads the data, returns the experiment.
     measures : tuple of str
@@ -91,13 +91,13 @@ class Study:
 
     @property
     def help(self) -> str:
-        """The text of the command's help."""
+        """Help text of the command."""
         files = f"--json {self.name}.json --plot {self.name}.png"
         return f"{self.about}\n\nExample: tacit study {' '.join([self.command, files])}"
 
     @property
     def command(self) -> str:
-        """The command without its files."""
+        """Name and example options of the command."""
         return f"{self.name} {self.example}".strip()
 
     @cached_property
@@ -107,23 +107,23 @@ class Study:
 
     @property
     def draw(self) -> Callable[[Any], Any]:
-        """The function that draws merged records."""
+        """Function that draws merged records."""
         module = import_module(f"tacit_papers.figures.{_module(self.name)}")
         return module.draw  # type: ignore[no-any-return]
 
     @property
     def template(self) -> str:
-        """The words of its page."""
+        """Text of its page, with fields."""
         return (TEMPLATES / f"{self.name}.md").read_text()
 
     @property
     def title(self) -> str:
-        """The heading of its page."""
+        """Heading of its page."""
         return self.template.partition("\n")[0].removeprefix("# ")
 
     @property
     def fields(self) -> dict[str, Callable[..., str]]:
-        """What fields of its template stand for, beside those that all pages have."""
+        """Functions behind the fields of its template, beside those that all pages have."""
         name = f"tacit_papers.pages.{_module(self.name)}"
         return dict(import_module(name).FIELDS) if find_spec(name) else {}
 
@@ -136,13 +136,14 @@ class Study:
                 )
 
 
+@cache
 def names() -> tuple[str, ...]:
     """List the names of all studies, by the modules that there are."""
-    return tuple(sorted(_name(found.name) for found in pkgutil.iter_modules([str(STUDIES)])))
+    return tuple(sorted(_name(module.name) for module in pkgutil.iter_modules([str(STUDIES)])))
 
 
 def get(name: str) -> Study | None:
-    """Return a study, or None where there is no such one."""
+    """Return the study of this name, or None where there is none."""
     return study(name) if name in names() else None
 
 

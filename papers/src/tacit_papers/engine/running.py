@@ -56,14 +56,14 @@ def run(
         if progress is not None:
             progress(words(cell), done, len(cells), None)
         began = time.perf_counter()
-        found = experiment.measure(cell)
+        measured = experiment.measure(cell)
         seconds = round(time.perf_counter() - began, 2)
-        run = {**cell, "values": found.values, "facts": found.facts, "seconds": seconds}
+        run = {**cell, "values": measured.values, "facts": measured.facts, "seconds": seconds}
         record.runs.append(run)
         if path is not None:
             record.save(path)
         if progress is not None:
-            progress(words(cell), done + 1, len(cells), found.values)
+            progress(words(cell), done + 1, len(cells), measured.values)
     return record
 
 

@@ -39,8 +39,8 @@ def table(record: Mapping[str, Any]) -> Table:
         for measure in measures
         if any(measure in result for result in by.values())
     ]
-    for name, found in record["references"].items():
-        value = f"{found:.3f}" if isinstance(found, float) else _summary(found)
+    for name, reference in record["references"].items():
+        value = f"{reference:.3f}" if isinstance(reference, float) else _summary(reference)
         lines.append((name.replace("_", " "), *[value] * len(epsilons)))
     header = ", ".join(key.replace("_epsilon", " ε") for key in keys)
     return _title(record), (header, *(f"ε = {e:g}" for e in epsilons)), lines
@@ -63,9 +63,9 @@ def _cell(result: Mapping[str, Any] | None, measure: str) -> str:
     return "" if result is None or measure not in result else _summary(result[measure])
 
 
-def _summary(found: Mapping[str, Any]) -> str:
-    spread = f"\n±{found['std']:.3f}" if len(found["trials"]) > 1 else ""
-    return f"{found['mean']:.3f}{spread}"
+def _summary(measure: Mapping[str, Any]) -> str:
+    deviation = f"\n±{measure['std']:.3f}" if len(measure["trials"]) > 1 else ""
+    return f"{measure['mean']:.3f}{deviation}"
 
 
 def _shown(value: Any) -> str:

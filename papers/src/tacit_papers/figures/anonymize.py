@@ -23,19 +23,19 @@ _LOOKS = {
 }
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.2))
 _KINDS = {
-    "task": Look("{regular} read right", canvas.GREY, ".", "-"),
-    "probe": Look("{private} named right by the\nstrongest fresh attacker", canvas.GREY, "o", "-"),
-    "adversary": Look("… by the adversary of\nthe training", canvas.GREY, "o", _DASHED, "none"),
+    "task": Look("accuracy on the {regular}", canvas.GREY, ".", "-"),
+    "probe": Look("… on the {private}, of the\nstrongest fresh attacker", canvas.GREY, "o", "-"),
+    "adversary": Look("… of the adversary of\nthe training", canvas.GREY, "o", _DASHED, "none"),
     "bound": Look("… at most, by (14), if that\nadversary were the best", canvas.GREY, "", _DOTTED),
 }
-_PROVED = Look("… at most, by whomever:\nproved of ε", canvas.INK, ".", (0, (4, 1.5, 1, 1.5)))
+_PROVED = Look("… of any attacker:\nproved ceiling", canvas.INK, ".", (0, (4, 1.5, 1, 1.5)))
 _ALONE = Look("{regular} as predicted, alone", canvas.INK, "*", "none", size=9.0)
 _RAW = Look("the rows themselves", canvas.INK, "X", "none", size=6.0)
 _NOTE = (
-    "Attackers learn from the training and validation rows and are tried on the test rows. Bars of "
-    "the strongest attacker: 95 %, all attackers at once, on the rows of all trials; other bars: "
-    "one standard deviation of trials. Without ε nothing is promised: another attacker may do "
-    "better."
+    "Attackers learn from the training and validation rows and are tested on the test rows. Bars "
+    "of the strongest attacker: 95 % for all attackers at once, on the rows of all trials; other "
+    "bars: one standard deviation of trials. Without ε there is no guarantee: another attacker may "
+    "do better."
 )
 
 
@@ -70,7 +70,7 @@ def _drawn(merged: Merged) -> Figure:
         panel.set_visible(False)
     look.legend(figure, _sections(merged, trainings, bool(private)))
     task, person = _labels(merged)
-    title = f"{merged.name}: keeping the {task}, losing the {person} ({merged.trials})"
+    title = f"{merged.name}: keeping the {task}, hiding the {person} ({merged.trials})"
     canvas.frame(figure, title, merged.caption(_NOTE, bars=False))
     return figure
 
@@ -91,7 +91,7 @@ def _sections(
 def _draw_tradeoff(axes: Axes, merged: Merged, results: Sequence[Result]) -> None:
     """Draw Figure 3 of the paper, and the same with the strongest attacker."""
     task, person = _labels(merged)
-    look.tidy(axes, "The trade-off", f"{person} named right", f"{task} read right")
+    look.tidy(axes, "The trade-off", f"accuracy on the {person}", f"accuracy on the {task}")
     for name, base in _LOOKS.items():
         mine = _by_strength(results, name)
         up, spread = _task(mine)
@@ -113,7 +113,7 @@ def _draw_second(axes: Axes, merged: Merged, results: Sequence[Result], name: st
     _, person = _labels(merged)
     thing, _, measure = name.rpartition("_")
     said = f"RMSE of {thing}, upwards is better" if measure == "rmse" else f"{thing} right"
-    look.tidy(axes, f"A second task: {thing}", f"{person} named right", said.replace("_", " "))
+    look.tidy(axes, f"A second task: {thing}", f"accuracy on the {person}", said.replace("_", " "))
 
     def height(one: Result) -> float:
         return float(one["second_task"][name]["mean"])
@@ -133,7 +133,7 @@ def _draw_second(axes: Axes, merged: Merged, results: Sequence[Result], name: st
 def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None:
     """Draw task and attackers against ε, with the proved ceiling."""
     strength = results[0]["strength"]
-    look.tidy(axes, f"With a local ε, λ = {strength:g}", "ε of one release", "named or read right")
+    look.tidy(axes, f"With a local ε, λ = {strength:g}", "ε of one release", "accuracy")
     epsilons = sorted({one["epsilon"] for one in results})
     for name, base in _LOOKS.items():
         mine = sorted(
@@ -155,7 +155,7 @@ def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None
 
 def _draw_strengths(axes: Axes, merged: Merged, results: Sequence[Result], training: str) -> None:
     """Draw Figure 4 of the paper, and the same with the strongest attacker."""
-    look.tidy(axes, training.capitalize(), "strength λ", "named or read right")
+    look.tidy(axes, training.capitalize(), "strength λ", "accuracy")
     mine, base = _by_strength(results, training), _LOOKS[training]
     across = [one["strength"] for one in mine]
     for kind, of in (("task", _task), ("adversary", _adversary), ("probe", _strongest)):

@@ -32,9 +32,9 @@ _ROWS = {
     "attribute_advantage": "attribute advantage",
 }
 _NOTE = (
-    "The same training with the noise that each accountant asks for, δ = {delta:g}; every promise "
-    "is true. Lost: 1 − accuracy / accuracy without privacy. Advantage: of members over others, "
-    "called members by their loss, or told their {attribute}; an interval of 95 % about one "
+    "The same training with the noise that each accountant requires, δ = {delta:g}; every "
+    "guarantee is true. Lost: 1 − accuracy / accuracy without privacy. Advantage: members less "
+    "others, called members by their loss, or with their {attribute} guessed; its 95 % interval "
     "reaches {reach:.3f} to either side."
 )
 _ROOM, _PAD = 1.5, 0.1

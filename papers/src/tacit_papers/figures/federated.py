@@ -40,10 +40,9 @@ _BEYOND, _ROOM = 1.55, 1.3
 _STEPS = (1, 2, 5)
 _NOTE = (
     "{clients} clients, {taking} in every round; a network {model}. Points are medians of "
-    "{trials}, lines go from the least to the most. The global model is tested on images as they "
-    "are. A client's own test images are like its training images, also in how they look or are "
-    "named; they are put to the client's own model under Sub-FedAvg, else to the global one. "
-    "Nothing here is private."
+    "{trials}, lines are ranges over trials. The global model is tested on images as they "
+    "are. A client's own test images are moved and renamed like its training images; they test "
+    "the client's own model under Sub-FedAvg, else the global one. Nothing here is private."
 )
 
 

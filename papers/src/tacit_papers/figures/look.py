@@ -1,4 +1,4 @@
-"""How things look: colours that colour-blind people tell apart [OI08]_, markers and line styles
+"""Looks of curves: colours that colour-blind people tell apart [OI08]_, markers and line styles
 that survive a grey copy.
 
 References

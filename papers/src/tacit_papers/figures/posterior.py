@@ -35,9 +35,9 @@ _ERRORS = {"error_half": "Half hold it", "error_tenth": "A tenth hold it", "erro
 _PRIORS = ("o", "s", "^", "D", "v", "P")
 _ASIDE = 0.16
 _NOTE = (
-    "Error: expected Hellinger distance from the posterior without privacy, worked out. "
-    "Lower left: the exact ε of each table at δ = {delta:g} over the claimed one, a point a "
-    "setting. Lower middle: naive intervals worked out (white), noise-aware ones simulated "
+    "Error: expected Hellinger distance from the posterior without privacy, exact. "
+    "Lower left: the exact ε of each table at δ = {delta:g} over the claimed one, one point "
+    "per setting. Lower middle: naive intervals, exact (white), noise-aware ones, simulated "
     "(filled). Lower right: the best calibrated Hellinger mechanism of each setting over noise, "
     "clamped (filled) and remapped (white), errors averaged over the prior."
 )

@@ -30,15 +30,15 @@ _LOOKS = {
     ),
 }
 _SHORT = {"pretrained": "pretrained,\nno privacy", "scratch": "from scratch,\nno privacy"}
-_PAPER = Look("Kaissis et al.,\nnot to be compared", canvas.INK, "X", "none", size=7.0)
+_PAPER = Look("Kaissis et al.,\nnot comparable", canvas.INK, "X", "none", size=7.0)
 _PANELS = {"mcc": "Test images", "mcc_validation": "Validation images"}
 _ROOM = 1.2
 """Margins before the smallest ε and after the largest, as a factor."""
 
 _NOTE = (
-    "Every hospital protects each of its images at (ε, δ = {delta:g}); mean and deviation of "
-    "pixels are included. Test images are another collection, with fewer ill. Kaissis et al. used "
-    "larger images, a larger network and chest X-rays to pretrain it."
+    "Every hospital protects each of its images at (ε, δ = {delta:g}); mean and standard "
+    "deviation of pixels are included. Test images come from another collection, with fewer ill. "
+    "Kaissis et al. used larger images, a larger network and chest X-rays to pretrain it."
 )
 
 

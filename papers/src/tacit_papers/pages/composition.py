@@ -127,9 +127,9 @@ def found(evidence: Evidence, model: str) -> str:
         above = [r for r in results if r[f"{kind}_interval"]["mean"][0] > r["ceiling"]]
         least = f" (least ε: {min(r['epsilon'] for r in seen):g})" if seen else ""
         parts.append(
-            f"{words.capitalize()}: without privacy {_between(plain, kind, ' (', ')')}; with privacy "
-            f"the 95 % interval is above 0 in {len(seen)} of {len(results)} settings{least}, "
-            f"and above its ceiling in {len(above)}."
+            f"{words.capitalize()}: without privacy {_between(plain, kind, ' (', ')')}; with "
+            f"privacy the 95 % interval is above 0 in {len(seen)} of {len(results)} "
+            f"settings{least}, and above its ceiling in {len(above)}."
         )
     return " ".join(parts)
 

@@ -1,4 +1,4 @@
-"""Where numbers come from: records, the commands that made them, figures, targets."""
+"""Provenance of numbers: records, the commands that made them, targets."""
 
 from __future__ import annotations
 
@@ -64,13 +64,8 @@ def command(record: Record) -> str:
     study = registry.study(record["study"])
     words = ["tacit", "study", study.name]
     for name, given in study.asked(record["parameters"]).items():
-        # What the data or the study bring is no option, and what is usual need not be said.
-        field = study.options.get(name)
-        if (
-            field is None
-            or given in (None, [])
-            or (parameters.of(field).usual and _usual(field, given))
-        ):
+        field = study.options.get(name)  # None for what the data or the study determine
+        if field is None or given in (None, []) or _usual(field, given):
             continue
         option = f"--{field.name.replace('_', '-')}"
         if isinstance(given, bool):
@@ -82,7 +77,9 @@ def command(record: Record) -> str:
 
 
 def _usual(field: Any, given: Any) -> bool:
-    return parameters.said(given) == parameters.said(field.default)
+    """Say whether a value is a default that a command leaves out."""
+    same = parameters.said(given) == parameters.said(field.default)
+    return parameters.of(field).usual and same
 
 
 def wrapped(line: str) -> str:

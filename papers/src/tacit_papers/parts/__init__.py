@@ -1,1 +1,1 @@
-"""What single studies are made of: networks, settings, splits, attackers, published numbers."""
+"""Parts of the studies: networks, settings, splits, attackers, published numbers."""

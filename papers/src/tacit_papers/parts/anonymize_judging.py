@@ -72,19 +72,19 @@ class Judge:
         """Count the right answers of freshly trained attackers, and measure linkage."""
         person = self.dataset.private
         mine = shown.known, person[self.known], shown.test, person[self.split.test]
-        found = probe(*mine, attackers=self.attackers, seed=self.seed)
-        right = {one.name: round(one.accuracy * found.rows) for one in found.results}
-        answers = {"rows": found.rows, "right": right}
+        probed = probe(*mine, attackers=self.attackers, seed=self.seed)
+        right = {one.name: round(one.accuracy * probed.rows) for one in probed.results}
+        answers = {"rows": probed.rows, "right": right}
         linked = {"linkage": self._linked(mine)} if self.attackers is None else {}
-        return {"strongest_accuracy": found.strongest.accuracy, "probes": answers, **linked}
+        return {"strongest_accuracy": probed.strongest.accuracy, "probes": answers, **linked}
 
     def _linked(self, mine: tuple[Any, Any, Any, Any]) -> dict[str, float]:
         """Link test rows to people by reference rows: single rows, and several of one person."""
         alone = linkage(*mine, seed=self.seed)
-        found = {"top1": alone.top1, "top5": alone.top5}
+        linked = {"top1": alone.top1, "top5": alone.top5}
         if np.bincount(mine[3]).max() >= TOGETHER:
-            found["together_top1"] = linkage(*mine, together=TOGETHER, seed=self.seed).top1
-        return found
+            linked["together_top1"] = linkage(*mine, together=TOGETHER, seed=self.seed).top1
+        return linked
 
     def adversary(self, chances: Representation, truth: npt.NDArray[np.int64]) -> dict[str, Any]:
         """Measure the training's own adversary on test rows, and the bound (14) from its loss."""
@@ -115,21 +115,21 @@ class Judge:
         Where the errors of the trivial release are given, one per row, the gain over it is measured
         with the interval of a paired bootstrap. Returns the squared errors, one per row, too.
         """
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         by_row: dict[str, Reals] = {}
         for name, given in self.dataset.others.items():
             truth = np.squeeze(given)
             whole = truth.dtype.kind in "iub"
             missed = self._missed(shown, truth, _classifiers if whole else _regressors)
             if whole:
-                found[f"{name}_accuracy"] = 1 - float(missed.mean())
+                scores[f"{name}_accuracy"] = 1 - float(missed.mean())
                 continue
             by_row[name] = missed
-            found[f"{name}_rmse"] = float(_rmse(missed))
+            scores[f"{name}_rmse"] = float(_rmse(missed))
             if trivial is not None:
                 gain = self._gain(trivial[name], missed)
-                found |= {f"{name}_{word}": value for word, value in gain.items()}
-        return found, by_row
+                scores |= {f"{name}_{word}": value for word, value in gain.items()}
+        return scores, by_row
 
     def _missed(self, shown: Shown, truth: Any, learners: Callable[[int], list[Any]]) -> Reals:
         """Return the errors on test rows of the learner that did best on the validation rows."""
@@ -169,8 +169,8 @@ def _classifiers(seed: int) -> list[Any]:
 
 def _errors(model: Any, rows: Representation, truth: Any) -> Reals:
     """Return the mean squared error of each row; for classes, whether the row is wrong."""
-    found = model.predict(rows)
-    missed = found != truth if truth.dtype.kind in "iub" else (found - truth) ** 2
+    predicted = model.predict(rows)
+    missed = predicted != truth if truth.dtype.kind in "iub" else (predicted - truth) ** 2
     return np.asarray(missed.reshape(len(missed), -1).mean(axis=1), np.float64)
 
 

@@ -17,21 +17,21 @@ _SINGLE = ("bound_accuracy", "code_ceiling", "ceiling")
 def measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Summarize the trials of one cell."""
     trials = [run["values"] for run in runs]
-    found: dict[str, Any] = {}
+    summaries: dict[str, Any] = {}
     for name, first in trials[0].items():
         same = [values[name] for values in trials]
         if name == "probes":
-            found |= _attackers(same)
+            summaries |= _attackers(same)
         elif isinstance(first, dict):
-            found[name] = {key: summary([one[key] for one in same]) for key in first}
+            summaries[name] = {key: summary([one[key] for one in same]) for key in first}
         elif name in _SINGLE:
-            found[name] = summary(same)["mean"]
+            summaries[name] = summary(same)["mean"]
         else:
-            found[name] = summary(same)
-    if "bound_accuracy" in found:
-        low = found["strongest_probe"]["interval"][0]
-        found["bound_violated"] = bool(low > found["bound_accuracy"])
-    return found
+            summaries[name] = summary(same)
+    if "bound_accuracy" in summaries:
+        low = summaries["strongest_probe"]["interval"][0]
+        summaries["bound_violated"] = bool(low > summaries["bound_accuracy"])
+    return summaries
 
 
 def _attackers(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -58,10 +58,10 @@ def _attackers(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the references: a number for chance, all measures for the others."""
     return {
-        name: found["accuracy"]["mean"]
+        name: reference["accuracy"]["mean"]
         if name == "chance"
-        else {key: value for key, value in found.items() if key != "reference"}
-        for name, found in every.items()
+        else {key: value for key, value in reference.items() if key != "reference"}
+        for name, reference in every.items()
     }
 
 

@@ -123,14 +123,14 @@ def load(name: str, progress: Progress | None = None) -> Case:
 
 
 def _labelled(name: str, progress: Progress | None) -> Case:
-    found = datasets.load(name, progress=progress)
+    dataset = datasets.load(name, progress=progress)
     return Case(
         name,
-        *encodings(found.schema, found.rows),
-        found.labels,
-        found.classes,
-        sha256=found.sha256,
-        taken_as_public=found.taken_as_public,
+        *encodings(dataset.schema, dataset.rows),
+        dataset.labels,
+        dataset.classes,
+        sha256=dataset.sha256,
+        taken_as_public=dataset.taken_as_public,
     )
 
 
@@ -199,20 +199,20 @@ def _words(column: Categorical, codes: Any) -> Any:
     return pa.array(column.categories).take(pa.array(codes, mask=codes < 0))
 
 
-def of_loans(name: str, found: loans.Loans, path: Path) -> Case:
+def of_loans(name: str, ended: loans.Loans, path: Path) -> Case:
     """Make the case of the interest rate, from what was known when a loan was asked for."""
     pa = arrow()
-    numbers = {"issued": found.issued, **found.numbers}
+    numbers = {"issued": ended.issued, **ended.numbers}
     table = {
         column.name: pa.array(numbers[column.name])
         if isinstance(column, Continuous)
-        else _words(column, found.codes[column.name])
+        else _words(column, ended.codes[column.name])
         for column in LOANS.columns
     }
     return Case(
         name,
         *encodings(LOANS, pa.table(table)),
-        found.numbers["int_rate"],
+        ended.numbers["int_rate"],
         target_bounds=RATES,
         sha256={path.name: sha256_of(path)},
         taken_as_public=(_SET_BY_HAND,),
@@ -223,13 +223,13 @@ def _diabetes(name: str, progress: Progress | None) -> Case:
     """Load ten measurements of 442 people and the progress of their illness, from scikit-learn."""
     from sklearn.datasets import load_diabetes
 
-    found = load_diabetes(scaled=False)
+    bunch = load_diabetes(scaled=False)
     lower = np.array([18, 1, 15, 60, 90, 40, 20, 2, 3, 55.0])
     upper = np.array([80, 2, 45, 135, 305, 245, 100, 10, 6.5, 125.0])
-    X = np.clip(2 * (found.data - lower) / (upper - lower) - 1, -1, 1)
+    X = np.clip(2 * (bunch.data - lower) / (upper - lower) - 1, -1, 1)
     only = Encoding(X, np.full(10, -1.0), np.ones(10))
     taken = (_SET_BY_HAND,)
-    return Case(name, only, only, found.target, (), (20.0, 350.0), taken_as_public=taken)
+    return Case(name, only, only, bunch.target, (), (20.0, 350.0), taken_as_public=taken)
 
 
 CASES: Mapping[str, Callable[[str, Progress | None], Case]] = {

@@ -11,10 +11,10 @@ from tacit_papers.engine.tables import Table
 def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the references: a number for chance, all measures for models without privacy."""
     return {
-        name: found["accuracy"]["mean"]
+        name: reference["accuracy"]["mean"]
         if name == "chance"
-        else {key: value for key, value in found.items() if key != "reference"}
-        for name, found in every.items()
+        else {key: value for key, value in reference.items() if key != "reference"}
+        for name, reference in every.items()
     }
 
 
@@ -36,7 +36,7 @@ def table(record: Mapping[str, Any]) -> Table:
     title = (
         f"composition, {given['data']}: {data['training']:,} members, {data['test']:,} others; "
         f"δ = {given['delta']:g}; {trials}. Accuracy lost, the advantage of the membership "
-        "attack, and the ε that is really spent, against the ε claimed"
+        "attack, and the ε that is actually spent, against the claimed ε"
     )
     return title, ("", *(f"ε = {e:g}" for e in epsilons)), lines
 

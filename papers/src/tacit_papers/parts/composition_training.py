@@ -129,21 +129,21 @@ def train_plainly(
 
 
 @torch.no_grad()
-def attacked(module: nn.Module, found: Records) -> dict[str, Any]:
+def attacked(module: nn.Module, records: Records) -> dict[str, Any]:
     """Measure the accuracy of a model, and the advantage of both attackers."""
     module.eval()
     right, mine = [], []
-    for rows, labels in (found.members, found.others):
+    for rows, labels in (records.members, records.others):
         right.append(float((module(rows).argmax(dim=1) == labels).double().mean()))
         mine.append(_finite(losses(module, rows, labels)))
     seen = membership.loss_threshold(mine[0], mine[1], threshold="mean")
     told = attributes.attribute_inference(
         _losses_of(module),
-        _numpy(found.members),
-        _numpy(found.others),
-        columns=found.attribute.columns,
-        values=found.attribute.values,
-        prior=found.prior,
+        _numpy(records.members),
+        _numpy(records.others),
+        columns=records.attribute.columns,
+        values=records.attribute.values,
+        prior=records.prior,
     )
     return {
         "accuracy": right[1],
@@ -177,6 +177,6 @@ def _blocks(rows: Any) -> list[Any]:
     return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
 
 
-def _finite(found: Tensor) -> Any:
+def _finite(each: Tensor) -> Any:
     """Replace infinite losses by very large ones: weights that are all noise can overflow."""
-    return np.nan_to_num(found.double().cpu().numpy(), nan=1e30, posinf=1e30)
+    return np.nan_to_num(each.double().cpu().numpy(), nan=1e30, posinf=1e30)

@@ -63,8 +63,8 @@ class Remembered:
         """Return one vector per row."""
 
         def vectors(new: Rows) -> npt.NDArray[Any]:
-            found = self.inner.transform(new)
-            return found if self.projection is None else self.projection(found)
+            features = self.inner.transform(new)
+            return features if self.projection is None else self.projection(features)
 
         return self._remembered(rows, self._known, vectors)
 
@@ -72,8 +72,8 @@ class Remembered:
         """Return one vector per row, by arithmetic that sees each row alone."""
 
         def vectors(new: Rows) -> npt.NDArray[Any]:
-            found = features_of.alone(self.inner, new)
-            return found if self.projection is None else self.projection(found)
+            features = features_of.alone(self.inner, new)
+            return features if self.projection is None else self.projection(features)
 
         return self._remembered(rows, self._known_alone, vectors)
 
@@ -86,8 +86,8 @@ class Remembered:
         keys = [blake2b(row.tobytes(), digest_size=16).digest() for row in rows.numbers]
         new = {key: place for place, key in enumerate(keys) if key not in known}
         if new:
-            found = vectors(rows[np.fromiter(new.values(), np.int64)])
-            known |= dict(zip(new, found.astype(self._stored), strict=True))
+            computed = vectors(rows[np.fromiter(new.values(), np.int64)])
+            known |= dict(zip(new, computed.astype(self._stored), strict=True))
         return np.stack([known[key] for key in keys]).astype(np.float32)
 
     def parts(self) -> features_of.Parts:

@@ -106,8 +106,8 @@ def medians(
     reached = {f"{goal:g}": [first_at(one, goal) for one in histories] for goal in targets}
     return Measured(
         algorithm,
-        {goal: finite(median(at for at, _ in found)) for goal, found in reached.items()},
-        {goal: finite(median(size for _, size in found)) for goal, found in reached.items()},
+        {goal: finite(median(at for at, _ in runs)) for goal, runs in reached.items()},
+        {goal: finite(median(size for _, size in runs)) for goal, runs in reached.items()},
         median(max(one.accuracy for one in history) for history in histories),
     )
 

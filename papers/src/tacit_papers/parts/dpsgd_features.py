@@ -47,9 +47,9 @@ class Frame:
 
     def rows(self, images: Tensor) -> Tensor:
         """Return rows (n, k + 1) of images (n, height, width)."""
-        found = (features(images, self.image, self.device) - self.mean) @ self.matrix
-        found = functional.normalize(found, dim=1)
-        return functional.pad(found, (0, 1), value=CONSTANT)
+        projected = (features(images, self.image, self.device) - self.mean) @ self.matrix
+        projected = functional.normalize(projected, dim=1)
+        return functional.pad(projected, (0, 1), value=CONSTANT)
 
 
 def rows_of(
@@ -73,16 +73,16 @@ def features(images: Tensor, image: tuple[int, int], device: str) -> Tensor:
     if device == "cpu":
         return torch.from_numpy(scattering.transform(images.flatten(1).numpy(), image))
     filters = scattering.bank(*image).convert(lambda one: torch.from_numpy(one.copy()).to(device))
-    found: Tensor = scattering.scatter(images.permute(1, 2, 0).contiguous(), filters, torch)
-    return found.reshape(scattering.dimension(image), -1).T
+    scattered: Tensor = scattering.scatter(images.permute(1, 2, 0).contiguous(), filters, torch)
+    return scattered.reshape(scattering.dimension(image), -1).T
 
 
 def _frame(image: tuple[int, int], device: str, count: int) -> Frame:
     made = torch.from_numpy(strokes(count, image, _STROKES_SEED)).reshape(-1, *image).to(device)
-    found = torch.cat([features(block, image, device) for block in torch.split(made, _BLOCK)])
-    mean = found.mean(dim=0)
-    found -= mean
-    variances, vectors = torch.linalg.eigh(found.T @ found / len(found))
+    centred = torch.cat([features(block, image, device) for block in torch.split(made, _BLOCK)])
+    mean = centred.mean(dim=0)
+    centred -= mean
+    variances, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
     kept = min(DIRECTIONS, int((variances > _LEAST_VARIANCE * variances[-1]).sum()))
     matrix = vectors[:, -kept:] / variances[-kept:] ** 0.25
     return Frame(image, device, mean, matrix)

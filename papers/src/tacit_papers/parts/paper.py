@@ -56,8 +56,8 @@ class Mechanism:
 
 def _lines(*lines: tuple[float, float, float]) -> dict[float, Mechanism]:
     """Make the lines for ε = 10, 8, 6, 4, 2, 1; the line for ∞ is the same everywhere."""
-    found = {e: Mechanism(*line) for e, line in zip(EPSILONS, lines, strict=False)}
-    return {**found, math.inf: Mechanism(None, 10, "learned")}
+    finite = {e: Mechanism(*line) for e, line in zip(EPSILONS, lines, strict=False)}
+    return {**finite, math.inf: Mechanism(None, 10, "learned")}
 
 
 TABLE_3 = {

@@ -90,7 +90,7 @@ _WITHOUT = Settings(rounds=15, learning_rate=0.3, batch_size=32, momentum=0.9)
 
 def of(model: str, epsilon: float | None, *, quick: bool = False) -> Settings:
     """Return the settings of a model at ε; None is without privacy, where nothing is frozen."""
-    found = _WITHOUT
+    settings = _WITHOUT
     if epsilon is not None:
-        found = next(chosen for most, chosen in _PRIVATE[model] if epsilon <= most)
-    return replace(found, rounds=2) if quick else found
+        settings = next(chosen for most, chosen in _PRIVATE[model] if epsilon <= most)
+    return replace(settings, rounds=2) if quick else settings

@@ -38,7 +38,7 @@ MECHANISMS = ("codebook", "vlm", "direct")
 
 @dataclass(frozen=True)
 class Asked(Collecting):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
     level: tuple[str, ...] = one_level()
@@ -46,7 +46,7 @@ class Asked(Collecting):
 
 
 class Agnostic:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "agnostic"
 
@@ -86,11 +86,11 @@ class Agnostic:
         codes = np.asarray(self.dataset.tasks[cell["task"]])
         truth = codes[labels]
         shared = self._probabilities({**cell, "task": None}, trial) @ np.eye(codes.max() + 1)[codes]
-        found = {"clean_accuracy": accuracy(shared.argmax(axis=1), truth)}
-        found["dedicated_accuracy"] = found["clean_accuracy"]
+        accuracies = {"clean_accuracy": accuracy(shared.argmax(axis=1), truth)}
+        accuracies["dedicated_accuracy"] = accuracies["clean_accuracy"]
         if not np.array_equal(codes, np.arange(len(codes))):  # the task is the label itself
-            found["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
-        return Measured(found, {"chance": references.largest(codes[self.dataset.labels])})
+            accuracies["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
+        return Measured(accuracies, {"chance": references.largest(codes[self.dataset.labels])})
 
     def _probabilities(self, cell: Cell, trial: Trial) -> npt.NDArray[np.float64]:
         """Return label probabilities of every test row, from the reports that all tasks share."""

@@ -53,7 +53,7 @@ def _strength(name: str, value: float) -> float:
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     data: str = declare.option(
         "pendigits",
@@ -96,7 +96,7 @@ class Asked(Parameters):
 
 
 class Anonymize:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "anonymize"
 
@@ -185,10 +185,10 @@ class Anonymize:
         return frontier[strength]  # type: ignore[no-any-return]
 
     def _frontier(self, training: str) -> dict[float, AnonymizingEncoder]:
-        found = self._encoder(training=training).frontier(
+        encoders = self._encoder(training=training).frontier(
             self.asked.strengths, *self._rows("training"), **self._hidden()
         )
-        return {encoder.strength: encoder for encoder in found}
+        return {encoder.strength: encoder for encoder in encoders}
 
     def _trivial(self) -> tuple[AnonymizingEncoder, Shown, Any, dict[str, float]]:
         """Fit codes of one style: the predicted regular label alone."""
@@ -243,10 +243,10 @@ class Anonymize:
         reader = RowReader.of(take(judge.split.training), "study")
         parts = (reader.read(take(i), "study").numpy() for i in (judge.known, judge.split.test))
         shown = Shown(*parts)
-        found = judge.attacked(shown)
+        attacked = judge.attacked(shown)
         second, _ = judge.second_task(shown)
-        accuracy = found["strongest_accuracy"]
-        return Measured({"accuracy": accuracy, **found, **_if_any(second)})
+        accuracy = attacked["strongest_accuracy"]
+        return Measured({"accuracy": accuracy, **attacked, **_if_any(second)})
 
     def _judged(
         self, encoder: AnonymizingEncoder, shown: Shown, second: dict[str, float]

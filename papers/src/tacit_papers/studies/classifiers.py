@@ -34,7 +34,7 @@ _QUICK_ROWS = 500
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for; without estimators, all that fit the data."""
+    """Parameters of the study; without estimators, all that fit the data."""
 
     data: str = declare.option(
         "digits", "adult, digits (accuracy); lending_club, diabetes (R²).", kw_only=True
@@ -61,7 +61,7 @@ class Asked(Parameters):
 
 
 class Classifiers:
-    """The study; see the module.
+    """The experiment; see the module.
 
     Parameters
     ----------
@@ -202,8 +202,8 @@ def table(record: Mapping[str, Any]) -> Table:
         if one["library"] == PLAIN
     }
     rows = [
-        (f"{name}\n  {said}", *(found.get(e, "") for e in epsilons), free.get(name, "–"))
-        for (name, said), found in sorted(lines.items(), key=lambda pair: pair[0][0])
+        (f"{name}\n  {said}", *(scores.get(e, "") for e in epsilons), free.get(name, "–"))
+        for (name, said), scores in sorted(lines.items(), key=lambda pair: pair[0][0])
     ]
     return _title(record), ("", *(f"ε = {e:g}" for e in epsilons), "ε = ∞"), rows
 
@@ -221,11 +221,11 @@ def _title(record: Mapping[str, Any]) -> str:
     )
 
 
-def _short(found: Mapping[str, Any]) -> str:
-    mean, std = found["mean"], found["std"]
+def _short(measure: Mapping[str, Any]) -> str:
+    mean, std = measure["mean"], measure["std"]
     if mean < -10:
         return "< −10"
-    return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(found["trials"]) > 1 else "")
+    return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(measure["trials"]) > 1 else "")
 
 
 def _prepare(asked: Asked, progress: Any) -> Classifiers:

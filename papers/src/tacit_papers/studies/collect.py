@@ -48,13 +48,13 @@ _UNPROTECTED = ("direct", "vlm-tuned")
 
 @dataclass(frozen=True)
 class Asked(Collecting):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
 
 
 class Collect:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "collect"
 
@@ -193,11 +193,11 @@ class Collect:
         classes = len(self.dataset.classes)
         tally = Tally(tuple(range(classes)))
         tally.add(truth, clean.argmax(axis=1))
-        found = tally.to_dict()
+        counted = tally.to_dict()
         measured = {
-            "clean_accuracy": found["accuracy"],
+            "clean_accuracy": counted["accuracy"],
             "private_accuracy": accuracy(private, truth),
-            "by_class": [one["accuracy"] for one in found["by_class"]],
+            "by_class": [one["accuracy"] for one in counted["by_class"]],
             **values,
         }
         if classes == 2:
@@ -209,11 +209,11 @@ class Collect:
 
 def _ceilings(dataset: Dataset, epsilon: float) -> dict[str, float]:
     """Compute ceilings for reported points; that of Laplace noise is known for equal classes."""
-    found = {"epsilon": epsilon}
+    known = {"epsilon": epsilon}
     if balanced(dataset):
-        found["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
+        known["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
     shares = np.bincount(dataset.labels) / len(dataset)
-    return {**found, "universal": ceilings.of_shares(shares, epsilon)}
+    return {**known, "universal": ceilings.of_shares(shares, epsilon)}
 
 
 STUDY = Study(

@@ -63,7 +63,7 @@ _QUICK_RECORDS, _QUICK_EPOCHS = 300, 2
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     data: str = declare.option("mnist", choices=DATA, quick="digits", kw_only=True)
     models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
@@ -84,7 +84,7 @@ def ceiling(epsilon: float, delta: float) -> float:
 
 
 class Composition:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "composition"
 
@@ -163,9 +163,9 @@ class Composition:
         )
         if trained.steps != self.steps:
             raise AssertionError(f"{cell}: the noise affords {trained.steps} steps only")
-        found = training.attacked(module, self._records)
+        attacked = training.attacked(module, self._records)
         plain = self._without_privacy(model)["accuracy"]
-        values = {"accuracy_loss": 1 - found["accuracy"] / plain, **found}
+        values = {"accuracy_loss": 1 - attacked["accuracy"] / plain, **attacked}
         return Measured(values, self._promised(cell["epsilon"], trained))
 
     def _calibrated(self, cell: Cell) -> dict[str, Any]:

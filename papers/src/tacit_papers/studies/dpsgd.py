@@ -47,7 +47,7 @@ _QUICK_ROWS = (600, 197)
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     data: str = declare.option("mnist", "mnist or digits.", quick="digits", kw_only=True)
     models: tuple[str, ...] = declare.option(settings.MODELS, choices=settings.MODELS)
@@ -62,7 +62,7 @@ class Asked(Parameters):
 
 
 class Dpsgd:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "dpsgd"
 
@@ -207,10 +207,10 @@ def table(record: Mapping[str, Any]) -> Table:
     given, images = record["parameters"], record["data"]
     published = images.get("published", {})
     lines = [_line(one, published) for one in record["results"]]
-    for name, found in record["references"].items():
+    for name, reference in record["references"].items():
         model = name.removesuffix(_SUFFIX)
         theirs = _theirs(published, "inf") if model == "paper" else "–"
-        lines.append((model, "∞", _shown(found), theirs, *["–"] * 4))
+        lines.append((model, "∞", _shown(reference), theirs, *["–"] * 4))
     many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
         f"dpsgd, {given['data']}, δ = {given['delta']:g}: {images['training']:,} training images, "
@@ -237,9 +237,9 @@ def _theirs(published: Mapping[str, float], epsilon: str) -> str:
     return f"{published[epsilon]:.3f}" if epsilon in published else "–"
 
 
-def _shown(found: Mapping[str, Any]) -> str:
-    spread = f" ±{found['std']:.3f}" if len(found["trials"]) > 1 else ""
-    return f"{found['mean']:.3f}{spread}"
+def _shown(measure: Mapping[str, Any]) -> str:
+    deviation = f" ±{measure['std']:.3f}" if len(measure["trials"]) > 1 else ""
+    return f"{measure['mean']:.3f}{deviation}"
 
 
 STUDY = Study(

@@ -66,7 +66,7 @@ _HIDDEN, _LOWER, _TEST_SHARE, _QUICK_ROWS = 32, -1.0, 5, 400
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     data: str = declare.option("digits", "digits or mnist.", kw_only=True)
     algorithms: tuple[str, ...] = declare.option(
@@ -88,7 +88,7 @@ class Asked(Parameters):
 
 
 class Federated:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "federated"
 
@@ -136,16 +136,16 @@ class Federated:
         name, split = cell["algorithm"], cell["partition"]
         runs = [self._run(name, split, trial) for trial in range(self.asked.trials)]
         histories = [history for history, _ in runs]
-        found = medians(name, histories, self.targets)
+        summary = medians(name, histories, self.targets)
         last = [history[-1].accuracy for history in histories]
         own = [right for _, right in runs]
         reached = {
             f"{goal:g}": [first_at(history, goal) for history in histories] for goal in self.targets
         }
         facts = {
-            "rounds_to": found.rounds_to,
-            "bytes_to": found.bytes_to,
-            "best_accuracy": found.best_accuracy,
+            "rounds_to": summary.rounds_to,
+            "bytes_to": summary.bytes_to,
+            "best_accuracy": summary.best_accuracy,
             "final_accuracy": median(last),
             "own_accuracy": median(own),
             "by_trial": {
@@ -159,7 +159,7 @@ class Federated:
             "divergence": self._difference(split),
         }
         # The value is what a progress line shows; the fact of the same name is what is kept.
-        return Measured({"best_accuracy": found.best_accuracy}, facts)
+        return Measured({"best_accuracy": summary.best_accuracy}, facts)
 
     def _run(self, name: str, split: str, trial: int) -> tuple[tuple[rounds.Round, ...], float]:
         """Return all rounds, and the final accuracy of clients on their own test images."""
@@ -191,12 +191,13 @@ class Federated:
         """Return how far clients differ, as means over trials; the same for every algorithm."""
         if split not in self._differences:
             given = self.asked
-            found = [
+            measured = [
                 self._federation(split, trial)[0].divergence(given.seed + trial)
                 for trial in range(given.trials)
             ]
             self._differences[split] = {
-                kind: round(float(np.mean([one[kind] for one in found])), 4) for kind in found[0]
+                kind: round(float(np.mean([one[kind] for one in measured])), 4)
+                for kind in measured[0]
             }
         return self._differences[split]
 
@@ -239,9 +240,9 @@ def table(record: Mapping[str, Any]) -> Table:
     """
     given, data = record["parameters"], record["data"]
     goal = data["targets"][-1]
-    found = {(one["algorithm"], one["partition"]): one for one in record["results"]}
+    results = {(one["algorithm"], one["partition"]): one for one in record["results"]}
     lines = [
-        (name, *(_shown(found.get((name, split)), goal) for split in given["partitions"]))
+        (name, *(_shown(results.get((name, split)), goal) for split in given["partitions"]))
         for name in given["algorithms"]
     ]
     many = "1 trial" if given["trials"] == 1 else f"medians of {given['trials']} trials"

@@ -48,7 +48,7 @@ Chosen while looking at the split "signal" of Lending Club, seeds 10 and 11.
 
 @dataclass(frozen=True)
 class Asked(Collecting):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     columns: str | None = declare.option(
         None,
@@ -63,7 +63,7 @@ class Asked(Collecting):
 
 
 class Join:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "join"
 

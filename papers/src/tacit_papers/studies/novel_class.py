@@ -34,7 +34,7 @@ MECHANISMS = ("codebook", "vlm", "vlm-paper", "direct")
 
 @dataclass(frozen=True)
 class Asked(Collecting):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     new: str | None = declare.option(
         None, "The class that is new.", otherwise="the last class", kw_only=True
@@ -43,7 +43,7 @@ class Asked(Collecting):
 
 
 class NovelClass:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "novel-class"
 

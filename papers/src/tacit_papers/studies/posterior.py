@@ -75,7 +75,7 @@ def _is_prior(name: str, words: str) -> str:
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for; priors are words like 1:1."""
+    """Parameters of the study; priors are words like 1:1."""
 
     mechanisms: tuple[str, ...] = declare.option(MECHANISMS, choices=MECHANISMS)
     epsilons: tuple[float, ...] = declare.option(
@@ -96,7 +96,7 @@ class Asked(Parameters):
 
 
 class Posterior:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "posterior"
 
@@ -225,7 +225,7 @@ def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[s
         lines.append(
             (
                 mechanism,
-                *(f"{np.median(found):.3f}" for found in errors_of),
+                *(f"{np.median(values):.3f}" for values in errors_of),
                 f"{max(_values(mine, 'exact_over_claimed')):.2f}",
                 f"{min(_values(mine, 'naive_coverage'), default=float('nan')):.3f}",
                 f"{max(aware, key=lambda one: abs(one - LEVEL)):.3f}" if aware else "–",
@@ -233,9 +233,9 @@ def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[s
         )
     settings = len({(one["task"], one["epsilon"]) for one in results})
     title = (
-        f"posterior: medians of the expected error over {settings} settings (over the prior; half, "
-        "a tenth, none of the records hold it), the largest exact over claimed ε, the least "
-        "coverage of naive 95 % intervals, and of noise-aware ones the furthest from 95 %"
+        f"posterior: median expected error over {settings} settings (over the prior; where half, a "
+        "tenth, none of the records have the property), largest exact over claimed ε, least "
+        "coverage of naive 95 % intervals, coverage of noise-aware ones that is furthest from 95 %"
     )
     return title, ("", "prior", "n/2", "n/10", "0", "ε", "naive", "aware"), lines
 

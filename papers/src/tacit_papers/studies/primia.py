@@ -40,7 +40,7 @@ TASKS = (TOGETHER, ALONE)
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 DELTA = 1.9e-4
-"""The paper's."""
+"""δ of the paper."""
 
 PUBLISHED = {"epsilon": 6.0, "mcc": 0.78}
 """Kaissis et al., supplement: ResNet-18 pretrained on chest X-rays, on larger images."""
@@ -50,7 +50,7 @@ _QUICK_ROWS, _QUICK_PUBLIC = 240, 512
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for; ε = None is without privacy."""
+    """Parameters of the study; ε = None is without privacy."""
 
     models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
     epsilons: tuple[float | None, ...] = declare.option(
@@ -70,7 +70,7 @@ class Asked(Parameters):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Who trains."""
+        """Tasks to measure: who trains."""
         return TASKS if self.alone else (TOGETHER,)
 
 
@@ -80,7 +80,7 @@ def _alone(recorded: dict[str, Any]) -> dict[str, Any]:
 
 
 class Primia:
-    """The study; see the module.
+    """The experiment; see the module.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ class Primia:
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings of every training; part of the parameters in a record."""
-        found: dict[str, Any] = {
+        chosen: dict[str, Any] = {
             f"{model} at {'∞' if epsilon is None else format(epsilon, 'g')}": asdict(
                 settings.of(model, epsilon, quick=self.asked.quick)
             )
             for model in self.asked.models
             for epsilon in self.asked.epsilons
         }
-        return {**found, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
+        return {**chosen, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: both models at every ε, together and alone."""
@@ -163,9 +163,9 @@ class Primia:
         height, width = self.dataset.rows.shape[1:]
         model = training.network((height, width), chosen, features, seed=seed, device=given.device)
         if cell["epsilon"] is None:
-            found = training.without_privacy(model, hospitals, chosen, seed=seed)
+            trained = training.without_privacy(model, hospitals, chosen, seed=seed)
         else:
-            found = training.private(
+            trained = training.private(
                 model,
                 hospitals,
                 chosen,
@@ -174,14 +174,14 @@ class Primia:
                 rng=lambda silo: generator(given.seed, {**cell, "silo": silo}),
                 seed=seed,
             )
-        test, validation = (found.quality(self._data(part)) for part in ("test", "validation"))
+        test, validation = (trained.quality(self._data(part)) for part in ("test", "validation"))
         values = {
             "mcc": test.mcc,
             "accuracy": test.accuracy,
             "mcc_validation": validation.mcc,
             "accuracy_validation": validation.accuracy,
         }
-        facts = {"pretrained": features is not None, "hospitals": len(hospitals), **found.facts}
+        facts = {"pretrained": features is not None, "hospitals": len(hospitals), **trained.facts}
         return Measured(values, facts)
 
     def _data(self, part: str) -> Data:
@@ -209,8 +209,8 @@ class Primia:
 def _parts(quick: bool) -> dict[str, Integers]:
     from tacit_papers.data import pneumoniamnist
 
-    found = pneumoniamnist.parts()._asdict()
-    return {k: v[:_QUICK_ROWS] if quick else v for k, v in found.items()}
+    parts = pneumoniamnist.parts()._asdict()
+    return {k: v[:_QUICK_ROWS] if quick else v for k, v in parts.items()}
 
 
 def _first(dataset: Dataset, most: int) -> Dataset:
@@ -222,11 +222,11 @@ def _first(dataset: Dataset, most: int) -> Dataset:
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per model and ε, three hospitals beside one."""
     given, images = record["parameters"], record["data"]
-    found = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
+    results = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
     lines: list[tuple[str, ...]] = []
     for model in given["models"]:
         for epsilon in given["epsilons"]:
-            both = [found.get((model, task, epsilon)) for task in TASKS]
+            both = [results.get((model, task, epsilon)) for task in TASKS]
             if any(both):
                 lines.append((model, "∞" if epsilon is None else f"{epsilon:g}", *_line(*both)))
     many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
@@ -257,8 +257,8 @@ def _line(
 def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
     if one is None:
         return "–"
-    spread = f" ±{one[measure]['std']:.3f}" if len(one[measure]["trials"]) > 1 else ""
-    return f"{one[measure]['mean']:.3f}{spread}"
+    deviation = f" ±{one[measure]['std']:.3f}" if len(one[measure]["trials"]) > 1 else ""
+    return f"{one[measure]['mean']:.3f}{deviation}"
 
 
 def _prepare(asked: Asked, progress: Any) -> Primia:

@@ -54,7 +54,7 @@ QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 @dataclass(frozen=True)
 class Asked(Collecting):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS, default=MECHANISMS)
     level: tuple[str, ...] = one_level()
@@ -62,7 +62,7 @@ class Asked(Collecting):
 
 
 class Search:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "search"
 
@@ -99,7 +99,7 @@ class Search:
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ShiftWarning)
-            found = private_search(
+            outcome = private_search(
                 listed,
                 people=trial.people,
                 voters=trial.voters,
@@ -109,20 +109,20 @@ class Search:
             )
         rows, truth = trial.test
         values = {
-            "estimated_accuracy": float(found.estimate.accuracy),
-            "test_accuracy": accuracy(found.model.predict(rows), truth),
-            "interval": [float(end) for end in found.estimate.interval],
-            "winner": settings[found.winner],
+            "estimated_accuracy": float(outcome.estimate.accuracy),
+            "test_accuracy": accuracy(outcome.model.predict(rows), truth),
+            "interval": [float(end) for end in outcome.estimate.interval],
+            "winner": settings[outcome.winner],
             "candidates": [
                 {
                     "settings": settings[one.name],
                     "estimated": float(one.estimate.accuracy),
                     "test": accuracy(model.predict(rows), truth),
                 }
-                for one, model in zip(found.candidates, found.models, strict=True)
+                for one, model in zip(outcome.candidates, outcome.models, strict=True)
             ],
         }
-        facts: dict[str, Any] = {"guarantee": str(found.guarantee), "paper": self._paper(cell)}
+        facts: dict[str, Any] = {"guarantee": str(outcome.guarantee), "paper": self._paper(cell)}
         return Measured(values, facts)
 
     def _candidates(self, mechanism: str) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ _QUICK_ROWS = 480
 
 @dataclass(frozen=True)
 class Asked(Parameters):
-    """What the study is asked for."""
+    """Parameters of the study."""
 
     data: str = declare.option("digits", "digits or mnist.", kw_only=True)
     attacks: tuple[str, ...] = declare.option(
@@ -83,7 +83,7 @@ class Asked(Parameters):
 
 
 class Threats:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "threats"
 
@@ -213,11 +213,11 @@ def table(record: Mapping[str, Any]) -> Table:
     Attacks that plant a backdoor have a second line with its success.
     """
     given, images = record["parameters"], record["data"]
-    found = {(r["partition"], r["attack"], r["defence"]): r for r in record["results"]}
+    results = {(r["partition"], r["attack"], r["defence"]): r for r in record["results"]}
     lines = []
     for split in given["partitions"]:
         for attack in given["attacks"]:
-            of = [found.get((split, attack, one)) for one in given["defences"]]
+            of = [results.get((split, attack, one)) for one in given["defences"]]
             name = f"{attack.replace('-', ' ')}\n  {split}"
             lines.append((name, *(_shown(one, "accuracy") for one in of)))
             if attack in BACKDOORS:
