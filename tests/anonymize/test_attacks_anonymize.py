@@ -385,8 +385,8 @@ def test_ceilings_of_shares_are_those_of_the_linear_programme() -> None:
 def test_the_ceiling_of_a_study_is_that_of_its_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nine rows in ten one person's, naming that one is right in nine of ten, at any ε."""
     from tacit.data.datasets.twice import labelled
+    from tacit_papers.parts.anonymize_judging import Judge, Shown
     from tacit_papers.studies import anonymize as study
-    from tacit_papers.studies.anonymize_judging import Judge, Shown
 
     monkeypatch.setattr(Judge, "attacked", lambda *_: {"strongest_accuracy": 0.0, "probes": {}})
     rng = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from tacit.federated import partition
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout
 from tacit.federated.torch_model import TorchModel, mlp
-from tacit_papers.studies.convergence import Setting
+from tacit_papers.parts.convergence import Setting
 
 SIZE = 6
 

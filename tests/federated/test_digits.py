@@ -13,7 +13,7 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
-from tacit_papers.studies.convergence import Measured, Setting, first_at, measure
+from tacit_papers.parts.convergence import Measured, Setting, first_at, measure
 
 Digits = Callable[[int], Setting]
 

@@ -12,7 +12,7 @@ from tacit.federated import partition
 from tacit.federated.divergence import Divergence, measure
 from tacit.federated.partition import Parts
 from tacit.privacy import errors
-from tacit_papers.studies.federation_sizes import CROSS_DEVICE, CROSS_SILO
+from tacit_papers.parts.federation_sizes import CROSS_DEVICE, CROSS_SILO
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(5, size=3000)

@@ -705,7 +705,7 @@ REFUSED = {
         collect(), collect(5, data={**MNIST, "people": 5})
     ],
     "must not hold the same point twice": [collect(), collect()],
-    "study must be one of collect, novel-class": [{**collect(), "study": "magic"}],
+    "study must be one of agnostic, anonymize": [{**collect(), "study": "magic"}],
     "a record must have study, parameters and results": [without(collect(), "results")],
     "a record must have study, parameters and results.": ["a string"],
     "a record must have study, parameters and results. Give": [{**collect(), "parameters": {}}],
@@ -720,7 +720,7 @@ REFUSED = {
     ],
     "private_accuracy of every result must be a number": [changed(private_accuracy="good")],
     "by_class of every result must be": [changed(by_class={"mean": [0.5], "std": []})],
-    "by_class must have a number a class": [collect(data={**MNIST, "classes": ["a", "b"]})],
+    "by_class must have one number per class": [collect(data={**MNIST, "classes": ["a", "b"]})],
     "a search must have an interval for each estimate": [
         {**search(), "results": [without(search()["results"][0], "interval")]}
     ],

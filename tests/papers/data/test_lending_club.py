@@ -184,7 +184,11 @@ def test_published_splits_follow_time(published: Published) -> None:
         ("issue_d", None, "column 'issue_d' must be without missing values"),
         ("emp_length", "secret", "column 'emp_length' must be like '3 years'"),
         ("loan_status", "Current", "must have loans that ended"),
-        ("loan_status", "Fully Paid", "must have loans that were paid and some that were not"),
+        (
+            "loan_status",
+            "Fully Paid",
+            "must have loans that were paid back and loans that were not",
+        ),
     ],
 )
 def test_what_is_no_loan_is_one_line(

@@ -155,7 +155,7 @@ def test_damaged_segments_are_one_line(old: str, new: str) -> None:
     with pytest.raises(errors.InvalidData) as caught:
         unipen.parse(TEXT.replace(old, new), "x")
     assert str(caught.value) == (
-        "x: segment 2 must have a quoted label, and two numbers a line between .PEN_DOWN and "
+        "x: segment 2 must have a quoted label, and two numbers per line between .PEN_DOWN and "
         ".PEN_UP. Is it damaged?"
     )
 

@@ -18,18 +18,18 @@ from tacit.data.datasets.twice import TwiceLabelled
 from tacit.data.schema import ArraySchema
 from tacit.privacy import errors
 from tacit_papers import figures as plots
-from tacit_papers.studies.anonymize import QUICK, REFERENCES, Anonymize, Asked
-from tacit_papers.studies.anonymize_judging import Judge, Shown
-from tacit_papers.studies.anonymize_summary import measured, table
-from tacit_papers.studies.record import Record
-from tacit_papers.studies.running import run as run_study
-from tacit_papers.studies.running import words
+from tacit_papers.engine.record import Record
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.engine.running import words
+from tacit_papers.parts.anonymize_judging import Judge, Shown
+from tacit_papers.parts.anonymize_summary import measured, table
+from tacit_papers.studies.anonymize import REFERENCES, Anonymize, Asked
 
 pytest.importorskip("torch")
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
-FEW = Asked(**{**QUICK, "trainings": ("toggled", "robust"), "device": "cpu"})
+FEW = Asked.quickly(trainings=("toggled", "robust"), device="cpu")
 
 
 def people(rows: int = 600, count: int = 5) -> TwiceLabelled:
@@ -278,7 +278,7 @@ def test_the_page(site: ModuleType, found: dict[str, Any], tmp_path: Path) -> No
     first = given["results"][1]
     first |= {"bound_violated": True, "bound_accuracy": 0.01}
     text = page()
-    assert "No representation reaches all of it." in text
+    assert "No representation reaches all of them." in text
     assert "toggled at λ = 1 (most at λ = 1: " in text
     given["results"][-1]["ceiling"] = 0.0
     assert "Above the proved ceiling: robust at ε = 4." in page()

@@ -17,12 +17,12 @@ from PIL import Image
 from tacit.data.schema import Categorical, Continuous, TableSchema
 from tacit.privacy import errors
 from tacit_papers import figures as plots
-from tacit_papers.studies import classifier_data, classifier_models
-from tacit_papers.studies.classifier_data import encodings
-from tacit_papers.studies.classifier_models import CLASSIFIERS, REGRESSORS, Peer
-from tacit_papers.studies.classifiers import QUICK, Asked, Classifiers, table
-from tacit_papers.studies.running import run as run_study
-from tacit_papers.studies.running import words
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.engine.running import words
+from tacit_papers.parts import classifier_data, classifier_models
+from tacit_papers.parts.classifier_data import encodings
+from tacit_papers.parts.classifier_models import CLASSIFIERS, REGRESSORS, Peer
+from tacit_papers.studies.classifiers import Asked, Classifiers, table
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -258,8 +258,10 @@ def test_sentences_follow_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ahead, behind = said(0.85, 0.8), said(0.65, 0.8)
     assert "gradient has the highest mean at every ε" in page.defaults(ahead)
-    assert "objective at ε = 1 by 0.150 (**more than one deviation**)" in page.defaults(behind)
-    assert "(within one deviation)" in page.defaults(said(0.795, 0.8))
+    assert "objective at ε = 1 by 0.150 (**more than one standard deviation**)" in page.defaults(
+        behind
+    )
+    assert "(within one standard deviation)" in page.defaults(said(0.795, 0.8))
     assert "**LogisticRegression (gradient)**, 0.850" in page.best(ahead)
     assert "diffprivlib's LogisticRegression, −0.150" in page.best(ahead)
     assert "ours less theirs: −0.050 at ε = 1." in page.peer(behind)
@@ -267,7 +269,7 @@ def test_sentences_follow_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert page.trivial(ahead).startswith("Everything is better")
     lost = page.trivial(said(0.6, 0.55))
     assert "LogisticRegression (gradient) at ε = 1; LogisticRegression (objective)" in lost
-    assert "did not warn of it: LogisticRegression (gradient) at ε = 1." in lost
+    assert "did not warn in these cases: LogisticRegression (gradient) at ε = 1." in lost
 
 
 @pytest.mark.parametrize(
@@ -288,6 +290,6 @@ def test_refusals(refuse: Any, arguments: tuple[str, ...], message: str) -> None
 
 
 def test_quick_is_quick() -> None:
-    assert QUICK["trials"] == 1
-    study = Classifiers(classifier_data.load("digits"), Asked(**QUICK))
+    assert Asked.quickly().trials == 1
+    study = Classifiers(classifier_data.load("digits"), Asked.quickly())
     assert study.record().data["training"] == 400

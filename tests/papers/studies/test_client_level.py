@@ -11,8 +11,8 @@ from tacit.data import datasets
 from tacit.federated.model import Data
 from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
-from tacit_papers.studies import client_level
-from tacit_papers.studies.client_level import Prepared, Settings
+from tacit_papers.parts import client_level
+from tacit_papers.parts.client_level import Prepared, Settings
 
 
 def easy(rows: int = 1200, columns: int = 12) -> Prepared:

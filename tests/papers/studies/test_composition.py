@@ -17,21 +17,21 @@ from tacit.data import datasets
 from tacit.privacy import errors
 from tacit.privacy.accounting.accountants import NAMES
 from tacit_papers import figures as plots
+from tacit_papers.engine.record import Record
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.parts.composition_summary import table
 from tacit_papers.studies import composition
-from tacit_papers.studies.composition import QUICK, Asked, Composition, ceiling
-from tacit_papers.studies.composition_summary import table
-from tacit_papers.studies.record import Record
-from tacit_papers.studies.running import run as run_study
+from tacit_papers.studies.composition import Asked, Composition, ceiling
 
 torch = pytest.importorskip("torch")
-training = importlib.import_module("tacit_papers.studies.composition_training")
+training = importlib.import_module("tacit_papers.parts.composition_training")
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 
 
 def study(**asked: Any) -> Composition:
-    return Composition(datasets.load("digits"), Asked(**{**QUICK, **asked}))
+    return Composition(datasets.load("digits"), Asked.quickly(**asked))
 
 
 @pytest.fixture(scope="module", name="record")

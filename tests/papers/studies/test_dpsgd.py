@@ -21,13 +21,13 @@ from tacit.privacy import errors, events
 from tacit.privacy.accounting import gaussian, privacy_loss
 from tacit.privacy.randomness import Seeded
 from tacit_papers import figures as plots
-from tacit_papers.studies import dpsgd_features, dpsgd_models, dpsgd_settings
-from tacit_papers.studies.dpsgd import PUBLISHED, QUICK, Asked, Dpsgd, spent, table
-from tacit_papers.studies.running import run as run_study
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.parts import dpsgd_features, dpsgd_models, dpsgd_settings
+from tacit_papers.studies.dpsgd import PUBLISHED, Asked, Dpsgd, spent, table
 
 Run = Callable[..., Any]
 LINEAR = ("scattering-plain", "scattering")
-FEW = Asked(**{**QUICK, "models": LINEAR, "epsilons": (8.0,), "trials": 2})
+FEW = Asked.quickly(models=LINEAR, epsilons=(8.0,), trials=2)
 
 
 @pytest.fixture(scope="module", name="digits")
@@ -54,7 +54,7 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
     record = json.loads(json_file.read_text())
     assert record["study"] == "dpsgd"
     assert record["parameters"]["data"] == "digits"
-    assert [one["epsilon"] for one in record["results"]] == list(QUICK["epsilons"])
+    assert [one["epsilon"] for one in record["results"]] == list(Asked.quickly().epsilons)
     assert len(record["runs"]) == 3 == len(outcome.err.splitlines())
     assert "mean nothing" in outcome.out
     with Image.open(plot) as picture:

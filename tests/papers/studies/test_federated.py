@@ -17,9 +17,9 @@ from tacit.data import datasets
 from tacit.federated.model import Data
 from tacit.privacy import errors
 from tacit_papers import figures as plots
-from tacit_papers.studies import federated_clients
-from tacit_papers.studies.federated import ALGORITHMS, PARTITIONS, QUICK, Asked, Federated, table
-from tacit_papers.studies.running import run as run_study
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.parts import federated_clients
+from tacit_papers.studies.federated import ALGORITHMS, PARTITIONS, Asked, Federated, table
 
 Run = Callable[..., Any]
 FEW = Asked(
@@ -66,7 +66,7 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     results = json.loads(json_file.read_text())["results"]
     assert [(r["partition"], r["algorithm"]) for r in results] == [
-        (split, name) for split in QUICK["partitions"] for name in QUICK["algorithms"]
+        (split, name) for split in Asked.quickly().partitions for name in Asked.quickly().algorithms
     ]
     for one in results:
         assert set(one["rounds_to"]) == set(one["bytes_to"]) == {"0.8", "0.9"}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tacit_papers.studies import paper
+from tacit_papers.parts import paper
 
 
 def test_lines_of_the_tables() -> None:

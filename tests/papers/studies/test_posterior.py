@@ -12,8 +12,8 @@ from PIL import Image
 
 from tacit.privacy import errors
 from tacit_papers import figures as plots
+from tacit_papers.engine.running import run as run_study
 from tacit_papers.studies.posterior import MECHANISMS, OFFERED, Asked, Posterior, table
-from tacit_papers.studies.running import run as run_study
 
 Run = Callable[..., Any]
 FEW = Asked(epsilons=(0.5, 1.0), records=(20,), priors=("1:1", "1:10"), draws=4000)

@@ -17,11 +17,11 @@ from tacit.data import datasets
 from tacit.federated.model import Data
 from tacit.privacy import errors
 from tacit_papers import figures as plots
-from tacit_papers.studies import primia_settings as settings
-from tacit_papers.studies import primia_training as training
-from tacit_papers.studies.primia import ALONE, QUICK, TASKS, TOGETHER, Asked, Primia, table
-from tacit_papers.studies.primia_settings import MODELS
-from tacit_papers.studies.running import run as run_study
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.parts import primia_settings as settings
+from tacit_papers.parts import primia_training as training
+from tacit_papers.parts.primia_settings import MODELS
+from tacit_papers.studies.primia import ALONE, TASKS, TOGETHER, Asked, Primia, table
 
 Run = Callable[..., Any]
 Images = tuple[datasets.Dataset, datasets.Dataset]
@@ -38,7 +38,7 @@ def _images() -> Images:
 
 @pytest.fixture(scope="module", name="found")
 def _found(images: Images) -> dict[str, Any]:
-    return run_study(Primia(*images, Asked(**{**QUICK, "tasks": TASKS}))).to_plain()
+    return run_study(Primia(*images, Asked.quickly(alone=True))).to_plain()
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_every_epsilon_has_settings(epsilon: float | None) -> None:
 def test_a_normal_image_counts_more() -> None:
     outputs, labels = torch.tensor([[0.3, 0.1], [0.3, 0.1]]), torch.tensor([0, 1])
     each = torch.nn.functional.cross_entropy(outputs, labels, reduction="none")
-    found = training.weighed(3.0)(outputs, labels)
+    found = training.weighted(3.0)(outputs, labels)
     assert found.item() == pytest.approx((3 * each[0] + each[1]).item() / 2)
 
 

@@ -15,8 +15,8 @@ from PIL import Image
 from tacit.data import datasets
 from tacit.privacy import errors
 from tacit_papers import figures as plots
-from tacit_papers.studies.running import run as run_study
-from tacit_papers.studies.threats import ATTACKS, DEFENCES, QUICK, Asked, Threats, corner, table
+from tacit_papers.engine.running import run as run_study
+from tacit_papers.studies.threats import ATTACKS, DEFENCES, Asked, Threats, corner, table
 
 Run = Callable[..., Any]
 FEW = Asked(
@@ -61,7 +61,7 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     record = json.loads(json_file.read_text())
     assert [(r["attack"], r["defence"]) for r in record["results"]] == [
-        (attack, defence) for attack in QUICK["attacks"] for defence in ("mean", "bulyan")
+        (attack, defence) for attack in Asked.quickly().attacks for defence in ("mean", "bulyan")
     ]
     assert "mean nothing" in outcome.out
     with Image.open(plot) as picture:
@@ -83,7 +83,7 @@ def _split(study: Threats) -> tuple[Any, int]:
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
-    study = Threats(datasets.load("digits"), Asked(**QUICK))
+    study = Threats(datasets.load("digits"), Asked.quickly())
     cell = {"partition": "dirichlet", "attack": "noise", "defence": "median", "trial": 0}
     assert study.measure(cell) == study.measure(cell)
     assert study.measure(cell) != study.measure({**cell, "trial": 1})
@@ -141,7 +141,10 @@ def test_the_page(found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "threats-digits.json").write_text(json.dumps(record))
     page = results.pages(tmp_path)["threats.md"]
     assert "| sign-flip | 0.200 | 0.800 |" in page
-    assert "- sign-flip: −0.700 under the mean; most is left with multi-krum, 0.800\n" in page
+    assert (
+        "- sign-flip: −0.700 under the mean; the highest accuracy is 0.800, with multi-krum\n"
+        in page
+    )
     assert "- model-replacement: −0.050 under the mean\n" in page
     assert "against the plain mean: multi-krum +0.050." in page
     assert "- model-replacement: mean (" in page

@@ -91,7 +91,9 @@ _FILE_COLUMNS = (*SCHEMA.names[:2], "fnlwgt", *SCHEMA.names[2:], "income")
 
 
 def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
-    """All people. Splits are random: 24,000 in-house, 12,000 people, 1,200 voters, the rest tests.
+    """Load all people.
+
+    Splits are random: 24,000 in-house, 12,000 people, 1,200 voters, the rest for testing.
 
     Joins: "work", where we hold `OURS`, and "household", where the other party holds only marital
     status and relationship.
@@ -104,7 +106,7 @@ def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
 
 
 def parse(content: bytes) -> Any:
-    """A table of one of UCI's files: no header, a blank after each comma, "?" for a gap."""
+    """Parse one of UCI's files: no header, a blank after each comma, "?" for a missing value."""
     from pyarrow import csv
 
     # The test file begins with a comment and ends each label with a dot.
@@ -121,7 +123,7 @@ def parse(content: bytes) -> Any:
 
 
 def from_table(table: Any, sha256: dict[str, str], where: str) -> Dataset:
-    """The data set of a table with UCI's columns, named with underscores."""
+    """Make the data set of a table with UCI's columns, named with underscores."""
     rows = select(table, SCHEMA, where)
     if "income" not in table.column_names:
         raise errors.InvalidData(f"{where}: it must have a column 'income'.")

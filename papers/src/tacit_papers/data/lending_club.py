@@ -1,9 +1,10 @@
 """Lending Club: loans of 2007 to 2018, and whether they were charged off.
 
 The steps of "Learning to Noise", appendix C.1: loans that ended, in the order of their issue;
-columns that are constant or mostly missing are dropped; gaps are filled with means (categories with
-the most frequent one); numbers are scaled to mean 0 and deviation 1; loans with a number more than
-10 deviations out are removed; the larger class loses its excess at random.
+columns that are constant or mostly missing are dropped; missing values are filled with means
+(categories with the most frequent one); numbers are scaled to mean 0 and standard deviation 1;
+loans with a number more than 10 standard deviations out are removed; the larger class loses its
+excess at random.
 
 The larger class loses its excess before anything is measured, and what the removal of outliers
 unbalances afterwards. The oldest 85 % of the loans are for training, and every statistic that is
@@ -54,7 +55,7 @@ Without these columns 60.0 % are right and with all columns 63.2 %; without the 
 
 
 def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
-    """The full file of Kaggle where it is, or else the extract of it."""
+    """Load the full file of Kaggle where it is there, or else the extract."""
     if (path := find("lending_club", NAMES)) is None:
         remedy = f"Get it from {HOME}, which asks for an account: Tacit cannot fetch it."
         refuse_missing("lending_club", f"{NAMES[0]} (or .csv.gz)", remedy)
@@ -62,7 +63,7 @@ def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
 
 
 def from_file(path: Path) -> Dataset:
-    """The data set of one file, whatever its version."""
+    """Make the data set of one file, whichever of the two it is."""
     rng = np.random.default_rng(0)
     loans = balanced(by_date(read(path)), rng)
     cut = int(len(loans) * TRAINING)
@@ -87,24 +88,24 @@ def from_file(path: Path) -> Dataset:
 
 
 def by_date(loans: Loans) -> Loans:
-    """Oldest first; loans of the same month stay in the order of the file."""
+    """Order loans by date, oldest first; those of the same month stay in the order of the file."""
     return loans[np.argsort(loans.issued, kind="stable")]
 
 
 def balanced(loans: Loans, rng: np.random.Generator) -> Loans:
-    """As many of either class, in the same order."""
+    """Keep as many loans of either class, in the same order."""
     return loans[balanced_rows(loans.charged_off, rng)]
 
 
 def balanced_rows(labels: Any, rng: np.random.Generator) -> Any:
-    """All of the smaller class and as many of the larger, whatever their date."""
+    """Choose all of the smaller class and as many of the larger, whatever their date."""
     kinds = [np.flatnonzero(labels == code) for code in (0, 1)]
     fewest = min(map(len, kinds))
     return np.sort(np.concatenate([rng.permutation(kind)[:fewest] for kind in kinds]))
 
 
 def informative(training: Loans) -> tuple[str, ...]:
-    """Columns that are neither constant nor more than half missing."""
+    """List the columns that are neither constant nor more than half missing."""
     kept = []
     for name in FEATURES:
         column = _known(training, name)
@@ -114,7 +115,7 @@ def informative(training: Loans) -> tuple[str, ...]:
 
 
 def filled(loans: Loans, training: Loans) -> Loans:
-    """Gaps become the mean, or the most frequent category."""
+    """Fill missing values with the mean, or with the most frequent category."""
     numbers, codes = dict(loans.numbers), dict(loans.codes)
     for name, column in numbers.items():
         known = _known(training, name)
@@ -127,7 +128,7 @@ def filled(loans: Loans, training: Loans) -> Loans:
 
 
 def scaled(loans: Loans, training: Loans, names: tuple[str, ...]) -> Loans:
-    """Numbers in deviations from the mean."""
+    """Scale numbers to standard deviations from the mean."""
     numbers = {
         name: (column - training.numbers[name].mean()) / training.numbers[name].std()
         for name, column in loans.numbers.items()
@@ -137,7 +138,7 @@ def scaled(loans: Loans, training: Loans, names: tuple[str, ...]) -> Loans:
 
 
 def within(loans: Loans, names: tuple[str, ...]) -> Any:
-    """Which loans have no number further out than `MOST_DEVIATIONS`."""
+    """Mark the loans that have no number further out than `MOST_DEVIATIONS`."""
     columns = [np.abs(loans.numbers[name]) for name in names if name in loans.numbers]
     return np.flatnonzero((np.stack(columns) <= MOST_DEVIATIONS).all(axis=0))
 
@@ -173,8 +174,8 @@ def _table(loans: Loans, names: tuple[str, ...]) -> Any:
 
 
 def _joins(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    left = {key: tuple(name for name in theirs if name in names) for key, theirs in JOINS.items()}
-    return {key: theirs for key, theirs in left.items() if theirs}
+    kept = {key: tuple(name for name in theirs if name in names) for key, theirs in JOINS.items()}
+    return {key: theirs for key, theirs in kept.items() if theirs}
 
 
 def _taken(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -68,9 +68,9 @@ class Loans:
     charged_off : array of int64
         1 where the loan was not paid back.
     numbers : dict of arrays of float64
-        Columns by name; NaN is a gap.
+        Columns by name; NaN is a missing value.
     codes : dict of arrays of int64
-        Columns by name; −1 is a gap.
+        Columns by name; −1 is a missing value.
     """
 
     issued: Floats
@@ -91,7 +91,7 @@ class Loans:
 
 
 def read(path: Path) -> Loans:
-    """Every loan of a file that ended, in the order of the file."""
+    """Read every loan of a file that ended, in the order of the file."""
     pa = arrow()
     batches = _parquet if path.suffix == ".parquet" else _csv
     try:
@@ -104,7 +104,7 @@ def read(path: Path) -> Loans:
     loans = _joined([part for part in parts if len(part)], str(path))
     if len(set(loans.charged_off.tolist())) < 2:
         raise errors.InvalidData(
-            f"{path}: it must have loans that were paid and some that were not."
+            f"{path}: it must have loans that were paid back and loans that were not."
         )
     return loans
 
@@ -189,7 +189,7 @@ def _numbers(batch: Any, name: str, where: str) -> Floats:
 
 
 def _dates(batch: Any, name: str, where: str) -> Floats:
-    """Dates in years, by month: June 2007 is 2007 and 5/12."""
+    """Turn dates into years, by month: June 2007 is 2007 and 5/12."""
     import pyarrow.compute as pc
 
     column = batch.column(name)
@@ -211,7 +211,7 @@ def _years_employed(text: str) -> float:
 
 
 def _by_text(batch: Any, name: str, meaning: Callable[[str], float], where: str) -> Floats:
-    """Numbers by what their texts mean; each distinct text is read once."""
+    """Turn texts into numbers; each distinct text is read once."""
     encoded = _texts(batch.column(name)).dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     try:

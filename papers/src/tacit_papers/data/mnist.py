@@ -45,7 +45,7 @@ _IMAGES_HEADER, _LABELS_HEADER = 16, 8
 
 
 def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
-    """All 70,000 images, the 60,000 for training first.
+    """Load all 70,000 images, the 60,000 for training first.
 
     Collection as in "Learning to Noise", C.1.1: three quarters of the training images are in-house,
     the rest belong to people (9 in 10) and voters, and a quarter of the test images is for testing.

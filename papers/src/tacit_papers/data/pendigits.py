@@ -35,7 +35,7 @@ _BATCH = 256
 
 
 def load(*, fetch: bool = True, progress: Progress | None = None, image: int = 20) -> TwiceLabelled:
-    """The 30 writers' digits as images, with digit and writer; splits are random.
+    """Load the 30 writers' digits as images, with digit and writer; splits are random.
 
     The other 14 writers' file is left out, as in the paper: its people are in no training row.
 
@@ -48,9 +48,9 @@ def load(*, fetch: bool = True, progress: Progress | None = None, image: int = 2
 
     Notes
     -----
-    `others` has two things that no training sees: `strokes`, eight points (x and y in turn, within
+    `others` has two labels that no training sees: `strokes`, eight points (x and y in turn, within
     [0, 1], y downward as rows are) at equal distances along the ink, in the order of writing; and
-    `stroke_count`, how often the pen was put down.
+    `stroke_count`, the number of times the pen was put down.
     """
     size = errors.whole("pendigits", "image", image, least=1, most=CANVAS)
     if CANVAS % size:
@@ -76,12 +76,12 @@ def load(*, fetch: bool = True, progress: Progress | None = None, image: int = 2
 
 
 def _writer(segment: Segment) -> int:
-    """The comment is digit, writer, serial number."""
+    """Read the writer from a comment: digit, writer, serial number."""
     return int(segment.comment[1])
 
 
 def fit(strokes: Sequence[Points]) -> tuple[Points, ...]:
-    """Strokes centred on the canvas and as large as the pen's width lets them be; y downward."""
+    """Centre strokes on the canvas, as large as the width of the pen allows; y downward."""
     every = np.concatenate(strokes)
     low, high = every.min(axis=0), every.max(axis=0)
     extent = max(float((high - low).max()), 1e-9)  # a dot has none
@@ -90,13 +90,13 @@ def fit(strokes: Sequence[Points]) -> tuple[Points, ...]:
 
 
 def draw(digits: Sequence[Sequence[Points]], size: int = 20) -> npt.NDArray[np.uint8]:
-    """Images of fitted strokes: drawn with a round pen, then the mean of each block of pixels."""
+    """Draw fitted strokes with a round pen, then take the mean of each block of pixels."""
     starts = range(0, len(digits), _BATCH)
     return np.concatenate([_reduced(_inked(digits[at : at + _BATCH]), size) for at in starts])
 
 
 def _inked(digits: Sequence[Sequence[Points]]) -> npt.NDArray[np.bool_]:
-    """Pixels that the pen touches: the line that its centre draws, and a disc around all of it."""
+    """Mark the pixels that the pen touches: a disc around every point of the line."""
     radius = PEN // 2
     line = np.zeros((len(digits), CANVAS + 2 * radius, CANVAS + 2 * radius), bool)
     for index, strokes in enumerate(digits):
@@ -109,7 +109,7 @@ def _inked(digits: Sequence[Sequence[Points]]) -> npt.NDArray[np.bool_]:
 
 
 def _along(stroke: Points) -> Points:
-    """Points on a stroke, at most half a pixel apart."""
+    """Return points on a stroke, at most half a pixel apart."""
     steps = np.ceil(2 * np.hypot(*np.diff(stroke, axis=0).T)).astype(int).clip(1)
     corners = np.concatenate([[0], np.cumsum(steps)])
     fine = np.arange(corners[-1] + 1)
@@ -117,7 +117,7 @@ def _along(stroke: Points) -> Points:
 
 
 def _disc() -> Iterator[tuple[int, int]]:
-    """Shifts within the pen, all of them at least 0."""
+    """Return the offsets of the pixels within the pen, all of them at least 0."""
     radius = PEN // 2
     for down in range(PEN):
         for right in range(PEN):
@@ -132,7 +132,7 @@ def _reduced(ink: npt.NDArray[np.bool_], size: int) -> npt.NDArray[np.uint8]:
 
 
 def resample(strokes: Sequence[Points], count: int = RESAMPLED) -> npt.NDArray[np.float32]:
-    """Points of fitted strokes at equal distances along the ink, as shares of the canvas."""
+    """Return points at equal distances along the ink of fitted strokes, as shares of the canvas."""
     every = np.concatenate(strokes)
     # Moving a lifted pen takes no ink.
     lengths = [np.hypot(*np.diff(stroke, axis=0, prepend=stroke[:1]).T) for stroke in strokes]

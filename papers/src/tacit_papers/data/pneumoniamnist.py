@@ -1,8 +1,9 @@
 """PneumoniaMNIST: 5,856 chest X-rays of children, 28 by 28 pixels, normal or with pneumonia.
 
-Of MedMNIST v2 (Yang et al. 2023, CC BY 4.0): 4,708 images for training, 524 for choosing settings
-and 624 for testing. The test images are another collection than the others: 62.5 % of them have
-pneumonia, and 74.2 % of the others. So a classifier does worse on them than on validation images.
+From MedMNIST v2 (Yang et al. 2023, CC BY 4.0): 4,708 images for training, 524 for choosing settings
+and 624 for testing. The test images come from another collection than the others:
+62.5 % of them have pneumonia, and 74.2 % of the others. So a classifier does worse on them than on
+validation images.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FILE = File(
     ("https://zenodo.org/records/10519652/files/", "https://zenodo.org/records/6496656/files/"),
 )
 CONTENT = "ba90dd51264da72ace8e10d77a9793d1ee1e8082bac0bff967e53f75fe7cabb1"
-"""SHA-256 of the arrays with their names, kinds and shapes, however they are packed."""
+"""SHA-256 of the arrays with their names, types and shapes, however they are compressed."""
 
 CLASSES = ("normal", "pneumonia")
 SIZES = {"train": 4_708, "val": 524, "test": 624}
@@ -38,7 +39,7 @@ _UNREADABLE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, NotI
 
 
 class Parts(NamedTuple):
-    """Rows by what their makers meant them for."""
+    """Row indices of the parts that the makers published."""
 
     training: Integers
     validation: Integers
@@ -46,14 +47,14 @@ class Parts(NamedTuple):
 
 
 def parts() -> Parts:
-    """Indices of the makers' three parts among the rows of the data set."""
+    """Return the row indices of the three parts."""
     first, second = SIZES["train"], SIZES["train"] + SIZES["val"]
     every = np.arange(sum(SIZES.values()))
     return Parts(every[:first], every[first:second], every[second:])
 
 
 def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
-    """All 5,856 images: those for training first, then validation, then test.
+    """Load all 5,856 images: those for training first, then validation, then test.
 
     `parts` tells the three apart. Where only training and testing are known, as in a collection,
     validation images belong to training. Joins: we hold the left half of each image.
@@ -74,21 +75,21 @@ def load(*, fetch: bool = True, progress: Progress | None = None) -> Dataset:
             test=SIZES["test"],
             training=SIZES["train"] + SIZES["val"],
         ),
-        sha256={FILE.name: _digest(arrays)},  # the same, however they are packed
+        sha256={FILE.name: _digest(arrays)},  # the same, however they are compressed
         others={"halves": tuple(range(_SIDE // 2, _SIDE))},
     )
 
 
 def _arrays(fetch: bool, progress: Progress | None) -> dict[str, npt.NDArray[np.uint8]]:
-    """Of the published file, or of a copy that was packed anew: other bytes, and as good."""
+    """Read the arrays of the published file, or of a copy that was compressed again."""
     path = find(FILE.dataset, [FILE.name])
     if path is None:
         return _unpacked(FILE.content(fetch=fetch, progress=progress))
     try:
         content = path.read_bytes()
-        found = _unpacked(content)
-        if hashlib.sha256(content).hexdigest() == FILE.sha256 or _digest(found) == CONTENT:
-            return found
+        arrays = _unpacked(content)
+        if hashlib.sha256(content).hexdigest() == FILE.sha256 or _digest(arrays) == CONTENT:
+            return arrays
     except _UNREADABLE:
         pass
     raise errors.InvalidData(
@@ -105,8 +106,8 @@ def _unpacked(content: bytes) -> dict[str, npt.NDArray[np.uint8]]:
 
 
 def _digest(arrays: dict[str, npt.NDArray[np.uint8]]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, array in arrays.items():
-        found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -45,7 +45,7 @@ class Segment:
 
 
 def decompress(content: bytes, where: str) -> bytes:
-    """What a `.Z` file holds."""
+    """Decompress a `.Z` file."""
     if content[:2] != _MAGIC or len(content) < 3:
         raise InvalidData(f"{where}: it must be a file of Unix compress (.Z). Was it unpacked?")
     most, blocks = content[2] & _WIDTH_MASK, bool(content[2] & _BLOCK_MODE)
@@ -76,13 +76,13 @@ def decompress(content: bytes, where: str) -> bytes:
 
 
 def _next_group(start: int, bit: int, width: int) -> int:
-    """Codes come in groups of eight, and those of a new width begin with a new group."""
+    """Skip to the next group: codes come in groups of eight, and a new width begins a new group."""
     group = 8 * width
     return start + -(-(bit - start) // group) * group
 
 
 def parse(text: str, where: str) -> list[Segment]:
-    """The segments of a file; keywords other than those of segments, pens and comments are skipped.
+    """Parse the segments of a file; keywords other than segments, pens and comments are skipped.
 
     A coordinate is two numbers on a line between `.PEN_DOWN` and `.PEN_UP`.
     """
@@ -96,7 +96,7 @@ def parse(text: str, where: str) -> list[Segment]:
             segments.append(_segment(block))
         except (ValueError, IndexError):
             raise InvalidData(
-                f"{where}: segment {number} must have a quoted label, and two numbers a line "
+                f"{where}: segment {number} must have a quoted label, and two numbers per line "
                 "between .PEN_DOWN and .PEN_UP. Is it damaged?"
             ) from None
     return segments

@@ -1,4 +1,4 @@
-"""Figures for a report: what the studies found, and one record before and after.
+"""Figures of the studies, and of one record before and after release.
 
 Nothing here loads matplotlib before a figure is drawn.
 """
@@ -10,42 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots.canvas import check_target, save
 from tacit.apps.plots.pictures import picture
-from tacit_papers.figures import (
-    agnostic,
-    anonymize,
-    classifiers,
-    collect,
-    composition,
-    curves,
-    dpsgd,
-    federated,
-    posterior,
-    primia,
-    records,
-    search,
-    threats,
-)
+from tacit_papers.engine import registry
+from tacit_papers.figures import records
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["check_target", "draw", "picture", "save"]
-
-_STUDIES = {
-    "collect": collect.draw_collect,
-    "novel-class": curves.draw_novel_class,
-    "join": curves.draw_join,
-    "search": search.draw_search,
-    "agnostic": agnostic.draw_agnostic,
-    "posterior": posterior.draw_posterior,
-    "anonymize": anonymize.draw_anonymize,
-    "dpsgd": dpsgd.draw_dpsgd,
-    "classifiers": classifiers.draw_classifiers,
-    "composition": composition.draw_composition,
-    "threats": threats.draw_threats,
-    "primia": primia.draw_primia,
-    "federated": federated.draw_federated,
-}
 
 
 def draw(studied: Sequence[Mapping[str, Any]]) -> Figure:
@@ -57,4 +28,4 @@ def draw(studied: Sequence[Mapping[str, Any]]) -> Figure:
         Records as `tacit study` writes them.
     """
     merged = records.merge(studied)
-    return _STUDIES[merged.study](merged)
+    return registry.study(merged.study).draw(merged)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""One set of reports for many tasks, beside reports that were made for one task alone."""
+"""The figure of many tasks: one set of reports for all, beside reports for one task alone."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _KINDS: dict[str, tuple[Any, Fill]] = {
 }
 
 
-def draw_agnostic(merged: Merged) -> Figure:
-    """A panel for each task: shared reports against dedicated ones, at every ε."""
+def draw(merged: Merged) -> Figure:
+    """Draw one panel per task: shared reports against dedicated ones, at every ε."""
     tasks = list(dict.fromkeys(str(one.get("task")) for one in merged.results))
     columns = min(len(tasks), _COLUMNS)
     rows = -(-len(tasks) // columns)

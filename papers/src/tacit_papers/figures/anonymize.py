@@ -1,4 +1,4 @@
-"""Representations that lose the person: the task against every attacker, the bound, and ε."""
+"""The figure of anonymized representations: task, attackers, bound and ε."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _LOOKS = {
 }
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.2))
 _KINDS = {
-    "task": Look("{regular} read right", canvas.GREY, ".", "-"),
-    "probe": Look("{private} named right by the\nstrongest fresh attacker", canvas.GREY, "o", "-"),
-    "adversary": Look("… by the adversary of\nthe training", canvas.GREY, "o", _DASHED, "none"),
+    "task": Look("accuracy on the {regular}", canvas.GREY, ".", "-"),
+    "probe": Look("… on the {private}, of the\nstrongest fresh attacker", canvas.GREY, "o", "-"),
+    "adversary": Look("… of the adversary of\nthe training", canvas.GREY, "o", _DASHED, "none"),
     "bound": Look("… at most, by (14), if that\nadversary were the best", canvas.GREY, "", _DOTTED),
 }
-_PROVED = Look("… at most, by whomever:\nproved of ε", canvas.INK, ".", (0, (4, 1.5, 1, 1.5)))
+_PROVED = Look("… of any attacker:\nproved ceiling", canvas.INK, ".", (0, (4, 1.5, 1, 1.5)))
 _ALONE = Look("{regular} as predicted, alone", canvas.INK, "*", "none", size=9.0)
 _RAW = Look("the rows themselves", canvas.INK, "X", "none", size=6.0)
 _NOTE = (
-    "Attackers learn from the training and validation rows and are tried on the test rows. Bars of "
-    "the strongest attacker: 95 %, all attackers at once, on the rows of all trials; other bars: "
-    "one standard deviation of trials. Without ε nothing is promised: another attacker may do "
-    "better."
+    "Attackers learn from the training and validation rows and are tested on the test rows. Bars "
+    "of the strongest attacker: 95 % for all attackers at once, on the rows of all trials; other "
+    "bars: one standard deviation of trials. Without ε there is no guarantee: another attacker may "
+    "do better."
 )
 
 
-def draw_anonymize(merged: Merged) -> Figure:
-    """Six panels: the trade-off, a second task, ε; and each training against λ."""
+def draw(merged: Merged) -> Figure:
+    """Draw six panels: the trade-off, a second task, ε; and each training against λ."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -70,7 +70,7 @@ def _drawn(merged: Merged) -> Figure:
         panel.set_visible(False)
     look.legend(figure, _sections(merged, trainings, bool(private)))
     task, person = _labels(merged)
-    title = f"{merged.name}: keeping the {task}, losing the {person} ({merged.trials})"
+    title = f"{merged.name}: keeping the {task}, hiding the {person} ({merged.trials})"
     canvas.frame(figure, title, merged.caption(_NOTE, bars=False))
     return figure
 
@@ -89,9 +89,9 @@ def _sections(
 
 
 def _draw_tradeoff(axes: Axes, merged: Merged, results: Sequence[Result]) -> None:
-    """Figure 3 of the paper, and the same with the strongest attacker."""
+    """Draw Figure 3 of the paper, and the same with the strongest attacker."""
     task, person = _labels(merged)
-    look.tidy(axes, "The trade-off", f"{person} named right", f"{task} read right")
+    look.tidy(axes, "The trade-off", f"accuracy on the {person}", f"accuracy on the {task}")
     for name, base in _LOOKS.items():
         mine = _by_strength(results, name)
         up, spread = _task(mine)
@@ -109,11 +109,11 @@ def _draw_tradeoff(axes: Axes, merged: Merged, results: Sequence[Result]) -> Non
 
 
 def _draw_second(axes: Axes, merged: Merged, results: Sequence[Result], name: str) -> None:
-    """What nobody trained for: higher is better, also where errors are measured."""
+    """Draw the second task; higher is better, also for errors."""
     _, person = _labels(merged)
     thing, _, measure = name.rpartition("_")
     said = f"RMSE of {thing}, upwards is better" if measure == "rmse" else f"{thing} right"
-    look.tidy(axes, f"A second task: {thing}", f"{person} named right", said.replace("_", " "))
+    look.tidy(axes, f"A second task: {thing}", f"accuracy on the {person}", said.replace("_", " "))
 
     def height(one: Result) -> float:
         return float(one["second_task"][name]["mean"])
@@ -131,9 +131,9 @@ def _draw_second(axes: Axes, merged: Merged, results: Sequence[Result], name: st
 
 
 def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None:
-    """Task, person and ε: what is released with noise, and the most that anyone can find."""
+    """Draw task and attackers against ε, with the proved ceiling."""
     strength = results[0]["strength"]
-    look.tidy(axes, f"With a local ε, λ = {strength:g}", "ε of one release", "named or read right")
+    look.tidy(axes, f"With a local ε, λ = {strength:g}", "ε of one release", "accuracy")
     epsilons = sorted({one["epsilon"] for one in results})
     for name, base in _LOOKS.items():
         mine = sorted(
@@ -154,8 +154,8 @@ def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None
 
 
 def _draw_strengths(axes: Axes, merged: Merged, results: Sequence[Result], training: str) -> None:
-    """Figure 4 of the paper, and the same with the strongest attacker."""
-    look.tidy(axes, training.capitalize(), "strength λ", "named or read right")
+    """Draw Figure 4 of the paper, and the same with the strongest attacker."""
+    look.tidy(axes, training.capitalize(), "strength λ", "accuracy")
     mine, base = _by_strength(results, training), _LOOKS[training]
     across = [one["strength"] for one in mine]
     for kind, of in (("task", _task), ("adversary", _adversary), ("probe", _strongest)):
@@ -200,7 +200,7 @@ def _plot(
 
 
 def _styled(base: Look, kind: str) -> Look:
-    """The colour of a training, the line and fill of what is shown."""
+    """Combine the colour of a training with the line and fill of a measure."""
     given = _KINDS[kind]
     marker = given.marker if kind == "task" else base.marker
     return replace(base, marker=marker, line=given.line, fill=given.fill)
@@ -209,7 +209,7 @@ def _styled(base: Look, kind: str) -> Look:
 def _draw_reference(
     axes: Axes, merged: Merged, name: str, shown: Look, height: Callable[[Result], float]
 ) -> None:
-    """A single point over the strongest attacker's share, where it was measured."""
+    """Draw a single point at the strongest attacker's accuracy, where it was measured."""
     found = merged.references.get(name)
     if found is not None:
         across = _strongest([found])[0]
@@ -238,7 +238,7 @@ def _by_strength(results: Iterable[Result], training: str) -> list[Result]:
 
 
 def _second_name(results: Sequence[Result]) -> str | None:
-    """An error of numbers first, else the accuracy of whole ones."""
+    """Choose the second task to draw: an error of numbers first, else an accuracy."""
     names = sorted(results[0].get("second_task", {}), key=lambda name: name.endswith("_accuracy"))
     return next((name for name in names if name.endswith(("_rmse", "_accuracy"))), None)
 

@@ -1,4 +1,4 @@
-"""Accuracy by class: whom does the noise hurt most?"""
+"""Panels of accuracy by class."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Spread:
 
     @property
     def means(self) -> npt.NDArray[np.float64]:
-        """Their accuracies alone."""
+        """Mean accuracy of each class."""
         return np.array([one.mean for one in self.classes])
 
 
 def spreads(merged: Merged, level: str) -> list[Spread]:
-    """The first mechanism's at its smallest and largest ε, of the weakest central guarantee."""
+    """Return the accuracies by class of the first mechanism, at its smallest and largest ε."""
     colours = look.mechanisms(merged.results)
     known = [
         one
@@ -64,7 +64,7 @@ def _spread(who: str, result: Result, base: Look, fill: Fill) -> Spread:
 
 
 def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread]) -> None:
-    """A dot for each class and ε, and a line from one ε to the other: its length is the harm."""
+    """Draw one dot per class and ε, and a line between both ε: its length is the harm."""
     if not shown:
         axes.set_axis_off()
         return
@@ -80,7 +80,7 @@ def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread]) -> None:
 
 
 def _worst(few: Spread, many: Spread, names: Sequence[str]) -> str:
-    """Whom the noise hurts most, if it hurts anybody."""
+    """Name the class that the noise hurts most, if any."""
     losses = many.means - few.means
     if few is many:
         return f" (lowest: {_short(names[int(np.argmin(few.means))])})"
@@ -89,7 +89,7 @@ def _worst(few: Spread, many: Spread, names: Sequence[str]) -> str:
 
 
 def _name_classes(axes: Axes, names: Sequence[str]) -> None:
-    """All names where they fit, upright if need be; of very many every so many-th."""
+    """Label all classes where they fit, vertically if need be, else every k-th."""
     step = -(-len(names) // _MOST_NAMES)
     kept = [_short(name) for name in names[::step]]
     upright = sum(map(len, kept)) > _LETTERS_ACROSS

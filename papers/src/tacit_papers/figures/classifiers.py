@@ -1,4 +1,4 @@
-"""Estimators against ε: the defaults side by side, then every algorithm of each."""
+"""The figure of estimators: defaults against ε, then every algorithm of each."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _STYLES: tuple[tuple[Any, str], ...] = (
     ((0, (1, 1.2)), "^"),
     ((0, (4, 1.5, 1, 1.5)), "D"),
 )
-"""The best algorithm of an estimator, the next one, …"""
+"""Styles of the best algorithm of an estimator, the next one, …"""
 
 _COLUMNS, _WIDTH, _APART, _BELOW, _ROOM = 3, 4.3, 1.6, 0.04, 1.25
 _NOTE = (
-    "First panel: every estimator as it comes. The others: its algorithms, the best over all ε "
-    "solid. Grey: without privacy, and diffprivlib with the same public bounds. What lies far "
-    "below an answer that needs no data is not shown."
+    "First panel: every estimator with its defaults. The others: its algorithms, the best over all "
+    "ε solid. Grey: without privacy, and diffprivlib with the same public bounds. Points far "
+    "below a constant answer are not shown."
 )
 
 
-def draw_classifiers(merged: Merged) -> Figure:
-    """A panel an estimator, on one scale; an error bar is one standard deviation of trials."""
+def draw(merged: Merged) -> Figure:
+    """Draw one panel per estimator on one scale; error bars are one standard deviation."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -114,7 +114,7 @@ def _draw_panel(
 
 
 def _defaults(merged: Merged, names: Iterable[str]) -> list[tuple[Look, Line]]:
-    """The default of each of ours, and what only the peer has."""
+    """Draw the default of each of our estimators, and those that only diffprivlib has."""
     found = [(_LOOKS[n], _line(_of(merged, estimator=n, default=True), merged)) for n in names]
     alone = _of(merged, library="diffprivlib", estimator="GaussianNB")
     look_alone = replace(_PEER, label="naive Bayes of\ndiffprivlib")
@@ -122,7 +122,7 @@ def _defaults(merged: Merged, names: Iterable[str]) -> list[tuple[Look, Line]]:
 
 
 def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
-    """Ours, the best first, and the peer's of the same name."""
+    """Draw our algorithms, the best first, and diffprivlib's estimator of the same name."""
     mine = _of(merged, estimator=name, library="tacit")
     usual = {one["algorithm"] for one in mine if one.get("default")}
     lines = {
@@ -141,7 +141,7 @@ def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
 
 
 def _of(merged: Merged, **wanted: Any) -> list[Result]:
-    """Results that have all of this."""
+    """Return the results that match all of this."""
     return [one for one in merged.results if all(one.get(k) == v for k, v in wanted.items())]
 
 
@@ -161,7 +161,7 @@ def _free(merged: Merged, name: str) -> Measure | None:
 def _limits(
     lines: Iterable[tuple[Look, Line]], free: Iterable[Measure | None], chance: Measure | None
 ) -> tuple[float, float]:
-    """From the lowest point, though not far below what needs no data at all."""
+    """Return the lower end of the axis: the lowest point, but not far below a constant answer."""
     values = [value for _, line in lines for value in line.values()]
     values += [value for value in (*free, chance) if value is not None]
     trivial = 0.0 if chance is None else chance.mean

@@ -1,4 +1,4 @@
-"""Data collection: clean accuracy, private accuracy under its ceilings, and accuracy by class."""
+"""The figure of data collection: clean, private and by-class accuracy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _CEILINGS = {
 _NOTE = "Ceilings: at the ε spent on the point (the most of any mechanism)."
 
 
-def draw_collect(merged: Merged) -> Figure:
-    """Figures 1, 4 and 7 of the paper, and whom the noise hurts most: a row for each level."""
+def draw(merged: Merged) -> Figure:
+    """Draw Figures 1, 4 and 7 of the paper and the accuracy by class, one row per level."""
     levels = curves.levels_of(merged.results)
     spreads = {level: classes.spreads(merged, level) for level in levels}
     private = any(records.measure(one, "private_accuracy") for one in merged.results)
@@ -82,7 +82,7 @@ def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
 
 
 def _ceiling(results: Sequence[Result], name: str) -> dict[float, float]:
-    """Its height at each ε; where mechanisms spend differently, the highest holds for all."""
+    """Return a ceiling at each ε; where mechanisms spend differently, the highest."""
     found: dict[float, float] = {}
     for one in results:
         height = records.measure(one.get("ceilings") or {}, name)

@@ -1,4 +1,4 @@
-"""Ways of accounting: the accuracy that their noise costs, and what attackers gain, against ε."""
+"""The figure of accounting: accuracy lost and advantages of attackers, against ε."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _ROWS = {
     "attribute_advantage": "attribute advantage",
 }
 _NOTE = (
-    "The same training with the noise that each accountant asks for, δ = {delta:g}; every promise "
-    "is true. Lost: 1 − accuracy / accuracy without privacy. Advantage: of members over others, "
-    "called members by their loss, or told their {attribute}; an interval of 95 % about one "
+    "The same training with the noise that each accountant requires, δ = {delta:g}; every "
+    "guarantee is true. Lost: 1 − accuracy / accuracy without privacy. Advantage: members less "
+    "others, called members by their loss, or with their {attribute} guessed; its 95 % interval "
     "reaches {reach:.3f} to either side."
 )
 _ROOM, _PAD = 1.5, 0.1
 
 
-def draw_composition(merged: Merged) -> Figure:
-    """A column for each model: accuracy lost, then both advantages under their ceiling."""
+def draw(merged: Merged) -> Figure:
+    """Draw one column per model: accuracy lost, then both advantages under their ceiling."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -90,7 +90,7 @@ def _draw(panel: Axes, results: Sequence[Result], there: Sequence[str], measure:
 
 
 def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:
-    """ε by powers; upright all that was measured, and of the ceiling what is there."""
+    """Set a logarithmic ε axis, and a vertical axis that holds all measurements."""
     epsilons = sorted({records.epsilon(one) for one in merged.results})
     panel.set_xscale("log")
     panel.set_xlim(epsilons[0] / _ROOM, epsilons[-1] * _ROOM)
@@ -104,7 +104,7 @@ def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:
 
 
 def _plain(merged: Merged, model: str, measure: str) -> Measure | None:
-    """The same of the model without privacy; it loses nothing to itself."""
+    """Return the measure of the model without privacy, whose accuracy loss is 0."""
     found: Any = merged.references.get(model)
     return None if found is None or measure not in found else records.measure(found, measure)
 

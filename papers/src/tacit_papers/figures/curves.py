@@ -15,54 +15,19 @@ from tacit_papers.figures.records import Measure, Merged, Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Section = tuple[str, list[Look]]
 _LEVELS = ("latent", "feature")
 EPSILON = "local ε of a report"
 ASIDE = "Points of the same ε stand side by side."
 _APART, _SPREAD = 2.0, 10.0
-"""Points from one curve to the next at the same ε; of all curves, at most so much."""
-
-
-def draw_novel_class(merged: Merged) -> Figure:
-    """Figure 2 of the paper: is it of the class that the in-house data lack?"""
-    levels = levels_of(merged.results)
-    figure, axes = panels.grid(1, len(levels))
-    shown = panels.references(merged, no_privacy="no privacy")
-    panels.limits(axes.flat, reaches(merged.results, ["clean_accuracy"], shown))
-    for panel, level in zip(axes[0], levels, strict=True):
-        title = "New class or not" + suffix(level, levels)
-        look.tidy(panel, title, EPSILON, f"accuracy on clean {merged.things}")
-        draw_curves(panel, merged, "clean_accuracy", level)
-        panels.draw_references(panel, shown)
-    look.legend(figure, sections(merged.results))
-    new = f" {merged.parameters['new']}" if merged.parameters.get("new") is not None else ""
-    title = f"{merged.name}: finding the new class{new} from private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption(ASIDE))
-    return figure
-
-
-def draw_join(merged: Merged) -> Figure:
-    """Figure 3 of the paper: what private columns add to clean ones."""
-    figure, axes = panels.grid(1, 1)
-    panel, name = axes[0, 0], "semi_private_accuracy"
-    shown = panels.references(merged, all_clean="all columns clean", clean_only="clean only")
-    panels.limits([panel], reaches(merged.results, [name], shown))
-    look.tidy(panel, "Clean columns joined with private ones", EPSILON, "accuracy")
-    draw_curves(panel, merged, name, None)
-    panels.draw_references(panel, shown)
-    look.legend(figure, sections(merged.results))
-    split = f"Columns: {merged.parameters['join']}." if merged.parameters.get("join") else ""
-    title = f"{merged.name}: joining columns that come as private reports ({merged.trials})"
-    canvas.frame(figure, title, merged.caption(f"{ASIDE} {split}".strip()))
-    return figure
+"""Offset between curves at the same ε, and the largest offset of all, in points."""
 
 
 def draw_curves(
     axes: Axes, merged: Merged, name: str, level: str | None, apart: float = _APART
 ) -> None:
-    """The curves of a panel, points of one ε side by side; no level belongs to all of them."""
+    """Draw the curves of a panel, points of one ε side by side; None takes all levels."""
     colours, styles = look.mechanisms(merged.results), look.centrals(merged.results)
     mine = merged.results if level is None else merged.at(level)
     there = {_series(one) for one in merged.results}  # the same places in every panel
@@ -88,7 +53,7 @@ def _series(result: Result) -> tuple[look.Key, float]:
 
 
 def sections(results: Sequence[Result]) -> list[Section]:
-    """The legend: mechanisms, and central ε where there is something to say about it."""
+    """Return the sections of the legend: mechanisms, and central ε where there is one."""
     found = [("mechanism", list(look.mechanisms(results).values()))]
     styles = look.centrals(results)
     if set(styles) != {math.inf}:
@@ -101,20 +66,20 @@ def sections(results: Sequence[Result]) -> list[Section]:
 
 
 def levels_of(results: Iterable[Result]) -> list[str]:
-    """Levels in the paper's order; one without a name where nobody said any."""
+    """List the levels in the order of the paper; "" where results have none."""
     found = {str(one["level"]) for one in results if one.get("level") is not None}
     known = [level for level in _LEVELS if level in found]
     return [*known, *sorted(found.difference(_LEVELS))] or [""]
 
 
 def suffix(level: str, levels: Sequence[str]) -> str:
-    """The end of a panel's title, where there are several."""
+    """Return the end of a panel's title, where there are several levels."""
     return f", {level} level" if len(levels) > 1 else ""
 
 
 def reaches(
     results: Iterable[Result], names: Sequence[str], shown: Iterable[Reference]
 ) -> list[tuple[float, float]]:
-    """Where error bars and reference lines begin and end."""
+    """Return the lower and upper ends of error bars and reference lines."""
     values: list[Measure | None] = [records.measure(one, name) for one in results for name in names]
     return [value.reach for value in [*values, *(one.value for one in shown)] if value is not None]

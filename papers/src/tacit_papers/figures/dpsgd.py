@@ -1,4 +1,4 @@
-"""Accuracy of DP-SGD against ε: ours, the published numbers, and the same without privacy."""
+"""The figure of DP-SGD: accuracy against ε, published numbers, and no privacy."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _ROOM = 1.4
 _NOTE = "Noise is calibrated by privacy loss distributions, for δ = {delta:g} and Poisson samples."
 
 
-def draw_dpsgd(merged: Merged) -> Figure:
-    """One panel; an error bar is one standard deviation of trials."""
+def draw(merged: Merged) -> Figure:
+    """Draw one panel; error bars are one standard deviation of trials."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -90,7 +90,7 @@ def _references(merged: Merged) -> list[Reference]:
 
 
 def _scales(panel: Axes, levels: list[tuple[float, float]], epsilons: set[float]) -> None:
-    """ε by powers; accuracy from a little below the lowest point."""
+    """Set a logarithmic ε axis, and accuracies from a little below the lowest point."""
     ends = [end for reach in levels for end in reach]
     low, high = min(ends), max(ends)
     pad = 0.08 * max(high - low, 0.02)

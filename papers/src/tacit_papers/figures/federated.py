@@ -1,4 +1,4 @@
-"""Rounds and bytes to an accuracy, and the accuracies, of federated algorithms over partitions."""
+"""The figure of federated algorithms: rounds, bytes and accuracies by partition."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ _SPLITS = {
 }
 _LANE, _ROW, _WIDTH, _MARGIN = 0.135, 0.5, 3.0, 3.5
 _BEYOND, _ROOM = 1.55, 1.3
-"""On a scale by powers: where what was not reached is drawn, and the room at either end."""
+"""Factors on a logarithmic axis: the place of "not reached", and the margins."""
 
 _STEPS = (1, 2, 5)
 _NOTE = (
     "{clients} clients, {taking} in every round; a network {model}. Points are medians of "
-    "{trials}, lines go from the least to the most. The global model is tested on images as they "
-    "are. A client's own test images are like its training images, also in how they look or are "
-    "named; they are put to the client's own model under Sub-FedAvg, else to the global one. "
-    "Nothing here is private."
+    "{trials}, lines are ranges over trials. The global model is tested on images as they "
+    "are. A client's own test images are moved and renamed like its training images; they test "
+    "the client's own model under Sub-FedAvg, else the global one. Nothing here is private."
 )
 
 
 class _Panel(NamedTuple):
-    """What is drawn: its values by trial, their median, and whether by powers."""
+    """A panel: values by trial, their median, and whether its axis is logarithmic."""
 
     title: str
     across: str
@@ -57,8 +56,8 @@ class _Panel(NamedTuple):
     last: float | None = None
 
 
-def draw_federated(merged: Merged) -> Figure:
-    """Four panels, a row for each partition and in it a line for each algorithm."""
+def draw(merged: Merged) -> Figure:
+    """Draw four panels with one row per partition, and in it one line per algorithm."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -145,7 +144,7 @@ def _draw(
 
 
 def _scale(panel: Axes, one: _Panel, ends: list[float]) -> None:
-    """By powers up to what was not reached; accuracies as they are."""
+    """Set the axis: logarithmic for rounds and bytes, linear for accuracies."""
     if one.last is None:
         low = min(ends)
         panel.set_xlim(max(low - 0.05, 0.0), 1.0)

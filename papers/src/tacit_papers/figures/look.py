@@ -1,4 +1,4 @@
-"""How things look: colours that colour-blind people tell apart [OI08]_, markers and line styles
+"""Looks of curves: colours that colour-blind people tell apart [OI08]_, markers and line styles
 that survive a grey copy.
 
 References
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Fill = Literal["full", "bottom", "none"]
 Key = tuple[str, str]
-"""A mechanism and its features."""
+"""Mechanism and features."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Look:
     size: float = 5.0
 
     def options(self) -> dict[str, Any]:
-        """For matplotlib."""
+        """Arguments for matplotlib."""
         return {
             "color": self.colour,
             "marker": self.marker,
@@ -71,12 +71,12 @@ _STYLES: tuple[tuple[Any, Fill], ...] = (
 
 
 def key(result: Result) -> Key:
-    """What a colour stands for."""
+    """Return what a colour stands for."""
     return str(result.get("mechanism")), str(result.get("features"))
 
 
 def mechanisms(results: Iterable[Result]) -> dict[Key, Look]:
-    """A look for each mechanism, ours first; one with several features has several colours.
+    """Choose a look for each mechanism, ours first; several features have several colours.
 
     Features that need no training come first, in whatever order records are given.
     """
@@ -98,26 +98,26 @@ def mechanisms(results: Iterable[Result]) -> dict[Key, Look]:
 
 
 def centrals(results: Iterable[Result]) -> dict[float, tuple[Any, Fill]]:
-    """Line style and fill for each central ε: ∞ solid, then the less of it the less is drawn."""
+    """Choose line style and fill for each central ε: solid for ∞, lighter for smaller ε."""
     values = sorted({central(result) for result in results}, reverse=True)
     skip = 0 if values[0] == math.inf else 1
     return {value: _STYLES[(i + skip) % len(_STYLES)] for i, value in enumerate(values)}
 
 
 def said(epsilon: float) -> str:
-    """ε as people write it."""
+    """Write ε."""
     return "∞" if epsilon == math.inf else f"{epsilon:g}"
 
 
 def sample(look: Look) -> Line2D:
-    """A piece of a curve, for the legend."""
+    """Make a piece of a curve for the legend."""
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=look.label, **look.options())
 
 
 def legend(figure: Figure, sections: Sequence[tuple[str, Sequence[Look]]]) -> None:
-    """Beside the panels, so that it covers nothing: headings, and what is under each."""
+    """Draw the legend beside the panels: headings, and entries below each."""
     from matplotlib.lines import Line2D
 
     # A line is left free before a heading, but not before the first.
@@ -140,7 +140,7 @@ def legend(figure: Figure, sections: Sequence[tuple[str, Sequence[Look]]]) -> No
 
 
 def tidy(axes: Axes, title: str, across: str, up: str) -> None:
-    """Labels, faint lines to read values by, and no box."""
+    """Set labels and a faint grid, and remove the box."""
     axes.set_title(title, loc="left", size=canvas.TEXT, color=canvas.INK)
     axes.set_xlabel(across, size=canvas.SMALL, color=canvas.INK)
     axes.set_ylabel(up, size=canvas.SMALL, color=canvas.INK)

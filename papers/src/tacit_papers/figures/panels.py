@@ -1,4 +1,4 @@
-"""Panels of accuracy: points with error bars, reference lines named at their right end."""
+"""Panels of accuracy: points with error bars, and reference lines with labels at the right."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT, WIDTH, ALONE = 2.9, 3.6, 4.6
-"""Inches of a panel with its labels; the last is the width of one that has no other beside it."""
+"""Size of a panel with labels, in inches; the last is the width of a single panel."""
 
 _LINE_HEIGHT = 1.25 * canvas.SMALL / 72 / (HEIGHT - 0.9)
-"""Of a line of small text, as a share of the height of a panel's axes."""
+"""Height of a line of small text, as a share of the height of the axes."""
 
 _LOG_RATIO = 30.0
 _TICK_GAP = 0.07
@@ -27,7 +27,7 @@ _TICK_GAP = 0.07
 
 @dataclass(frozen=True)
 class Reference:
-    """A level to compare with."""
+    """A level for comparison."""
 
     label: str
     value: Measure
@@ -39,7 +39,7 @@ CHANCE = "chance"
 
 
 def references(merged: Merged, **names: str) -> list[Reference]:
-    """Those that were measured, by their names in the record and their labels; chance is last."""
+    """Return the references that were measured, given their names and labels; chance is last."""
     lines: list[Any] = ["-", (0, (5, 2, 1, 2))]
     found = []
     for index, (name, label) in enumerate(names.items()):
@@ -51,7 +51,7 @@ def references(merged: Merged, **names: str) -> list[Reference]:
 
 
 def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:
-    """A figure, and its panels as a table."""
+    """Make a figure and its grid of panels."""
     width = columns * width if columns > 1 else ALONE
     figure = canvas.fitted(width + canvas.LEGEND_WIDTH, rows * HEIGHT + 0.9)
     return figure, figure.subplots(rows, columns, squeeze=False)
@@ -60,7 +60,7 @@ def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:
 def points(
     axes: Axes, across: Sequence[float], values: Sequence[Measure], look: Look, aside: float = 0.0
 ) -> None:
-    """A curve with an error bar of one standard deviation at each point.
+    """Draw a curve with an error bar of one standard deviation at each point.
 
     `aside`, in points, keeps the error bars of several curves from covering each other.
     """
@@ -82,7 +82,7 @@ def points(
 
 
 def limits(panels: Iterable[Axes], reaches: Iterable[tuple[float, float]]) -> None:
-    """One scale for all panels: from 0 to 1 where accuracies are that far apart, else closer."""
+    """Set one scale for all panels: from 0 to 1 where accuracies span that much, else less."""
     ends = [end for reach in reaches for end in reach]
     low, high = max(min(ends), 0.0), min(max(ends), 1.0)
     pad = 0.06 * max(high - low, 0.1)
@@ -92,7 +92,7 @@ def limits(panels: Iterable[Axes], reaches: Iterable[tuple[float, float]]) -> No
 
 
 def epsilon_axis(axes: Axes, epsilons: Iterable[float]) -> None:
-    """From zero; by powers where ε spans much."""
+    """Set the ε axis: from zero, or logarithmic where ε spans much."""
     values = sorted(set(epsilons))
     least, most = values[0], values[-1]
     if most / least < _LOG_RATIO:
@@ -108,7 +108,7 @@ def epsilon_axis(axes: Axes, epsilons: Iterable[float]) -> None:
 
 
 def draw_references(axes: Axes, shown: Sequence[Reference], ends: Sequence[Reference] = ()) -> None:
-    """Levels, each with a band of one deviation, and the names of all and of curves that end.
+    """Draw levels, each with a band of one standard deviation, and labels at the right.
 
     Call it when the limits are set: names that would touch move apart.
     """
@@ -129,7 +129,7 @@ def draw_references(axes: Axes, shown: Sequence[Reference], ends: Sequence[Refer
 
 
 def _apart(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Middles of labels, lowest first: near where they belong, none over another or too high."""
+    """Place labels, lowest first: near their lines, without overlap and within the axes."""
     placed = list(wanted)
     for i in range(1, len(placed)):
         placed[i] = max(placed[i], placed[i - 1] + (sizes[i] + sizes[i - 1]) / 2)

@@ -1,4 +1,4 @@
-"""Private posteriors: error against records, privacy against the claim, coverage, and who wins."""
+"""The figure of private posteriors: error, exact privacy, coverage, and ratio of errors."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _LOOKS = {
 }
 _CALIBRATED = ("hellinger-smooth", "hellinger-local", "hellinger-global")
 _NOISE = {"geometric-remap": 5.0, "geometric": 3.5}
-"""With the size of its marks: where both are the same, both are seen."""
+"""Looks with sizes of marks, so that both are seen where they coincide."""
 
 _ERRORS = {"error_half": "Half hold it", "error_tenth": "A tenth hold it", "error_none": "None do"}
 _PRIORS = ("o", "s", "^", "D", "v", "P")
 _ASIDE = 0.16
 _NOTE = (
-    "Error: expected Hellinger distance from the posterior without privacy, worked out. "
-    "Lower left: the exact ε of each table at δ = {delta:g} over the claimed one, a point a "
-    "setting. Lower middle: naive intervals worked out (white), noise-aware ones simulated "
+    "Error: expected Hellinger distance from the posterior without privacy, exact. "
+    "Lower left: the exact ε of each table at δ = {delta:g} over the claimed one, one point "
+    "per setting. Lower middle: naive intervals, exact (white), noise-aware ones, simulated "
     "(filled). Lower right: the best calibrated Hellinger mechanism of each setting over noise, "
     "clamped (filled) and remapped (white), errors averaged over the prior."
 )
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-def draw_posterior(merged: Merged) -> Figure:
-    """Six panels; the upper ones at one prior and ε, the lower ones over all settings."""
+def draw(merged: Merged) -> Figure:
+    """Draw six panels: the upper ones at one prior and ε, the lower ones over all settings."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError):
@@ -149,7 +149,7 @@ def _draw_ratios(axes: Axes, results: Sequence[Result]) -> None:
 
 
 def _level(axes: Axes, height: float, label: str) -> None:
-    """A line to compare with, named at its right end; axes may be logarithmic."""
+    """Draw a line for comparison with a label at its right end; axes may be logarithmic."""
     axes.axhline(height, color=canvas.GREY, linewidth=1.0, zorder=1)
     axes.text(
         1.02, height, label, transform=axes.get_yaxis_transform(), va="center",
@@ -158,7 +158,7 @@ def _level(axes: Axes, height: float, label: str) -> None:
 
 
 def ratios(results: Iterable[Result], noise: str, prior: str) -> list[tuple[float, float]]:
-    """At each setting: nε, and the error of the best calibrated Hellinger mechanism over noise."""
+    """Return nε and the error of the best calibrated Hellinger mechanism over noise, by setting."""
     settings: dict[tuple[int, float], dict[str, float]] = {}
     for one in results:
         if one["prior"] == prior:
@@ -176,7 +176,7 @@ def _of(results: Iterable[Result], mechanism: str) -> list[Result]:
 
 
 def _line(results: Iterable[Result], mechanism: str, name: str) -> list[tuple[float, float]]:
-    """A number against n, where it was measured."""
+    """Return a measure against n, where it was measured."""
     return sorted((r["records"], _mean(r, name)) for r in _of(results, mechanism) if name in r)
 
 
@@ -194,7 +194,7 @@ def _by_powers(axes: Axes, sizes: Iterable[int]) -> None:
 
 
 def _plain_ticks(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """Numbers as people write them, where the axis reaches."""
+    """Set tick labels without exponents, within the axis."""
     low, high = getattr(axes, f"get_{which}lim")()
     kept = [value for value in values if low <= value <= high]
     getattr(axes, f"set_{which}ticks")(kept, [f"{value:g}" for value in kept])

@@ -1,4 +1,4 @@
-"""Hospitals with a guarantee for every image: Matthews' coefficient against ε."""
+"""The figure of the hospitals: Matthews' coefficient against ε."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _LOOKS = {
     ),
 }
 _SHORT = {"pretrained": "pretrained,\nno privacy", "scratch": "from scratch,\nno privacy"}
-_PAPER = Look("Kaissis et al.,\nnot to be compared", canvas.INK, "X", "none", size=7.0)
+_PAPER = Look("Kaissis et al.,\nnot comparable", canvas.INK, "X", "none", size=7.0)
 _PANELS = {"mcc": "Test images", "mcc_validation": "Validation images"}
 _ROOM = 1.2
-"""Before the smallest ε and after the largest, as a factor."""
+"""Margins before the smallest ε and after the largest, as a factor."""
 
 _NOTE = (
-    "Every hospital protects each of its images at (ε, δ = {delta:g}); mean and deviation of "
-    "pixels are included. Test images are another collection, with fewer ill. Kaissis et al. used "
-    "larger images, a larger network and chest X-rays to pretrain it."
+    "Every hospital protects each of its images at (ε, δ = {delta:g}); mean and standard "
+    "deviation of pixels are included. Test images come from another collection, with fewer ill. "
+    "Kaissis et al. used larger images, a larger network and chest X-rays to pretrain it."
 )
 
 
-def draw_primia(merged: Merged) -> Figure:
-    """A panel for test images and one for validation images."""
+def draw(merged: Merged) -> Figure:
+    """Draw one panel for test images and one for validation images."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -86,7 +86,7 @@ def _points(merged: Merged, key: tuple[str, str], name: str) -> list[tuple[float
 
 
 def _references(merged: Merged, name: str) -> list[Reference]:
-    """The federation without privacy."""
+    """Return the reference: the federation without privacy."""
     return [
         Reference(
             _SHORT[one["model"]],
@@ -102,7 +102,7 @@ def _without(merged: Merged) -> list[Result]:
 
 
 def _scale(every: Sequence[Axes], merged: Merged, published: Any) -> None:
-    """One scale for both panels, from a little below the lowest point."""
+    """Set one scale for both panels, from a little below the lowest point."""
     ends = [end for r in merged.results for n in _PANELS for end in records.required(r, n).reach]
     if published:
         ends.append(float(published["mcc"]))
@@ -115,7 +115,7 @@ def _scale(every: Sequence[Axes], merged: Merged, published: Any) -> None:
 
 
 def _epsilons(panel: Axes, values: list[float]) -> None:
-    """By powers: most happens at small ε."""
+    """Set a logarithmic ε axis, as most happens at small ε."""
     panel.set_xscale("log")
     panel.set_xlim(values[0] / _ROOM, values[-1] * _ROOM)
     panel.set_xticks(values, [f"{value:g}" for value in values])

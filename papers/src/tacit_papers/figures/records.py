@@ -1,4 +1,4 @@
-"""What a figure is drawn from: records of one study, put together and read with care."""
+"""Records of one study, merged and checked for a figure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from tacit.privacy import errors
+from tacit_papers.engine import registry
 
 Result = Mapping[str, Any]
-
-MEASURES = {
-    "collect": "clean_accuracy",
-    "novel-class": "clean_accuracy",
-    "join": "semi_private_accuracy",
-    "search": "test_accuracy",
-    "agnostic": "clean_accuracy",
-    "posterior": "error",
-    "anonymize": "regular_accuracy",
-    "dpsgd": "accuracy",
-    "classifiers": "accuracy",
-    "composition": "accuracy_loss",
-    "threats": "accuracy",
-    "primia": "mcc",
-    "federated": "best_accuracy",
-}
-"""What every result of a study has."""
-
-_INSTEAD = {"classifiers": "r2"}
-"""What results of a study may have in its place: those of a regression."""
 
 _NAMES = {
     "mnist": "MNIST",
@@ -53,21 +34,18 @@ _SIZES = {
 }
 _SAME_PARAMETERS = ("data", "join", "new")
 _LEVELLED = ("vlm", "vlm-paper", "vlm-tuned")
-"""Whose results are of one level alone; the last was not made for another."""
+"""Mechanisms whose results belong to one level."""
 
 _CELL = (
     *("mechanism", "features", "level", "central_epsilon", "epsilon", "task"),
     *("training", "strength", "model", "estimator", "algorithm", "library"),
     *("partition", "attack", "defence"),
 )
-_EPSILON_OPTIONAL = ("anonymize", "classifiers", "threats", "federated", "primia")
-"""Studies of what may be released without any."""
-
 _REMEDY = "Give records that `tacit study` wrote."
 
 
 class Measure(NamedTuple):
-    """Mean and standard deviation over so many trials."""
+    """Mean and standard deviation over a number of trials."""
 
     mean: float
     std: float
@@ -75,13 +53,13 @@ class Measure(NamedTuple):
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Where the error bar begins and ends."""
+        """Lower and upper end of the error bar."""
         return self.mean - self.std, self.mean + self.std
 
 
 _NONE = Measure(0.0, 0.0, 0)
 _BANDS = ("no_privacy", "all_clean", "clean_only")
-"""References that are measured, and so vary."""
+"""References that are measured, and so have a standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +74,18 @@ class Merged:
 
     @property
     def name(self) -> str:
-        """The data set, as people write it; a file without its folders."""
+        """Name of the data set; that of a file is without folders."""
         given = str(self.parameters["data"])
         return _NAMES.get(given, Path(given).name)
 
     @property
     def things(self) -> str:
-        """What its rows are called."""
+        """Word for its rows."""
         return "images" if self.parameters["data"] in _IMAGES else "records"
 
     @property
     def trials(self) -> str:
-        """How many, in words."""
+        """Number of trials, in words."""
         counts = {required(one, measure_of(self.study, one)).trials for one in self.results}
         least, most = min(counts), max(counts)
         if most == 1:
@@ -115,7 +93,7 @@ class Merged:
         return f"{most} trials" if least == most else f"{least} to {most} trials"
 
     def caption(self, more: str = "", bars: bool = True) -> str:
-        """Sizes, what error bars are unless bars are something else, and what must be said."""
+        """Return the caption: sizes, what error bars are, and further notes."""
         sizes = [f"{self.data[k]:,} {words}" for k, words in _SIZES.items() if self.data.get(k)]
         spread = "No error bars: 1 trial."
         if self.trials != "1 trial":
@@ -127,18 +105,18 @@ class Merged:
         return " ".join(filter(None, [said, spread if bars else "", more, quick]))
 
     def at(self, level: str) -> list[Result]:
-        """Results of one level; of what knows no levels, those of another if need be."""
+        """Return the results of one level; mechanisms without levels appear at every level."""
         mine = [one for one in self.results if one.get("level") in (None, level)]
         there = {one.get("mechanism") for one in mine}.union(_LEVELLED)
         return mine + [one for one in self.results if one.get("mechanism") not in there]
 
     def reference(self, name: str) -> Measure | None:
-        """A number to compare with, or None where nobody measured it."""
+        """Return a reference, or None where it was not measured."""
         return measure(self.references, name)
 
 
 def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
-    """Put results of one study on one data set together; of a reference the first record's."""
+    """Merge records of one study on one data set; references are those of the first record."""
     found = [_checked(record) for record in records]
     if not found:
         errors.refuse("plots", "records", "at least one", len(found), _REMEDY)
@@ -158,13 +136,13 @@ def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
 
 
 def measure_of(study: str, result: Result) -> str:
-    """The name of what a result must have."""
-    usual = MEASURES[study]
-    return usual if usual in result else _INSTEAD.get(study, usual)
+    """Name the measure that a result must have."""
+    first, *others = registry.study(study).measures
+    return next((name for name in (first, *others) if name in result), first)
 
 
 def measure(result: Mapping[str, Any], name: str) -> Measure | None:
-    """A measured number; a plain one has no deviation, one that is not there is None."""
+    """Read a measure; a plain number has standard deviation 0, a missing one is None."""
     found = result.get(name)
     if found is None:
         return None
@@ -179,12 +157,12 @@ def measure(result: Mapping[str, Any], name: str) -> Measure | None:
 
 
 def required(result: Mapping[str, Any], name: str) -> Measure:
-    """A measured number that must be there."""
+    """Read a measure that must be there."""
     return measure(result, name) or _refuse_number(name)
 
 
 def by_class(result: Result) -> list[Measure]:
-    """The accuracy of each class."""
+    """Read the accuracy of each class."""
     try:
         found = result["by_class"]
         pairs = zip(found["mean"], found["std"], strict=True)
@@ -194,12 +172,12 @@ def by_class(result: Result) -> list[Measure]:
 
 
 def central(result: Result) -> float:
-    """The central ε; ∞ where nothing is said about it."""
+    """Read the central ε; ∞ where there is none."""
     return _number("central_epsilon", result.get("central_epsilon", "inf"))
 
 
 def epsilon(result: Result) -> float:
-    """The local ε."""
+    """Read the local ε."""
     return _number("epsilon", result.get("epsilon"))
 
 
@@ -233,14 +211,14 @@ def _checked(record: Any) -> Merged:
         raise errors.InvalidData(
             f"plots: a record must have study, parameters and results. {_REMEDY}"
         ) from None
-    errors.choice("plots", "study", merged.study, tuple(MEASURES))
+    errors.choice("plots", "study", merged.study, registry.names())
     if not merged.results:
         raise errors.InvalidData("plots: a record must have at least one result. Run the study.")
     for result in merged.results:
         required(result, measure_of(merged.study, result))
         if "by_class" in result and len(by_class(result)) != len(merged.data.get("classes", ())):
-            raise errors.InvalidData(f"plots: by_class must have a number a class. {_REMEDY}")
-        optional = merged.study in _EPSILON_OPTIONAL and result.get("epsilon") is None
+            raise errors.InvalidData(f"plots: by_class must have one number per class. {_REMEDY}")
+        optional = registry.study(merged.study).epsilon_optional and result.get("epsilon") is None
         if not optional and not math.isfinite(epsilon(result)):
             errors.refuse("plots", "epsilon", "finite", result["epsilon"], _REMEDY)
         central(result)

@@ -1,4 +1,4 @@
-"""Private grid search: what people's votes said of the settings, and what test data say."""
+"""The figure of the private search: estimates from votes, and accuracy on test rows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ASIDE, _BETWEEN, _CANDIDATES = 0.14, 0.09, 0.32
-"""Of the distance of two ε: from its middle to the winner, between trials, to the candidates."""
+"""Offsets within an ε: of the winner, between trials, of the candidates."""
 
 
-def draw_search(merged: Merged) -> Figure:
-    """At each ε, the winner's estimate with its interval beside its accuracy on test data."""
+def draw(merged: Merged) -> Figure:
+    """Draw, at each ε, the winner's estimate with its interval beside its accuracy on test rows."""
     looks = look.mechanisms(merged.results)
     figure, axes = panels.grid(1, len(looks))
     shown = panels.references(merged, no_privacy="no privacy")
@@ -74,7 +74,7 @@ def _draw_result(axes: Axes, place: int, result: Result, base: Look) -> None:
 
 
 def _candidates(result: Result, name: str) -> dict[str, float]:
-    """Estimates or test accuracies by settings, means over trials; none where none were made."""
+    """Return estimates or test accuracies of the candidates, as means over trials."""
     found: dict[str, list[float]] = {}
     for one in result.get("candidates", ()):
         # A list for each trial, or a candidate with a list over the trials.
@@ -94,7 +94,7 @@ def _intervals(result: Result) -> list[Any]:
 
 
 def _reaches(results: Sequence[Result]) -> list[tuple[float, float]]:
-    """What a panel must hold; a record that does not hold it is refused here."""
+    """Return what a panel must hold, and refuse a record that does not have it."""
     found: list[tuple[float, float]] = []
     try:
         for one in results:

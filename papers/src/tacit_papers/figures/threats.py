@@ -1,4 +1,4 @@
-"""Attacks against defences as heat maps: accuracy, and how often a backdoor works."""
+"""The figure of attacks against defences: heat maps of accuracy and backdoor success."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLANTED = ("none", "backdoor", "model-replacement", "sybil")
 
 _CELL, _ROW, _MARGIN = 0.56, 0.3, 1.5
 _DARK = 0.6
-"""A cell of more than this is dark: its number is white."""
+"""Value above which a cell is dark and its number white."""
 
 _NOTE = (
     "Two of twelve clients attack, and the defences know how many; Sybil clones are one attacker "
@@ -49,8 +49,8 @@ class _Measure(NamedTuple):
     attacks: tuple[str, ...]
 
 
-def draw_threats(merged: Merged) -> Figure:
-    """A column of panels for each split: accuracy above, backdoors below."""
+def draw(merged: Merged) -> Figure:
+    """Draw one column of panels per split: accuracy above, backdoors below."""
     try:
         return _drawn(merged)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError):
@@ -84,7 +84,7 @@ def _drawn(merged: Merged) -> Figure:
 
 
 def _measures(attacks: Sequence[str]) -> list[_Measure]:
-    """Accuracy; and backdoors, where one was planted."""
+    """Return the measures to draw: accuracy, and backdoors where one was planted."""
     planted = tuple(attack for attack in attacks if attack in _PLANTED)
     found = [_Measure("accuracy", "Accuracy", "Blues", tuple(attacks))]
     if set(planted) - {"none"}:

@@ -9,15 +9,15 @@ from typing import Any
 from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
 
 Lines = dict[tuple[str, str, str], dict[float, Result]]
-"""By library, estimator and algorithm, then by ε."""
+"""Results by library, estimator and algorithm, then by ε."""
 
 OURS, PEER, PLAIN = "tacit", "diffprivlib", "scikit-learn"
 LOST = -10.0
-"""An R² below this is a failure of no interest."""
+"""R² below which only the failure is reported."""
 
 
 def scores(evidence: Evidence, _: str = "") -> str:
-    """Every estimator and algorithm against ε, the best at each in bold."""
+    """Tabulate every estimator and algorithm against ε, with the best at each ε in bold."""
     lines, measure = _lines(evidence), _measure(evidence)
     epsilons = sorted({e for line in lines.values() for e in line})
     best = {
@@ -34,7 +34,7 @@ def scores(evidence: Evidence, _: str = "") -> str:
 
 
 def best(evidence: Evidence, _: str = "") -> str:
-    """Which has the highest mean at each ε, and by how much over the next estimator."""
+    """Name the highest mean at each ε, and its lead over the next estimator."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
     for epsilon in sorted({e for line in lines.values() for e in line}):
@@ -48,14 +48,18 @@ def best(evidence: Evidence, _: str = "") -> str:
         if others:
             second, other = others[0]
             lead = _mean(first, measure) - _mean(second, measure)
-            near = ", within one deviation" if lead <= _spread(first, second, measure) else ""
+            near = (
+                ", within one standard deviation"
+                if lead <= _deviation(first, second, measure)
+                else ""
+            )
             text += f"; the next estimator is {_named(other)}, {signed(-lead)}{near}"
         parts.append(text)
     return "\n".join(parts)
 
 
 def defaults(evidence: Evidence, _: str = "") -> str:
-    """Of each estimator with several algorithms: where its default is not the best of them."""
+    """Say where the default algorithm of an estimator is not the best of its algorithms."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
     for estimator in dict.fromkeys(key[1] for key in lines if key[0] == OURS):
@@ -81,14 +85,16 @@ def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> l
             continue
         gap = _mean(rivals[rival], measure) - _mean(result, measure)
         if gap > 0:
-            near = gap <= _spread(rivals[rival], result, measure)
-            extent = "within one deviation" if near else "**more than one deviation**"
+            near = gap <= _deviation(rivals[rival], result, measure)
+            extent = (
+                "within one standard deviation" if near else "**more than one standard deviation**"
+            )
             found.append(f"{rival} at ε = {epsilon:g} by {gap:.3f} ({extent})")
     return found
 
 
 def price(evidence: Evidence, _: str = "") -> str:
-    """What privacy costs each default against scikit-learn's counterpart."""
+    """Say what privacy costs each default, against scikit-learn's counterpart."""
     measure = _measure(evidence)
     free = {r["estimator"]: r for r in evidence.results if r["library"] == PLAIN}
     parts = []
@@ -105,7 +111,7 @@ def price(evidence: Evidence, _: str = "") -> str:
 
 
 def peer(evidence: Evidence, _: str = "") -> str:
-    """Our defaults less diffprivlib's estimators of the same name."""
+    """Compare our defaults with diffprivlib's estimators of the same name."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
     for (library, estimator, _algorithm), theirs in lines.items():
@@ -125,7 +131,7 @@ def peer(evidence: Evidence, _: str = "") -> str:
 def _against(ours: list[dict[float, Result]], theirs: dict[float, Result], measure: str) -> str:
     if not ours:
         told = [f"{_shown(r[measure])} at ε = {e:g}" for e, r in sorted(theirs.items())]
-        return f"we have none; theirs has {listed(told)}."
+        return f"we have none; theirs reaches {listed(told)}."
     leads = {
         e: _mean(ours[0][e], measure) - _mean(r, measure)
         for e, r in sorted(theirs.items())
@@ -139,11 +145,13 @@ def _against(ours: list[dict[float, Result]], theirs: dict[float, Result], measu
 
 
 def trivial(evidence: Evidence, _: str = "") -> str:
-    """What is no better than an answer that needs no data, and whether `fit` warned."""
+    """List what is no better than a constant answer, and whether `fit` warned."""
     measure = _measure(evidence)
     level = evidence.reference("chance") if measure == "accuracy" else 0.0
     named = (
-        f"naming the largest class ({level:.3f})" if measure == "accuracy" else "saying the mean"
+        f"naming the largest class ({level:.3f})"
+        if measure == "accuracy"
+        else "predicting the mean"
     )
     lost, silent = [], []
     for key, line in _lines(evidence).items():
@@ -157,12 +165,12 @@ def trivial(evidence: Evidence, _: str = "") -> str:
         return f"Everything is better than {named} by more than one standard deviation."
     text = f"Not better than {named} by more than one standard deviation: {'; '.join(lost)}."
     if silent:
-        text += f" Of ours, `fit` did not warn of it: {'; '.join(silent)}."
+        text += f" Our `fit` did not warn in these cases: {'; '.join(silent)}."
     return text
 
 
 def _lines(evidence: Evidence) -> Lines:
-    """Private ones, ours first and estimator by estimator."""
+    """Order private results by estimator, ours first."""
     found: Lines = {}
     order = list(dict.fromkeys(r["estimator"] for r in evidence.results if r["library"] == OURS))
     for r in evidence.results:
@@ -187,8 +195,8 @@ def _mean(result: Result, measure: str) -> float:
     return float(result[measure]["mean"])
 
 
-def _spread(first: Result, second: Result, measure: str) -> float:
-    """Of the difference: trials of the same number have the same split."""
+def _deviation(first: Result, second: Result, measure: str) -> float:
+    """Return the standard deviation of the difference: trials of one number share their split."""
     mine, theirs = first[measure]["trials"], second[measure]["trials"]
     if len(mine) == len(theirs) > 1:
         return float(stdev(a - b for a, b in zip(mine, theirs, strict=True)))
@@ -211,3 +219,13 @@ def _cell(result: Result | None, measure: str, best: float) -> str:
 
 def _shown(value: Any) -> str:
     return f"below −{-LOST:g}" if value["mean"] < LOST else shown(value).replace("-", "−")
+
+
+FIELDS = {
+    "scores": scores,
+    "best": best,
+    "defaults": defaults,
+    "price": price,
+    "peer": peer,
+    "trivial": trivial,
+}

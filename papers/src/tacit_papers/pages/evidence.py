@@ -28,14 +28,14 @@ KEYS = (
     "attack",
     "defence",
 )
-"""What tells one line of a table from another; columns are values of ε."""
+"""Keys that identify a line of a table; columns are values of ε."""
 
 ORDER: dict[str, tuple[Any, ...]] = {
     "mechanism": ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct"),
     "features": ("scattering", "quantile", "raw", "random", "autoencoder", "invariant"),
     "level": ("latent", "feature"),
 }
-"""Lines of tables are in this order, whatever the files are called; the rest comes after."""
+"""Order of the lines of tables; all other lines come after."""
 
 MEASURES = {
     "clean_accuracy": "accuracy on clean rows",
@@ -43,7 +43,7 @@ MEASURES = {
     "clean_auc": "area under the curve on clean rows",
     "private_accuracy": "accuracy on rows that are themselves reported",
     "semi_private_accuracy": "accuracy with our columns clean and theirs reported",
-    "estimated_accuracy": "accuracy as the voters tell it",
+    "estimated_accuracy": "accuracy as estimated from votes",
     "test_accuracy": "accuracy of the winner on test rows",
     "dedicated_accuracy": "accuracy from reports made for that task alone",
 }
@@ -76,14 +76,14 @@ class Evidence:
         object.__setattr__(self, "results", sorted(found.values(), key=_place))
 
     def reference(self, name: str) -> Any:
-        """The first that a record holds."""
+        """Return the first reference of this name in any record."""
         for record in self.records:
             if name in record.get("references", {}):
                 return record["references"][name]
         raise Missing(name)
 
     def lines(self, measure: str) -> Lines:
-        """Results by series and ε, of those that have the measure."""
+        """Return the results that have the measure, by series and ε."""
         lines: Lines = {}
         for result in self.results:
             if result.get(measure) is not None:
@@ -93,12 +93,12 @@ class Evidence:
         return lines
 
     def unprotected(self, measure: str) -> Lines:
-        """Series without a central guarantee, which is where mechanisms are compared."""
+        """Return the series without a central guarantee, on which mechanisms are compared."""
         lines = self.lines(measure)
         return {s: line for s, line in lines.items() if s[3] in (None, "inf")} or lines
 
     def name(self, series: Series, among: Iterable[Series] | None = None) -> str:
-        """A series by what sets it apart from others of its mechanism, of all unless said."""
+        """Name a series by what distinguishes it from others of its mechanism."""
         every = map(series_of, self.results) if among is None else among
         own = [s for s in every if s[0] == series[0]]
         words = [str(series[0])]
@@ -109,12 +109,12 @@ class Evidence:
 
 
 def series_of(result: Result) -> Series:
-    """What a result is of, its ε aside."""
+    """Return the series of a result: all its keys but ε."""
     return tuple(result.get(key) for key in KEYS)
 
 
 def _place(result: Result) -> list[float]:
-    """Where it stands among others; the weaker a central guarantee, the sooner."""
+    """Return the sort key of a result; weaker central guarantees come first."""
     places = [
         order.index(result.get(key)) if result.get(key) in order else len(order)
         for key, order in ORDER.items()
@@ -123,38 +123,38 @@ def _place(result: Result) -> list[float]:
 
 
 def shown(value: Any) -> str:
-    """Mean and deviation of a measure over its trials, or a plain number."""
+    """Show mean and standard deviation of a measure over its trials, or a plain number."""
     if not isinstance(value, dict):
         return f"{value:.3f}"
     # No line breaks inside of a number.
-    spread = f"\u00a0±\u00a0{value['std']:.3f}" if len(value["trials"]) > 1 else ""
-    return f"{value['mean']:.3f}{spread}"
+    deviation = f"\u00a0±\u00a0{value['std']:.3f}" if len(value["trials"]) > 1 else ""
+    return f"{value['mean']:.3f}{deviation}"
 
 
 def signed(change: float) -> str:
-    """A change with its sign."""
+    """Show a change with its sign."""
     return f"{change:+.3f}".replace("-", "−")
 
 
 def listed(items: Iterable[Any]) -> str:
-    """Items as "1, 2 and 4"."""
+    """Join items as in "1, 2 and 4"."""
     words = [f"{item:g}" if isinstance(item, int | float) else str(item) for item in items]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Make a table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def epsilons_of(lines: Lines) -> list[float]:
-    """Every ε of some series, in order."""
+    """List every ε of some series, in order."""
     return sorted({epsilon for line in lines.values() for epsilon in line})
 
 
 def measured(evidence: Evidence, measure: str) -> str:
-    """Series against ε; private accuracy with its ceilings."""
+    """Tabulate series against ε; private accuracy with its ceilings."""
     lines = evidence.lines(measure)
     epsilons = epsilons_of(lines)
     rows = [
@@ -167,7 +167,7 @@ def measured(evidence: Evidence, measure: str) -> str:
 
 
 def _ceilings(lines: Lines, epsilons: list[float]) -> list[list[str]]:
-    """For every share of ε that some series spend on the row itself."""
+    """Return ceilings for every share of ε that some series spend on the row itself."""
     shares: dict[float, dict[float, dict[str, float]]] = {}
     for line in lines.values():
         for e, result in line.items():
@@ -187,7 +187,7 @@ def _ceilings(lines: Lines, epsilons: list[float]) -> list[list[str]]:
 
 
 def value(evidence: Evidence, wanted: str) -> str:
-    """`codebook at 2`, `codebook, central ε = 5 at 2`, `codebook private_accuracy at 2`."""
+    """Return a value such as `codebook at 2` or `codebook private_accuracy at 2`."""
     words, _, epsilon = wanted.rpartition(" at ")
     held = [m for m in MEASURES if any(result.get(m) is not None for result in evidence.results)]
     measure = next((m for m in MEASURES if words.endswith(f" {m}")), held[0] if held else "")

@@ -23,7 +23,7 @@ from tacit_papers.pages.evidence import (
 
 
 def best(evidence: Evidence, measure: str) -> str:
-    """Which series has the highest mean, at every ε or at which."""
+    """Say which series has the highest mean, and at which ε."""
     lines = evidence.unprotected(measure)
     if len(lines) == 1:
         return f"Only {evidence.name(next(iter(lines)), lines)} was run."
@@ -62,7 +62,7 @@ def _who_wins(wins: dict[str, list[float]], leads: Sequence[tuple[float, float, 
 
 
 def by_chance(evidence: Evidence, measure: str) -> str:
-    """Which series cannot be told from chance, and where."""
+    """Say which series are not above chance, and at which ε."""
     chance = evidence.reference("chance")
     lines = evidence.unprotected(measure)
     lost = {}
@@ -81,7 +81,7 @@ def by_chance(evidence: Evidence, measure: str) -> str:
 
 
 def price(evidence: Evidence, measure: str) -> str:
-    """What privacy costs against none, for each series, at both ends of ε."""
+    """Say what privacy costs each series, at the smallest and the largest ε."""
     free = evidence.reference("no_privacy")
     lines = evidence.unprotected(measure)
     parts = []
@@ -95,7 +95,7 @@ def price(evidence: Evidence, measure: str) -> str:
 def _changes(
     evidence: Evidence, measure: str, at: int, base: Any, of: Callable[[Any], bool] = bool
 ) -> list[str]:
-    """How a measure moves when one key of the series leaves its base, of some series."""
+    """List how a measure changes when one key of a series leaves its base."""
     lines, parts = evidence.lines(measure), []
     for series, line in lines.items():
         plain = lines.get((*series[:at], base, *series[at + 1 :]), {})
@@ -112,7 +112,7 @@ def _changes(
 
 
 def central(evidence: Evidence, measure: str) -> str:
-    """What a central ε towards the in-house rows costs, where it is proved and where it is not."""
+    """Say what a central ε towards the in-house rows costs, where proved and where not."""
     proved = {s for s, line in evidence.lines(measure).items() if _proved(line)}
     parts = [_changes(evidence, measure, 3, "inf", lambda s: s in proved)]
     parts += [_changes(evidence, measure, 3, "inf", lambda s: s not in proved)]
@@ -128,7 +128,7 @@ def _proved(line: dict[float, Result]) -> bool:
 
 
 def levels(evidence: Evidence, measure: str) -> str:
-    """What learning from decoded rows changes."""
+    """Say what learning from decoded rows changes."""
     parts = _changes(evidence, measure, 2, "latent")
     if not parts:
         raise Missing("the feature level")
@@ -136,7 +136,7 @@ def levels(evidence: Evidence, measure: str) -> str:
 
 
 def under_ceilings(evidence: Evidence, measure: str = "private_accuracy") -> str:
-    """Which series pass what additive noise can reach; that none passes what anything can."""
+    """Say which series are above the ceilings of additive noise and of any channel."""
     sentences, above = [], []
     lines = evidence.unprotected(measure)
     for series, line in lines.items():
@@ -153,12 +153,12 @@ def under_ceilings(evidence: Evidence, measure: str = "private_accuracy") -> str
         excess = {e: r[measure]["mean"] - r["ceilings"]["universal"] for e, r in known.items()}
         above += [f"{name} at ε = {e:g}" for e, x in excess.items() if x > 0]
     text = f"Above the ceiling of additive Laplace noise: {'; '.join(sentences)}. "
-    text = text if sentences else ""  # it is known for classes of equal size alone
+    text = text if sentences else ""  # it is known only for classes of equal size
     if not above:
         return text + "Nothing is above the ceiling of any channel."
     return (
-        text + f"Above the ceiling of any channel: {'; '.join(above)}. That ceiling is an "
-        "expectation; these test rows are finitely many."
+        text + f"Above the ceiling of any channel: {'; '.join(above)}. That ceiling "
+        "holds in expectation; the accuracy is measured on finitely many test rows."
     )
 
 
@@ -170,7 +170,7 @@ def _of_classes(evidence: Evidence) -> tuple[str, dict[float, Result], list[str]
 
 
 def by_class(evidence: Evidence, _: str = "") -> str:
-    """Accuracy of each class against ε, for the first series."""
+    """Tabulate the accuracy of each class against ε, for the first series."""
     name, line, classes = _of_classes(evidence)
     rows = [
         [label, *(f"{r['by_class']['mean'][at]:.3f}" for r in line.values())]
@@ -180,7 +180,7 @@ def by_class(evidence: Evidence, _: str = "") -> str:
 
 
 def hurt(evidence: Evidence, _: str = "") -> str:
-    """Whom the noise hurts most, at the smallest and the largest ε."""
+    """Say which class the noise hurts most, at the smallest and the largest ε."""
     name, line, classes = _of_classes(evidence)
     gaps, parts = [], []
     for epsilon in sorted({min(line), max(line)}):

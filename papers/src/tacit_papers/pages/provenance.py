@@ -1,4 +1,4 @@
-"""Where numbers come from: records, the commands that made them, figures, targets."""
+"""Provenance of numbers: records, the commands that made them, targets."""
 
 from __future__ import annotations
 
@@ -10,28 +10,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit_papers.engine import parameters, registry
 from tacit_papers.pages.evidence import MEASURES, Evidence, Missing, listed, table
 
 Record = dict[str, Any]
 Group = tuple[str, str, Any]
 """Study, data set, and the variant of it: the column split of a join, the new class."""
 
-VARIANTS = {"join": "join", "novel-class": "new"}
-OPTIONS = {"join": "columns"}
-"""Parameters whose option has another name."""
-
-WITHOUT_DATA = {"posterior": ("data", "trials"), "primia": ("data", "public_data", "tasks")}
-"""Studies that are not asked for a data set, and the parameters that are no options of theirs."""
-
-UNASKED = {**WITHOUT_DATA, "anonymize": ("epsilon_strength",)}
-"""Parameters that are no options."""
-
-USUAL = {"central": ["inf"], "level": ["latent"]}
-"""What need not be said, and what some studies do not ask for."""
-
 
 def read(folder: Path) -> list[Record]:
-    """All records of a folder, by the names of their files."""
+    """Read all records of a folder, in the order of their file names."""
     records = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -46,7 +34,7 @@ def read(folder: Path) -> list[Record]:
 
 
 def _harmless(value: Any) -> Any:
-    """Words of a record come from data: on a page they must be words."""
+    """Escape the words of a record, which come from data, for a page."""
     if isinstance(value, dict):
         return {key: _harmless(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -57,53 +45,50 @@ def _harmless(value: Any) -> Any:
 
 
 def group(records: Iterable[Record]) -> dict[Group, Evidence]:
-    """Records of the same study, data and variant belong together."""
+    """Group records by study, data and variant."""
     groups: dict[Group, list[Record]] = {}
     for record in records:
-        variant = record["parameters"].get(VARIANTS.get(record["study"], ""))
+        study = registry.study(record["study"])
+        variant = record["parameters"].get(study.variant or "")
         groups.setdefault((record["study"], data_of(record), variant), []).append(record)
     return {key: Evidence(found) for key, found in groups.items()}
 
 
 def data_of(record: Record) -> str:
-    """The data set's name; of a user's file, its own name without folders."""
+    """Return the name of the data set; for a user's file, its name without folders."""
     return Path(record["parameters"]["data"]).name
 
 
 def command(record: Record) -> str:
-    """The command that makes this record."""
-    words = ["tacit", "study", record["study"]]
-    unasked = UNASKED.get(record["study"], ())
-    for name, given in record["parameters"].items():
-        # What the data or a study bring, and what need not be said.
-        if name in unasked or isinstance(given, dict) or given == USUAL.get(name):
+    """Return the command that makes this record."""
+    study = registry.study(record["study"])
+    words = ["tacit", "study", study.name]
+    for name, given in study.asked(record["parameters"]).items():
+        field = study.options.get(name)  # None for what the data or the study determine
+        if field is None or given in (None, []) or _usual(field, given):
             continue
-        option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
-        if given is True:
-            words.append(option)
-        elif given is not None and given is not False and given != []:
-            items = given if isinstance(given, list) else [given]
-            text = ",".join(_word(item) for item in items)
+        option = f"--{field.name.replace('_', '-')}"
+        if isinstance(given, bool):
+            words += [option if given else f"--no-{option[2:]}"] * (given is not field.default)
+        else:
+            text = parameters.said(given)
             words += [option, Path(text).name if name in ("data", "schema") else text]
-    if record["parameters"].get("tasks") == ["three hospitals"]:
-        words.append("--no-alone")
     return wrapped(shlex.join([*words, "--json", f"papers/results/{record['file']}"]))
 
 
-def _word(item: Any) -> str:
-    """As an option has it; no ε is that of no privacy."""
-    if item is None:
-        return "inf"
-    return f"{item:g}" if isinstance(item, float) else str(item)
+def _usual(field: Any, given: Any) -> bool:
+    """Say whether a value is a default that a command leaves out."""
+    same = parameters.said(given) == parameters.said(field.default)
+    return parameters.of(field).usual and same
 
 
 def wrapped(line: str) -> str:
-    """A long command on several lines that a shell still takes as one."""
+    """Wrap a long command over several lines, with backslashes."""
     return " \\\n    ".join(textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False))
 
 
 def made_by(evidence: Evidence, _: str = "") -> str:
-    """Every record with its command, versions and time."""
+    """List every record with its command, versions and time."""
     parts = []
     for record in evidence.records:
         versions = ", ".join(f"{name} {given}" for name, given in record["versions"].items())
@@ -117,7 +102,7 @@ def made_by(evidence: Evidence, _: str = "") -> str:
 
 
 def public(evidence: Evidence, _: str = "") -> str:
-    """What was read off the rows and taken as public."""
+    """List what was read off the rows and taken as public."""
     said = dict.fromkeys(s for r in evidence.records for s in r["data"].get("taken_as_public", ()))
     if not said:
         return "Taken as public: nothing that was read off the rows."
@@ -125,7 +110,7 @@ def public(evidence: Evidence, _: str = "") -> str:
 
 
 def size(evidence: Evidence, part: str) -> str:
-    """How many rows a part has."""
+    """Return the number of rows of a part."""
     sizes = dict.fromkeys(r["data"][part] for r in evidence.records if part in r["data"])
     if not sizes:
         raise Missing(f"number of rows: {part}")
@@ -133,13 +118,13 @@ def size(evidence: Evidence, part: str) -> str:
 
 
 def parameter(evidence: Evidence, name: str) -> str:
-    """A parameter of the records."""
+    """Return a parameter of the records."""
     given = dict.fromkeys(str(r["parameters"].get(name)) for r in evidence.records)
     return " or ".join(given)
 
 
 def summary(groups: dict[Group, Evidence]) -> str:
-    """One line a record."""
+    """Tabulate the records, one per line."""
     rows = [
         [
             f"[{study}]({study}.md)",
@@ -158,7 +143,7 @@ def summary(groups: dict[Group, Evidence]) -> str:
 
 
 def against_targets(groups: dict[Group, Evidence], targets: Sequence[dict[str, Any]]) -> str:
-    """What was aimed at, what was reached, and the distance."""
+    """Tabulate targets, what was reached, and the difference."""
     rows = []
     for target in targets:
         found = {r["epsilon"]: r[target["measure"]]["mean"] for r in _matching(groups, target)}

@@ -1,12 +1,14 @@
 """Pages about results: `python -m tacit_papers.pages.site` writes docs/results/*.md.
 
-Words are in pages/templates, numbers in papers/results/*.json. `{codebook at 2}` in a template
-is the value of the records, `{best clean_accuracy}` a sentence worked out from them; a paragraph
-whose numbers no record holds says so. A template has a section for each data set, opened by
-`<!-- data: NAME -->`; the section `other` is for data sets without one of their own. Figures are
-papers/results/figures/STUDY-DATA.png, STUDY-DATA-VARIANT.png, or named as a record is.
+It also brings the parts of docs/cli.md and docs/studies.md up to date that follow from the studies.
 
-MkDocs takes this file as a hook, too: records, figures and the changelog lie outside of docs.
+The text is in pages/templates, the numbers in papers/results/*.json. `{codebook at 2}` in a
+template stands for a value of the records, `{best clean_accuracy}` for a sentence that is derived
+from them; a paragraph whose numbers no record holds says so. A template has a section for each data
+set, opened by `<!-- data: NAME -->`; the section `other` is for data sets without one of their own.
+Figures are papers/results/figures/STUDY-DATA.png, STUDY-DATA-VARIANT.png, or named as a record is.
+
+MkDocs also uses this file as a hook: records, figures and the changelog lie outside of docs.
 """
 
 from __future__ import annotations
@@ -18,26 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit_papers.pages import (
-    attacked,
-    classifiers,
-    composed,
-    federations,
-    findings,
-    hospitals,
-    posteriors,
-    provenance,
-    representations,
-    special,
-    trained,
-)
+from tacit_papers.engine import registry
+from tacit_papers.engine.registry import TEMPLATES, Study
 from tacit_papers.pages import evidence as read
+from tacit_papers.pages import findings, provenance, reference
 from tacit_papers.pages.evidence import Evidence, Missing
 from tacit_papers.pages.provenance import Group
 
 ROOT = Path(__file__).parents[4]
 RECORDS = ROOT / "papers" / "results"
-TEMPLATES = Path(__file__).parent / "templates"
+DOCS = ROOT / "docs"
 NOTE = "<!-- Made by tacit_papers.pages: change its templates, not this page. -->\n\n"
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 SECTION = re.compile(r"^<!-- data: (\S+) -->\n+", re.MULTILINE)
@@ -51,122 +43,53 @@ FIELDS: dict[str, Callable[..., str]] = {
     "under ceilings": findings.under_ceilings,
     "by class": findings.by_class,
     "hurt": findings.hurt,
-    "joining": special.joining,
-    "covered": special.covered,
-    "regret": special.regret,
-    "winners": special.winners,
-    "generality": special.generality,
-    "above chance": special.above_chance,
-    "posterior errors": posteriors.errors,
-    "posterior wins": posteriors.wins,
-    "posterior verdict": posteriors.verdict,
-    "posterior privacy": posteriors.privacy,
-    "posterior claims": posteriors.claims,
-    "posterior coverage": posteriors.coverage,
-    "posterior extremes": posteriors.extremes,
-    "anonymize frontier": representations.frontier,
-    "anonymize attackers": representations.attackers,
-    "anonymize references": representations.references,
-    "anonymize verdict": representations.verdict,
-    "anonymize toggled": representations.toggled,
-    "anonymize bound": representations.bound,
-    "anonymize second": representations.second,
-    "anonymize linkage": representations.linkage,
-    "anonymize epsilon": representations.with_epsilon,
-    "anonymize ceilings": representations.ceilings,
-    "dpsgd accuracy": trained.accuracy,
-    "dpsgd verdict": trained.verdict,
-    "dpsgd best": trained.best,
-    "dpsgd spent": trained.spent,
-    "dpsgd saved": trained.saved,
-    "dpsgd settings": trained.settings,
-    "classifiers scores": classifiers.scores,
-    "classifiers best": classifiers.best,
-    "classifiers defaults": classifiers.defaults,
-    "classifiers price": classifiers.price,
-    "classifiers peer": classifiers.peer,
-    "classifiers trivial": classifiers.trivial,
-    "composition lost": composed.lost,
-    "composition useful": composed.useful,
-    "composition spent": composed.spent,
-    "composition wasted": composed.wasted,
-    "composition attacks": composed.attacks,
-    "composition found": composed.found,
-    "composition attribute": composed.attribute,
-    "threats accuracy": attacked.accuracy,
-    "threats backdoors": attacked.backdoors,
-    "threats price": attacked.price,
-    "threats harm": attacked.harm,
-    "threats broken": attacked.broken,
-    "federated rounds": federations.rounds,
-    "federated sent": federations.sent,
-    "federated accuracy": federations.accuracy,
-    "federated differences": federations.differences,
-    "federated fewest": federations.fewest,
-    "federated price": federations.price,
-    "federated personal": federations.personal,
-    "federated settings": federations.settings,
-    "primia quality": hospitals.quality,
-    "primia pretraining": hospitals.pretraining,
-    "primia together": hospitals.together,
-    "primia worth": hospitals.worth,
-    "primia price": hospitals.price,
-    "primia paper": hospitals.paper,
-    "primia sizes": hospitals.sizes,
-    "primia leak": hospitals.leak,
-    "primia ill": hospitals.ill,
-    "primia elsewhere": hospitals.elsewhere,
-    "primia trivial": hospitals.trivial,
-    "primia spent": hospitals.spent,
-    "primia settings": hospitals.settings,
     "made by": provenance.made_by,
     "public": provenance.public,
     "size": provenance.size,
     "parameter": provenance.parameter,
     "reference": lambda evidence, name: read.shown(evidence.reference(name)),
 }
-"""What a field of a template stands for, by its first words; the rest says of what."""
+"""What a field of any template stands for, by its first words; a study adds its own."""
 
 
 def pages(results: Path) -> dict[str, str]:
-    """Every page by its name, from the records of a folder."""
+    """Make every page from the records of a folder, by name."""
     groups = provenance.group(provenance.read(results))
     figures = {path.stem: path.name for path in sorted((results / "figures").glob("*.*"))}
-    made = {
-        path.name: NOTE + _study(path.stem, path.read_text(), groups, figures)
-        for path in sorted(TEMPLATES.glob("*.md"))
-        if path.name != "index.md"
-    }
+    studies = registry.studies()
+    made = {f"{study.name}.md": NOTE + _page(study, groups, figures) for study in studies}
     targets = json.loads((TEMPLATES / "targets.json").read_text())
+    questions = [[study.question, f"[{study.title}]({study.name}.md)"] for study in studies]
     index = (TEMPLATES / "index.md").read_text()
+    index = index.replace("{studies}", read.table(["question", "page"], questions))
     index = index.replace("{records}", provenance.summary(groups))
     index = index.replace("{targets}", provenance.against_targets(groups, targets))
     return {"index.md": NOTE + index, **made}
 
 
-def _study(study: str, template: str, groups: dict[Group, Evidence], figures: Any) -> str:
-    opening, *rest = SECTION.split(template)
+def _page(study: Study, groups: dict[Group, Evidence], figures: dict[str, str]) -> str:
+    opening, *rest = SECTION.split(study.template)
     sections = dict(zip(rest[::2], rest[1::2], strict=True))
     other = sections.pop("other", "")
-    found = {key: evidence for key, evidence in groups.items() if key[0] == study}
+    found = {key: evidence for key, evidence in groups.items() if key[0] == study.name}
     parts = [opening]
     for data, body in sections.items():
         own = [key for key in found if key[1] == data]
-        parts += [_filled(body, found[key], key, figures) for key in own]
+        parts += [_filled(body, study, found[key], key, figures) for key in own]
         if not own:
             parts.append(_absent(body, study, data))
     strangers = [key for key in found if key[1] not in sections]
-    parts += [_filled(other, found[key], key, figures) for key in strangers]
+    parts += [_filled(other, study, found[key], key, figures) for key in strangers]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def _absent(body: str, study: str, data: str) -> str:
+def _absent(body: str, study: Study, data: str) -> str:
     heading = body.partition("\n")[0]
     if FIELD.search(heading):  # which split, or which class, only a record knows
         heading = heading.partition(",")[0]
-    bare = study in provenance.WITHOUT_DATA
-    name = study if bare else f"{study}-{data}"
-    asked = study if bare else f"{study} --data {data}"
+    bare = "data" not in study.options
+    name = study.name if bare else f"{study.name}-{data}"
+    asked = study.name if bare else f"{study.name} --data {data}"
     command = provenance.wrapped(f"tacit study {asked} --json {name}.json --plot {name}.png")
     return (
         f"{heading}\n\nThere is no record of this study on `{data}` yet. To make one:\n\n"
@@ -174,23 +97,25 @@ def _absent(body: str, study: str, data: str) -> str:
     )
 
 
-def _filled(body: str, evidence: Evidence, key: Group, figures: dict[str, str]) -> str:
-    """A section with its fields replaced, paragraph by paragraph."""
-    study, data, _ = key
+def _filled(
+    body: str, study: Study, evidence: Evidence, key: Group, figures: dict[str, str]
+) -> str:
+    """Replace the fields of a section, paragraph by paragraph."""
+    known = {**FIELDS, **study.fields}
 
     def replace(match: re.Match[str]) -> str:
         wanted = match[1]
         if wanted == "data":
-            return data
+            return key[1]
         if wanted == "figure":
             return _figure(evidence, key, figures)
         if " at " in wanted:
             return read.value(evidence, wanted)
-        verb = max((v for v in FIELDS if f"{wanted} ".startswith(f"{v} ")), key=len, default=None)
+        verb = max((v for v in known if f"{wanted} ".startswith(f"{v} ")), key=len, default=None)
         if verb is None:
-            raise ValueError(f"{study}.md: {{{wanted}}} must be one of {', '.join(FIELDS)}.")
+            raise ValueError(f"{study.name}.md: {{{wanted}}} must be one of {', '.join(known)}.")
         rest = wanted[len(verb) :].strip()
-        return FIELDS[verb](evidence, *([rest] if rest else []))
+        return known[verb](evidence, *([rest] if rest else []))
 
     def paragraph(text: str) -> str:
         try:
@@ -213,9 +138,8 @@ def _figure(evidence: Evidence, key: Group, figures: dict[str, str]) -> str:
     )
 
 
-def write(results: Path, out: Path) -> list[str]:
-    """Write what changed; returns the names."""
-    made = pages(results)
+def write(made: dict[str, str], out: Path) -> list[str]:
+    """Write the pages that changed, and return their names."""
     out.mkdir(parents=True, exist_ok=True)
     stale = [
         name
@@ -227,8 +151,21 @@ def write(results: Path, out: Path) -> list[str]:
     return stale
 
 
+def on_config(config: Any) -> Any:
+    """MkDocs: add the page of every study to the navigation."""
+    for section in config.nav:
+        if "Results" in section:
+            section["Results"] += navigation()
+    return config
+
+
+def navigation() -> list[dict[str, str]]:
+    """List the pages of the studies by title."""
+    return [{study.title: f"results/{study.name}.md"} for study in registry.studies()]
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """MkDocs: add what lies outside of docs."""
+    """MkDocs: add the files that lie outside of docs."""
     from mkdocs.structure.files import File
 
     outside = {"changelog.md": ROOT / "CHANGELOG.md"}
@@ -240,12 +177,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs: on the site, records and figures lie beside the pages."""
+    """MkDocs: rewrite links, as records and figures lie beside the pages on the site."""
     return markdown.replace("](../../papers/results/", "](")
 
 
 if __name__ == "__main__":
     try:
-        print("written:", ", ".join(write(RECORDS, ROOT / "docs" / "results")) or "nothing")
+        done = write(pages(RECORDS), DOCS / "results") + write(reference.pages(DOCS), DOCS)
+        print("written:", ", ".join(done) or "nothing")
     except ValueError as error:
         sys.exit(f"results: {error}")

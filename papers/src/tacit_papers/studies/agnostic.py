@@ -1,14 +1,15 @@
-"""One set of reports, many questions: the mechanism was not fitted to any of them.
+"""One set of reports for many tasks, none of which the mechanism was fitted to.
 
-People report a row and its label once. From the same reports every task that is a function of the
-label is answered, by adding up probabilities; beside it, what reports made for that task alone
-would have given, at the same ε.
+People report a row and its label once. The same reports answer every task that is a function of the
+label, by adding up probabilities. For comparison, reports are made for each task alone, at the same
+ε.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,65 +19,81 @@ from tacit.data.datasets.base import Dataset
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
 from tacit.local.inference.student import StudentClassifier
 from tacit.privacy import errors
-from tacit_papers.studies import paper, references
-from tacit_papers.studies.contenders import Contenders, learning
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trial, Trials, accuracy
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references
+from tacit_papers.parts.collecting import (
+    Collecting,
+    kind_of,
+    mechanisms,
+    one_level,
+    unprotected,
+)
+from tacit_papers.parts.contenders import Contenders, learning
+from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "direct")
 
 
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """Parameters of the study."""
+
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
+    level: tuple[str, ...] = one_level()
+    central: tuple[float, ...] = unprotected()
+
+
 class Agnostic:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "agnostic"
 
-    def __init__(self, dataset: Dataset, options: Options) -> None:
+    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
         if not dataset.tasks:
             remedy = "Take digits or mnist."
             errors.refuse("agnostic", "data", "with several tasks", dataset.name, remedy)
-        self.dataset, self.options = dataset, options
-        self.trials = Trials(dataset, options)
+        self.dataset, self.asked = dataset, asked
+        self.trials = Trials(dataset, asked)
         self._answers: dict[str, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         tasks = {name: list(codes) for name, codes in self.dataset.tasks.items()}
-        return self.options.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
+        return self.asked.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
+        """List the cells, trial by trial."""
         return [
             {
                 "mechanism": mechanism,
-                "features": self.options.features_of(mechanism, self.dataset.schema),
+                "features": self.asked.features_of(mechanism, self.dataset.schema),
                 "epsilon": epsilon,
                 "task": task,
                 "trial": trial,
             }
-            for trial in range(self.options.trials)
-            for mechanism in self.options.mechanisms
-            for epsilon in self.options.epsilons
+            for trial in range(self.asked.trials)
+            for mechanism in self.asked.mechanisms
+            for epsilon in self.asked.epsilons
             for task in self.dataset.tasks
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One task."""
+        """Measure one task."""
         trial = self.trials[cell["trial"]]
         rows, labels = trial.test
         codes = np.asarray(self.dataset.tasks[cell["task"]])
         truth = codes[labels]
         shared = self._probabilities({**cell, "task": None}, trial) @ np.eye(codes.max() + 1)[codes]
-        found = {"clean_accuracy": accuracy(shared.argmax(axis=1), truth)}
-        found["dedicated_accuracy"] = found["clean_accuracy"]
-        if not np.array_equal(codes, np.arange(len(codes))):  # the label itself is what is reported
-            found["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
-        return Measured(found, {"chance": references.largest(codes[self.dataset.labels])})
+        accuracies = {"clean_accuracy": accuracy(shared.argmax(axis=1), truth)}
+        accuracies["dedicated_accuracy"] = accuracies["clean_accuracy"]
+        if not np.array_equal(codes, np.arange(len(codes))):  # the task is the label itself
+            accuracies["dedicated_accuracy"] = self._dedicated(cell, trial, codes, rows, truth)
+        return Measured(accuracies, {"chance": references.largest(codes[self.dataset.labels])})
 
     def _probabilities(self, cell: Cell, trial: Trial) -> npt.NDArray[np.float64]:
-        """Of the label of every test row, from the reports that all tasks share."""
+        """Return label probabilities of every test row, from the reports that all tasks share."""
         name = str(cell)
         if name not in self._answers:
             model = self._model(cell, trial.contenders, *trial.people)
@@ -87,7 +104,7 @@ class Agnostic:
         people, labels = trial.people
         inhouse, count = trial.contenders.rows, int(codes.max()) + 1
         contenders = self.trials.contenders(inhouse, labels, count, trial.seed)
-        contenders.networks = trial.contenders.networks  # encoders know of no label
+        contenders.networks = trial.contenders.networks  # encoders see no label
         model = self._model(cell, contenders, people, codes[labels])
         return accuracy(model.predict(rows), truth)
 
@@ -106,7 +123,19 @@ class Agnostic:
             reports = mechanism.release(rows, labels, rng)
             settings = {
                 "seed": seed,
-                "device": self.options.device,
+                "device": self.asked.device,
                 **learning(mechanism, self.dataset),
             }
             return NoiseAwareClassifier(**settings).fit(reports)
+
+
+STUDY = Study(
+    name="agnostic",
+    about="Answer many tasks from one set of reports, beside reports made for each task alone.",
+    question="Do the same reports serve tasks that were not known before?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Agnostic(asked.load(progress), asked),
+    measures=("clean_accuracy",),
+    example="--data mnist",
+    place=5,
+)

@@ -1,9 +1,10 @@
-r"""Anonymized representations compared: the task, the person, and what else can be read.
+r"""Anonymized representations compared: accuracy on the task, and of attackers on the person.
 
-For each training and strength λ: how often the regular label is read right off a representation,
-and how often the person is, by the adversary of the training and by attackers trained afresh. Also
-the paper's bound, linkage by reference rows, and a second task that nobody trained for, where the
-data have one. With a local ε, all of it of what is then released.
+For each training and strength λ, the study measures how accurately the regular label can be
+predicted from a representation, and how accurately the person can, by the adversary of the training
+and by freshly trained attackers. It also measures the paper's bound, linkage by reference rows, and
+a second task that no training saw, where the data have one. With a local ε, all of this is measured
+on what is then released.
 
 References are a network of the same shape trained to name the person (`dedicated`), attackers on
 the rows themselves (`raw`), the predicted regular label alone (`trivial`), and `chance`.
@@ -14,23 +15,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.anonymize.encoder import TRAININGS, AnonymizingEncoder
+from tacit.data import datasets
 from tacit.data.datasets.twice import TwiceLabelled, TwiceSplit
 from tacit.local import ceilings
-from tacit.privacy import devices, errors
-from tacit_papers.studies.anonymize_judging import Judge, Shown
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
+from tacit.privacy import errors
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import anonymize_summary as summary
+from tacit_papers.parts.anonymize_judging import Judge, Shown
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5)
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 EPSILON_STRENGTH = 0.5
 EPSILON_STYLES = {"robust": 2, "toggled": 1}
-"""Trainings that are tried with a local ε; codes have fewer styles then, as each costs noise."""
+"""Trainings with a local ε, and their numbers of styles: few, as each costs noise."""
 
 REFERENCES = ("dedicated", "raw", "trivial", "chance")
 _QUICK_ROWS = (300, 120, 120)
@@ -38,44 +45,58 @@ _QUICK_ATTACKERS = ("neighbours", "trees", "mlp-small")
 _QUICK_EPOCHS = {"pretraining": 4, "adversary": 2, "rounds": 2, "patience": 2}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; the device as resolved."""
+def _strength(name: str, value: float) -> float:
+    if not 0 <= value < math.inf:
+        errors.refuse("study", name, "finite numbers, 0 or more", value)
+    return value
 
-    strengths: tuple[float, ...] = STRENGTHS
-    trainings: tuple[str, ...] = TRAININGS
-    epsilons: tuple[float, ...] = EPSILONS
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
+
+@dataclass(frozen=True)
+class Asked(Parameters):
+    """Parameters of the study."""
+
+    data: str = declare.option(
+        "pendigits",
+        "pendigits, a folder of images, or a CSV or Parquet file of yours.",
+        kw_only=True,
+    )
+    regular: str | None = declare.option(None, "The column of a file to keep.", kw_only=True)
+    private: str | None = declare.option(None, "The column of a file to hide.", kw_only=True)
+    schema: str | None = declare.option(
+        None,
+        "Bounds and categories of the other columns of a file.",
+        record=False,
+        otherwise="read off the rows",
+        kw_only=True,
+    )
+    pattern: str | None = declare.option(
+        None,
+        "How paths in a folder name both labels: ferg, jaffe, or a pattern.",
+        record=False,
+        kw_only=True,
+    )
+    size: str | None = declare.option(
+        None, "Size to which images of a folder are scaled, e.g. 50x50.", record=False, kw_only=True
+    )
+    strengths: tuple[float, ...] = declare.option(
+        STRENGTHS, "Strengths λ of the trainings.", check=_strength, quick=(0.0, 1.0)
+    )
+    trainings: tuple[str, ...] = declare.option(TRAININGS, choices=TRAININGS)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "Local ε of a release, at λ = 0.5.", check=checks.epsilon, quick=(4.0,)
+    )
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
     def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for strength in self.strengths:
-            if not 0 <= strength < math.inf:
-                errors.refuse(where, "strengths", "finite numbers, 0 or more", strength)
-        for training in self.trainings:
-            errors.choice(where, "trainings", training, TRAININGS)
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
+        super().__post_init__()
         object.__setattr__(self, "strengths", tuple(sorted(self.strengths)))
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
-
-
-QUICK: dict[str, Any] = {
-    "strengths": (0.0, 1.0),
-    "epsilons": (4.0,),
-    "trials": 1,
-    "quick": True,
-}
 
 
 class Anonymize:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "anonymize"
 
@@ -85,20 +106,14 @@ class Anonymize:
         self._kept: dict[str, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, dataset = self.asked, self.dataset
         parameters = {
+            **given.recorded(),
             "data": dataset.name,
             "regular": dataset.regular_name,
             "private": dataset.private_name,
-            "strengths": list(given.strengths),
-            "trainings": list(given.trainings),
-            "epsilons": list(given.epsilons),
             "epsilon_strength": EPSILON_STRENGTH,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
         }
         split = self._split(0)
         data = {
@@ -111,7 +126,7 @@ class Anonymize:
         return Record(self.name, parameters, versions(given.device), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: references, each training's strengths, then ε where it is tried."""
+        """List the cells, trial by trial: references, strengths of each training, then every ε."""
         return [
             {**cell, "trial": trial} for trial in range(self.asked.trials) for cell in self._each()
         ]
@@ -134,7 +149,7 @@ class Anonymize:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One representation, or one reference. Frontiers are fitted once for all their cells."""
+        """Measure one representation or reference; frontiers are fitted once for all cells."""
         if self._trial != cell["trial"]:
             self._trial, self._kept = cell["trial"], {}
         reference = cell.get("reference")
@@ -155,7 +170,7 @@ class Anonymize:
     # --- what is fitted --------------------------------------------------------------------------
 
     def _once(self, what: str, make: Callable[[], Any]) -> Any:
-        """Made when first asked for, and kept for the other cells of the trial."""
+        """Make what is first asked for, and keep it for the other cells of the trial."""
         if what not in self._kept:
             self._kept[what] = make()
         return self._kept[what]
@@ -170,13 +185,13 @@ class Anonymize:
         return frontier[strength]  # type: ignore[no-any-return]
 
     def _frontier(self, training: str) -> dict[float, AnonymizingEncoder]:
-        found = self._encoder(training=training).frontier(
+        encoders = self._encoder(training=training).frontier(
             self.asked.strengths, *self._rows("training"), **self._hidden()
         )
-        return {encoder.strength: encoder for encoder in found}
+        return {encoder.strength: encoder for encoder in encoders}
 
     def _trivial(self) -> tuple[AnonymizingEncoder, Shown, Any, dict[str, float]]:
-        """The predicted regular label alone: codes of one style."""
+        """Fit codes of one style: the predicted regular label alone."""
 
         def make() -> Any:
             encoder = self._encoder(training="robust", styles=1)
@@ -188,7 +203,7 @@ class Anonymize:
         return self._once("trivial", make)  # type: ignore[no-any-return]
 
     def _dedicated(self) -> float:
-        """The same network, the person its regular label: what can be read off rows at all."""
+        """Measure the same network with the person as its regular label."""
         encoder = self._encoder(training="robust", styles=1)
         (rows, task, person), held = self._labelled("training"), self._labelled("validation")
         encoder.fit(rows, person, private=task, validation=(held[0], held[2], held[1]))
@@ -210,7 +225,7 @@ class Anonymize:
     # --- what is seen ----------------------------------------------------------------------------
 
     def _shown(self, encoder: AnonymizingEncoder, cell: Cell | None = None) -> Shown:
-        """Representations as they would be handed out."""
+        """Return representations as they would be handed out."""
         noise = None if cell is None else generator(self.asked.seed, cell)
 
         def of(indices: Any) -> Any:
@@ -228,10 +243,10 @@ class Anonymize:
         reader = RowReader.of(take(judge.split.training), "study")
         parts = (reader.read(take(i), "study").numpy() for i in (judge.known, judge.split.test))
         shown = Shown(*parts)
-        found = judge.attacked(shown)
+        attacked = judge.attacked(shown)
         second, _ = judge.second_task(shown)
-        accuracy = found["strongest_accuracy"]
-        return Measured({"accuracy": accuracy, **found, **_if_any(second)})
+        accuracy = attacked["strongest_accuracy"]
+        return Measured({"accuracy": accuracy, **attacked, **_if_any(second)})
 
     def _judged(
         self, encoder: AnonymizingEncoder, shown: Shown, second: dict[str, float]
@@ -283,7 +298,7 @@ class Anonymize:
 
 
 def _few(dataset: TwiceLabelled, split: TwiceSplit) -> TwiceSplit:
-    """Few rows of each part, of labels that are among those to learn from."""
+    """Keep few rows of each part, with labels that the training rows have."""
     training, validation, test = _QUICK_ROWS
     kept = split.training[:training]
     labels = (dataset.regular, dataset.private)
@@ -302,3 +317,29 @@ def _few(dataset: TwiceLabelled, split: TwiceSplit) -> TwiceSplit:
 
 def _if_any(second: dict[str, float]) -> dict[str, Any]:
     return {"second_task": second} if second else {}
+
+
+def _prepare(asked: Asked, progress: Any) -> Anonymize:
+    from tacit.apps.cli.files import image_size
+
+    folder: Any = {"pattern": asked.pattern, "size": image_size(asked.size)}
+    columns = (asked.regular, asked.private, asked.schema and Path(asked.schema))
+    dataset = datasets.load_twice(asked.data, *columns, progress=progress, **folder)
+    return Anonymize(dataset, asked)
+
+
+STUDY = Study(
+    name="anonymize",
+    about="Train representations that keep the task and hide the person, and attack them.",
+    question="Can a representation keep the task and hide the person, whoever attacks?",
+    parameters=Asked,
+    prepare=_prepare,
+    measures=("regular_accuracy",),
+    table=summary.table,
+    measured=summary.measured,
+    references=summary.references,
+    needs={"torch": "learn"},
+    example="--data pendigits --strengths 0,.5,1",
+    epsilon_optional=True,
+    place=7,
+)

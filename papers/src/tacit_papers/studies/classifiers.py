@@ -1,11 +1,11 @@
 r"""Estimators compared on real data: accuracy, or R², against ε.
 
-Every estimator of `tacit.estimators` with every algorithm that has a proof, as it comes, beside
-scikit-learn's without privacy and diffprivlib's with the same public bounds. Each trial has a split
-and noise of its own. The bounds, and the norm of rows with one-hot columns, are public
-(`tacit_papers.studies.classifier_data`).
+Every estimator of `tacit.estimators` runs with every algorithm that has a proof and with default
+settings, beside scikit-learn's without privacy and diffprivlib's with the same public bounds. Each
+trial has its own split and noise. The bounds, and the norm of rows with one-hot columns, are public
+(`tacit_papers.parts.classifier_data`).
 
-`chance` is the share of the largest class in the test rows; R² is 0 for whoever says the mean.
+`chance` is the share of the largest class in the test rows; predicting the mean has R² = 0.
 """
 
 from __future__ import annotations
@@ -16,54 +16,61 @@ from importlib.util import find_spec
 from typing import Any
 
 from tacit.privacy import errors
-from tacit_papers.studies import classifier_models as models
-from tacit_papers.studies.classifier_data import Case, Encoding, Rows
-from tacit_papers.studies.classifier_models import PEER, PLAIN, TACIT, Peer
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.references import largest
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts import classifier_data
+from tacit_papers.parts import classifier_models as models
+from tacit_papers.parts.classifier_data import Case, Encoding, Rows
+from tacit_papers.parts.classifier_models import PEER, PLAIN, TACIT, Peer
+from tacit_papers.parts.references import largest
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _QUICK_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; without estimators, all that fit the data."""
+class Asked(Parameters):
+    """Parameters of the study; without estimators, all that fit the data."""
 
-    estimators: tuple[str, ...] = ()
-    epsilons: tuple[float, ...] = EPSILONS
-    delta: float = 1e-6
-    trials: int = 3
-    seed: int = 0
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        for name in self.estimators:
-            errors.choice(where, "estimators", name, [*models.CLASSIFIERS, *models.REGRESSORS])
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {"epsilons": (3.0,), "trials": 1, "quick": True}
+    data: str = declare.option(
+        "digits", "adult, digits (accuracy); lending_club, diabetes (R²).", kw_only=True
+    )
+    estimators: tuple[str, ...] = declare.option(
+        (),
+        "Names of tacit.estimators.",
+        check=checks.one_of([*models.CLASSIFIERS, *models.REGRESSORS]),
+        otherwise="all that fit the data",
+    )
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a fit.", check=checks.epsilon, quick=(3.0,)
+    )
+    delta: float = declare.delta(1e-6, "δ of a fit, where one is used.")
+    trials: int = declare.trials()
+    seed: int = declare.seed()
+    peer: str | None = declare.option(
+        None,
+        "A Python interpreter that has diffprivlib.",
+        otherwise="this one, if it has it",
+        kw_only=True,
+    )
+    quick: bool = declare.quick()
 
 
 class Classifiers:
-    """The study; see the module.
+    """The experiment; see the module.
 
     Parameters
     ----------
     case : Case
         The data.
     asked : Asked
-        What of.
+        The parameters.
     peer : Peer, optional
-        Without it there are no rows of diffprivlib.
+        diffprivlib; without it there are no results of diffprivlib.
     """
 
     name = "classifiers"
@@ -80,18 +87,14 @@ class Classifiers:
         self._last: tuple[Any, tuple[Rows, Rows]] | None = None
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, case = self.asked, self.case
         parameters = {
+            **given.recorded(),
             "data": case.name,
             "estimators": list(self.estimators),
-            "epsilons": list(given.epsilons),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            # Which interpreter it was is no matter; its version is among the versions.
+            # Which interpreter it was does not matter; its version is among the versions.
             "peer": "PYTHON" if self.peer else None,
-            "quick": given.quick,
         }
         train, test = self._parts(0)
         data = {
@@ -108,7 +111,7 @@ class Classifiers:
         return Record(self.name, parameters, made_by, data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: references, ours with every algorithm, the peer's."""
+        """List the cells, trial by trial: references, ours with every algorithm, diffprivlib."""
         return [
             {**cell, "trial": trial}
             for trial in range(self.asked.trials)
@@ -131,7 +134,7 @@ class Classifiers:
     def _peers(self) -> list[Cell]:
         if self.peer is None:
             return []
-        # One that we do not have is there whatever was asked for.
+        # Estimators that we do not have are always run.
         ours = models.known(self.case)
         mine = [
             name
@@ -141,7 +144,7 @@ class Classifiers:
         return [_cell(PEER, name, None, e) for name in mine for e in self.asked.epsilons]
 
     def measure(self, cell: Cell) -> Measured:
-        """One fit, tried on test rows."""
+        """Measure one fit on test rows."""
         if cell.get("reference"):
             return Measured({"accuracy": largest(self._parts(cell["trial"])[1].y)})
         library, name, epsilon = cell["library"], cell["estimator"], cell["epsilon"]
@@ -184,7 +187,7 @@ def _cell(library: str, estimator: str, algorithm: str | None, epsilon: float | 
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line an algorithm, a column an ε, and without privacy."""
+    """Return title, header and lines: one line per algorithm, one column per ε and for ε = ∞."""
     measure, epsilons = record["data"]["measure"], record["parameters"]["epsilons"]
     lines: dict[tuple[str, str], dict[float | None, str]] = {}
     for one in record["results"]:
@@ -199,8 +202,8 @@ def table(record: Mapping[str, Any]) -> Table:
         if one["library"] == PLAIN
     }
     rows = [
-        (f"{name}\n  {said}", *(found.get(e, "") for e in epsilons), free.get(name, "–"))
-        for (name, said), found in sorted(lines.items(), key=lambda pair: pair[0][0])
+        (f"{name}\n  {said}", *(scores.get(e, "") for e in epsilons), free.get(name, "–"))
+        for (name, said), scores in sorted(lines.items(), key=lambda pair: pair[0][0])
     ]
     return _title(record), ("", *(f"ε = {e:g}" for e in epsilons), "ε = ∞"), rows
 
@@ -218,8 +221,27 @@ def _title(record: Mapping[str, Any]) -> str:
     )
 
 
-def _short(found: Mapping[str, Any]) -> str:
-    mean, std = found["mean"], found["std"]
+def _short(measure: Mapping[str, Any]) -> str:
+    mean, std = measure["mean"], measure["std"]
     if mean < -10:
         return "< −10"
-    return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(found["trials"]) > 1 else "")
+    return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(measure["trials"]) > 1 else "")
+
+
+def _prepare(asked: Asked, progress: Any) -> Classifiers:
+    peer = Peer.here() if asked.peer is None else Peer(asked.peer)
+    return Classifiers(classifier_data.load(asked.data, progress), asked, peer)
+
+
+STUDY = Study(
+    name="classifiers",
+    about="Compare every estimator against ε, beside scikit-learn and diffprivlib.",
+    question="Which estimator loses least at which ε, and are the defaults the right ones?",
+    parameters=Asked,
+    prepare=_prepare,
+    measures=("accuracy", "r2"),
+    table=table,
+    example="--data adult",
+    epsilon_optional=True,
+    place=9,
+)

@@ -1,13 +1,13 @@
-"""Data collection: how well is learned from reports, at which local and central ε.
+"""Data collection: accuracy of classifiers learned from reports, against local and central ε.
 
-Figure 1 (clean accuracy), Figures 4 and 7 (points that are themselves reported) of "Learning to
-Noise", and what it does not show: whom the noise hurts most.
+The study reproduces Figure 1 (clean accuracy) and Figures 4 and 7 (points that are themselves
+reported) of "Learning to Noise", and adds the accuracy of each class.
 
-A codebook's figure is that of the student: taught in-house without noise where there is no central
-guarantee, else with DP-Adam on a sixth of the budget, so that mechanism and student together cost
-the in-house rows the stated ε. `table_accuracy` is that of the label table alone. Points that are
-themselves reported get 0.7 ε by `for_private_points`; those of the VLM and of direct noising what
-the row has of ε.
+The accuracy of a codebook is that of its student, which is taught in-house without noise where
+there is no central guarantee, else with DP-Adam on a sixth of the budget, so that mechanism and
+student together cost the in-house rows the stated ε. `table_accuracy` is that of the label table
+alone. Points that are themselves reported get 0.7 ε by `for_private_points`; with the VLM and
+direct noising they get the row's share of ε.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,46 +29,54 @@ from tacit.local.inference.noise_aware import (
     ShiftWarning,
 )
 from tacit.local.inference.student import StudentClassifier
-from tacit_papers.studies import paper, references, tuned
-from tacit_papers.studies.contenders import STUDENT_SHARE, balanced, learning
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trial, Trials, accuracy
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references, tuned
+from tacit_papers.parts.collecting import Collecting, kind_of, mechanisms
+from tacit_papers.parts.contenders import STUDENT_SHARE, balanced, learning
+from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "vlm-tuned", "direct")
-"""The VLM at the settings of Table 4: with a central ε by our proved training, or (`vlm-paper`) in
-the paper's two stages, unproven. `vlm-tuned` has settings and a learner of our own."""
+"""`vlm` has the settings of Table 4 and our proved training where there is a central ε; `vlm-paper`
+is trained in the paper's two stages, unproven; `vlm-tuned` has our own settings and learner."""
 
 POINT_SHARE = 0.7
 _UNPROTECTED = ("direct", "vlm-tuned")
-"""The first reads no in-house row; the learner of the second does, and without noise."""
+"""The first reads no in-house row; the learner of the second reads them without noise."""
+
+
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """Parameters of the study."""
+
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
 
 
 class Collect:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "collect"
 
-    def __init__(self, dataset: Dataset, options: Options) -> None:
-        self.dataset, self.options = dataset, options
-        self.trials = Trials(dataset, options)
+    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
+        self.dataset, self.asked = dataset, asked
+        self.trials = Trials(dataset, asked)
 
     def record(self) -> Record:
-        """Empty."""
-        return self.options.record(self.name, self.dataset, self.trials.sizes())
+        """Return an empty record."""
+        return self.asked.record(self.name, self.dataset, self.trials.sizes())
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial; what both levels share is measured once."""
-        return self.options.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
+        """List the cells, trial by trial; what both levels share is measured once."""
+        return self.asked.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one ε, or one reference."""
+        """Measure one mechanism at one ε, or one reference."""
         trial = self.trials[cell["trial"]]
         if "reference" in cell:
             return Measured({"accuracy": references.measure(cell["reference"], trial)})
         with warnings.catch_warnings():
-            # A record shows what such people and such an ε do to the accuracy.
+            # The record shows what the warnings are about.
             warnings.simplefilter("ignore", ShiftWarning)
             warnings.simplefilter("ignore", ConstantAnswerWarning)
             if cell["mechanism"] == "codebook":
@@ -89,7 +98,7 @@ class Collect:
             price = {"central_epsilon": central * STUDENT_SHARE}
             price["central_delta"] = paper.CENTRAL_DELTA * STUDENT_SHARE
         student = StudentClassifier(
-            inhouse=trial.contenders.rows, seed=seed, device=self.options.device, **price
+            inhouse=trial.contenders.rows, seed=seed, device=self.asked.device, **price
         ).fit(reports, rng=rng)
         private = table.for_private_points(POINT_SHARE * epsilon)
         rows, truth = trial.test
@@ -131,7 +140,7 @@ class Collect:
         )
 
     def _learned(self, points: str, cell: Cell, trial: Trial) -> tuple[Any, NoiseAwareClassifier]:
-        """A mechanism for clean or private points, and a classifier of its reports."""
+        """Fit a mechanism for clean or private points, and a classifier of its reports."""
         epsilon, level = cell["epsilon"], cell["level"]
         if cell["mechanism"] == "direct":
             mechanism: Any = trial.contenders.direct(epsilon)
@@ -148,7 +157,7 @@ class Collect:
         learner = NoiseAwareClassifier(
             level=level,
             seed=trial.seed,
-            device=self.options.device,
+            device=self.asked.device,
             **learning(mechanism, self.dataset),
         )
         return mechanism, learner.fit(reports)
@@ -184,11 +193,11 @@ class Collect:
         classes = len(self.dataset.classes)
         tally = Tally(tuple(range(classes)))
         tally.add(truth, clean.argmax(axis=1))
-        found = tally.to_dict()
+        counted = tally.to_dict()
         measured = {
-            "clean_accuracy": found["accuracy"],
+            "clean_accuracy": counted["accuracy"],
             "private_accuracy": accuracy(private, truth),
-            "by_class": [one["accuracy"] for one in found["by_class"]],
+            "by_class": [one["accuracy"] for one in counted["by_class"]],
             **values,
         }
         if classes == 2:
@@ -199,9 +208,21 @@ class Collect:
 
 
 def _ceilings(dataset: Dataset, epsilon: float) -> dict[str, float]:
-    """For points that are themselves reported. That of Laplace noise is known for equal classes."""
-    found = {"epsilon": epsilon}
+    """Compute ceilings for reported points; that of Laplace noise is known for equal classes."""
+    known = {"epsilon": epsilon}
     if balanced(dataset):
-        found["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
+        known["laplace"] = ceilings.laplace(len(dataset.classes), epsilon)
     shares = np.bincount(dataset.labels) / len(dataset)
-    return {**found, "universal": ceilings.of_shares(shares, epsilon)}
+    return {**known, "universal": ceilings.of_shares(shares, epsilon)}
+
+
+STUDY = Study(
+    name="collect",
+    about="Measure accuracy against local and central ε, on clean and on reported rows.",
+    question="How accurate is a classifier that is learned from noisy reports?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Collect(asked.load(progress), asked),
+    measures=("clean_accuracy",),
+    example="--data mnist --central inf,5,1",
+    place=1,
+)

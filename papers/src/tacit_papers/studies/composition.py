@@ -1,26 +1,29 @@
 r"""Ways of accounting compared by what their noise costs: Jayaraman and Evans (2019).
 
 The same training, on 10,000 records with Poisson sampling, gets the noise that each of five
-accountants asks for to promise (ε, δ): naive and advanced composition of amplified steps, zCDP,
-Rényi and privacy loss distributions; see `tacit.accounting.accountants`. For each ε: the accuracy
-lost, 1 − private / non-private, on 10,000 other records; what an attacker who sees the model gains
-in telling members from others (by the loss, [YGFJ18]_) and in guessing an attribute of members; the
-most that ε allows in theory; and the ε that the noise really has, by the tightest accountant. All
-five promises are true. They differ in how much noise is wasted on their proof.
+accountants requires for (ε, δ): naive and advanced composition of amplified steps, zCDP, Rényi and
+privacy loss distributions; see `tacit.accounting.accountants`. For each ε, the study measures the
+accuracy lost, 1 − private / non-private, on 10,000 other records, and the advantage of an attacker
+who sees the model in telling members from others (by the loss, [YGFJ18]_) and in guessing an
+attribute of members. Beside these it records the largest advantage that ε allows, and the ε of the
+noise by the tightest accountant. All five guarantees are true; they differ in how much noise their
+proofs waste.
 
 Advantages are true less false positive rates, or shares of right guesses on members less those on
-others. Both are chances of events E in what a model tells about a record. Members are compared with
-records that could have taken their place, so with p the chance of E where that place is empty,
+others. Both are probabilities of events E about what a model tells about a record. Members are
+compared with records that could have taken their place, so with p the probability of E where that
+place is empty,
 
 .. math:: P(E) \le 1 - e^{-\varepsilon}(1 - p - \delta), \qquad P'(E) \ge e^{-\varepsilon}(p -
           \delta), \qquad P(E) - P'(E) \le 1 - e^{-\varepsilon}(1 - 2\delta)
 
 by (ε, δ)-DP under add-remove for the complement of E, and for E: the ceiling that is recorded.
 The threshold of the first attacker is the mean loss of the members. It is known exactly, as in the
-paper, which is more than a model tells; one record moves it by a ten-thousandth of its loss.
+paper, which is more than the model tells; one record moves it by a ten-thousandth of its loss.
 
-Beyond ε = 700 the library refuses to calibrate: at 1,000 the noise is that of 700, which promises
-more. Where noise is below 0.3 clip norms, no loss distribution fits a grid, and Rényi stands in.
+Beyond ε = 700 the library refuses to calibrate: at 1,000 the noise is that of 700, a stronger
+guarantee. Where noise is below 0.3 clip norms, no loss distribution fits a grid, and Rényi
+accounting is used instead.
 
 References
 ----------
@@ -38,11 +41,16 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset
-from tacit.privacy import devices, errors, events
+from tacit.privacy import errors, events
 from tacit.privacy.accounting import accountants, privacy_loss
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import composition_summary as summary
 
 DATA = ("mnist", "adult", "digits")
 MODELS = ("logistic", "network")
@@ -54,44 +62,29 @@ _QUICK_RECORDS, _QUICK_EPOCHS = 300, 2
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; the device as resolved."""
+class Asked(Parameters):
+    """Parameters of the study."""
 
-    models: tuple[str, ...] = MODELS
-    accountants: tuple[str, ...] = accountants.NAMES
-    epsilons: tuple[float, ...] = EPSILONS
-    delta: float = 1e-5
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for model in self.models:
-            errors.choice(where, "models", model, MODELS)
-        for name in self.accountants:
-            errors.choice(where, "accountants", name, accountants.NAMES)
-        for epsilon in self.epsilons:
-            if not 1e-9 <= epsilon <= LARGEST:
-                errors.refuse(where, "epsilons", f"from 1e-9 to {LARGEST:g}", epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
-
-
-QUICK: dict[str, Any] = {"epsilons": (0.1, 100.0), "trials": 1, "quick": True}
+    data: str = declare.option("mnist", choices=DATA, quick="digits", kw_only=True)
+    models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
+    accountants: tuple[str, ...] = declare.option(accountants.NAMES, choices=accountants.NAMES)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a model.", check=checks.within(1e-9, LARGEST), quick=(0.1, 100.0)
+    )
+    delta: float = declare.delta(1e-5, "δ of a model.")
+    trials: int = declare.trials()
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
 
 def ceiling(epsilon: float, delta: float) -> float:
-    r"""The most advantage under (ε, δ), :math:`1 - e^{-\varepsilon}(1 - 2\delta)`: see above."""
+    r"""Return the largest advantage under (ε, δ), :math:`1 - e^{-\varepsilon}(1 - 2\delta)`."""
     return 1 - math.exp(-epsilon) * (1 - 2 * delta)
 
 
 class Composition:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "composition"
 
@@ -106,20 +99,13 @@ class Composition:
         self._noise: dict[tuple[str, float], float] = {}
 
     def record(self) -> Record:
-        """Empty."""
-        from tacit_papers.studies.composition_training import SETTINGS, attribute_of
+        """Return an empty record."""
+        from tacit_papers.parts.composition_training import SETTINGS, attribute_of
 
         given = self.asked
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "models": list(given.models),
-            "accountants": list(given.accountants),
-            "epsilons": list(given.epsilons),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
             "settings": {model: SETTINGS[model] for model in given.models},
             "run": {"batch_size": self.batch_size, "steps": self.steps, "clip_norm": CLIP},
         }
@@ -134,7 +120,7 @@ class Composition:
         return Record(self.name, parameters, versions(given.device), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: chance and models without privacy, then each model by each accountant."""
+        """List the cells, trial by trial: references, then each model with each accountant."""
         given = self.asked
         each: list[Cell] = [{"reference": name} for name in ("chance", *given.models)]
         each += [
@@ -146,7 +132,7 @@ class Composition:
         return [{**cell, "trial": trial} for trial in range(given.trials) for cell in each]
 
     def measure(self, cell: Cell) -> Measured:
-        """One training, and the attacks on it."""
+        """Measure one training and the attacks on it."""
         if self._trial != cell["trial"]:
             self._trial, self._kept = cell["trial"], {}
         reference = cell.get("reference")
@@ -159,7 +145,7 @@ class Composition:
 
     def _private(self, cell: Cell) -> Measured:
         from tacit.central.training import train
-        from tacit_papers.studies import composition_training as training
+        from tacit_papers.parts import composition_training as training
 
         given, model = self.asked, cell["task"]
         module = self._untrained(model)
@@ -177,16 +163,16 @@ class Composition:
         )
         if trained.steps != self.steps:
             raise AssertionError(f"{cell}: the noise affords {trained.steps} steps only")
-        found = training.attacked(module, self._records)
+        attacked = training.attacked(module, self._records)
         plain = self._without_privacy(model)["accuracy"]
-        values = {"accuracy_loss": 1 - found["accuracy"] / plain, **found}
+        values = {"accuracy_loss": 1 - attacked["accuracy"] / plain, **attacked}
         return Measured(values, self._promised(cell["epsilon"], trained))
 
     def _calibrated(self, cell: Cell) -> dict[str, Any]:
-        """For `train`: it calibrates by Rényi and loss distributions itself; other noise is given.
+        """Return arguments for `train`, which calibrates by Rényi and loss distributions itself.
 
-        What that affords is then checked by Rényi accounting where it is tight enough, as it is
-        quicker.
+        Other noise is given, and checked by Rényi accounting where that is tight enough, as it is
+        faster.
         """
         name, epsilon = cell["mechanism"], min(cell["epsilon"], accountants.LARGEST)
         if name in ("rdp", "pld"):
@@ -199,11 +185,11 @@ class Composition:
 
     @property
     def _sampling(self) -> float:
-        """As the training rounds it: so the same event is accounted for once."""
+        """Sampling probability as the training rounds it, so that events are the same."""
         return (self.batch_size * 2**32 // self.records) / 2**32
 
     def _noise_of(self, name: str, epsilon: float) -> float:
-        """Worked out once; it does not depend on the data."""
+        """Compute the noise once; it does not depend on the data."""
         if (name, epsilon) not in self._noise:
             self._noise[name, epsilon] = accountants.noise_by(
                 name,
@@ -215,7 +201,7 @@ class Composition:
         return self._noise[name, epsilon]
 
     def _promised(self, epsilon: float, trained: Any) -> dict[str, Any]:
-        """What is claimed, and what is true of the very event by the tightest accountant."""
+        """Return what is claimed, and the ε of the same event by the tightest accountant."""
         delta, proved = self.asked.delta, trained.guarantee.epsilon
         by_pld = _pld(trained.event, delta)
         return {
@@ -238,7 +224,7 @@ class Composition:
 
     @property
     def _records(self) -> Any:
-        from tacit_papers.studies.composition_training import records
+        from tacit_papers.parts.composition_training import records
 
         def make() -> Any:
             order = np.random.default_rng([self._seed, 1]).permutation(len(self.dataset))
@@ -251,13 +237,13 @@ class Composition:
         return self.asked.seed + self._trial
 
     def _untrained(self, model: str) -> Any:
-        from tacit_papers.studies.composition_training import untrained
+        from tacit_papers.parts.composition_training import untrained
 
         width, classes = self._records.width, self._records.classes
         return untrained(model, width, classes, self._seed).to(self.asked.device)
 
     def _without_privacy(self, model: str) -> dict[str, Any]:
-        from tacit_papers.studies import composition_training as training
+        from tacit_papers.parts import composition_training as training
 
         def make() -> Any:
             module = self._untrained(model)
@@ -275,8 +261,25 @@ class Composition:
 
 
 def _pld(event: events.Event, delta: float) -> float | None:
-    """None where the noise is too small for a loss distribution."""
+    """Return ε by the loss distribution, or None where the noise is too small for one."""
     try:
         return privacy_loss.epsilon_pld(event, delta)
     except privacy_loss.Unsupported:
         return None
+
+
+STUDY = Study(
+    name="composition",
+    about="Measure the accuracy that each way of accounting costs, and what attackers gain.",
+    question="What does careless accounting cost, and what do attackers gain from a model?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Composition(
+        datasets.load(asked.data, progress=progress), asked
+    ),
+    measures=("accuracy_loss",),
+    table=summary.table,
+    references=summary.references,
+    needs={"torch": "learn"},
+    example="--data adult",
+    place=10,
+)

@@ -1,10 +1,10 @@
 r"""Models of images trained by DP-SGD, beside Abadi et al. (2016) and beside no privacy.
 
-Models: `paper` is theirs, a private projection to 60 principal components and 1,000 ReLU units.
+The model `paper` is theirs, a private projection to 60 principal components and 1,000 ReLU units.
 `scattering-plain` is softmax regression on scattering features, which are fixed before any image is
 seen, with all images in every step and the average of the last weights; `scattering` also sees
-eight views of every image. For each ε: accuracy on the test images, the noise, and what the same
-run costs by Rényi accounting beside the privacy loss distribution.
+eight views of every image. For each ε, the study records the accuracy on the test images, the
+noise, and the cost of the same run by Rényi accounting and by the privacy loss distribution.
 
 References are models of the same shape trained by Adam without clipping and noise.
 
@@ -23,18 +23,22 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers, Pools
 from tacit.data.schema import ArraySchema
-from tacit.privacy import devices, errors, events
+from tacit.privacy import errors, events
 from tacit.privacy.accounting import privacy_loss
-from tacit_papers.studies import dpsgd_settings as settings
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts import dpsgd_settings as settings
 
 EPSILONS = (0.5, 2.0, 8.0)
 PUBLISHED = {"0.5": 0.90, "2": 0.95, "8": 0.97, "inf": 0.983}
-"""Accuracy on MNIST by ε at δ = 1e-5, as the paper states it; the last is without privacy."""
+"""Accuracy on MNIST by ε at δ = 1e-5, as stated in the paper; the last is without privacy."""
 
 PUBLISHED_DELTA = 1e-5
 _SUFFIX = "_without_privacy"
@@ -42,35 +46,23 @@ _QUICK_ROWS = (600, 197)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; the device as resolved."""
+class Asked(Parameters):
+    """Parameters of the study."""
 
-    models: tuple[str, ...] = settings.MODELS
-    epsilons: tuple[float, ...] = EPSILONS
-    delta: float = 1e-5
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for model in self.models:
-            errors.choice(where, "models", model, settings.MODELS)
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
-
-
-QUICK: dict[str, Any] = {"epsilons": (2.0, 8.0), "trials": 1, "quick": True}
+    data: str = declare.option("mnist", "mnist or digits.", quick="digits", kw_only=True)
+    models: tuple[str, ...] = declare.option(settings.MODELS, choices=settings.MODELS)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a trained model.", check=checks.epsilon, quick=(2.0, 8.0)
+    )
+    delta: float = declare.delta(1e-5, "δ of a trained model.")
+    trials: int = declare.trials("Trainings of each model.")
+    seed: int = declare.seed()
+    device: str = declare.device()
+    quick: bool = declare.quick()
 
 
 class Dpsgd:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "dpsgd"
 
@@ -82,17 +74,11 @@ class Dpsgd:
         self._kept: dict[int | None, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "models": list(given.models),
-            "epsilons": list(given.epsilons),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
             "settings": self._settings(len(training)),
         }
         data = {
@@ -106,12 +92,12 @@ class Dpsgd:
         return Record(self.name, parameters, versions(given.device), data)
 
     def _published(self) -> dict[str, Any]:
-        """The paper's numbers, where they are about the same images and δ."""
+        """Return the paper's numbers, where images and δ are the same."""
         same = (self.dataset.name, self.asked.delta) == ("mnist", PUBLISHED_DELTA)
         return {"published": PUBLISHED} if same else {}
 
     def _settings(self, rows: int) -> dict[str, Any]:
-        """Of every network; part of what a record must share to go on."""
+        """Return the settings of every network; part of the parameters in a record."""
         given = self.asked
         return {
             f"{model} at {epsilon:g}": settings.of(model, epsilon, rows, quick=given.quick)
@@ -120,7 +106,7 @@ class Dpsgd:
         }
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: references, then every model at every ε."""
+        """List the cells, trial by trial: references, then every model at every ε."""
         given = self.asked
         each: list[Cell] = [{"reference": model + _SUFFIX} for model in given.models]
         each += [
@@ -131,8 +117,8 @@ class Dpsgd:
         return [{**cell, "trial": trial} for trial in range(given.trials) for cell in each]
 
     def measure(self, cell: Cell) -> Measured:
-        """One training."""
-        from tacit_papers.studies import dpsgd_models as models
+        """Measure one training."""
+        from tacit_papers.parts import dpsgd_models as models
 
         model = cell.get("model") or cell["reference"].removesuffix(_SUFFIX)
         training, test = self._split(cell["trial"])
@@ -149,9 +135,9 @@ class Dpsgd:
         return Measured({"accuracy": _right(answers, labels[test])}, spent(event, given.delta))
 
     def _rows(self, model: str) -> Any:
-        """(n, views, columns) of all images, made once for all cells; the first view is the image.
+        """Return rows (n, views, columns) of all images; the first view is the image.
 
-        Where a model with more views is asked for too, its first ones are taken.
+        They are computed once for all cells, with as many views as any model of the study has.
         """
         views = settings.VIEWS.get(model)
         most = views and max(settings.VIEWS.get(one, 0) for one in self.asked.models)
@@ -163,19 +149,19 @@ class Dpsgd:
         pixels = self.dataset.schema.rows(self.dataset.rows).numbers
         if views is None:
             return pixels[:, None]
-        from tacit_papers.studies.dpsgd_features import rows_of
+        from tacit_papers.parts.dpsgd_features import rows_of
 
         image = self.dataset.rows.shape[1:]
         return rows_of(pixels, image, views, self.asked.device, quick=self.asked.quick)
 
     def _split(self, trial: int) -> tuple[Integers, Integers]:
-        """Rows to learn from and to test on; where the makers decided, as they did."""
+        """Split into training and test rows, as the makers did where they did."""
         rng = np.random.default_rng(self.asked.seed + trial)
         return self.dataset.pools.halves(rng, len(self.dataset))
 
 
 def _few(dataset: Dataset, seed: int) -> Dataset:
-    """A few images, in the same split for all trials."""
+    """Keep a few images, in the same split for all trials."""
     rng = np.random.default_rng(seed)
     parts = dataset.pools.halves(rng, len(dataset))
     kept = [rng.permutation(part)[:most] for part, most in zip(parts, _QUICK_ROWS, strict=True)]
@@ -189,7 +175,7 @@ def _right(answers: Any, truth: Any) -> float:
 
 
 def spent(event: events.Event, delta: float) -> dict[str, Any]:
-    """What a training ran, and its ε at δ by both accountants."""
+    """Return noise and steps of a training, and its ε at δ by both accountants."""
     steps = _sampled(event)
     sample = steps.event
     assert isinstance(sample, events.PoissonSampled)
@@ -205,7 +191,7 @@ def spent(event: events.Event, delta: float) -> dict[str, Any]:
 
 
 def _sampled(event: events.Event) -> events.Repeated:
-    """The steps of the training, among whatever else was released."""
+    """Find the steps of the training among all that was released."""
     parts = event.events if isinstance(event, events.Composed) else (event,)
     (steps,) = [part for part in parts if _of_samples(part)]
     assert isinstance(steps, events.Repeated)
@@ -217,14 +203,14 @@ def _of_samples(event: events.Event) -> bool:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line a model and ε, the paper's numbers beside ours."""
+    """Return title, header and lines: one line per model and ε, beside the paper's numbers."""
     given, images = record["parameters"], record["data"]
     published = images.get("published", {})
     lines = [_line(one, published) for one in record["results"]]
-    for name, found in record["references"].items():
+    for name, reference in record["references"].items():
         model = name.removesuffix(_SUFFIX)
         theirs = _theirs(published, "inf") if model == "paper" else "–"
-        lines.append((model, "∞", _shown(found), theirs, *["–"] * 4))
+        lines.append((model, "∞", _shown(reference), theirs, *["–"] * 4))
     many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
         f"dpsgd, {given['data']}, δ = {given['delta']:g}: {images['training']:,} training images, "
@@ -251,6 +237,20 @@ def _theirs(published: Mapping[str, float], epsilon: str) -> str:
     return f"{published[epsilon]:.3f}" if epsilon in published else "–"
 
 
-def _shown(found: Mapping[str, Any]) -> str:
-    spread = f" ±{found['std']:.3f}" if len(found["trials"]) > 1 else ""
-    return f"{found['mean']:.3f}{spread}"
+def _shown(measure: Mapping[str, Any]) -> str:
+    deviation = f" ±{measure['std']:.3f}" if len(measure["trials"]) > 1 else ""
+    return f"{measure['mean']:.3f}{deviation}"
+
+
+STUDY = Study(
+    name="dpsgd",
+    about="Train networks by DP-SGD, beside Abadi et al. and beside no privacy.",
+    question="How accurate is a network that DP-SGD trained, and what does privacy cost it?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Dpsgd(datasets.load(asked.data, progress=progress), asked),
+    measures=("accuracy",),
+    table=table,
+    needs={"torch": "learn"},
+    example="--epsilons .5,2,8",
+    place=8,
+)

@@ -1,17 +1,17 @@
 """Rounds and bytes until federated algorithms reach an accuracy, over clients that differ.
 
 Every algorithm runs on every partition for the same number of rounds. Reported are medians over
-trials: the first round whose global model is right so often on the test images, the bytes of both
-directions until then, and the best accuracy of all rounds. A trial has its own split, start and
-order of rows. All trials are in one run, since medians are over them.
+trials: the first round whose global model reaches the accuracy on the test images, the bytes of
+both directions until then, and the best accuracy of all rounds. A trial has its own split, start
+and order of rows. All trials are in one run, since medians are over them.
 
-Nothing here is private: a simulation, without noise.
+Nothing here is private: it is a simulation without noise.
 
 Notes
 -----
-Settings of the digits are those that `tacit.federated` has by default. They were found on splits of
-the same images, with test accuracy in view. Those of MNIST were chosen in short runs of one seed,
-most of them on shards, by 10,000 training images that were held out (`MNIST`).
+Settings for the digits are the defaults of `tacit.federated`. They were found on splits of the same
+images, with test accuracy in view. Those of MNIST (`MNIST`) were chosen in short runs of one seed,
+most of them on shards, by the accuracy on 10,000 held-out training images.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import rounds
@@ -30,12 +31,15 @@ from tacit.federated.algorithms.registry import ALGORITHMS as KNOWN
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
 from tacit.privacy import errors
-from tacit_papers.studies.convergence import TARGETS, finite, first_at, medians
-from tacit_papers.studies.federated_clients import PARTITIONS, Federation, federation
-from tacit_papers.studies.federated_clients import SETTINGS as DIFFERENCES
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, need
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts.convergence import TARGETS, finite, first_at, medians
+from tacit_papers.parts.federated_clients import PARTITIONS, Federation, federation
+from tacit_papers.parts.federated_clients import SETTINGS as DIFFERENCES
 
 ALGORITHMS = tuple(KNOWN)
 _LOCAL = {"epochs": 1, "batch_size": 64, "learning_rate": 0.4}
@@ -47,57 +51,44 @@ MNIST: dict[str, dict[str, Any]] = {
     "feddyn": {**_LOCAL, "learning_rate": 0.2, "alpha": 0.03},
     "subfedavg": _LOCAL,
 }
-"""Settings for MNIST, by algorithm; see the module. Of FSVRG the batch hardly matters."""
+"""Settings for MNIST, by algorithm; see the module. The batch of FSVRG hardly matters."""
 
 HIDDEN = {"mnist": 64}
 LOWER = {"mnist": 0.0}
-"""Where an image is black; white is 1. From −1 on, digits need fewer rounds. MNIST needs more: most
+"""Value of a black pixel; white is 1. With −1, the digits need fewer rounds. MNIST needs more: most
 of its pixels are black, and a large common mean makes steps small."""
 
 MORE_TARGETS = {"mnist": (0.95,)}
-"""Where 90 % is soon reached."""
+"""Further targets where 90 % is reached soon."""
 
 _HIDDEN, _LOWER, _TEST_SHARE, _QUICK_ROWS = 32, -1.0, 5, 400
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for."""
+class Asked(Parameters):
+    """Parameters of the study."""
 
-    algorithms: tuple[str, ...] = ALGORITHMS
-    partitions: tuple[str, ...] = PARTITIONS
-    clients: int = 10
-    participation: float = 1.0
-    rounds: int = 60
-    trials: int = 3
-    seed: int = 0
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for name, allowed in (("algorithms", ALGORITHMS), ("partitions", PARTITIONS)):
-            for one in getattr(self, name):
-                errors.choice(where, name, one, allowed)
-        errors.whole(where, "clients", self.clients, least=2, most=10_000)
-        if not 0 < self.participation <= 1:
-            errors.refuse(where, "participation", "in (0, 1]", self.participation)
-        errors.whole(where, "rounds", self.rounds, least=1, most=10_000)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {
-    "algorithms": ("fedavg", "feddyn"),
-    "partitions": ("iid", "shards"),
-    "rounds": 3,
-    "trials": 1,
-    "quick": True,
-}
+    data: str = declare.option("digits", "digits or mnist.", kw_only=True)
+    algorithms: tuple[str, ...] = declare.option(
+        ALGORITHMS, choices=ALGORITHMS, quick=("fedavg", "feddyn")
+    )
+    partitions: tuple[str, ...] = declare.option(
+        PARTITIONS, choices=PARTITIONS, quick=("iid", "shards")
+    )
+    clients: int = declare.option(
+        10, "Number of clients that share the training images.", check=checks.whole(2, 10_000)
+    )
+    participation: float = declare.option(
+        1.0, "Share of the clients in a round.", check=checks.share
+    )
+    rounds: int = declare.option(60, "Rounds of every run.", check=checks.whole(1, 10_000), quick=3)
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    quick: bool = declare.quick()
 
 
 class Federated:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "federated"
 
@@ -115,18 +106,11 @@ class Federated:
         self._differences: dict[str, dict[str, float]] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "algorithms": list(given.algorithms),
-            "partitions": list(given.partitions),
-            "clients": given.clients,
-            "participation": given.participation,
-            "rounds": given.rounds,
-            "trials": given.trials,
-            "seed": given.seed,
-            "quick": given.quick,
             "settings": self._settled(),
         }
         data = {
@@ -139,7 +123,7 @@ class Federated:
         return Record(self.name, parameters, versions("cpu"), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Partition by partition: every algorithm, all trials at once."""
+        """List the cells, partition by partition: every algorithm, all trials at once."""
         given, model = self.asked, "-".join(str(size) for size in self._sizes)
         return [
             {"model": model, "algorithm": name, "partition": split, "trials": given.trials}
@@ -148,20 +132,20 @@ class Federated:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """All trials of an algorithm on a partition."""
+        """Measure all trials of an algorithm on a partition."""
         name, split = cell["algorithm"], cell["partition"]
         runs = [self._run(name, split, trial) for trial in range(self.asked.trials)]
         histories = [history for history, _ in runs]
-        found = medians(name, histories, self.targets)
+        summary = medians(name, histories, self.targets)
         last = [history[-1].accuracy for history in histories]
         own = [right for _, right in runs]
         reached = {
             f"{goal:g}": [first_at(history, goal) for history in histories] for goal in self.targets
         }
         facts = {
-            "rounds_to": found.rounds_to,
-            "bytes_to": found.bytes_to,
-            "best_accuracy": found.best_accuracy,
+            "rounds_to": summary.rounds_to,
+            "bytes_to": summary.bytes_to,
+            "best_accuracy": summary.best_accuracy,
             "final_accuracy": median(last),
             "own_accuracy": median(own),
             "by_trial": {
@@ -175,10 +159,10 @@ class Federated:
             "divergence": self._difference(split),
         }
         # The value is what a progress line shows; the fact of the same name is what is kept.
-        return Measured({"best_accuracy": found.best_accuracy}, facts)
+        return Measured({"best_accuracy": summary.best_accuracy}, facts)
 
     def _run(self, name: str, split: str, trial: int) -> tuple[tuple[rounds.Round, ...], float]:
-        """All rounds, and how right clients are on tests of their own at the end."""
+        """Return all rounds, and the final accuracy of clients on their own test images."""
         from tacit.federated.torch_model import TorchModel, mlp
 
         given, seed, chosen = self.asked, self.asked.seed + trial, KNOWN[name]
@@ -204,15 +188,16 @@ class Federated:
         return federation(split, training, test, self.asked.clients, seed), test
 
     def _difference(self, split: str) -> dict[str, float]:
-        """Means over trials; the same for every algorithm."""
+        """Return how far clients differ, as means over trials; the same for every algorithm."""
         if split not in self._differences:
             given = self.asked
-            found = [
+            measured = [
                 self._federation(split, trial)[0].divergence(given.seed + trial)
                 for trial in range(given.trials)
             ]
             self._differences[split] = {
-                kind: round(float(np.mean([one[kind] for one in found])), 4) for kind in found[0]
+                kind: round(float(np.mean([one[kind] for one in measured])), 4)
+                for kind in measured[0]
             }
         return self._differences[split]
 
@@ -221,14 +206,14 @@ class Federated:
         return KNOWN[name].config(**own)
 
     def _settled(self) -> dict[str, Any]:
-        """All settings, of every algorithm: records of some algorithms can be put together."""
+        """Return the settings of all algorithms, so that records of some can be merged."""
         configs = {name: KNOWN[name].settings(self._config(name)) for name in ALGORITHMS}
         pruned = configs["subfedavg"]
         pruned["pruning"] = asdict(pruned["pruning"])
         return {"lower": self._lower, "differences": DIFFERENCES, "algorithms": configs}
 
     def _split(self, trial: int) -> tuple[Integers, Integers]:
-        """The makers' split where there is one, else a fifth for testing, drawn anew."""
+        """Split as the makers did where they did, else draw a fifth for testing."""
         rng = np.random.default_rng(self.asked.seed + trial)
         if getattr(self.dataset.pools, "training", None) is not None:
             training, test = self.dataset.pools.halves(rng, len(self.dataset))
@@ -244,20 +229,20 @@ def _listed(reached: Mapping[str, Any], at: int) -> dict[str, list[float | None]
 
 
 def _curve(histories: Sequence[Sequence[rounds.Round]]) -> list[float]:
-    """The median accuracy after each round."""
+    """Return the median accuracy after each round."""
     return [round(median(one.accuracy for one in same), 4) for same in zip(*histories, strict=True)]
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line an algorithm, a column a partition.
+    """Return title, header and lines: one line per algorithm, one column per partition.
 
-    In a cell: rounds and megabytes to the highest target, and the best accuracy.
+    A cell holds rounds and megabytes to the highest target, and the best accuracy.
     """
     given, data = record["parameters"], record["data"]
     goal = data["targets"][-1]
-    found = {(one["algorithm"], one["partition"]): one for one in record["results"]}
+    results = {(one["algorithm"], one["partition"]): one for one in record["results"]}
     lines = [
-        (name, *(_shown(found.get((name, split)), goal) for split in given["partitions"]))
+        (name, *(_shown(results.get((name, split)), goal) for split in given["partitions"]))
         for name in given["algorithms"]
     ]
     many = "1 trial" if given["trials"] == 1 else f"medians of {given['trials']} trials"
@@ -275,3 +260,18 @@ def _shown(one: Mapping[str, Any] | None, goal: str) -> str:
     at, size = one["rounds_to"][goal], one["bytes_to"][goal]
     reached = "–\n" if at is None else f"{at:g}\n{size / 1e6:.3g} MB"
     return f"{reached}\n{one['best_accuracy']:.3f}"
+
+
+STUDY = Study(
+    name="federated",
+    about="Count rounds and bytes that federated algorithms need where clients differ.",
+    question="How many rounds and bytes do federated algorithms need, where clients differ?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Federated(datasets.load(asked.data, progress=progress), asked),
+    measures=("best_accuracy",),
+    table=table,
+    needs={"torch": "learn"},
+    example="--data digits",
+    epsilon_optional=True,
+    place=11,
+)

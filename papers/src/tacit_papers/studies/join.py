@@ -1,17 +1,18 @@
-"""Joining: our clean columns and labels beside reports of another party's: Figure 3 of the paper.
+"""Joining our clean columns with reports of another party's: Figure 3 of "Learning to Noise".
 
 The other party fits the mechanism on its own columns of all training rows, and reports every row,
-those of the test too, with the whole ε; our classifier sees clean columns, reports, and the law of
-their noise. Beside it: our columns alone, and all columns clean, by the same network.
+test rows too, with the whole ε; our classifier sees clean columns, reports, and the law of their
+noise. References are our columns alone and all columns clean, with the same network.
 
 As in the paper, the rows that report are rows that the mechanism was fitted on: every report is
-ε-DP given the mechanism, but all of them together tell of what it learned. Towards these rows
-nothing is proved of the whole (`inhouse_guarantee`); the test rows have ε alone.
+ε-DP given the mechanism, but all of them together also depend on what it learned. For these rows
+nothing is proved about the whole (`inhouse_guarantee`); the test rows have ε alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,46 +21,70 @@ from tacit.data.datasets.base import Dataset, Part
 from tacit.local.inference.join import JoinClassifier
 from tacit.local.inference.neural import Settings, fit_network
 from tacit.local.learned.features import Raw
-from tacit_papers.studies import paper, references
-from tacit_papers.studies.contenders import Contenders
-from tacit_papers.studies.options import QUICK_ROWS, Options
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import accuracy
+from tacit_papers.engine import declare
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references
+from tacit_papers.parts.collecting import (
+    QUICK_ROWS,
+    Collecting,
+    mechanisms,
+    one_level,
+    unprotected,
+)
+from tacit_papers.parts.contenders import Contenders
+from tacit_papers.parts.trials import accuracy
 
 MECHANISMS = ("codebook", "vlm", "direct")
 REFERENCES = ("chance", "clean_only", "all_clean")
 HIDDEN = (50,)
 CODEWORDS = 3
-"""Times ε: a report is read on its own here, and few codewords survive the noise.
+"""Codewords per unit of ε: a report is read on its own here, and few codewords survive the noise.
 
-Settled while looking at the split "signal" of Lending Club, seeds 10 and 11.
+Chosen while looking at the split "signal" of Lending Club, seeds 10 and 11.
 """
 
 
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """Parameters of the study."""
+
+    columns: str | None = declare.option(
+        None,
+        "A column split of the data: paper or signal for lending_club.",
+        record="join",
+        otherwise="the first of the data",
+        kw_only=True,
+    )
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
+    level: tuple[str, ...] = one_level()
+    central: tuple[float, ...] = unprotected()
+
+
 class Join:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "join"
 
-    def __init__(self, dataset: Dataset, options: Options, columns: str | None = None) -> None:
-        self.dataset, self.options = dataset, options
+    def __init__(self, dataset: Dataset, asked: Collecting, columns: str | None = None) -> None:
+        self.dataset, self.asked = dataset, asked
         self.columns = columns or (dataset.joins() or (None,))[0]
         self.ours, self.theirs = dataset.join(columns)
         self._last: tuple[int, Contenders] | None = None
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         train, test = self._rows(0)
         sizes = {"people": len(train), "test": len(test)}
-        return self.options.record(self.name, self.dataset, sizes, join=self.columns)
+        return self.asked.record(self.name, self.dataset, sizes, join=self.columns)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
-        return self.options.cells(self.theirs.schema, REFERENCES)
+        """List the cells, trial by trial."""
+        return self.asked.cells(self.theirs.schema, REFERENCES)
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one ε, or one reference."""
+        """Measure one mechanism at one ε, or one reference."""
         train, test = self._rows(cell["trial"])
         labels, truth = self.dataset.labels[train], self.dataset.labels[test]
         ours = [_clean(self.ours, part) for part in (train, test)]
@@ -69,9 +94,9 @@ class Join:
         mechanism = self._mechanism(cell, contenders)
         rng = generator(contenders.seed, cell)
         released = [mechanism.release(_take(self.theirs, part), rng=rng) for part in (train, test)]
-        # What we get at latent level: reports and the law of their noise, nothing of the mechanism.
+        # At latent level we get reports and the law of their noise, but not the mechanism.
         reports = released if mechanism.kind == "direct" else [r.shared("join") for r in released]
-        model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.options.device)
+        model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.asked.device)
         model.fit(reports[0], labels, clean=ours[0])
         answers = model.predict(reports[1], clean=ours[1])
         facts = {
@@ -93,8 +118,8 @@ class Join:
             labels,
             np.eye(len(self.dataset.classes)),
             Settings(hidden=HIDDEN),
-            seed=self.options.seed + cell["trial"],
-            device=self.options.device,
+            seed=self.asked.seed + cell["trial"],
+            device=self.asked.device,
         )
         return accuracy(network.predict_proba(seen[1]).argmax(axis=1), truth)
 
@@ -108,17 +133,17 @@ class Join:
 
     def _contenders(self, trial: int, train: Any) -> Contenders:
         if self._last is None or self._last[0] != trial:
-            seed = self.options.seed + trial
+            seed = self.asked.seed + trial
             inhouse = _take(self.theirs, train)
-            made = Contenders(inhouse, self.theirs.schema, len(train), None, self.options, seed)
+            made = Contenders(inhouse, self.theirs.schema, len(train), None, self.asked, seed)
             self._last = trial, made
         return self._last[1]
 
     def _rows(self, trial: int) -> tuple[Any, Any]:
-        """Training rows, all of them held by both parties, and test rows."""
-        split = self.dataset.collection(self.options.seed + trial)
+        """Return training rows, all of which both parties hold, and test rows."""
+        split = self.dataset.collection(self.asked.seed + trial)
         train, test = np.concatenate([split.inhouse, split.people]), split.test
-        return (train[:QUICK_ROWS], test[:QUICK_ROWS]) if self.options.quick else (train, test)
+        return (train[:QUICK_ROWS], test[:QUICK_ROWS]) if self.asked.quick else (train, test)
 
 
 def _take(part: Part, indices: Any) -> Any:
@@ -126,5 +151,18 @@ def _take(part: Part, indices: Any) -> Any:
 
 
 def _clean(part: Part, indices: Any) -> Any:
-    """Numbers in [0, 1] and one-hot codes."""
+    """Encode clean columns as numbers in [0, 1] and one-hot codes."""
     return Raw(part.schema).transform(part.schema.rows(_take(part, indices)))
+
+
+STUDY = Study(
+    name="join",
+    about="Join our clean columns with reports of another party's, and measure what that adds.",
+    question="What do reports of another party's columns add to ours?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Join(asked.load(progress), asked, asked.columns),
+    measures=("semi_private_accuracy",),
+    example="--data lending_club --columns paper",
+    variant="join",
+    place=3,
+)

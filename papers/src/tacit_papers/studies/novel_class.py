@@ -1,17 +1,18 @@
 """A class that in-house data never held: Figure 2 of "Learning to Noise".
 
-Only people who have the new class report, without a label. A codebook's reports are told from the
-in-house rows by `NovelClassClassifier`; for the VLM and direct noising a network learns, as in the
-paper, to tell released rows of the new class from in-house rows that were kept back and released
-in the same way. Half of the test rows are of the new class.
+Only people who have the new class report, without a label. `NovelClassClassifier` tells reports of
+a codebook from the in-house rows; for the VLM and direct noising a network learns, as in the paper,
+to tell released rows of the new class from held-out in-house rows that are released in the same
+way. Half of the test rows are of the new class.
 
-A central ε is that of the encoder, which people get (`encoder_guarantee`). The classifier sees
-in-house rows once more and stays inside: a codebook's is not private towards them.
+A central ε is that of the encoder, which people receive (`encoder_guarantee`). The classifier sees
+in-house rows again and stays in-house: that of a codebook is not private towards them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,39 +20,51 @@ import numpy as np
 from tacit.data.datasets.base import Dataset, NovelSplit
 from tacit.local.inference.neural import fit_network, settings_for
 from tacit.local.inference.novel import NovelClassClassifier
-from tacit_papers.studies import paper
-from tacit_papers.studies.contenders import Contenders, learning
-from tacit_papers.studies.options import QUICK_ROWS, Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trials, accuracy
+from tacit_papers.engine import declare
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper
+from tacit_papers.parts.collecting import QUICK_ROWS, Collecting, kind_of, mechanisms
+from tacit_papers.parts.contenders import Contenders, learning
+from tacit_papers.parts.trials import Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm", "vlm-paper", "direct")
 
 
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """Parameters of the study."""
+
+    new: str | None = declare.option(
+        None, "The class that is new.", otherwise="the last class", kw_only=True
+    )
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
+
+
 class NovelClass:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "novel-class"
 
-    def __init__(self, dataset: Dataset, options: Options, new: Any = None) -> None:
-        self.dataset, self.options = dataset, options
+    def __init__(self, dataset: Dataset, asked: Collecting, new: Any = None) -> None:
+        self.dataset, self.asked = dataset, asked
         self.new = dataset.classes[-1] if new is None else new
-        self.trials = Trials(dataset, options)
+        self.trials = Trials(dataset, asked)
         self._last: tuple[int, NovelSplit, Contenders] | None = None
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         split = self._split(0)
         sizes = {name: len(getattr(split, name)) for name in _PARTS}
-        return self.options.record(self.name, self.dataset, sizes, new=str(self.new))
+        return self.asked.record(self.name, self.dataset, sizes, new=str(self.new))
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
-        return self.options.cells(self.dataset.schema, ("chance",), ("direct",))
+        """List the cells, trial by trial."""
+        return self.asked.cells(self.dataset.schema, ("chance",), ("direct",))
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one ε."""
+        """Measure one mechanism at one ε."""
         split, contenders = self._of(cell["trial"])
         if "reference" in cell:
             return Measured({"accuracy": 0.5})
@@ -93,7 +106,7 @@ class NovelClass:
     def _told_apart(
         self, cell: Cell, mechanism: Any, people: Any, kept: Any, rows: Any, seed: int
     ) -> Any:
-        """A network on released rows of both kinds; whose report it is is known without noise."""
+        """Train a network on released rows of both kinds, whose kind is known without noise."""
         rng, level = generator(seed, cell), cell["level"]
         released = [mechanism.release(part, rng=rng) for part in (kept, people)]
         seen = [mechanism.released_features(part, level=level) for part in released]
@@ -103,18 +116,18 @@ class NovelClass:
             np.eye(2),
             settings_for(cell["epsilon"], **learning(mechanism, self.dataset)),
             seed=seed,
-            device=self.options.device,
+            device=self.asked.device,
         )
         clean = mechanism.clean_features(rows, level=level)
         return network.predict_proba(clean).argmax(axis=1)
 
     def _split(self, trial: int) -> NovelSplit:
-        split = self.dataset.novel(self.options.seed + trial, self.new)
-        return split.limited(*[QUICK_ROWS] * 4) if self.options.quick else split
+        split = self.dataset.novel(self.asked.seed + trial, self.new)
+        return split.limited(*[QUICK_ROWS] * 4) if self.asked.quick else split
 
     def _of(self, trial: int) -> tuple[NovelSplit, Contenders]:
         if self._last is None or self._last[0] != trial:
-            split, seed = self._split(trial), self.options.seed + trial
+            split, seed = self._split(trial), self.asked.seed + trial
             inhouse = self.dataset.take(split.inhouse)
             contenders = self.trials.contenders(inhouse, split.people, None, seed)
             self._last = trial, split, contenders
@@ -122,3 +135,15 @@ class NovelClass:
 
 
 _PARTS = ("inhouse", "heldout", "people", "test")
+
+STUDY = Study(
+    name="novel-class",
+    about="Find a class that the in-house data never held.",
+    question="Can a class be found that in-house data never held?",
+    parameters=Asked,
+    prepare=lambda asked, progress: NovelClass(asked.load(progress), asked, asked.new),
+    measures=("clean_accuracy",),
+    example="--data mnist --new 9",
+    variant="new",
+    place=2,
+)

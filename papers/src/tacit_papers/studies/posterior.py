@@ -1,12 +1,12 @@
 r"""Private posteriors compared: error, privacy and coverage of every mechanism.
 
-For each prior, number of records n and ε: the exact expected Hellinger error of the released
-posterior (where half, a tenth or none of the records hold it, and on average over the prior), the
-exact ε of the very table at δ beside the claim, and how often 95 % intervals hold the share.
+For each prior, number of records n and ε, the study computes the exact expected Hellinger error of
+the released posterior (where half, a tenth or none of the records hold it, and on average over the
+prior), the exact ε of the table at δ beside the claim, and the coverage of 95 % intervals.
 
 `hellinger-stated` has the exponent ε/(2S) that the paper states, `hellinger-accuracy` the ε/S of
 its accuracy section, which the library refuses to release with; the other three are calibrated to
-what their own instance bears. All but simulated coverage is worked out, not drawn.
+the largest exponent that their own instance allows. All but simulated coverage is exact.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from tacit.central.posteriors import BetaBinomial, count_law, hellinger
 from tacit.central.posteriors.count_channels import checked_prior
 from tacit.central.posteriors.count_law import CountLaw
 from tacit.privacy import errors
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
 
 Reals = npt.NDArray[np.float64]
 
@@ -46,55 +49,54 @@ PRIORS = ("1:1", "0.5:0.5", "4:4", "1:10")
 RECORDS = (20, 50, 100, 200, 500, 1000)
 EPSILONS = (0.02, 0.1, 0.5, 1.0, 2.0)
 DELTAS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
-"""Where the profile of a Hellinger table is looked at."""
+"""Values of δ at which the privacy profile of a Hellinger table is computed."""
 
 LEVEL = 0.95
 SHARES = {"error_half": 0.5, "error_tenth": 0.1, "error_none": 0.0}
 _MOST_COVERED, _MOST_PROFILED = 500, 200
-"""Records up to which naive coverage and profiles are worked out."""
+"""Largest numbers of records for which naive coverage and profiles are computed."""
 
 _SIMULATED = (20, 100)
 
 
+def prior_of(words: str) -> tuple[float, ...]:
+    """Read α and β from a word like 0.5:0.5."""
+    try:
+        numbers = tuple(float(word) for word in words.split(":"))
+    except ValueError:
+        errors.refuse("study", "priors", "like 1:1", words)
+    return checked_prior("study", numbers, most=2)
+
+
+def _is_prior(name: str, words: str) -> str:
+    prior_of(words)
+    return words
+
+
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; priors are words like 1:1."""
+class Asked(Parameters):
+    """Parameters of the study; priors are words like 1:1."""
 
-    mechanisms: tuple[str, ...] = MECHANISMS
-    epsilons: tuple[float, ...] = EPSILONS
-    records: tuple[int, ...] = RECORDS
-    priors: tuple[str, ...] = PRIORS
-    delta: float = 1e-6
-    draws: int = 20_000
-    seed: int = 10
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        for mechanism in self.mechanisms:
-            errors.choice(where, "mechanisms", mechanism, MECHANISMS)
-        for epsilon in self.epsilons:
-            errors.epsilon_in_range(where, epsilon)
-        for count in self.records:
-            errors.whole(where, "records", count, least=1, most=2000)
-        for prior in self.priors:
-            prior_of(prior)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "draws", self.draws, least=100, most=10**6)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {
-    "epsilons": (0.5, 1.0),
-    "records": (20, 50),
-    "priors": ("1:1", "1:10"),
-    "draws": 2000,
-    "quick": True,
-}
+    mechanisms: tuple[str, ...] = declare.option(MECHANISMS, choices=MECHANISMS)
+    epsilons: tuple[float, ...] = declare.option(
+        EPSILONS, "ε of a release.", check=checks.epsilon, quick=(0.5, 1.0)
+    )
+    records: tuple[int, ...] = declare.option(
+        RECORDS, "Numbers of records.", check=checks.whole(1, 2000), quick=(20, 50)
+    )
+    priors: tuple[str, ...] = declare.option(
+        PRIORS, "Beta priors α:β.", check=_is_prior, quick=("1:1", "1:10")
+    )
+    delta: float = declare.delta(1e-6, "δ of the Hellinger mechanisms.")
+    draws: int = declare.option(
+        20_000, "Releases of each simulation.", check=checks.whole(100, 10**6), quick=2000
+    )
+    seed: int = declare.seed("Seed of the simulations.", default=10)
+    quick: bool = declare.quick("Few settings: does it run?")
 
 
 class Posterior:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "posterior"
 
@@ -102,24 +104,17 @@ class Posterior:
         self.asked = asked
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given = self.asked
         parameters = {
             "data": "beta-binomial",
-            "mechanisms": list(given.mechanisms),
-            "epsilons": list(given.epsilons),
-            "records": list(given.records),
-            "priors": list(given.priors),
-            "delta": given.delta,
-            "draws": given.draws,
-            "seed": given.seed,
+            **given.recorded(),
             "trials": 1,
-            "quick": given.quick,
         }
         return Record(self.name, parameters, versions("cpu"), {"level": LEVEL})
 
     def cells(self) -> Sequence[Cell]:
-        """Setting by setting, all mechanisms at each."""
+        """List the cells, setting by setting, with all mechanisms at each."""
         return [
             {
                 "mechanism": mechanism,
@@ -136,7 +131,7 @@ class Posterior:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One mechanism at one setting."""
+        """Measure one mechanism at one setting."""
         records = cell["records"]
         law, values, facts = self._law(cell)
         by_count = law.errors()
@@ -150,7 +145,7 @@ class Posterior:
         return Measured(values, facts)
 
     def _law(self, cell: Cell) -> tuple[CountLaw, dict[str, Any], dict[str, Any]]:
-        """The law of the released count, the ε that it really has, and its profile."""
+        """Return the law of the released count, its exact ε, and its privacy profile."""
         prior, records, epsilon = prior_of(cell["prior"]), cell["records"], cell["epsilon"]
         name = cell["mechanism"]
         if not name.startswith("hellinger"):
@@ -181,12 +176,12 @@ class Posterior:
         return scores, hellinger.exponent(scores, calibration=calibration, **asked)
 
     def _simulates(self, cell: Cell) -> bool:
-        """Real releases, of the first prior alone: they take their time."""
+        """Say whether to simulate releases: only for the first prior, as they take long."""
         few = cell["records"] in _SIMULATED and cell["prior"] == self.asked.priors[0]
         return few and cell["mechanism"] in OFFERED
 
     def _simulated(self, cell: Cell) -> float:
-        """How often the noise-aware interval of a real release holds the share."""
+        """Measure how often the noise-aware interval of a simulated release holds the share."""
         model = BetaBinomial(prior=prior_of(cell["prior"]))
         prepared = model.channel(
             cell["records"],
@@ -211,7 +206,7 @@ class Posterior:
 
 
 def _naive_coverage(law: CountLaw, weights: Reals) -> float:
-    r"""P(θ in the naive interval), over prior and noise: a sum over true and released counts."""
+    """Return P(θ in the naive interval), over prior and noise, by a sum over all counts."""
     every = np.arange(law.total + 1)
     first, second = law.prior[0] + every, law.prior[1] + law.total - every
     ends = [betaincinv(first, second, (1 + sign * LEVEL) / 2) for sign in (-1, 1)]
@@ -219,17 +214,8 @@ def _naive_coverage(law: CountLaw, weights: Reals) -> float:
     return float(weights @ (law.table() * (high - low)).sum(axis=1))
 
 
-def prior_of(words: str) -> tuple[float, ...]:
-    """α and β of a word like 0.5:0.5."""
-    try:
-        numbers = tuple(float(word) for word in words.split(":"))
-    except ValueError:
-        errors.refuse("study", "priors", "like 1:1", words)
-    return checked_prior("study", numbers, most=2)
-
-
 def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Title, header and lines: a line a mechanism, over all settings."""
+    """Return title, header and lines: one line per mechanism, over all settings."""
     results = record["results"]
     lines = []
     for mechanism in record["parameters"]["mechanisms"]:
@@ -239,7 +225,7 @@ def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[s
         lines.append(
             (
                 mechanism,
-                *(f"{np.median(found):.3f}" for found in errors_of),
+                *(f"{np.median(values):.3f}" for values in errors_of),
                 f"{max(_values(mine, 'exact_over_claimed')):.2f}",
                 f"{min(_values(mine, 'naive_coverage'), default=float('nan')):.3f}",
                 f"{max(aware, key=lambda one: abs(one - LEVEL)):.3f}" if aware else "–",
@@ -247,12 +233,25 @@ def table(record: Mapping[str, Any]) -> tuple[str, tuple[str, ...], list[tuple[s
         )
     settings = len({(one["task"], one["epsilon"]) for one in results})
     title = (
-        f"posterior: medians of the expected error over {settings} settings (over the prior; half, "
-        "a tenth, none of the records hold it), the largest exact over claimed ε, the least "
-        "coverage of naive 95 % intervals, and of noise-aware ones the furthest from 95 %"
+        f"posterior: median expected error over {settings} settings (over the prior; where half, a "
+        "tenth, none of the records have the property), largest exact over claimed ε, least "
+        "coverage of naive 95 % intervals, coverage of noise-aware ones that is furthest from 95 %"
     )
     return title, ("", "prior", "n/2", "n/10", "0", "ε", "naive", "aware"), lines
 
 
 def _values(results: Sequence[Mapping[str, Any]], name: str) -> list[float]:
     return [one[name]["mean"] for one in results if name in one]
+
+
+STUDY = Study(
+    name="posterior",
+    about="Compare private posteriors: error, exact privacy and coverage of every mechanism.",
+    question="What does a private posterior cost, and does it keep its guarantee?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Posterior(asked),
+    measures=("error",),
+    table=table,
+    place=6,
+    quick_note="A quick run, with few settings.",
+)

@@ -1,13 +1,14 @@
 """Three hospitals train one classifier of chest X-rays, and every image is protected in each.
 
 After PriMIA (Kaissis et al. 2021): Matthews' correlation coefficient against ε, for a network that
-begins from scratch and for one whose features were learned on public images. Here the images are
-PneumoniaMNIST, split at random over three hospitals; the public images are handwritten digits, and
-the network is small. So our numbers are not theirs, and their point is drawn for orientation only.
+is trained from scratch and for one whose features were learned on public images. Here the images
+are PneumoniaMNIST, split at random over three hospitals; the public images are handwritten digits,
+and the network is small. So the numbers are not comparable, and the published point is drawn for
+orientation only.
 
-Every hospital releases a noisy mean and deviation of its pixels and noisy gradients, all within
-(ε, δ). Two comparisons: the same federation without privacy, and one hospital alone at the same ε,
-for a federation must be worth its effort.
+Every hospital releases a noisy mean and standard deviation of its pixels and noisy gradients, all
+within (ε, δ). It is compared with the same federation without privacy, and with one hospital alone
+at the same ε, since a federation must be worth its effort.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition
 from tacit.federated.model import Data
-from tacit.privacy import devices, errors
-from tacit_papers.studies import primia_settings as settings
-from tacit_papers.studies.primia_settings import MODELS, PRETRAINED
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, generator, need
-from tacit_papers.studies.tables import Table
+from tacit.privacy import errors
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.engine.tables import Table
+from tacit_papers.parts import primia_settings as settings
+from tacit_papers.parts.primia_settings import MODELS, PRETRAINED
 
 HOSPITALS = 3
 TOGETHER, ALONE = "three hospitals", "one hospital alone"
@@ -35,7 +40,7 @@ TASKS = (TOGETHER, ALONE)
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0)
 DELTA = 1.9e-4
-"""The paper's."""
+"""δ of the paper."""
 
 PUBLISHED = {"epsilon": 6.0, "mcc": 0.78}
 """Kaissis et al., supplement: ResNet-18 pretrained on chest X-rays, on larger images."""
@@ -44,38 +49,38 @@ _QUICK_ROWS, _QUICK_PUBLIC = 240, 512
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for; ε = None is without privacy."""
+class Asked(Parameters):
+    """Parameters of the study; ε = None is without privacy."""
 
-    models: tuple[str, ...] = MODELS
-    epsilons: tuple[float | None, ...] = (*EPSILONS, None)
-    tasks: tuple[str, ...] = TASKS
-    delta: float = DELTA
-    trials: int = 3
-    seed: int = 0
-    device: str = "cpu"
-    quick: bool = False
+    models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
+    epsilons: tuple[float | None, ...] = declare.option(
+        (*EPSILONS, None),
+        "ε of every hospital; inf is without privacy.",
+        check=checks.epsilon,
+        quick=(6.0, None),
+    )
+    alone: bool = declare.option(
+        True, "Whether to train in one hospital alone, too.", quick=False, record=False
+    )
+    delta: float = declare.delta(DELTA, "δ of every hospital.")
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    device: str = declare.device("cpu")
+    quick: bool = declare.quick()
 
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        for name, allowed in (("models", MODELS), ("tasks", TASKS)):
-            for one in getattr(self, name):
-                errors.choice(where, name, one, allowed)
-        for epsilon in self.epsilons:
-            if epsilon is not None:
-                errors.epsilon_in_range(where, epsilon)
-        errors.probability(where, "delta", self.delta, zero=False)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-        object.__setattr__(self, "device", devices.resolve(where, self.device))
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks to measure: who trains."""
+        return TASKS if self.alone else (TOGETHER,)
 
 
-QUICK: dict[str, Any] = {"epsilons": (6.0, None), "tasks": (TOGETHER,), "trials": 1, "quick": True}
+def _alone(recorded: dict[str, Any]) -> dict[str, Any]:
+    """Say by the recorded tasks whether one hospital was to train alone."""
+    return {**recorded, "alone": recorded.get("tasks") != [TOGETHER]}
 
 
 class Primia:
-    """The study; see the module.
+    """The experiment; see the module.
 
     Parameters
     ----------
@@ -84,7 +89,7 @@ class Primia:
     public : Dataset
         Images of the same size, of nobody who is to be protected: MNIST.
     asked : Asked
-        What to measure.
+        The parameters.
     """
 
     name = "primia"
@@ -101,19 +106,13 @@ class Primia:
         self._features: dict[int, Any] = {}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given = self.asked
         parameters = {
             "data": self.dataset.name,
             "public_data": self.public.name,
-            "models": list(given.models),
-            "epsilons": list(given.epsilons),
+            **given.recorded(),
             "tasks": list(given.tasks),
-            "delta": given.delta,
-            "trials": given.trials,
-            "seed": given.seed,
-            "device": given.device,
-            "quick": given.quick,
             "settings": self._settings(),
         }
         data = {
@@ -130,18 +129,18 @@ class Primia:
         return Record(self.name, parameters, versions(given.device), data)
 
     def _settings(self) -> dict[str, Any]:
-        """Of every training; part of what a record must share to go on."""
-        found: dict[str, Any] = {
+        """Return the settings of every training; part of the parameters in a record."""
+        chosen: dict[str, Any] = {
             f"{model} at {'∞' if epsilon is None else format(epsilon, 'g')}": asdict(
                 settings.of(model, epsilon, quick=self.asked.quick)
             )
             for model in self.asked.models
             for epsilon in self.asked.epsilons
         }
-        return {**found, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
+        return {**chosen, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: both models at every ε, together and alone."""
+        """List the cells, trial by trial: both models at every ε, together and alone."""
         given = self.asked
         return [
             {"model": model, "task": task, "epsilon": epsilon, "trial": trial}
@@ -152,8 +151,8 @@ class Primia:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One training. Alone, another hospital in every trial."""
-        from tacit_papers.studies import primia_training as training
+        """Measure one training. A hospital that trains alone is another one in every trial."""
+        from tacit_papers.parts import primia_training as training
 
         given, seed = self.asked, self.asked.seed + cell["trial"]
         hospitals = self._hospitals(cell["trial"])
@@ -164,9 +163,9 @@ class Primia:
         height, width = self.dataset.rows.shape[1:]
         model = training.network((height, width), chosen, features, seed=seed, device=given.device)
         if cell["epsilon"] is None:
-            found = training.without_privacy(model, hospitals, chosen, seed=seed)
+            trained = training.without_privacy(model, hospitals, chosen, seed=seed)
         else:
-            found = training.private(
+            trained = training.private(
                 model,
                 hospitals,
                 chosen,
@@ -175,14 +174,14 @@ class Primia:
                 rng=lambda silo: generator(given.seed, {**cell, "silo": silo}),
                 seed=seed,
             )
-        test, validation = (found.quality(self._data(part)) for part in ("test", "validation"))
+        test, validation = (trained.quality(self._data(part)) for part in ("test", "validation"))
         values = {
             "mcc": test.mcc,
             "accuracy": test.accuracy,
             "mcc_validation": validation.mcc,
             "accuracy_validation": validation.accuracy,
         }
-        facts = {"pretrained": features is not None, "hospitals": len(hospitals), **found.facts}
+        facts = {"pretrained": features is not None, "hospitals": len(hospitals), **trained.facts}
         return Measured(values, facts)
 
     def _data(self, part: str) -> Data:
@@ -190,14 +189,14 @@ class Primia:
         return Data(self._pixels[rows], self.dataset.labels[rows])
 
     def _hospitals(self, trial: int) -> list[Data]:
-        """Training images, split at random anew in every trial."""
+        """Split the training images at random, anew in every trial."""
         every = self._data("training")
         parts = partition.iid(len(every), HOSPITALS, seed=self.asked.seed + trial)
         return [Data(every.rows[part], every.labels[part]) for part in parts]
 
     def _pretrained(self, seed: int) -> Any:
-        """Features, learned once a seed."""
-        from tacit_papers.studies import primia_training as training
+        """Learn the features, once per seed."""
+        from tacit_papers.parts import primia_training as training
 
         if seed not in self._features:
             epochs = settings.PRETRAINING["epochs"]
@@ -210,8 +209,8 @@ class Primia:
 def _parts(quick: bool) -> dict[str, Integers]:
     from tacit_papers.data import pneumoniamnist
 
-    found = pneumoniamnist.parts()._asdict()
-    return {k: v[:_QUICK_ROWS] if quick else v for k, v in found.items()}
+    parts = pneumoniamnist.parts()._asdict()
+    return {k: v[:_QUICK_ROWS] if quick else v for k, v in parts.items()}
 
 
 def _first(dataset: Dataset, most: int) -> Dataset:
@@ -221,13 +220,13 @@ def _first(dataset: Dataset, most: int) -> Dataset:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line a model and ε, the federation beside one hospital."""
+    """Return title, header and lines: one line per model and ε, three hospitals beside one."""
     given, images = record["parameters"], record["data"]
-    found = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
+    results = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
     lines: list[tuple[str, ...]] = []
     for model in given["models"]:
         for epsilon in given["epsilons"]:
-            both = [found.get((model, task, epsilon)) for task in TASKS]
+            both = [results.get((model, task, epsilon)) for task in TASKS]
             if any(both):
                 lines.append((model, "∞" if epsilon is None else f"{epsilon:g}", *_line(*both)))
     many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
@@ -258,5 +257,30 @@ def _line(
 def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
     if one is None:
         return "–"
-    spread = f" ±{one[measure]['std']:.3f}" if len(one[measure]["trials"]) > 1 else ""
-    return f"{one[measure]['mean']:.3f}{spread}"
+    deviation = f" ±{one[measure]['std']:.3f}" if len(one[measure]["trials"]) > 1 else ""
+    return f"{one[measure]['mean']:.3f}{deviation}"
+
+
+def _prepare(asked: Asked, progress: Any) -> Primia:
+    images, public = (
+        datasets.load(name, progress=progress) for name in ("pneumoniamnist", "mnist")
+    )
+    return Primia(images, public, asked)
+
+
+STUDY = Study(
+    name="primia",
+    about="Let three hospitals train on chest X-rays and protect every image.",
+    question=(
+        "How good is a model of hospitals that protect every image, and is it worth training "
+        "together?"
+    ),
+    parameters=Asked,
+    prepare=_prepare,
+    measures=("mcc",),
+    table=table,
+    needs={"torch": "learn"},
+    asked=_alone,
+    epsilon_optional=True,
+    place=12,
+)

@@ -2,8 +2,8 @@
 
 Candidates are fitted in-house; each person reports to one of them with the whole ε, and each voter
 tries one classifier, or the winner, and answers through randomized response with the whole ε
-(`tacit.inference.search`). The paper lets everybody report to every candidate and counts one: its
-winners are picked with more than people spent.
+(`tacit.inference.search`). The paper lets everybody report to every candidate and counts one
+report: its winners are chosen with more ε than it states.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,18 @@ from tacit.data.datasets.base import Dataset
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, ShiftWarning
 from tacit.local.inference.search import Candidate
 from tacit.local.inference.search import search as private_search
-from tacit_papers.studies import paper, references
-from tacit_papers.studies.options import Options, kind_of
-from tacit_papers.studies.record import Cell, Record
-from tacit_papers.studies.running import Measured, generator
-from tacit_papers.studies.trials import Trial, Trials, accuracy
+from tacit_papers.engine.record import Cell, Record
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured, generator
+from tacit_papers.parts import paper, references
+from tacit_papers.parts.collecting import (
+    Collecting,
+    kind_of,
+    mechanisms,
+    one_level,
+    unprotected,
+)
+from tacit_papers.parts.trials import Trial, Trials, accuracy
 
 MECHANISMS = ("codebook", "vlm")
 
@@ -35,8 +43,8 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
         "pretraining_epsilon": (5.0, 15.0, 27.0),
     },
 }
-"""Few candidates: each gets its part of the people. λ = 0.7 is what Table 4 has nearly everywhere;
-`paper.GRID` holds every value that it names."""
+"""There are few candidates, because each gets a part of the people. λ = 0.7 is nearly everywhere in
+Table 4; `paper.GRID` holds every value there."""
 
 QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "codebook": {"codewords": (10, 40)},
@@ -44,30 +52,39 @@ QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Asked(Collecting):
+    """Parameters of the study."""
+
+    mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS, default=MECHANISMS)
+    level: tuple[str, ...] = one_level()
+    central: tuple[float, ...] = unprotected()
+
+
 class Search:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "search"
 
     def __init__(
-        self, dataset: Dataset, options: Options, grid: dict[str, Sequence[Any]] | None = None
+        self, dataset: Dataset, asked: Collecting, grid: dict[str, Sequence[Any]] | None = None
     ) -> None:
-        self.dataset, self.options = dataset, options
-        self.trials = Trials(dataset, options)
-        grids = QUICK_GRIDS if options.quick else GRIDS
-        self.grids = {name: {**grids[name], **(grid or {})} for name in options.mechanisms}
+        self.dataset, self.asked = dataset, asked
+        self.trials = Trials(dataset, asked)
+        grids = QUICK_GRIDS if asked.quick else GRIDS
+        self.grids = {name: {**grids[name], **(grid or {})} for name in asked.mechanisms}
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         grids = {name: {k: list(v) for k, v in grid.items()} for name, grid in self.grids.items()}
-        return self.options.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
+        return self.asked.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial."""
-        return self.options.cells(self.dataset.schema, references.NAMES)
+        """List the cells, trial by trial."""
+        return self.asked.cells(self.dataset.schema, references.NAMES)
 
     def measure(self, cell: Cell) -> Measured:
-        """One search, or one reference."""
+        """Measure one search, or one reference."""
         trial = self.trials[cell["trial"]]
         if "reference" in cell:
             return Measured({"accuracy": references.measure(cell["reference"], trial)})
@@ -75,14 +92,14 @@ class Search:
 
     def _searched(self, cell: Cell, trial: Trial) -> Measured:
         settings = {_name(line): line for line in self._candidates(cell["mechanism"])}
-        learner = NoiseAwareClassifier(seed=trial.seed, device=self.options.device)
+        learner = NoiseAwareClassifier(seed=trial.seed, device=self.asked.device)
         listed = [
             Candidate(name, self._fitted(cell, line, trial), learner)
             for name, line in settings.items()
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ShiftWarning)
-            found = private_search(
+            outcome = private_search(
                 listed,
                 people=trial.people,
                 voters=trial.voters,
@@ -92,20 +109,20 @@ class Search:
             )
         rows, truth = trial.test
         values = {
-            "estimated_accuracy": float(found.estimate.accuracy),
-            "test_accuracy": accuracy(found.model.predict(rows), truth),
-            "interval": [float(end) for end in found.estimate.interval],
-            "winner": settings[found.winner],
+            "estimated_accuracy": float(outcome.estimate.accuracy),
+            "test_accuracy": accuracy(outcome.model.predict(rows), truth),
+            "interval": [float(end) for end in outcome.estimate.interval],
+            "winner": settings[outcome.winner],
             "candidates": [
                 {
                     "settings": settings[one.name],
                     "estimated": float(one.estimate.accuracy),
                     "test": accuracy(model.predict(rows), truth),
                 }
-                for one, model in zip(found.candidates, found.models, strict=True)
+                for one, model in zip(outcome.candidates, outcome.models, strict=True)
             ],
         }
-        facts: dict[str, Any] = {"guarantee": str(found.guarantee), "paper": self._paper(cell)}
+        facts: dict[str, Any] = {"guarantee": str(outcome.guarantee), "paper": self._paper(cell)}
         return Measured(values, facts)
 
     def _candidates(self, mechanism: str) -> list[dict[str, Any]]:
@@ -120,7 +137,7 @@ class Search:
         return trial.contenders.vlm(cell["epsilon"], paper.Mechanism(**line), np.inf)
 
     def _paper(self, cell: Cell) -> dict[str, Any] | None:
-        """What the paper's search found at this ε, or next to it."""
+        """Return the settings that the paper's search found at the nearest ε."""
         if cell["mechanism"] != "vlm":
             return None
         table = paper.TABLE_4["clean", "latent", kind_of(self.dataset.schema)]
@@ -130,3 +147,15 @@ class Search:
 
 def _name(line: dict[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in line.items())
+
+
+STUDY = Study(
+    name="search",
+    about="Choose hyper-parameters by private votes, beside those of the paper's tables.",
+    question="Do private votes find good settings, and estimate their accuracy right?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Search(asked.load(progress), asked),
+    measures=("test_accuracy",),
+    example="--data mnist",
+    place=4,
+)

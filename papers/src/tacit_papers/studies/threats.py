@@ -1,15 +1,15 @@
-"""Attacks on federated averaging against defences: accuracy, and how often a backdoor works.
+"""Attacks on federated averaging against defences: accuracy, and success of backdoors.
 
-Twelve clients hold the training images, two of them attack; FedAvg with every client in every
-round. A defence is told that there are two. Sybil clones are one attacker under six names beside
-the ten honest clients, which is more than the defence was told: that is what Sybils are for.
+Twelve clients hold the training images, and two of them attack; FedAvg runs with every client in
+every round. A defence is told that there are two attackers. Sybil clones are one attacker under six
+names beside the ten honest clients, which is more than the defence was told.
 
-Two measures, on test images: the accuracy, and the share of images of other classes that are taken
-for the attacker's target once they bear its trigger. The latter is measured under every attack: a
-clean model's is the level to compare with.
+Two measures are taken on test images: the accuracy, and the share of images of other classes that
+are classified as the attacker's target once they bear its trigger. The latter is measured under
+every attack: that of a clean model is the level to compare with.
 
-Splits are by chance (`iid`), or by labels with Dirichlet shares (`dirichlet`), where honest clients
-differ and a rule that looks for the odd one out finds them too.
+Splits are at random (`iid`), or by labels with Dirichlet shares (`dirichlet`), where honest clients
+differ and a rule that rejects outliers rejects them too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data import datasets
 from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition
@@ -28,12 +29,15 @@ from tacit.federated.coordinator import Gathering, Plain
 from tacit.federated.model import Data
 from tacit.federated.rounds import run
 from tacit.privacy import errors
-from tacit_papers.studies.record import Cell, Record, versions
-from tacit_papers.studies.running import Measured, need
-from tacit_papers.studies.tables import Table
+from tacit_papers.engine import checks, declare
+from tacit_papers.engine.parameters import Parameters
+from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.registry import Study
+from tacit_papers.engine.running import Measured
+from tacit_papers.engine.tables import Table
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
-"""Attacks that plant one."""
+"""Attacks that plant a backdoor."""
 
 ATTACKS = ("none", "label-flip", "noise", "sign-flip", *BACKDOORS)
 
@@ -54,49 +58,32 @@ SETTINGS: dict[str, Any] = {
     "concentration": 0.5,
     "least_rows": 32,
 }
-"""What is the same in every run; part of what a record must share to go on."""
+"""Settings that are the same in every run; part of the parameters in a record."""
 
 _QUICK_ROWS = 480
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the study was asked for."""
+class Asked(Parameters):
+    """Parameters of the study."""
 
-    attacks: tuple[str, ...] = ATTACKS
-    defences: tuple[str, ...] = DEFENCES
-    partitions: tuple[str, ...] = PARTITIONS
-    rounds: int = 8
-    bound: float = 0.5
-    trials: int = 3
-    seed: int = 0
-    quick: bool = False
-
-    def __post_init__(self) -> None:
-        where = "study"
-        need("torch", "learn")
-        need("flwr", "federated")
-        known = {"attacks": ATTACKS, "defences": DEFENCES, "partitions": PARTITIONS}
-        for name, allowed in known.items():
-            for one in getattr(self, name):
-                errors.choice(where, name, one, allowed)
-        errors.whole(where, "rounds", self.rounds, least=1, most=1000)
-        errors.positive(where, "bound", self.bound)
-        errors.whole(where, "trials", self.trials, least=1, most=1000)
-        errors.whole(where, "seed", self.seed, least=0)
-
-
-QUICK: dict[str, Any] = {
-    "attacks": ("none", "model-replacement"),
-    "partitions": ("iid",),
-    "rounds": 2,
-    "trials": 1,
-    "quick": True,
-}
+    data: str = declare.option("digits", "digits or mnist.", kw_only=True)
+    attacks: tuple[str, ...] = declare.option(
+        ATTACKS, choices=ATTACKS, quick=("none", "model-replacement")
+    )
+    defences: tuple[str, ...] = declare.option(DEFENCES, choices=DEFENCES)
+    partitions: tuple[str, ...] = declare.option(PARTITIONS, choices=PARTITIONS, quick=("iid",))
+    rounds: int = declare.option(8, "Rounds of a run.", check=checks.whole(1, 1000), quick=2)
+    bound: float = declare.option(
+        0.5, "Largest norm of a reply under norm bounding.", check=checks.positive
+    )
+    trials: int = declare.trials("Trials, each with its own split.")
+    seed: int = declare.seed()
+    quick: bool = declare.quick()
 
 
 class Threats:
-    """The study; see the module."""
+    """The experiment; see the module."""
 
     name = "threats"
 
@@ -109,18 +96,11 @@ class Threats:
         self._trigger = corner(dataset.schema.image)
 
     def record(self) -> Record:
-        """Empty."""
+        """Return an empty record."""
         given, (training, test) = self.asked, self._split(0)
         parameters = {
+            **given.recorded(),
             "data": self.dataset.name,
-            "attacks": list(given.attacks),
-            "defences": list(given.defences),
-            "partitions": list(given.partitions),
-            "rounds": given.rounds,
-            "bound": given.bound,
-            "trials": given.trials,
-            "seed": given.seed,
-            "quick": given.quick,
             "settings": SETTINGS,
         }
         data = {
@@ -132,7 +112,7 @@ class Threats:
         return Record(self.name, parameters, versions("cpu"), data)
 
     def cells(self) -> Sequence[Cell]:
-        """Trial by trial: every attack against every defence."""
+        """List the cells, trial by trial: every attack against every defence."""
         given = self.asked
         return [
             {"partition": split, "attack": attack, "defence": defence, "trial": trial}
@@ -143,7 +123,7 @@ class Threats:
         ]
 
     def measure(self, cell: Cell) -> Measured:
-        """One run of all rounds."""
+        """Measure one run of all rounds."""
         from tacit.federated.torch_model import TorchModel, mlp
 
         given, seed = self.asked, self.asked.seed + cell["trial"]
@@ -189,7 +169,7 @@ class Threats:
     def _attacked(
         self, name: str, clients: list[Data], seed: int
     ) -> tuple[list[Data], threats.Attackers]:
-        """Clients with the rows that they use, and those among them that attack."""
+        """Return the clients with the rows that they use, and the attackers among them."""
         attack, who = self._attack(name), range(ATTACKERS)
         if attack.clones:  # one attacker under many names, in the place of all attackers
             clients = clients[:1] * CLONES + clients[ATTACKERS:]
@@ -213,7 +193,7 @@ class Threats:
 
 
 def corner(image: tuple[int, int]) -> threats.Trigger:
-    """Four bright pixels in the lower right corner."""
+    """Make the trigger: four bright pixels in the lower right corner."""
     height, width = image
     last = height * width - 1
     return threats.Trigger((last - width - 1, last - width, last - 1, last), 1.0)
@@ -228,16 +208,16 @@ def _gathering(name: str, bound: float) -> Gathering:
 
 
 def table(record: Mapping[str, Any]) -> Table:
-    """Title, header and lines: a line an attack and split, a column a defence.
+    """Return title, header and lines: one line per attack and split, one column per defence.
 
-    A second line of an attack that plants a backdoor says how often that works.
+    Attacks that plant a backdoor have a second line with its success.
     """
     given, images = record["parameters"], record["data"]
-    found = {(r["partition"], r["attack"], r["defence"]): r for r in record["results"]}
+    results = {(r["partition"], r["attack"], r["defence"]): r for r in record["results"]}
     lines = []
     for split in given["partitions"]:
         for attack in given["attacks"]:
-            of = [found.get((split, attack, one)) for one in given["defences"]]
+            of = [results.get((split, attack, one)) for one in given["defences"]]
             name = f"{attack.replace('-', ' ')}\n  {split}"
             lines.append((name, *(_shown(one, "accuracy") for one in of)))
             if attack in BACKDOORS:
@@ -255,3 +235,18 @@ def table(record: Mapping[str, Any]) -> Table:
 
 def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
     return "–" if one is None else f"{one[measure]['mean']:.2f}"
+
+
+STUDY = Study(
+    name="threats",
+    about="Let clients attack federated averaging, against defences, in a simulation.",
+    question="What can lying clients do to a federated model, and which defence helps?",
+    parameters=Asked,
+    prepare=lambda asked, progress: Threats(datasets.load(asked.data, progress=progress), asked),
+    measures=("accuracy",),
+    table=table,
+    needs={"torch": "learn", "flwr": "federated"},
+    example="--data digits",
+    epsilon_optional=True,
+    place=13,
+)

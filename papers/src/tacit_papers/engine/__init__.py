@@ -1,0 +1,1 @@
+"""Shared by all studies: parameters, registry, records, the loop that runs them, tables."""

@@ -1,0 +1,67 @@
+"""Parts of the hand-written pages that follow from the studies: their list, their options.
+
+Such a part stands between `<!-- made: NAME -->` and `<!-- end: NAME -->`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+from tacit_papers.engine import declare, parameters, registry
+from tacit_papers.engine.registry import Study
+from tacit_papers.pages.evidence import table
+
+PAGES = ("cli.md", "studies.md")
+
+
+def pages(docs: Path) -> dict[str, str]:
+    """Return the pages that have such parts, with the parts as they must be now."""
+    made = {"studies": _studies(), "commands": _commands()}
+    return {name: _refreshed((docs / name).read_text(), made) for name in PAGES}
+
+
+def _refreshed(page: str, made: dict[str, str]) -> str:
+    for name, text in made.items():
+        begin, end = f"<!-- made: {name} -->\n", f"<!-- end: {name} -->\n"
+        part = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+        page = part.sub(lambda _, t=f"{begin}\n{text}\n\n{end}": t, page)  # type: ignore[misc]
+    return page
+
+
+def _studies() -> str:
+    rows = [
+        [f"[`tacit study {study.name}`]({_link(study)})", f"{study.question}"]
+        for study in registry.studies()
+    ]
+    return table(["command", "question"], rows)
+
+
+def _link(study: Study) -> str:
+    return f"cli.md#tacit-study-{study.name}"
+
+
+def _commands() -> str:
+    return "\n\n".join(_command(study) for study in registry.studies())
+
+
+def _command(study: Study) -> str:
+    fields = parameters.offered(study.parameters)
+    rows = [_row(field) for field in fields if field.name != "quick"]
+    rows += [[f"`--{name}`", meaning, ""] for name, meaning in declare.FILES.items()]
+    rows += [_row(field) for field in fields if field.name == "quick"]
+    command = f"tacit study {study.command} --json {study.name}.json"
+    found = f"Results: [{study.title}](results/{study.name}.md)."
+    options = table(["option", "meaning", "default"], rows)
+    return (
+        f"## tacit study {study.name}\n\n{study.about} {found}\n\n```\n{command}\n```\n\n{options}"
+    )
+
+
+def _row(field: dataclasses.Field[Any]) -> list[str]:
+    flag = f"--{field.name.replace('_', '-')}"
+    flags = f"`{flag}`, `--no-{flag[2:]}`" if field.default is True else f"`{flag}`"
+    default = parameters.default_of(field) if field.name != "quick" else ""
+    return [flags, parameters.of(field).help, default]

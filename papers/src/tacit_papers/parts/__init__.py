@@ -1,0 +1,1 @@
+"""Parts of the studies: networks, settings, splits, attackers, published numbers."""
