@@ -23,8 +23,8 @@ from tacit.local import report_files
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
 from tacit.privacy import artifact, errors
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.draft import Draft, must_be_clear
 from tacit.privacy.events import Event
+from tacit.privacy.files import Draft, must_be_clear
 from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.randomness import Randomness, Seeded
 

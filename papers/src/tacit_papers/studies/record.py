@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 Cell = dict[str, Any]
 """What one run is of: mechanism, epsilon, …, or a reference; and its trial."""
@@ -100,12 +100,7 @@ class Record:
     def save(self, path: Path) -> None:
         """All or nothing: a reader never sees half a record."""
         text = json.dumps(self.to_plain(), indent=1, ensure_ascii=False, allow_nan=False)
-        partial = path.with_name(f"{path.name}.partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        files.replace(path, (text + "\n").encode())
 
     @staticmethod
     def load(path: Path) -> Record:
