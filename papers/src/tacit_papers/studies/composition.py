@@ -40,7 +40,7 @@ import numpy as np
 
 from tacit.data.datasets.base import Dataset
 from tacit.privacy import devices, errors, events
-from tacit.privacy.accounting import accountants, privacy_loss
+from tacit.privacy.accounting import accountants, plans, privacy_loss
 from tacit_papers.studies.record import Cell, Record, versions
 from tacit_papers.studies.running import Measured, generator, need
 
@@ -200,7 +200,7 @@ class Composition:
     @property
     def _sampling(self) -> float:
         """As the training rounds it: so the same event is accounted for once."""
-        return (self.batch_size * 2**32 // self.records) / 2**32
+        return plans.threshold(self.batch_size, self.records) / plans.WORDS
 
     def _noise_of(self, name: str, epsilon: float) -> float:
         """Worked out once; it does not depend on the data."""
