@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tacit.privacy import canonical, errors, files
 from tacit.privacy.certificate import Artifact, Certificate, from_plain
+from tacit.privacy.codec import Arrays
 
 FORMAT = "tacit-artifact/1"
 WEIGHTS, ENCODER = "weights.safetensors", "encoder.onnx"
@@ -38,8 +38,6 @@ _HOMES = {
     "estimator": "tacit.central.estimators.base:PrivateEstimator",
 }
 _LARGEST_JSON = 64 * 2**20
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Storable(Protocol):
@@ -135,17 +133,6 @@ def _rebound(plain: Any, change: Callable[[Certificate], Certificate]) -> Any:
         else _rebound(value, change)
         for name, value in plain.items()
     }
-
-
-def nested(arrays: Arrays, name: str) -> Arrays:
-    """Arrays of a part, under names that `part` finds again among those of the whole."""
-    return {f"{name}.{key}": array for key, array in arrays.items()}
-
-
-def part(arrays: Arrays, name: str) -> Arrays:
-    """Arrays that `nested` put under this name."""
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
 
 
 def _document(thing: Storable, contents: dict[str, bytes]) -> bytes:
