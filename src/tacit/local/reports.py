@@ -21,10 +21,9 @@ import numpy.typing as npt
 from tacit.data.schema import Schema
 from tacit.local import report_files
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, errors, files
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
-from tacit.privacy.files import Draft, must_be_clear
 from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.randomness import Randomness, Seeded
 
@@ -165,12 +164,7 @@ class Reports:
                     "concatenate: reports must come through equal channels: the same mechanism, "
                     "epsilon and labels. Learn from each part on its own."
                 )
-        releases = tuple(one for part in parts for one in part.releases)
-        if len(set(releases)) != len(releases):
-            raise errors.InvalidData(
-                "concatenate: every release must be there once: the same people's reports would "
-                "count twice. Leave copies out."
-            )
+        releases = releases_of(parts, "reports")
         columns = {
             name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
         }
@@ -213,6 +207,17 @@ class Reports:
             raise errors.InvalidData(f"{where}: {error}") from None
 
 
+def releases_of(parts: Sequence[Any], what: str) -> tuple[str, ...]:
+    """Return the releases of all parts, each of which must be there once."""
+    releases = tuple(one for part in parts for one in part.releases)
+    if len(set(releases)) != len(releases):
+        raise errors.InvalidData(
+            f"concatenate: every release must be there once: the same people's {what} would "
+            "count twice. Leave copies out."
+        )
+    return releases
+
+
 class ReportsWriter:
     """Reports to a Parquet file, batch by batch, in a file without a name until all went well.
 
@@ -235,13 +240,8 @@ class ReportsWriter:
         self._pending: Any = None
 
     def __enter__(self) -> ReportsWriter:
-        if not self.path.parent.is_dir():
-            errors.refuse("reports", "folder", "an existing one", str(self.path.parent))
-        if self.path.exists():
-            remedy = "It may be the only draw of these reports: choose another."
-            errors.refuse("reports", "path", "new", str(self.path), remedy)
-        must_be_clear(self.path)
-        self._draft = Draft(self.path)
+        files.must_be_free("reports", self.path)
+        self._draft = files.Draft(self.path)
         return self
 
     def add(self, reports: Reports) -> None:

@@ -148,6 +148,16 @@ def move(made: Path, path: Path) -> None:
     _sync(path.parent)
 
 
+def must_be_free(draws: str, path: Path) -> None:
+    """Refuse a path for draws (reports, votes) where others lie, or a part of them."""
+    if not path.parent.is_dir():
+        errors.refuse(draws, "folder", "an existing one", str(path.parent))
+    if path.exists():
+        remedy = f"It may be the only draw of these {draws}: choose another."
+        errors.refuse(draws, "path", "new", str(path), remedy)
+    must_be_clear(path)
+
+
 def must_be_clear(path: Path) -> None:
     """Refuse a path beside which a part of an earlier run lies."""
     if glob.glob(glob.escape(f"{path.parent}/{_prefix(path)}") + "*"):

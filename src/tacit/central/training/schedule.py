@@ -108,7 +108,7 @@ class Schedule:
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:
         """What accounting composes: Gaussians on Poisson samples."""
-        unit = Unit(errors.choice("train", "unit", unit, list(Unit)))
+        unit = Unit.of("train", unit)
         return self.sampled.event(unit, clip_norm)
 
     def sample(self, stream: Randomness) -> Tensor:

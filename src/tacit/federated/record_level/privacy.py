@@ -123,8 +123,7 @@ class RecordPrivacy:
             remedy = "Rows that were trained on would be paid for twice."
             errors.refuse(_WHERE, "held_out", "given for evaluations", self.held_out, remedy)
         object.__setattr__(self, "bounds", bounds)
-        unit = Unit(errors.choice(_WHERE, "unit", self.unit, list(Unit)))
-        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "unit", Unit.of(_WHERE, self.unit))
 
     def admit(self, algorithm: Algorithm, config: Config) -> None:
         """Refuse what gains nothing, or cannot hold, inside a silo."""

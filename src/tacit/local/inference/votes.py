@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import labels
-from tacit.local.reports import REFUSED
+from tacit.local.reports import REFUSED, releases_of
 from tacit.privacy import artifact, canonical, errors, files
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
@@ -93,7 +93,7 @@ class Ballot:
 
     def __post_init__(self) -> None:
         where = "Ballot"
-        unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+        unit = Unit.of(where, self.unit)
         settled: dict[str, Any] = {
             "epsilon": errors.epsilon_in_range(where, self.epsilon),
             "classes": None if self.classes is None else labels.declare(where, self.classes),
@@ -270,12 +270,7 @@ class Votes:
                     "concatenate: votes must be on equal ballots and about the same model. "
                     "Count each part on its own."
                 )
-        releases = tuple(one for part in parts for one in part.releases)
-        if len(set(releases)) != len(releases):
-            raise errors.InvalidData(
-                "concatenate: every release must be there once: the same people's votes would "
-                "count twice. Leave copies out."
-            )
+        releases = releases_of(parts, "votes")
         groups = None
         if first.groups is not None:
             groups = tuple(group for part in parts for group in part.groups or ())
@@ -286,12 +281,7 @@ class Votes:
     def write(self, path: str | Path) -> Path:
         """Write JSON, whole or not at all; a file that exists may be the only draw and stays."""
         path = Path(path)
-        if path.exists():
-            remedy = "It may be the only draw of these votes: choose another."
-            errors.refuse("votes", "path", "new", str(path), remedy)
-        if not path.parent.is_dir():
-            errors.refuse("votes", "folder", "an existing one", str(path.parent))
-        files.must_be_clear(path)
+        files.must_be_free("votes", path)
         files.create(path, _sealed(self._body()))
         return path
 

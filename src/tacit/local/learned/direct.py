@@ -87,7 +87,7 @@ class Direct(Learned):
     ) -> None:
         where = "Direct"
         self.central = Target.of(where, central_epsilon, central_delta)
-        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
         labels.split(where, epsilon, label_share)
