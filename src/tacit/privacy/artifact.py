@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.privacy import canonical, errors, files
 from tacit.privacy.certificate import Artifact, Certificate, from_plain
-from tacit.privacy.codec import Arrays
+from tacit.privacy.codec import Arrays as Arrays
 
 FORMAT = "tacit-artifact/1"
 WEIGHTS, ENCODER = "weights.safetensors", "encoder.onnx"

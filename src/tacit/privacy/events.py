@@ -320,12 +320,7 @@ class PoissonSampled(Event):
     event: Event
 
     def __post_init__(self) -> None:
-        try:
-            probability = float(self.probability)
-        except (TypeError, ValueError, OverflowError):
-            errors.refuse("PoissonSampled", "probability", "a number", self.probability)
-        if not 0 < probability <= 1:
-            errors.refuse("PoissonSampled", "probability", "in (0, 1]", self.probability)
+        probability = errors.within("PoissonSampled", "probability", self.probability, "(0, 1]")
         object.__setattr__(self, "probability", probability)
         _must_be_event("PoissonSampled", self.event)
         for leaf in leaves(self.event):
