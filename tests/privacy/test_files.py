@@ -56,6 +56,10 @@ def test_whoever_comes_first_is_kept(
     path = tmp_path / ".key"
     assert files.keep_first(path, b"one") == b"one"
     assert mode(path) == files.OWN
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "_sync", synced.append)
+    assert files.keep_first(path, b"two") == b"one"
+    assert synced == [tmp_path]
     monkeypatch.setattr(Path, "exists", lambda self: False)  # the other came meanwhile
     assert files.keep_first(path, b"two") == b"one"
     assert listing(tmp_path) == [".key"]
@@ -75,6 +79,16 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     files.replace(tmp_path / "a", b"newer")
     assert (tmp_path / "a").is_symlink()
     assert (tmp_path / "b").read_bytes() == b"newer"
+
+
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    files.replace(path, b"a")
+    assert path.is_fifo()
+    assert os.read(reader, 10) == b"a"
+    os.close(reader)
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])

@@ -104,11 +104,15 @@ def keep_first(path: Path, content: bytes, mode: int = OWN) -> bytes:
         with Draft(path, mode) as draft, suppress(FileExistsError):
             draft.file.write(content)
             draft.link()
+    _sync(path.parent)  # whoever made it may not have come so far
     return path.read_bytes()
 
 
 def replace(path: Path, content: bytes, mode: int = READABLE) -> None:
     """Write a file in one step, where a link points; a reader sees the older one, or this one."""
+    if path.is_char_device() or path.is_fifo():  # /dev/stdout takes bytes, and must stay
+        path.write_bytes(content)
+        return
     path = path.resolve()
     with _part(path, mode) as (file, part):
         file.write(content)

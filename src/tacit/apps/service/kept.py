@@ -87,11 +87,8 @@ class Kept:
         """Put the server's receipt beside the draw."""
         draw = self.find(campaign, token, kind)
         if draw is not None and draw.receipt != receipt:
-            path, content = (
-                self.path(campaign, token, kind),
-                _content(replace(draw, receipt=receipt)),
-            )
-            files.replace(path, content, files.OWN)
+            content = _content(replace(draw, receipt=receipt))
+            files.replace(self.path(campaign, token, kind), content, files.OWN)
 
 
 def _content(draw: Draw) -> bytes:

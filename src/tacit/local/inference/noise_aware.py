@@ -268,7 +268,7 @@ class NoiseAwareClassifier(Stored):
         cls, parameters: dict[str, Any], arrays: artifact.Arrays
     ) -> NoiseAwareClassifier:
         """Rebuild what `parts` took apart."""
-        made = restored(cls, parameters, arrays)
+        made = restored(cls, parameters, arrays, network="table" not in arrays)
         if "table" in arrays:
             made.table_ = arrays["table"]
             if "main" in arrays:

@@ -73,8 +73,10 @@ def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any]
     return parameters, arrays
 
 
-def restored(kind: type[Model], parameters: dict[str, Any], arrays: codec.Arrays) -> Model:
-    """Build a classifier from what `parts_of` gave."""
+def restored(
+    kind: type[Model], parameters: dict[str, Any], arrays: codec.Arrays, *, network: bool = True
+) -> Model:
+    """Build a classifier from what `parts_of` gave, with or without a network."""
     given = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in parameters["settings"].items()
@@ -91,7 +93,7 @@ def restored(kind: type[Model], parameters: dict[str, Any], arrays: codec.Arrays
     nested = model.mechanism_.inhouse_
     model.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=nested.learned)
     model.inhouse_.must_hold(nested)
-    if "network" in parameters:
+    if network:
         own = codec.part(arrays, "network")
         model.network_ = Network.from_parts(parameters["network"], own)
     return cast(Model, model)
