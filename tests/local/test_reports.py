@@ -19,7 +19,7 @@ from tacit.data.schema import ArraySchema
 from tacit.local.learned.codebook import Codebook
 from tacit.local.report_files import FORMAT
 from tacit.local.reports import Reports, ReportsWriter, certify
-from tacit.privacy import draft
+from tacit.privacy import files
 from tacit.privacy.artifact import ArtifactError
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.errors import CertificateError, InvalidData, InvalidParameter, TacitError
@@ -587,7 +587,7 @@ def test_file_systems_without_nameless_files(released, tmp_path, monkeypatch, la
         monkeypatch.setattr(os, "link", broken)
     else:
         opened = partial(tempfile.TemporaryFile, "w+b")
-        monkeypatch.setattr(draft, "_nameless", lambda folder: opened(dir=folder))
+        monkeypatch.setattr(files, "_nameless", lambda folder: opened(dir=folder))
     path = released.write(tmp_path / "r.parquet")
     assert listing(tmp_path) == ["r.parquet"]
     assert len(Reports.read(path)) == 150

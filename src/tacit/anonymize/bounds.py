@@ -112,8 +112,7 @@ def g(t: float, people: int) -> float:
     (0.6931, 0.0)
     """
     count = errors.whole("g", "people", people, least=2)
-    if not 0 <= t <= 1:
-        errors.refuse("g", "t", "in [0, 1]", t)
+    errors.within("g", "t", t, "[0, 1]")
     return float(t * math.log(count - 1) - xlogy(t, t) - xlogy(1 - t, 1 - t))
 
 

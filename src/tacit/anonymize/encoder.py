@@ -213,8 +213,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         errors.choice(_WHERE, "training", self.training, TRAININGS)
         errors.whole(_WHERE, "styles", self.styles, least=1, most=2**12)
         errors.whole(_WHERE, "seed", self.seed, least=0)
-        if not 0 <= self.dropout < 1:
-            errors.refuse(_WHERE, "dropout", "in [0, 1)", self.dropout)
+        errors.within(_WHERE, "dropout", self.dropout, "[0, 1)")
         errors.choice(_WHERE, "unit", str(self.unit), ("record", "person"))
         if self.epsilon is not None:
             errors.epsilon_in_range(_WHERE, self.epsilon)

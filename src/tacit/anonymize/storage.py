@@ -11,7 +11,7 @@ from tacit.anonymize.labelling import Classes
 from tacit.anonymize.rows import RowReader
 from tacit.data import labels, schema
 from tacit.local.inhouse import Protection
-from tacit.privacy import artifact, errors
+from tacit.privacy import codec, errors
 
 if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder
@@ -25,7 +25,7 @@ def plain(settings: dict[str, Any]) -> bool:
     return all(isinstance(settings[name], list | tuple) for name in _SHAPES)
 
 
-def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], artifact.Arrays]:
+def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], codec.Arrays]:
     """Parameters and weights; modules of one's own have no form that could be read back."""
     settings = fitted.settings_  # as fitted: parameters may have been set since
     if not plain(settings):
@@ -35,17 +35,17 @@ def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], artifact.Arrays]:
     parameters = {
         **{name: _plain(settings[name]) for name in _SETTINGS},
         **{name: [int(size) for size in settings[name]] for name in _SHAPES},
-        "epsilon": None if local is None else str(local.epsilon),
+        "epsilon": None if local is None else codec.plain(local.epsilon),
         "schema": reader.schema.to_plain(),
-        "regular": list(classes.regular),
-        "private": [[name, list(values)] for name, values in classes.private.items()],
+        "regular": codec.plain(classes.regular),
+        "private": codec.plain([*classes.private.items()]),
         "inhouse": fitted.inhouse_.to_plain(),
     }
     weights = {name: tensor.numpy() for name, tensor in fitted.networks_.state_dict().items()}
-    arrays: artifact.Arrays = {
+    arrays: codec.Arrays = {
         "center": reader.center,
         "spread": reader.spread,
-        **artifact.nested(weights, "networks"),
+        **codec.nested(weights, "networks"),
     }
     if hasattr(fitted, "prototypes_"):
         arrays["prototypes"] = fitted.prototypes_
@@ -53,7 +53,7 @@ def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], artifact.Arrays]:
 
 
 def rebuilt(
-    kind: type[AnonymizingEncoder], parameters: dict[str, Any], arrays: artifact.Arrays
+    kind: type[AnonymizingEncoder], parameters: dict[str, Any], arrays: codec.Arrays
 ) -> AnonymizingEncoder:
     """What `parts` took apart; weights that do not fit, or are not finite, are refused."""
     import torch
@@ -75,7 +75,7 @@ def rebuilt(
     classes = Classes(labels.declare("AnonymizingEncoder", parameters["regular"]), declared)
     empty = Data(torch.empty(0), torch.empty(0), ())
     problem = Problem(made, reader, classes, empty, empty, "cpu")
-    weights = {k: torch.tensor(a) for k, a in artifact.part(arrays, "networks").items()}
+    weights = {k: torch.tensor(a) for k, a in codec.part(arrays, "networks").items()}
     with torch.random.fork_rng(devices=[]):  # weights before training are drawn, and not used
         networks = problem.untrained()
     try:

@@ -70,8 +70,7 @@ class Plain(Gathering):
 
     def __post_init__(self) -> None:
         errors.whole("run", "seed", self.seed, least=0)
-        if not 0 < self.participation <= 1:
-            errors.refuse("run", "participation", "in (0, 1]", self.participation)
+        errors.within("run", "participation", self.participation, "(0, 1]")
 
     def choose(self, number: int, clients: int) -> list[int]:
         return cohort(self.seed, number, clients, self.participation)

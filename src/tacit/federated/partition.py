@@ -184,9 +184,7 @@ def _check(where: str, rows: int, needed: int) -> None:
 
 
 def _share(where: str, strength: float) -> float:
-    if not 0 <= strength <= 1:
-        errors.refuse(where, "strength", "in [0, 1]", strength)
-    return float(strength)
+    return errors.within(where, "strength", strength, "[0, 1]")
 
 
 def _labels(where: str, labels: Any) -> npt.NDArray[Any]:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.privacy import errors
+from tacit.privacy import canonical, errors
 from tacit.privacy.certificate import Artifact
 
 FORMAT = "tacit-reports/2"
@@ -45,7 +45,7 @@ class Head:
 
     def to_bytes(self) -> bytes:
         body = {"format": FORMAT, "labelled": self.labelled, "seeded": self.seeded}
-        return json.dumps({**body, "releases": list(self.releases)}, sort_keys=True).encode()
+        return canonical.text({**body, "releases": list(self.releases)}).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Head:
@@ -72,7 +72,7 @@ class Binding:
     """The digest of head, mechanism and rows, however the rows come in batches."""
 
     def __init__(self, mechanism: bytes) -> None:
-        self._mechanism = hashlib.sha256(mechanism).hexdigest()
+        self._mechanism = canonical.sha256(mechanism)
         self._columns: dict[str, tuple[str, tuple[int, ...], Any]] = {}
         self._bytes = self._rows = 0
 
@@ -95,8 +95,7 @@ class Binding:
             for name, (kind, shape, digest) in sorted(self._columns.items())
         ]
         body = [head.to_bytes().decode(), self._mechanism, self._rows, columns]
-        digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()
-        return Artifact("reports", self._bytes, digest)
+        return Artifact("reports", self._bytes, canonical.sha256(canonical.text(body)))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ import numpy.typing as npt
 from tacit.data.schema import Schema
 from tacit.local import origins, report_files
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, errors, files
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.draft import Draft, must_be_clear
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.randomness import Randomness, Seeded
@@ -232,13 +231,8 @@ class ReportsWriter:
         self._pending: Any = None
 
     def __enter__(self) -> ReportsWriter:
-        if not self.path.parent.is_dir():
-            errors.refuse("reports", "folder", "an existing one", str(self.path.parent))
-        if self.path.exists():
-            remedy = "It may be the only draw of these reports: choose another."
-            errors.refuse("reports", "path", "new", str(self.path), remedy)
-        must_be_clear(self.path)
-        self._draft = Draft(self.path)
+        files.must_be_free("reports", self.path)
+        self._draft = files.Draft(self.path)
         return self
 
     def add(self, reports: Reports) -> None:

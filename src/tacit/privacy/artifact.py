@@ -9,11 +9,7 @@ another mechanism or model they are refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -22,10 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from tacit.privacy import errors
-from tacit.privacy.certificate import Artifact, Certificate
+from tacit.privacy import canonical, errors, files
+from tacit.privacy.certificate import Artifact, Certificate, from_plain
+from tacit.privacy.codec import Arrays as Arrays
 
 FORMAT = "tacit-artifact/1"
 WEIGHTS, ENCODER = "weights.safetensors", "encoder.onnx"
@@ -42,8 +38,6 @@ _HOMES = {
     "estimator": "tacit.central.estimators.base:PrivateEstimator",
 }
 _LARGEST_JSON = 64 * 2**20
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Storable(Protocol):
@@ -65,21 +59,16 @@ def save(thing: Storable, path: str | Path) -> Path:
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         errors.refuse("save", "path", "new or an empty directory", str(path), "Choose another.")
-    files = {WEIGHTS: _safetensors(thing.parts()[1])}
+    content = {WEIGHTS: _safetensors(thing.parts()[1])}
     if (encoder := getattr(thing, "onnx", lambda: None)()) is not None:
-        files[ENCODER] = encoder
+        content[ENCODER] = encoder
     title = _TITLES[0] if hasattr(thing, "release") else _TITLES[1]
-    files[title] = _document(thing, files)
+    content[title] = _document(thing, content)
     if not path.parent.is_dir():
         errors.refuse("save", "folder", "an existing one", str(path.parent), "Make it first.")
-    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
-        for name, content in files.items():
-            (partial / name).write_bytes(content)
-        partial.chmod(0o755)
-        os.replace(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with files.folder(path) as partial:
+        for name, one in content.items():
+            (partial / name).write_bytes(one)
     return path
 
 
@@ -123,7 +112,7 @@ def fingerprint(thing: Storable) -> str:
     # What in-house rows are promised is no part of the channel, and its certificate has a date.
     parameters = {name: value for name, value in parameters.items() if name != "inhouse"}
     head = _canonical({"kind": thing.kind, "parameters": parameters})
-    return hashlib.sha256(head + _safetensors(arrays)).hexdigest()
+    return canonical.sha256(head + _safetensors(arrays))
 
 
 def bound(certificate: Certificate, thing: Storable) -> Certificate:
@@ -146,18 +135,7 @@ def _rebound(plain: Any, change: Callable[[Certificate], Certificate]) -> Any:
     }
 
 
-def nested(arrays: Arrays, name: str) -> Arrays:
-    """Arrays of a part, under names that `part` finds again among those of the whole."""
-    return {f"{name}.{key}": array for key, array in arrays.items()}
-
-
-def part(arrays: Arrays, name: str) -> Arrays:
-    """Arrays that `nested` put under this name."""
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
-
-
-def _document(thing: Storable, files: dict[str, bytes]) -> bytes:
+def _document(thing: Storable, contents: dict[str, bytes]) -> bytes:
     parameters = dict(thing.parts()[0])
     if "inhouse" in parameters:
         parameters["inhouse"] = _rebound(parameters["inhouse"], lambda one: bound(one, thing))
@@ -167,9 +145,9 @@ def _document(thing: Storable, files: dict[str, bytes]) -> bytes:
         "kind": thing.kind,
         "parameters": parameters,
         "certificate": json.loads(thing.certificate.to_json()),
-        "files": {name: _described(content) for name, content in files.items()},
+        "files": {name: _described(content) for name, content in contents.items()},
     }
-    return _canonical({**body, "digest": hashlib.sha256(_canonical(body)).hexdigest()})
+    return _canonical({**body, "digest": canonical.sha256(_canonical(body))})
 
 
 def _read_document(content: bytes, where: str) -> dict[str, Any]:
@@ -186,7 +164,7 @@ def _read_document(content: bytes, where: str) -> dict[str, Any]:
         unchanged = _canonical({**body, "digest": digest}) == content
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ArtifactError(f"{where}: it must be a {FORMAT} document. Was it damaged?") from None
-    if not unchanged or hashlib.sha256(_canonical(body)).hexdigest() != digest:
+    if not unchanged or canonical.sha256(_canonical(body)) != digest:
         raise ArtifactError(f"{where}: a byte was changed: content and digest do not agree.")
     return dict(body)
 
@@ -227,7 +205,7 @@ def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
             parameters["inhouse"] = _rebound(parameters["inhouse"], freed)
         thing = rebuild(body["kind"], parameters, arrays)
         mark = fingerprint(thing) if named else None
-        stated = Certificate.from_json(_canonical_certificate(body["certificate"]))
+        stated = from_plain(body["certificate"])
         stated.verify()
         about = thing.certificate
     except (
@@ -251,17 +229,12 @@ def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
     return thing
 
 
-def _canonical_certificate(body: Any) -> str:
-    return json.dumps(body, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
-
-
 def _canonical(body: Any) -> bytes:
-    text = json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
-    return (text + "\n").encode()
+    return canonical.lines(body, indent=1)
 
 
 def _described(content: bytes) -> dict[str, Any]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return {"bytes": len(content), "sha256": canonical.sha256(content)}
 
 
 def _safetensors(arrays: Arrays, metadata: dict[str, str] | None = None) -> bytes:

@@ -8,7 +8,6 @@ who rewrites the digest too, sign it (Ed25519, needs `pip install tacit[sign]`).
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.privacy import errors, events, guarantees, plain, wording
+from tacit.privacy import canonical, errors, events, files, guarantees, plain, wording
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
@@ -31,6 +30,7 @@ _PLATFORMS = 1e-11
 On each machine the error of its own is added, so that what either states is a bound.
 """
 _LARGEST_FILE = 16 * 2**20
+_INDENT = 2
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Artifact:
             raise CertificateError(
                 f"artifact: {path} must be a readable file ({error.strerror}). Check the path."
             ) from None
-        return cls(path.name, len(content), hashlib.sha256(content).hexdigest())
+        return cls(path.name, len(content), canonical.sha256(content))
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,12 @@ class Certificate:
         if self.signature is not None:
             key, signature = self.signature
             body["signature"] = {"algorithm": "Ed25519", "public_key": key, "value": signature}
-        return _canonical(body)
+        return canonical.lines(body, _INDENT).decode()
 
     def save(self, path: str | Path) -> Path:
         """Write the certificate."""
         path = Path(path)
-        path.write_text(self.to_json(), encoding="utf-8")
+        files.replace(path, self.to_json().encode())
         return path
 
     @classmethod
@@ -298,6 +298,15 @@ def _parse(data: Any) -> Certificate:
     )
 
 
+def _digest(body: dict[str, Any]) -> str:
+    return canonical.sha256(canonical.lines(body, _INDENT))
+
+
+def from_plain(body: Any) -> Certificate:
+    """Build a certificate from its parsed JSON, as other documents hold it."""
+    return Certificate.from_json(canonical.lines(body, _INDENT))
+
+
 def _is(kind: type[T], value: Any) -> T:
     if type(value) is not kind:
         raise TypeError
@@ -323,14 +332,6 @@ def _sentences(texts: tuple[str, ...]) -> tuple[str, ...]:
         if not isinstance(text, str) or not text.isprintable():
             errors.refuse("certificate", "sentences", "a tuple of lines of text", texts)
     return tuple(map(str, sentences))
-
-
-def _canonical(body: dict[str, Any]) -> str:
-    return json.dumps(body, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _digest(body: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(body).encode()).hexdigest()
 
 
 def _must_follow(event: events.Event, stated: guarantees.Guarantee, *, elsewhere: bool) -> None:

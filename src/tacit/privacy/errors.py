@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -101,13 +102,27 @@ def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10
 
 def probability(where: str, name: str, value: Any, *, zero: bool = True) -> float:
     """A number in [0, 1), or in (0, 1) where zero would make the statement empty."""
+    return within(where, name, value, "[0, 1)" if zero else "(0, 1)")
+
+
+def within(where: str, name: str, value: Any, interval: str) -> float:
+    """Return a number in the interval, which is written as in mathematics: "(0, 1]"."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         refuse(where, name, "a number", value)
-    if not (0 <= number < 1) or (number == 0 and not zero):
-        refuse(where, name, "in [0, 1)" if zero else "in (0, 1)", value)
+    lower, upper = _ends(interval)
+    above = number >= lower if interval[0] == "[" else number > lower
+    below = number <= upper if interval[-1] == "]" else number < upper
+    if not (above and below):
+        refuse(where, name, f"in {interval}", value)
     return number
+
+
+@lru_cache(maxsize=64)
+def _ends(interval: str) -> tuple[float, float]:
+    lower, upper = interval[1:-1].split(",")
+    return float(Fraction(lower)), float(Fraction(upper))
 
 
 def delta_in_range(where: str, value: Any, *, records: int | None = None) -> float:
@@ -133,10 +148,8 @@ def delta_in_range(where: str, value: Any, *, records: int | None = None) -> flo
 
 def share(where: str, name: str, value: Any) -> float:
     """A number in [0, 1], both ends included."""
-    if isinstance(value, int | float | np.number) and float(value) == 1:
-        return 1.0
     try:
-        return probability(where, name, value)
+        return within(where, name, value, "[0, 1]")
     except InvalidParameter:
         refuse(where, name, "in [0, 1]", value)
 

@@ -39,10 +39,8 @@ class Leaf(Event):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        adjacency = errors.choice(name, "adjacency", self.adjacency, list(Adjacency))
-        unit = errors.choice(name, "unit", self.unit, list(Unit))
-        object.__setattr__(self, "adjacency", Adjacency(adjacency))
-        object.__setattr__(self, "unit", Unit(unit))
+        object.__setattr__(self, "adjacency", Adjacency.of(name, self.adjacency))
+        object.__setattr__(self, "unit", Unit.of(name, self.unit))
 
     def _whole(self, name: str, *, least: int, most: int = errors.LARGEST_INTEGER) -> None:
         value = errors.whole(type(self).__name__, name, getattr(self, name), least=least, most=most)
@@ -322,12 +320,7 @@ class PoissonSampled(Event):
     event: Event
 
     def __post_init__(self) -> None:
-        try:
-            probability = float(self.probability)
-        except (TypeError, ValueError, OverflowError):
-            errors.refuse("PoissonSampled", "probability", "a number", self.probability)
-        if not 0 < probability <= 1:
-            errors.refuse("PoissonSampled", "probability", "in (0, 1]", self.probability)
+        probability = errors.within("PoissonSampled", "probability", self.probability, "(0, 1]")
         object.__setattr__(self, "probability", probability)
         _must_be_event("PoissonSampled", self.event)
         for leaf in leaves(self.event):

@@ -47,6 +47,11 @@ class Adjacency(StrEnum):
     def model(self) -> str:
         return "local" if self is Adjacency.ANY_TWO_INPUTS else "central"
 
+    @classmethod
+    def of(cls, where: str, value: Any) -> Adjacency:
+        """Return the member that a word names; any other is refused."""
+        return cls(errors.choice(where, "adjacency", value, list(cls)))
+
 
 class Unit(StrEnum):
     """What one neighbour differs in."""
@@ -55,6 +60,11 @@ class Unit(StrEnum):
     LABEL = "label"
     PERSON = "person"
     CLIENT = "client"
+
+    @classmethod
+    def of(cls, where: str, value: Any) -> Unit:
+        """Return the member that a word names; any other is refused."""
+        return cls(errors.choice(where, "unit", value, list(cls)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +76,8 @@ class Guarantee(ABC):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        adjacency = errors.choice(name, "adjacency", self.adjacency, list(Adjacency))
-        unit = errors.choice(name, "unit", self.unit, list(Unit))
-        object.__setattr__(self, "adjacency", Adjacency(adjacency))
-        object.__setattr__(self, "unit", Unit(unit))
+        object.__setattr__(self, "adjacency", Adjacency.of(name, self.adjacency))
+        object.__setattr__(self, "unit", Unit.of(name, self.unit))
 
     @property
     def whom(self) -> str:
@@ -393,7 +401,7 @@ _STEPS: dict[tuple[Adjacency, Adjacency], int] = {
 
 def steps_between(where: str, stated: Adjacency, wanted: Adjacency | str) -> int:
     """How many steps between neighbours of the stated kind make one of the wanted; or raises."""
-    wanted = Adjacency(errors.choice(where, "adjacency", wanted, list(Adjacency)))
+    wanted = Adjacency.of(where, wanted)
     steps = 1 if wanted is stated else _STEPS.get((stated, wanted))
     if steps is None:
         raise errors.IncompatibleGuarantees(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 from tacit_papers.engine import registry
 
 Cell = dict[str, Any]
@@ -98,12 +98,7 @@ class Record:
     def save(self, path: Path) -> None:
         """Write the record atomically: a reader never sees half of it."""
         text = json.dumps(self.to_plain(), indent=1, ensure_ascii=False, allow_nan=False)
-        partial = path.with_name(f"{path.name}.partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        files.replace(path, (text + "\n").encode())
 
     @staticmethod
     def load(path: Path) -> Record:

@@ -44,7 +44,7 @@ import numpy as np
 from tacit.data import datasets
 from tacit.data.datasets.base import Dataset
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import accountants, privacy_loss
+from tacit.privacy.accounting import accountants, plans, privacy_loss
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
 from tacit_papers.engine.record import Cell, Record, versions
@@ -186,7 +186,7 @@ class Composition:
     @property
     def _sampling(self) -> float:
         """Sampling probability as the training rounds it, so that events are the same."""
-        return (self.batch_size * 2**32 // self.records) / 2**32
+        return plans.threshold(self.batch_size, self.records) / plans.WORDS
 
     def _noise_of(self, name: str, epsilon: float) -> float:
         """Compute the noise once; it does not depend on the data."""

@@ -301,14 +301,11 @@ def _write(columns: dict[str, Any], out: Path) -> None:
     from pyarrow import parquet
 
     from tacit.data.datasets.arrow import arrow
-    from tacit.privacy.draft import Draft
+    from tacit.privacy.files import Draft
 
-    draft = Draft(out)  # a second run beside a part of this one would be two draws of a row
-    try:
+    with Draft(out) as draft:  # a second run beside a part of this one would be two draws of a row
         parquet.write_table(arrow().table(columns), draft.file)
         draft.place()
-    finally:
-        draft.close()
 
 
 def _print(

@@ -11,7 +11,7 @@ import typer
 from tacit.apps.cli.console import AsJson, print_json, print_table, print_values
 from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.votes import Account, Key, LedgerFile, opened_ledger
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 from tacit.privacy.decimals import above
 
 Prior = Annotated[str, typer.Option(help="Of the shares, one number a value: 1,1 is uniform.")]
@@ -86,7 +86,7 @@ def posterior(
         pay("posterior", opened, account, prepared.channel.mechanism.event, key=key)
         released = prepared.release(found, noise_aware=not naive, remap=remap)
     if out is not None:
-        out.write_text(json.dumps(released.to_dict(level)) + "\n", encoding="utf-8")
+        files.create(out, (json.dumps(released.to_dict(level)) + "\n").encode())
     if certificate is not None:
         released.certificate(out).save(certificate)
     _print(released, level, as_json)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -38,8 +35,7 @@ from tacit.apps.cli.votes import (
 )
 from tacit.data.tables import naming, words_of
 from tacit.local.inhouse import Target
-from tacit.privacy import errors
-from tacit.privacy.draft import must_be_clear
+from tacit.privacy import errors, files
 
 _MECHANISM_SETTINGS = {
     "codebook": ("codewords", "features", "grouping", "subset_size"),
@@ -104,7 +100,7 @@ def search(
     from tacit.local.inference.selection import precision
 
     must_be_new(out)
-    must_be_clear(out)
+    files.must_be_clear(out)
     settings = _grid(grid)
     declared = declared_classes(classes)
     target = Target.of("search", central_epsilon, central_delta)
@@ -285,8 +281,7 @@ def _write(found: Any, out: Path) -> None:
     """The winner's mechanism, reports and model, the result and its certificate: all or nothing."""
     from tacit.privacy import artifact
 
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
+    with files.folder(out) as partial:
         found.mechanism.save(partial / "mechanism")
         found.reports.write(partial / "reports.parquet")
         found.model.save(partial / "model")
@@ -298,10 +293,6 @@ def _write(found: Any, out: Path) -> None:
             artifact.bound(stated, found.mechanism).save(
                 partial / f"inhouse{number}.certificate.json"
             )
-        partial.chmod(0o755)
-        os.replace(partial, out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _print_found(found: Any, out: Path, as_json: bool) -> None:

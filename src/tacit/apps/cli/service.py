@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from tacit.apps.cli.console import AsJson, must_exist, print_json, print_table, 
 from tacit.apps.cli.files import Out, must_be_new, must_have
 from tacit.apps.cli.take_part import OwnerKey, Url, connected
 from tacit.apps.cli.votes import ends
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 if TYPE_CHECKING:
     from tacit.apps.service.campaign import Campaign
@@ -177,8 +176,7 @@ def invite(
     with connected(url, key=key) as client:
         links = [client.link(token) for token in client.invite(count)]
     # Whoever reads this file can take part as anybody in it.
-    with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.writelines(f"{link}\n" for link in links)
+    files.create(out, "".join(f"{link}\n" for link in links).encode(), files.OWN)
     print_values({"invitations": len(links), "written": str(out)}, as_json, "Invited")
 
 

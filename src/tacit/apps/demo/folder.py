@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from tacit.apps import plots
 from tacit.apps.demo.collection import Collection
 from tacit.local.reports import Reports
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 from tacit.privacy.certificate import Artifact, Certificate
 
 LIST = "demo.json"
@@ -69,13 +68,10 @@ class Folder:
 
     def _replace(self, partial: Path) -> None:
         for name in NAMES:
-            old = self.path / name
-            if old.is_dir():
-                shutil.rmtree(old)
-            elif old.exists():
-                old.unlink()
             if (partial / name).exists():
-                os.replace(partial / name, old)
+                files.move(partial / name, self.path / name)
+            else:  # the picture, without matplotlib
+                (self.path / name).unlink(missing_ok=True)
 
 
 def _certificate(reports: Reports, path: Path) -> Certificate:
@@ -96,8 +92,8 @@ def _draw(pictures: tuple[Any, Any], path: Path) -> str | None:
 
 def _list(folder: Path) -> None:
     """Write down what is in the folder."""
-    files = [file for name in NAMES for file in _files(folder / name)]
-    hashes = {file.relative_to(folder).as_posix(): _sha256(file) for file in files}
+    listed = [file for name in NAMES for file in _files(folder / name)]
+    hashes = {file.relative_to(folder).as_posix(): _sha256(file) for file in listed}
     text = json.dumps({"made_by": _MAKER, "sha256": hashes}, indent=1)
     (folder / LIST).write_text(text + "\n", encoding="utf-8")
 

@@ -11,7 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,6 +86,6 @@ def save(figure: Figure, path: str | Path) -> None:
             drawn, format=kind, dpi=DOTS_PER_INCH, facecolor="white", metadata=date[kind]
         )
     try:
-        path.write_bytes(drawn.getvalue())
+        files.replace(path, drawn.getvalue())
     except OSError as error:
         errors.refuse("plots", "path", "writable", str(path), f"{error.strerror}.")

@@ -11,11 +11,10 @@ import hmac
 import json
 import os
 import platform
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 FORMAT = "tacit-kept/1"
 KINDS = ("report", "vote")
@@ -78,15 +77,8 @@ class Kept:
 
     def keep(self, campaign: str, token: str, kind: str, draw: Draw) -> Draw:
         """Keep a draw, unless there is one already: the first one counts, and is returned."""
-        path = self.path(campaign, token, kind)
-        partial = self._written(draw)
-        try:
-            os.link(partial, path)  # whole or not at all, and never over another
-        except FileExistsError:
-            pass
-        finally:
-            partial.unlink()
-        _on_disk(self.folder)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.keep_first(self.path(campaign, token, kind), _content(draw))
         found = self.find(campaign, token, kind)
         assert found is not None
         return found
@@ -95,30 +87,14 @@ class Kept:
         """Put the server's receipt beside the draw."""
         draw = self.find(campaign, token, kind)
         if draw is not None and draw.receipt != receipt:
-            partial = self._written(replace(draw, receipt=receipt))
-            os.replace(partial, self.path(campaign, token, kind))
-
-    def _written(self, draw: Draw) -> Path:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        values = (FORMAT, draw.about, draw.body, draw.receipt)
-        body = json.dumps(dict(zip(_FIELDS, values, strict=True)), allow_nan=False)
-        handle, name = tempfile.mkstemp(prefix=".draw-", dir=self.folder)  # mode 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(body + "\n")
-            file.flush()
-            os.fsync(handle)
-        return Path(name)
+            content = _content(replace(draw, receipt=receipt))
+            files.replace(self.path(campaign, token, kind), content, files.OWN)
 
 
-def _on_disk(folder: Path) -> None:
-    """Names of files survive a loss of power only when their folder was written too."""
-    if platform.system() == "Windows":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _content(draw: Draw) -> bytes:
+    values = (FORMAT, draw.about, draw.body, draw.receipt)
+    body = json.dumps(dict(zip(_FIELDS, values, strict=True)), allow_nan=False)
+    return (body + "\n").encode()
 
 
 def state_folder() -> Path:

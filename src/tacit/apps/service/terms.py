@@ -7,13 +7,12 @@ is a certificate that was issued here.
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any
 
 from tacit.apps.service.campaign import Campaign
 from tacit.privacy import artifact, errors
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate import Certificate, from_plain
 
 _VERSIONS, _PLATFORMS = 1e-9, 1e-11
 
@@ -62,10 +61,9 @@ def _settings(described: dict[str, Any]) -> dict[str, Any]:
 
 
 def _certificate(body: Any) -> Certificate:
-    text = json.dumps(body, sort_keys=True, indent=2, ensure_ascii=False) + "\n"
-    certificate = Certificate.from_json(text)
-    certificate.verify()
-    return certificate
+    stated = from_plain(body)
+    stated.verify()
+    return stated
 
 
 def _must_cost(described: dict[str, Any], campaign: Campaign) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 ROW_BYTES = 16
 _TOKEN_BYTES, _SECRET_BYTES = 24, 32
@@ -47,15 +46,7 @@ class Secret:
     @classmethod
     def of_file(cls, path: Path) -> Secret:
         """Read it, or make one that only this user can read."""
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            return cls(path.read_bytes())
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_SECRET_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        return cls(path.read_bytes())
+        return cls(files.keep_first(path, secrets.token_bytes(_SECRET_BYTES)))
 
     def rows(self, campaign: str, words: Sequence[str]) -> list[tuple[bytes, bytes, bytes]]:
         """Where invitation, report and vote of each token are kept: parts of one hash."""

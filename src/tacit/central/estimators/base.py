@@ -130,6 +130,14 @@ class Box:
         """The middle of the box."""
         return (self.lower + self.upper) / 2
 
+    def origin(self, intercept: bool) -> Reals:
+        """Return where columns are measured from: the middle, or zero without an intercept."""
+        return self.center if intercept else np.zeros(len(self.lower))
+
+    def reach(self, origin: Reals) -> Reals:
+        """Return how far from there each column can lie."""
+        return np.maximum(self.upper - origin, origin - self.lower)
+
     @property
     def radius(self) -> float:
         """ℓ2 distance of the corners from the middle."""

@@ -87,12 +87,12 @@ class Frame:
     @cached_property
     def center(self) -> Reals:
         """Where columns are measured from."""
-        return self.box.center if self.intercept else np.zeros(len(self.box.lower))
+        return self.box.origin(self.intercept)
 
     @cached_property
     def half(self) -> Reals:
         """What columns are measured in."""
-        return np.maximum(self.box.upper - self.center, self.center - self.box.lower)
+        return self.box.reach(self.center)
 
     @cached_property
     def middle(self) -> float:

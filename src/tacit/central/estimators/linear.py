@@ -97,7 +97,7 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         where = type(self).__name__
         errors.choice(where, "repair", self.repair, REPAIRS)
         if self.algorithm == "functional":
-            unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+            unit = Unit.of(where, self.unit)
             return LaplaceProducts(frame, self.epsilon, unit, source(self.rng))
         if self.algorithm == "adassp":
             return GaussianProducts(frame, self._spending)

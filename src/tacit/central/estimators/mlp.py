@@ -86,7 +86,7 @@ class _MLP(PrivateEstimator):
         inputs = columns if components is None else components.count
         epsilon, delta = self._budget()
         sizes = (inputs, *self._hidden(), outputs)
-        unit = errors.choice(where, "unit", self.unit, list(Unit))
+        unit = Unit.of(where, self.unit)
         devices.resolve(where, self.device)
         beside = None if components is None else components.event
         return Network(

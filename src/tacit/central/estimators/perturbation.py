@@ -92,7 +92,7 @@ class Problem:
 
     @cached_property
     def scope(self) -> dict[str, Any]:
-        unit = Unit(errors.choice(self.where, "unit", self.unit, list(Unit)))
+        unit = Unit.of(self.where, self.unit)
         return {"adjacency": Adjacency.ADD_REMOVE, "unit": unit}
 
     @property

@@ -78,7 +78,7 @@ class Shell(PrivateEstimator):
         least = Fraction(1, 10**4)
         epsilon = float(errors.epsilon_in_range(where, self.epsilon, least=least))
         delta = errors.probability(where, "delta", self.delta, zero=False)
-        unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+        unit = Unit.of(where, self.unit)
         return {"epsilon": epsilon, "delta": delta, "unit": unit}
 
     def _multiplier(self) -> float:

@@ -151,8 +151,8 @@ def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any
     34
     """
     error = errors.probability("needed", "error", error, zero=False)
-    if share is not None and not 0 <= share <= 1:
-        errors.refuse("needed", "share", "in [0, 1]", share)
+    if share is not None:
+        errors.within("needed", "share", share, "[0, 1]")
 
     def reached(total: int) -> float:
         count = None if share is None else round(share * total)

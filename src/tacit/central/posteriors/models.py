@@ -132,7 +132,7 @@ class _Model(ABC):
         total = errors.whole(where, "total", total, least=1, most=LARGEST // len(self.prior))
         exact = errors.epsilon_in_range(where, epsilon)
         delta = errors.probability(where, "delta", delta)
-        unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        unit = Unit.of(where, unit)
         errors.choice(where, "mechanism", mechanism, MECHANISMS)
         if mechanism == "hellinger":
             table = hellinger.build(

@@ -102,7 +102,7 @@ class Spending:
     ) -> None:
         self.where = where
         self.multiplier = _multiplier(where, noise_multiplier, epsilon, delta)
-        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        self.unit = Unit.of(where, unit)
         self.rng = source(rng)
         self._delta = None if delta is None else float(delta)
         self._events: list[events.Event] = []

@@ -1,7 +1,6 @@
 r"""How often, on how many records, with how much noise: settled before anything is looked at.
 
-Every record is in a batch with probability exactly :math:`q = k / 2^{32}`, decided by a 32-bit word
-of its own; the event states that very q.
+Every record is in a batch with probability exactly :math:`q = k / 2^{32}` (`accounting.plans`).
 
 The layout of a step is fixed beforehand: M slots, whoever is sampled. Records that are sampled get
 slots by a secret, uniformly random injection; the other slots hold blanks, which have weight zero.
@@ -54,11 +53,11 @@ from torch import Tensor
 from tacit.central.training import layers
 from tacit.central.training.clipping import BLOCK
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import calibration
-from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.accounting import calibration, plans
+from tacit.privacy.accounting.plans import SampledGaussian
+from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness
 
-_WORDS = 2**32
 _USUAL_EPOCHS = 20
 _OVERFLOW = 1e-3
 
@@ -74,18 +73,23 @@ class Schedule:
     noise_multiplier: Fraction
 
     @property
+    def sampled(self) -> SampledGaussian:
+        """What is proved of it."""
+        return SampledGaussian(self.records, self.threshold, self.steps, self.noise_multiplier)
+
+    @property
     def probability(self) -> float:
-        return self.threshold / _WORDS
+        return self.sampled.probability
 
     @property
     def expected_size(self) -> float:
-        return self.probability * self.records
+        return self.sampled.expected_size
 
     @cached_property
     def slots(self) -> int:
         """M: room for the records of a step, but for one step in 1,000 at the most."""
         mean = self.expected_size
-        if self.threshold == _WORDS:
+        if self.probability == 1:
             return self.records
         sizes = np.arange(int(mean), int(mean + 10 * mean**0.5) + 30)
         enough = sizes[bdtrc(sizes, self.records, self.probability) <= _OVERFLOW]
@@ -104,19 +108,12 @@ class Schedule:
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:
         """What accounting composes: Gaussians on Poisson samples."""
-        noise = events.Gaussian(
-            clip_norm,
-            self.noise_multiplier * clip_norm,
-            adjacency=Adjacency.ZERO_OUT,
-            unit=Unit(errors.choice("train", "unit", unit, list(Unit))),
-        )
-        return events.Repeated(events.PoissonSampled(self.probability, noise), self.steps)
+        unit = Unit.of("train", unit)
+        return self.sampled.event(unit, clip_norm)
 
     def sample(self, stream: Randomness) -> Tensor:
         """Indices of a batch: every record independently, with exactly `probability`."""
-        words = stream.words((self.records + 1) // 2).view(np.uint32)[: self.records]
-        # In 64 bits, because a threshold of 2^32 takes everyone.
-        return torch.from_numpy(np.flatnonzero(words < np.uint64(self.threshold)))
+        return torch.from_numpy(self.sampled.sample(stream))
 
     def layout(self, stream: Randomness) -> tuple[Tensor, Tensor]:
         """Who is in a batch, and in which slots; nobody where they are more than the slots."""
@@ -150,11 +147,11 @@ def schedule(
     errors.delta_in_range("train", delta, records=records)
     errors.choice("train", "accountant", accountant, calibration.ACCOUNTANTS)
     size = errors.whole("train", "batch_size", batch_size, least=1)
-    threshold = min(size, records) * _WORDS // records
+    threshold = plans.threshold(size, records)
     if threshold == 0:
         remedy = "Take larger batches."
         errors.refuse("train", "batch_size", "at least 2^-32 of the records", size, remedy)
-    probability = threshold / _WORDS
+    probability = threshold / plans.WORDS
     wanted = _wanted_steps(probability, epochs, steps)
     if noise_multiplier is None:
         count = wanted or _steps_of(_USUAL_EPOCHS, probability)

@@ -228,9 +228,7 @@ class Average:
 
 
 def _averaged(part: float, parameters: list[nn.Parameter]) -> Average | None:
-    if isinstance(part, int | float) and not 0 <= part <= 1:
-        errors.refuse("train", "average", "in [0, 1]", part)
-    part = 1.0 if part == 1 else errors.probability("train", "average", part)
+    part = errors.within("train", "average", part, "[0, 1]")
     return Average(part, parameters) if part else None
 
 

@@ -10,7 +10,6 @@ import hashlib
 import http.client
 import os
 import platform
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 Progress = Callable[[str, int, int | None], None]
 """Called while fetching with the file's name, bytes so far, and bytes in all."""
@@ -152,10 +151,7 @@ def _keep(content: bytes, path: Path) -> None:
     """Write all or nothing: a reader never sees half a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            part = Path(folder) / path.name
-            part.write_bytes(content)
-            part.replace(path)
+        files.replace(path, content)
     except OSError as error:
         raise errors.TacitError(
             f"{path}: the cache directory must be writable, got {error.strerror}. "

@@ -32,7 +32,7 @@ from typing import Any
 
 from tacit.federated import flower
 from tacit.federated.app.job import Job
-from tacit.federated.app.joining import Terms, toml, write_own
+from tacit.federated.app.joining import Terms, toml
 from tacit.federated.app.joining import node as node
 from tacit.federated.app.nodes import PROGRESS, RESULT, SERVER, TEST, write_data
 from tacit.federated.app.processes import (
@@ -46,7 +46,7 @@ from tacit.federated.app.processes import (
     running,
 )
 from tacit.federated.model import Data
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 _EVERYWHERE = ("0.0.0.0", "::")
 _APP = """[project]
@@ -147,7 +147,7 @@ class Link:
             *(() if self.authenticated is None else ("--enable-supernode-auth",)),
             "--disable-runtime-dependency-installation",
         ]
-        write_own(self._home / "config.toml", self._connection())
+        files.replace(self._home / "config.toml", self._connection().encode(), files.OWN)
         log = self.work / "superlink.log"
         with running(command, log, self._home, flower.HUSHED) as process:
             self._process = process
@@ -171,7 +171,8 @@ class Link:
             given |= {"ledger": str(ledger[0].resolve()), "account": ledger[1]}
         if self.authenticated is not None:
             given |= {"nodes": self._known}
-        write_own(self.work / SERVER, json.dumps(given))  # every node is told the rest
+        # Every node is told the rest.
+        files.replace(self.work / SERVER, json.dumps(given).encode(), files.OWN)
         text = _APP + toml({"job": job.to_json(), "work": str(self.work.resolve())})
         (app / "pyproject.toml").write_text(text, encoding="utf-8")
         self._flwr("run", str(app), "here")

@@ -10,14 +10,13 @@ nothing: connect to servers that you trust with that, over TLS.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.federated.app.processes import LOOPBACK, free_port, own_folder, program
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 UNITS = ("client", "record")
 """Whom a guarantee of a job may be for."""
@@ -116,7 +115,7 @@ def node(
     if state is not None:
         given["state"] = str(state.resolve())
     told = own_folder(work) / f"node-{free_port()}.toml"
-    write_own(told, toml(given))
+    files.replace(told, toml(given).encode(), files.OWN)
     secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
     return [
         *(program("flower-supernode"), *secure),
@@ -141,12 +140,6 @@ def check_key(path: Path) -> None:
             f"{path}: it must be an ECDSA key in OpenSSH format, without a passphrase. "
             "ssh-keygen -t ecdsa -b 384 makes one."
         )
-
-
-def write_own(path: Path, text: str) -> None:
-    """A file that its owner alone can read, from its first byte on."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
 
 
 def toml(values: Mapping[str, Any]) -> str:

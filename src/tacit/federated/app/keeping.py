@@ -11,10 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
-import tempfile
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -26,7 +23,7 @@ from flwr.app import ConfigRecord, Context
 from tacit.federated import flower
 from tacit.federated.algorithms.client_updates import State
 from tacit.federated.model import Data
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 
 _KEY = ".key"
 
@@ -118,18 +115,8 @@ class Keeper:
 
 def _key(folder: Path) -> bytes:
     """Of the names of files: made once in a folder, whoever comes first."""
-    path = folder / _KEY
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, partial = tempfile.mkstemp(dir=folder, prefix=".key-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(32))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):  # whole or not at all, and never twice
-            os.link(partial, path)
-        os.unlink(partial)
-    return path.read_bytes()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return files.keep_first(folder / _KEY, secrets.token_bytes(32))
 
 
 def _to_context(context: Context, kept: Kept) -> None:
@@ -161,15 +148,7 @@ def _write(path: Path, kept: Kept) -> None:
         **{f"after.{name}": array for name, array in kept.after.items()},
     )
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".client-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        Path(partial).unlink(missing_ok=True)
+    files.replace(path, content.getvalue(), files.OWN)
 
 
 def _read(path: Path) -> Kept:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from tacit.federated.app.questions import Questions
 from tacit.federated.coordinator import Gathering
 from tacit.federated.payload import Layout
 from tacit.federated.rounds import Outcome, Round
-from tacit.privacy import errors, events
+from tacit.privacy import errors, events, files
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Adjacency, NotPrivate, Unit
 
@@ -46,18 +43,13 @@ def save(
     asked = Questions() if questions is None else questions
     if path.exists():
         errors.refuse("save", "path", "new", str(path), "Remove it or choose another.")
-    partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
+    with files.folder(path) as partial:
         (partial / MODEL).write_bytes(_tensors(outcome, layout, asked))
         certificate = certify(gathering, partial / MODEL)
-        (partial / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
+        certificate.save(partial / CERTIFICATE)
         told = history(outcome, job, asked)
         told["guarantee"] = str(certificate.guarantee)
         (partial / HISTORY).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        partial.chmod(0o755)
-        os.replace(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return path
 
 

@@ -102,8 +102,7 @@ def label_flip(classes: int) -> Attack:
 def backdoor(trigger: Trigger, target: int, share: float = 0.5) -> Attack:
     """A share of the attacker's rows bears the trigger and the label of the target [BVH20]_."""
     errors.whole("backdoor", "target", target, least=0)
-    if not 0 < share <= 1:
-        errors.refuse("backdoor", "share", "in (0, 1]", share)
+    errors.within("backdoor", "share", share, "(0, 1]")
 
     def poison(data: Data, rng: np.random.Generator) -> Data:
         chosen = rng.permutation(len(data))[: max(1, round(share * len(data)))]

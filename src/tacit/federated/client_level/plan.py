@@ -1,7 +1,6 @@
 r"""How many clients, how often, with how much noise: settled before anyone is asked.
 
-Every client is asked with probability exactly :math:`q = k / 2^{32}`, decided by a 32-bit word of
-its own; the event states that very q.
+Every client is asked with probability exactly :math:`q = k / 2^{32}` (`accounting.plans`).
 """
 
 from __future__ import annotations
@@ -10,15 +9,12 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import numpy as np
-
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import calibration
+from tacit.privacy.accounting import calibration, plans
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.accounting.plans import SampledGaussian
+from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness
-
-_WORDS = 2**32
 
 
 @dataclass(frozen=True)
@@ -33,22 +29,23 @@ class Plan:
     """z of a round: all its releases together."""
     delta: float
 
+    def sampled(self, rounds: int = 1) -> SampledGaussian:
+        """What is proved of so many rounds."""
+        return SampledGaussian(self.clients, self.threshold, rounds, self.multiplier)
+
     @property
     def probability(self) -> float:
         """The chance of a client to be asked, q."""
-        return self.threshold / _WORDS
+        return self.sampled().probability
 
     @property
     def cohort(self) -> float:
         """qN, how many are asked on average: the divisor of every sum."""
-        return self.threshold * self.clients / _WORDS
+        return self.sampled().expected_size
 
     def event(self, rounds: int = 1) -> events.Event:
         """What so many rounds are."""
-        noise = events.Gaussian(
-            Fraction(1), self.multiplier, adjacency=Adjacency.ZERO_OUT, unit=Unit.CLIENT
-        )
-        return events.Repeated(events.PoissonSampled(self.probability, noise), rounds)
+        return self.sampled(rounds).event(Unit.CLIENT)
 
     def epsilon(self, rounds: int) -> float:
         """What so many rounds cost at `delta`."""
@@ -57,9 +54,7 @@ class Plan:
 
     def sample(self, rng: Randomness) -> list[int]:
         """Every client independently, with exactly `probability`."""
-        words = rng.words((self.clients + 1) // 2).view(np.uint32)[: self.clients]
-        # In 64 bits, because a threshold of 2^32 takes everyone.
-        return [int(k) for k in np.flatnonzero(words < np.uint64(self.threshold))]
+        return [int(k) for k in self.sampled().sample(rng)]
 
 
 def plan(
@@ -81,17 +76,17 @@ def plan(
     (100, 100.0)
     """
     where = "ClientPrivacy"
-    count = errors.whole(where, "clients", clients, least=1, most=_WORDS)
+    count = errors.whole(where, "clients", clients, least=1, most=plans.WORDS)
     size = errors.positive(where, "cohort", cohort)
     epsilon = float(errors.epsilon_in_range(where, epsilon))
     delta = errors.delta_in_range(where, delta, records=count)
     errors.choice(where, "accountant", accountant, calibration.ACCOUNTANTS)
-    threshold = math.floor(min(size / count, Fraction(1)) * _WORDS)
+    threshold = plans.threshold(size, count)
     if threshold == 0:
         errors.refuse(where, "cohort", "at least 2^-32 of the clients", cohort, "Ask more.")
     if rounds is not None:
         errors.whole(where, "rounds", rounds, least=1, most=10**9)
-    q = threshold / _WORDS
+    q = threshold / plans.WORDS
     if noise_multiplier is None:
         if rounds is None:
             errors.refuse(where, "rounds", "given, or noise_multiplier", None)

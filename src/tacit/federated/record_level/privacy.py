@@ -46,11 +46,11 @@ from tacit.federated.algorithms.registry import Algorithm
 from tacit.federated.config import Config
 from tacit.federated.record_level.normalisation import Bounds, bounds_of
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import calibration, gaussian, privacy_loss
+from tacit.privacy.accounting import calibration, gaussian, plans, privacy_loss
 from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.accounting.plans import SampledGaussian
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 
-_WORDS = 2**32
 _SCOPE: Any = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.RECORD}
 _WHERE = "RecordPrivacy"
 
@@ -123,8 +123,7 @@ class RecordPrivacy:
             remedy = "Rows that were trained on would be paid for twice."
             errors.refuse(_WHERE, "held_out", "given for evaluations", self.held_out, remedy)
         object.__setattr__(self, "bounds", bounds)
-        unit = Unit(errors.choice(_WHERE, "unit", self.unit, list(Unit)))
-        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "unit", Unit.of(_WHERE, self.unit))
 
     def admit(self, algorithm: Algorithm, config: Config) -> None:
         """Refuse what gains nothing, or cannot hold, inside a silo."""
@@ -142,7 +141,7 @@ class RecordPrivacy:
     def plan(self, rows: int, algorithm: Algorithm, config: Config) -> Plan:
         """Noise and draws of a silo with so many rows."""
         self.admit(algorithm, config)
-        count = errors.whole(_WHERE, "rows", rows, least=1, most=_WORDS)
+        count = errors.whole(_WHERE, "rows", rows, least=1, most=plans.WORDS)
         tested = count // self.held_out if self.held_out else 0
         if self.evaluations and not tested:
             errors.refuse(_WHERE, "held_out", "at most the number of rows", self.held_out)
@@ -150,15 +149,9 @@ class RecordPrivacy:
         size, epochs = trained, 1
         if "epochs" in algorithm.reads:
             size, epochs = min(config.batch_size or trained, trained), config.epochs
-        return Plan(
-            privacy=self,
-            trained=trained,
-            tested=tested,
-            # Rounded down: the event states this very probability.
-            threshold=size * _WORDS // trained,
-            draws=epochs * -(-trained // size),
-            multiplier=self._multiplier(size * _WORDS // trained, epochs * -(-trained // size)),
-        )
+        threshold, draws = plans.threshold(size, trained), epochs * -(-trained // size)
+        multiplier = self._multiplier(threshold, draws)
+        return Plan(self, trained, tested, threshold, draws, multiplier)
 
     def _multiplier(self, threshold: int, draws: int) -> Fraction:
         given = (float(self.epsilon), float(self.delta), float(self.statistics))
@@ -200,7 +193,12 @@ class Plan:
     @property
     def probability(self) -> float:
         """q, the chance of a row to be in a sample."""
-        return self.threshold / _WORDS
+        return self.sampled(1).probability
+
+    def sampled(self, rounds: int) -> SampledGaussian:
+        """What is proved of the gradients of so many rounds."""
+        steps = rounds * self.draws
+        return SampledGaussian(self.trained, self.threshold, steps, self.multiplier)
 
     def event(
         self, rounds: int, *, statistics: bool = False, evaluations: int = 0
@@ -211,9 +209,7 @@ class Plan:
             training.append(self._gaussian(Fraction(1), self.privacy.statistics_multiplier))
         if rounds:
             clip = errors.positive(_WHERE, "clip_norm", self.privacy.clip_norm)
-            noise = self._gaussian(clip, self.multiplier * clip)
-            sampled = events.PoissonSampled(self.probability, noise)
-            training.append(events.Repeated(sampled, rounds * self.draws))
+            training.append(self.sampled(rounds).event(self.privacy.unit, clip))
         parts = [_together(training)] if training else []
         if evaluations:
             noise = self._gaussian(Fraction(1), self.privacy.evaluation_multiplier)
@@ -268,7 +264,7 @@ def _calibrated(
     if share:
         z = _rounded_up(gaussian.noise_multiplier_for(epsilon, delta) / math.sqrt(share))
         beside = events.Gaussian(Fraction(1), z, **_SCOPE)
-    q = threshold / _WORDS
+    q = threshold / plans.WORDS
 
     def found(by: str) -> float:
         return calibration.noise_multiplier_for(
@@ -276,8 +272,8 @@ def _calibrated(
         )
 
     def excess(log_multiplier: float, spent: Callable[..., float]) -> float:
-        noise = events.Gaussian(Fraction(1), Fraction(math.exp(log_multiplier)), **_SCOPE)
-        run = events.Repeated(events.PoissonSampled(q, noise), steps)
+        multiplier = Fraction(math.exp(log_multiplier))
+        run = SampledGaussian(1, threshold, steps, multiplier).event(Unit.RECORD)
         event = run if beside is None else events.Composed((beside, run))
         return math.log(max(spent(event, delta), 1e-12) / epsilon)
 

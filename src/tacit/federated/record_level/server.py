@@ -74,7 +74,7 @@ class Silos(Gathering):
         self.overlapping = bool(overlapping)
         if epsilon is not None:
             epsilon = float(errors.epsilon_in_range("Silos", epsilon))
-        self.epsilon, self.unit = epsilon, Unit(errors.choice("Silos", "unit", unit, list(Unit)))
+        self.epsilon, self.unit = epsilon, Unit.of("Silos", unit)
         self._plain = Plain(seed, participation)
         self.stated: dict[int, tuple[float, float]] = {}
         """The largest statement of every silo that counted."""

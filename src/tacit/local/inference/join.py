@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.data import labels
 from tacit.local.inference.neural import Network, Settings, fit_network
-from tacit.local.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.local.inference.stored import Stored, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
@@ -136,18 +136,12 @@ class JoinClassifier(Stored):
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""
-        parameters, arrays = mechanism_parts(self)
-        parameters["network"], weights = self.network_.parts()
-        return parameters, arrays | artifact.nested(weights, "network")
+        return parts_of(self, self.network_)
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> JoinClassifier:
         """Rebuild what `parts` took apart."""
-        settings = parameters["settings"]
-        made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
-        restore_mechanism(made, parameters, arrays)
-        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
-        return made
+        return restored(cls, parameters, arrays)
 
 
 def _better(both: Network, alone: Network) -> Network:

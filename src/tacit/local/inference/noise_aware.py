@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference import finite
 from tacit.local.inference.finite import Evidence
-from tacit.local.inference.neural import Network, fit_network, settings_for
-from tacit.local.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.local.inference.neural import fit_network, settings_for
+from tacit.local.inference.stored import Stored, parts_of, restored
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
 from tacit.privacy.guarantees import Guarantee
@@ -255,32 +255,26 @@ class NoiseAwareClassifier(Stored):
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""
-        parameters, arrays = mechanism_parts(self)
-        if hasattr(self, "table_"):
-            shift = self.shift_
-            parameters["shift"] = [shift.statistic, shift.degrees, shift.p_value]
-            main = {"main": self.main_} if hasattr(self, "main_") else {}
-            return parameters, {**arrays, **main, "table": self.table_}
-        parameters["network"], weights = self.network_.parts()
-        return parameters, arrays | artifact.nested(weights, "network")
+        if not hasattr(self, "table_"):
+            return parts_of(self, self.network_)
+        parameters, arrays = parts_of(self)
+        shift = self.shift_
+        parameters["shift"] = [shift.statistic, shift.degrees, shift.p_value]
+        main = {"main": self.main_} if hasattr(self, "main_") else {}
+        return parameters, {**arrays, **main, "table": self.table_}
 
     @classmethod
     def from_parts(
         cls, parameters: dict[str, Any], arrays: artifact.Arrays
     ) -> NoiseAwareClassifier:
         """Rebuild what `parts` took apart."""
-        made = cls(**_settings(parameters))
-        restore_mechanism(made, parameters, arrays)
+        made = restored(cls, parameters, arrays, network="table" not in arrays)
         if "table" in arrays:
             made.table_ = arrays["table"]
             if "main" in arrays:
                 made.main_ = arrays["main"]
             statistic, degrees, p_value = parameters["shift"]
             made.shift_ = finite.ShiftTest(statistic, degrees, p_value)
-        else:
-            made.network_ = Network.from_parts(
-                parameters["network"], artifact.part(arrays, "network")
-            )
         return made
 
 
@@ -305,10 +299,3 @@ def evidence_of(reports: Reports) -> Evidence:
     classes = len(reports.mechanism.classes) if reports.labelled else 1
     channel = reports.mechanism.channel(reports.labelled)
     return Evidence(reports.columns["symbols"], channel, classes)
-
-
-def _settings(parameters: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in parameters["settings"].items()
-    }

@@ -13,9 +13,8 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from tacit.local.inference import proportions
-from tacit.local.inference.neural import Network
 from tacit.local.inference.noise_aware import evidence_of, must_be_mine, must_be_none
-from tacit.local.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.local.inference.stored import Stored, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors
@@ -113,9 +112,7 @@ class NovelClassClassifier(Stored):
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""
-        parameters, arrays = mechanism_parts(self)
-        parameters["network"], weights = self.network_.parts()
-        arrays |= artifact.nested(weights, "network")
+        parameters, arrays = parts_of(self, self.network_)
         return parameters, {**arrays, "shares": self.shares_}
 
     @classmethod
@@ -123,8 +120,6 @@ class NovelClassClassifier(Stored):
         cls, parameters: dict[str, Any], arrays: artifact.Arrays
     ) -> NovelClassClassifier:
         """Rebuild what `parts` took apart."""
-        made = cls(**parameters["settings"])
-        restore_mechanism(made, parameters, arrays)
+        made = restored(cls, parameters, arrays)
         made.shares_ = arrays["shares"]
-        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made

@@ -247,7 +247,7 @@ def search(
         confidence=confidence,
         within=within,
     )
-    settled = Unit(errors.choice("search", "unit", unit, list(Unit)))
+    settled = Unit.of("search", unit)
     budget, say, stream = _Budget(total, composition, settled), progress or _silent, source(rng)
     fitted = _fit(mechanisms, inhouse, fitting or {}, budget, say)
     reporting, voting = (_People(rows, np.asarray(given)) for rows, given in (people, voters))

@@ -7,16 +7,19 @@ learned from: learning is post-processing, and costs those who reported nothing 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.local.inference.neural import Network
 from tacit.local.inhouse import Protection
-from tacit.privacy import artifact
+from tacit.privacy import artifact, codec
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Guarantee
+
+Model = TypeVar("Model")
 
 _NOT_STORED = ("inhouse", "device")
 """Rows must not go along; and where a model was fitted is nothing that it is."""
@@ -51,27 +54,36 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return artifact.save(self, path)
 
 
-def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
-    """What every classifier stores: its settings, and the mechanism that it belongs to."""
+def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any], codec.Arrays]:
+    """What every classifier stores: its settings, its mechanism, and its network if it has one."""
     inner, weights = model.mechanism_.parts()
-    settings = {
-        name: _plain(value) for name, value in model.get_params().items() if name not in _NOT_STORED
-    }
+    given = {name: v for name, v in model.get_params().items() if name not in _NOT_STORED}
     parameters = {
-        "settings": settings,
+        "settings": {name: codec.plain(value) for name, value in given.items()},
         "mechanism": {"kind": model.mechanism_.kind, "parameters": inner},
         "reports": model.reports_,
         "learned_from": model.certificate_.to_json(),
         "inhouse": model.inhouse_.to_plain(),
         "classes": model.classes_.tolist(),
     }
-    return parameters, artifact.nested(weights, "mechanism")
+    arrays = codec.nested(weights, "mechanism")
+    if network is not None:
+        parameters["network"], own = network.parts()
+        arrays |= codec.nested(own, "network")
+    return parameters, arrays
 
 
-def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.Arrays) -> None:
-    """The other way round."""
+def restored(
+    kind: type[Model], parameters: dict[str, Any], arrays: codec.Arrays, *, network: bool = True
+) -> Model:
+    """Build a classifier from what `parts_of` gave, with or without a network."""
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in parameters["settings"].items()
+    }
+    model: Any = kind(**given)
     inner = parameters["mechanism"]
-    weights = artifact.part(arrays, "mechanism")
+    weights = codec.part(arrays, "mechanism")
     model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)
     model.classes_ = np.asarray(parameters["classes"])
     model.reports_ = int(parameters["reports"])
@@ -81,9 +93,7 @@ def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.A
     nested = model.mechanism_.inhouse_
     model.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=nested.learned)
     model.inhouse_.must_hold(nested)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    if network:
+        own = codec.part(arrays, "network")
+        model.network_ = Network.from_parts(parameters["network"], own)
+    return cast(Model, model)

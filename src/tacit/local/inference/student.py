@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from tacit.local.inference import proportions
 from tacit.local.inference.neural import Network
 from tacit.local.inference.noise_aware import NoiseAwareClassifier, evidence_of, must_be_none
-from tacit.local.inference.stored import Stored, mechanism_parts, restore_mechanism
+from tacit.local.inference.stored import Stored, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, Target, together
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
@@ -208,21 +208,16 @@ class StudentClassifier(Stored):
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters and arrays."""
-        parameters, arrays = mechanism_parts(self)
-        parameters["network"], weights = self.network_.parts()
+        parameters, arrays = parts_of(self, self.network_)
         parameters["teacher"], taught = self.teacher_.parts()
-        arrays |= artifact.nested(weights, "network")
         kept = {name: taught[name] for name in ("table", "main") if name in taught}
         return parameters, arrays | kept
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> StudentClassifier:
         """Rebuild what `parts` took apart."""
-        settings = parameters["settings"]
-        made = cls(**{**settings, "hidden": tuple(settings["hidden"])})
-        restore_mechanism(made, parameters, arrays)
+        made = restored(cls, parameters, arrays)
         made._take(NoiseAwareClassifier.from_parts(parameters["teacher"], arrays))
-        made.network_ = Network.from_parts(parameters["network"], artifact.part(arrays, "network"))
         return made
 
 

@@ -11,7 +11,6 @@ References
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,9 +25,8 @@ import numpy.typing as npt
 from tacit.data import labels
 from tacit.local import origins
 from tacit.local.reports import REFUSED
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, canonical, errors, files
 from tacit.privacy.certificate import Certificate
-from tacit.privacy.draft import Draft, must_be_clear
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee, Unit
 from tacit.privacy.mechanisms import RandomizedResponse, SubsetSelection
@@ -95,7 +93,7 @@ class Ballot:
 
     def __post_init__(self) -> None:
         where = "Ballot"
-        unit = Unit(errors.choice(where, "unit", self.unit, list(Unit)))
+        unit = Unit.of(where, self.unit)
         settled: dict[str, Any] = {
             "epsilon": errors.epsilon_in_range(where, self.epsilon),
             "classes": None if self.classes is None else labels.declare(where, self.classes),
@@ -289,18 +287,8 @@ class Votes:
     def write(self, path: str | Path) -> Path:
         """Write JSON, whole or not at all; a file that exists may be the only draw and stays."""
         path = Path(path)
-        if path.exists():
-            remedy = "It may be the only draw of these votes: choose another."
-            errors.refuse("votes", "path", "new", str(path), remedy)
-        if not path.parent.is_dir():
-            errors.refuse("votes", "folder", "an existing one", str(path.parent))
-        must_be_clear(path)
-        draft = Draft(path)
-        try:
-            draft.file.write(_sealed(self._body()))
-            draft.place()
-        finally:
-            draft.close()
+        files.must_be_free("votes", path)
+        files.create(path, _sealed(self._body()))
         return path
 
     def _body(self) -> dict[str, Any]:
@@ -389,10 +377,7 @@ def _declared_groups(groups: Any) -> tuple[str, ...]:
 
 def _sealed(body: dict[str, Any]) -> bytes:
     """Canonical JSON with the digest of everything else."""
-    text = json.dumps(body, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    sealed = json.dumps({**body, "digest": digest}, sort_keys=True, ensure_ascii=False)
-    return (sealed + "\n").encode()
+    return canonical.lines({**body, "digest": canonical.sha256(canonical.text(body))})
 
 
 def _from_body(body: dict[str, Any]) -> Votes:

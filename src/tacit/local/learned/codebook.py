@@ -124,7 +124,7 @@ class Codebook(Learned):
     ) -> None:
         where = "Codebook"
         self.central = Target.of(where, central_epsilon, central_delta)
-        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
         self.people = None if people is None else errors.whole(where, "people", people, least=1)

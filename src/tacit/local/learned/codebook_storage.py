@@ -10,23 +10,20 @@ from tacit.data import schema
 from tacit.local.inhouse import Protection
 from tacit.local.learned import features, quantizer
 from tacit.local.learned.quantizer import Projection, Quantizer
-from tacit.privacy import artifact, errors
+from tacit.privacy import codec, errors
 
 if TYPE_CHECKING:
     from tacit.local.learned.codebook import Codebook
 
+_SETTINGS = ("epsilon", "classes", "people", "subset_size", "unit")
 _FLOATS = ("mean", "matrix", "cells", "prototypes", "links")
 _WHOLE = ("groups", "counts")
 
 
-def parts(mechanism: Codebook) -> tuple[dict[str, Any], artifact.Arrays]:
+def parts(mechanism: Codebook) -> tuple[dict[str, Any], codec.Arrays]:
     """Parameters and weights; of a copy with the channel alone, no weights and no bounds."""
     parameters: dict[str, Any] = {
-        "epsilon": str(mechanism.epsilon),
-        "classes": None if mechanism.classes is None else list(mechanism.classes),
-        "people": mechanism.people,
-        "subset_size": mechanism.subset_size,
-        "unit": str(mechanism.unit),
+        **codec.settings(mechanism, _SETTINGS),
         "codewords": mechanism.codewords_,
         "inhouse": mechanism.inhouse_.to_plain(),
     }
@@ -36,29 +33,23 @@ def parts(mechanism: Codebook) -> tuple[dict[str, Any], artifact.Arrays]:
     settings, weights = mechanism.features_.parts()
     parameters["schema"] = mechanism.schema.to_plain()
     parameters["features"] = {"kind": mechanism.features_.kind, "settings": settings}
-    arrays: artifact.Arrays = {
+    arrays: codec.Arrays = {
         "cells": found.cells,
         "groups": found.groups,
         "mean": found.projection.mean,
         "counts": mechanism.counts_,
         "prototypes": mechanism.prototypes_,
-        **artifact.nested(weights, "features"),
+        **codec.nested(weights, "features"),
     }
     optional = {"matrix": found.projection.matrix, "links": mechanism.links_}
     arrays |= {name: array for name, array in optional.items() if array is not None}
     return parameters, arrays
 
 
-def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: artifact.Arrays) -> Codebook:
+def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: codec.Arrays) -> Codebook:
     """What `parts` took apart; arrays that do not fit each other are refused."""
-    made = kind(
-        epsilon=errors.rational("Codebook", "epsilon", parameters["epsilon"]),
-        people=parameters["people"],
-        classes=parameters["classes"],
-        codewords=parameters["codewords"],
-        subset_size=parameters["subset_size"],
-        unit=parameters["unit"],
-    )
+    settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
+    made = kind(**codec.exact("Codebook", settings, "epsilon"))
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
     # In the types that encoding counts on: narrower ones would wrap for some people.
     floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
@@ -73,7 +64,7 @@ def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: artifact.A
         return made._channel_alone()
     made.prototypes_ = floats["prototypes"]
     given = schema.from_plain(parameters["schema"])
-    described, weights = parameters["features"], artifact.part(arrays, "features")
+    described, weights = parameters["features"], codec.part(arrays, "features")
     made.features = features.from_parts(described["kind"], given, described["settings"], weights)
     projection = Projection(floats["mean"], floats.get("matrix"))
     found = Quantizer(projection, floats["cells"], whole["groups"])

@@ -33,7 +33,7 @@ from tacit.local.inhouse import Protection, Target
 from tacit.local.learned.base import Learned
 from tacit.local.report_files import Columns
 from tacit.local.reports import Reports
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, codec, errors
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.events import Composed, Event, Repeated
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
@@ -43,6 +43,7 @@ from tacit.privacy.randomness import Randomness, source
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
+_SETTINGS = ("epsilon", "classes", "label_share", "unit")
 STEPS = 256
 """N: numbers are released on the grid 0, 1/N, …, 1 and beyond."""
 
@@ -86,7 +87,7 @@ class Direct(Learned):
     ) -> None:
         where = "Direct"
         self.central = Target.of(where, central_epsilon, central_delta)
-        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = None if classes is None else labels.declare(where, classes)
         labels.split(where, epsilon, label_share)
@@ -303,10 +304,7 @@ class Direct(Learned):
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """JSON-ready parameters; there are no weights."""
         parameters = {
-            "epsilon": str(self.epsilon),
-            "classes": None if self.classes is None else list(self.classes),
-            "label_share": str(self.label_share),
-            "unit": str(self.unit),
+            **codec.settings(self, _SETTINGS),
             "schema": self.schema.to_plain(),
             "inhouse": self.inhouse_.to_plain(),
         }
@@ -315,12 +313,8 @@ class Direct(Learned):
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Direct:
         """Rebuild what `parts` took apart."""
-        made = cls(
-            epsilon=errors.rational("Direct", "epsilon", parameters["epsilon"]),
-            classes=parameters["classes"],
-            label_share=errors.rational("Direct", "label_share", parameters["label_share"]),
-            unit=parameters["unit"],
-        )
+        settings = {name: parameters[name] for name in _SETTINGS}
+        made = cls(**codec.exact("Direct", settings, "epsilon", "label_share"))
         made._schema = schema.from_plain(parameters["schema"])
         made.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=False)
         return made

@@ -277,8 +277,7 @@ class GaussianOnLogits:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.smoothing < 0.5:
-            errors.refuse("GaussianOnLogits", "smoothing", "in (0, 1/2)", self.smoothing)
+        errors.within("GaussianOnLogits", "smoothing", self.smoothing, "(0, 1/2)")
         errors.positive("GaussianOnLogits", "scale", self.scale)
 
     @property

@@ -128,7 +128,7 @@ class VLM(Learned):
     ) -> None:
         where = "VLM"
         self.central = Target.of(where, central_epsilon, central_delta)
-        self.unit = Unit(errors.choice(where, "unit", unit, list(Unit)))
+        self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.latent_dimension = errors.whole(
             where, "latent_dimension", latent_dimension, least=1, most=2**14

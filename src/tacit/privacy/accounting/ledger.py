@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
-from tacit.privacy import errors, events, guarantees
+from tacit.privacy import canonical, errors, events, guarantees
 from tacit.privacy.accounting import filters, odometer
 from tacit.privacy.accounting.filters import Amounts, digits
 from tacit.privacy.accounting.ledger_file import LedgerFile
@@ -398,7 +398,7 @@ def _as_stored(where: str, event: events.Event) -> events.Event:
 
 
 def _text(value: events.Event | Guarantee) -> str:
-    return json.dumps(to_plain(value), sort_keys=True)
+    return canonical.text(to_plain(value))
 
 
 def _amounts_text(amounts: Amounts) -> str:

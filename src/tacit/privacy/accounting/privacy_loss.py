@@ -272,12 +272,9 @@ def subsampled_gaussian(noise_multiplier: Any, probability: Any, steps: Any) -> 
     """`steps` Gaussian draws on Poisson samples: the event of DP-SGD."""
     steps = errors.whole("subsampled_gaussian", "steps", steps, least=1, most=10**9)
     sigma = errors.positive("subsampled_gaussian", "noise_multiplier", noise_multiplier)
-    try:
-        probability = float(probability)
-    except (TypeError, ValueError):
-        errors.refuse("subsampled_gaussian", "sampling_probability", "a number", probability)
-    if not 0 < probability <= 1:
-        errors.refuse("subsampled_gaussian", "sampling_probability", "in (0, 1]", probability)
+    probability = errors.within(
+        "subsampled_gaussian", "sampling_probability", probability, "(0, 1]"
+    )
     one = events.Gaussian(1, sigma, adjacency="add-remove", unit="record")  # type: ignore[arg-type]
     return events.Repeated(events.PoissonSampled(probability, one), steps)
 

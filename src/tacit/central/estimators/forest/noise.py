@@ -48,7 +48,7 @@ class Noise:
 
     def __init__(self, epsilon: Any, delta: float, unit: str, rng: Randomness | None) -> None:
         self.epsilon = errors.epsilon_in_range(WHERE, epsilon)
-        self.unit = Unit(errors.choice(WHERE, "unit", unit, list(Unit)))
+        self.unit = Unit.of(WHERE, unit)
         self.rng = source(rng)
         self._gaussian = Spending(WHERE, None, epsilon, delta, unit, rng) if delta else None
         self._ran: Counter[events.Event] = Counter()

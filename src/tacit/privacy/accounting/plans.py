@@ -1,0 +1,71 @@
+r"""The plan of a sampled Gaussian: whom, how often, with how much noise.
+
+Each of N units (records, clients) is in a step's sample with probability exactly
+:math:`q = k / 2^{32}`, independently of the others: a 32-bit word of its own is below k. The event
+states that very q, so what is sampled is what is proved.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.privacy import events
+from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.randomness import Randomness
+
+WORDS = 2**32
+
+
+def threshold(size: Fraction | int, units: int) -> int:
+    """Return k for samples of this expected size, rounded down; 0 if the size is too small."""
+    return math.floor(min(Fraction(size) / units, Fraction(1)) * WORDS)
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """Gaussian noise on Poisson samples, as often as planned.
+
+    Parameters
+    ----------
+    units : int
+        N, how many are sampled from.
+    threshold : int
+        k: a unit is in a sample where its 32-bit word is below this.
+    steps : int
+        How many samples are drawn.
+    noise_multiplier : Fraction
+        Standard deviation of the noise over the ℓ2 sensitivity.
+    """
+
+    units: int
+    threshold: int
+    steps: int
+    noise_multiplier: Fraction
+
+    @property
+    def probability(self) -> float:
+        """q, the sampling probability."""
+        return self.threshold / WORDS
+
+    @property
+    def expected_size(self) -> float:
+        """qN, the expected size of a sample."""
+        return self.threshold * self.units / WORDS
+
+    def event(self, unit: Unit, sensitivity: Fraction | None = None) -> events.Event:
+        """What accounting composes, towards zero-out neighbours: a blank unit is sampled, too."""
+        clip = Fraction(1) if sensitivity is None else sensitivity
+        sigma = self.noise_multiplier * clip
+        noise = events.Gaussian(clip, sigma, adjacency=Adjacency.ZERO_OUT, unit=unit)
+        return events.Repeated(events.PoissonSampled(self.probability, noise), self.steps)
+
+    def sample(self, stream: Randomness) -> npt.NDArray[np.intp]:
+        """Draw the places of a sample: each unit independently, with exactly `probability`."""
+        words = stream.words((self.units + 1) // 2).view(np.uint32)[: self.units]
+        # In 64 bits, because a threshold of 2^32 takes everyone.
+        return np.flatnonzero(words < np.uint64(self.threshold))

@@ -1,0 +1,235 @@
+"""Files and folders that are whole or not there, and that survive a loss of power.
+
+One rule of durability: content is on disk before it gets its name, and the name is on disk before
+the call returns. One rule of modes: what is unfinished can be read by its owner alone; what is
+finished is `READABLE`, or `OWN` where it holds secrets or is made from raw rows.
+
+- `Draft`, `create`: a new file; one that exists stays as it is.
+- `keep_first`: a file that is made once, by whoever comes first.
+- `replace`: a file that takes the place of an older one.
+- `folder`, `move`: the same for folders.
+
+Half of a file of noisy rows beside a second run of the same rows is two draws for whoever reads
+both. So a draft has no name in any folder, and the operating system frees it with the process; it
+gets its name in one step at the end. Where a file system cannot do that, it is copied at the end,
+and a process that is killed within that copy leaves a hidden part; `must_be_clear` finds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from tacit.privacy import errors
+
+READABLE, OWN = 0o644, 0o600
+_FOLDER = 0o755
+_UNABLE = (errno.EINVAL, errno.ENOTSUP)
+
+
+class Draft:
+    """A nameless file that becomes `path`."""
+
+    def __init__(self, path: Path, mode: int = READABLE) -> None:
+        self.path, self.mode = path, mode
+        self.file = _nameless(path.parent)
+
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def place(self) -> None:
+        """Give the file its name, which must be free."""
+        try:
+            self.link()
+        except FileExistsError:
+            errors.refuse("write", "path", "new", str(self.path), "Choose another.")
+
+    def link(self) -> None:
+        """Give the file its name; raise FileExistsError if that is taken."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        try:
+            _name_open(self.file.fileno(), self.path, self.mode)
+        except FileExistsError:
+            raise
+        except (AttributeError, OSError):  # another system, or another file system
+            self._copy()
+        _sync(self.path.parent)
+
+    def close(self) -> None:
+        """Free the draft; a file that was placed stays."""
+        self.file.close()
+
+    def _copy(self) -> None:
+        self.file.seek(0)
+        with _part(self.path, self.mode) as (copy, part):
+            shutil.copyfileobj(self.file, copy)
+            _flush(copy)
+            try:
+                os.link(part, self.path)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links
+                if os.path.lexists(self.path):
+                    raise FileExistsError(self.path) from None
+                os.replace(part, self.path)
+
+
+def create(path: Path, content: bytes, mode: int = READABLE) -> None:
+    """Write a new file; a path that is taken is refused."""
+    with Draft(path, mode) as draft:
+        draft.file.write(content)
+        draft.place()
+
+
+def keep_first(path: Path, content: bytes, mode: int = OWN) -> bytes:
+    """Write a file unless there is one already; return what the file holds."""
+    if not path.exists():
+        with Draft(path, mode) as draft, suppress(FileExistsError):
+            draft.file.write(content)
+            draft.link()
+    _sync(path.parent)  # whoever made it may not have come so far
+    return path.read_bytes()
+
+
+def replace(path: Path, content: bytes, mode: int = READABLE) -> None:
+    """Write a file in one step, where a link points; a reader sees the older one, or this one."""
+    if path.is_char_device() or path.is_fifo():  # /dev/stdout takes bytes, and must stay
+        path.write_bytes(content)
+        return
+    path = path.resolve()
+    with _part(path, mode) as (file, part):
+        file.write(content)
+        _flush(file)
+        os.replace(part, path)
+    _sync(path.parent)
+
+
+@contextmanager
+def folder(path: Path) -> Iterator[Path]:
+    """Give a hidden folder to fill, which becomes `path` unless an error is raised.
+
+    `path` must be free, or an empty folder.
+    """
+    partial = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
+    try:
+        yield partial
+        _sync_all(partial)
+        partial.chmod(_FOLDER)
+        os.replace(partial, path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def move(made: Path, path: Path) -> None:
+    """Move a file or folder to `path`, and remove what was there before.
+
+    For an instant there is neither; a process that is killed then leaves the older one in a hidden
+    folder.
+    """
+    _sync_all(made)
+    with tempfile.TemporaryDirectory(prefix=_prefix(path), dir=path.parent) as aside:
+        if os.path.lexists(path):
+            os.replace(path, Path(aside) / path.name)
+        os.replace(made, path)
+    _sync(path.parent)
+
+
+def must_be_free(draws: str, path: Path) -> None:
+    """Refuse a path for draws (reports, votes) where others lie, or a part of them."""
+    if not path.parent.is_dir():
+        errors.refuse(draws, "folder", "an existing one", str(path.parent))
+    if path.exists():
+        remedy = f"It may be the only draw of these {draws}: choose another."
+        errors.refuse(draws, "path", "new", str(path), remedy)
+    must_be_clear(path)
+
+
+def must_be_clear(path: Path) -> None:
+    """Refuse a path beside which a part of an earlier run lies."""
+    if glob.glob(glob.escape(f"{path.parent}/{_prefix(path)}") + "*"):
+        remedy = (
+            f"A run was stopped: whoever reads its {_prefix(path)}… and what you make now has two "
+            "draws of a row. Remove it if nobody has read it, else keep to what was drawn."
+        )
+        errors.refuse("write", "path", "without a part of it beside it", str(path), remedy)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name.removeprefix('.')}-"
+
+
+def _nameless(folder: Path) -> IO[bytes]:
+    try:
+        return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600), "w+b")
+    except (AttributeError, OSError):  # another system, or another file system
+        return tempfile.TemporaryFile(dir=folder)
+
+
+def _name_open(number: int, path: Path, mode: int) -> None:
+    os.fchmod(number, mode)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        # With a folder's descriptor, so that the system follows the link to the open file.
+        opened = f"/proc/self/fd/{number}"
+        os.link(opened, path, src_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _part(path: Path, mode: int) -> Iterator[tuple[IO[bytes], Path]]:
+    """Give a hidden file beside `path`, which is removed unless it was moved."""
+    handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)  # mode 0600
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            part.chmod(mode)
+            yield file, part
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _flush(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_all(made: Path) -> None:
+    """Put a file, or a folder and all in it, on disk."""
+    if not made.is_dir():
+        return _sync(made)
+    for one in made.iterdir():
+        _sync_all(one)
+    _sync(made)
+
+
+def _sync(path: Path) -> None:
+    """Put a file or a folder's names on disk, where the system can."""
+    if os.name == "nt":  # opens no folders
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _UNABLE:
+            raise
+    finally:
+        os.close(handle)
