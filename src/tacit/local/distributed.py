@@ -108,7 +108,7 @@ def _on_ray(
                     raise errors.InvalidData(refusal.replace(paths[part], str(files[part])))
                 _must_follow(before, (part, batch))
                 before = (part, batch)
-                yield Reports(mechanism, _unpacked(packed), label is not None)
+                yield Reports(mechanism, _unpacked(packed), mechanism.channel(label is not None))
             _must_follow(before, (len(files), 0))
         finally:
             del data  # and with it what still runs

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tacit.data.schema import Schema
 from tacit.local import report_files
+from tacit.local.channels import ReportChannel
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
 from tacit.privacy import artifact, errors
 from tacit.privacy.certificate import Certificate
@@ -45,34 +46,21 @@ class LocalMechanism(artifact.Storable, Protocol):
     def classes(self) -> tuple[Any, ...] | None: ...
     @property
     def not_protected(self) -> tuple[str, ...]: ...
-    def event(self, labelled: bool) -> Event: ...
-    def guarantee(self, labelled: bool) -> Guarantee: ...
-    def check(self, columns: Columns, labelled: bool) -> Columns: ...
+    def channel(self, labelled: bool | None = None) -> ReportChannel: ...
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports: ...
 
 
 def certify(
-    mechanism: LocalMechanism,
-    labelled: bool,
+    mechanism: Any,
+    channel: ReportChannel,
     rng: Randomness | None = None,
     further: tuple[str, ...] = (),
 ) -> Certificate:
-    """The certificate of one person's report, with `further` things that are not protected."""
-    event, guarantee = mechanism.event(labelled), mechanism.guarantee(labelled)
-    return _issue(mechanism, event, guarantee, rng, further)
-
-
-def _issue(
-    mechanism: LocalMechanism,
-    event: Event,
-    guarantee: Guarantee,
-    rng: Randomness | None,
-    further: tuple[str, ...],
-) -> Certificate:
+    """Issue the certificate of one person's report; `further` things are not protected either."""
     return Certificate.issue(
-        event,
-        guarantee=guarantee,
-        assumptions=getattr(mechanism, "assumptions", ()),
+        channel.event,
+        guarantee=channel.guarantee,
+        assumptions=channel.assumptions,
         not_protected=(*mechanism.not_protected, REFUSED, *further),
         rng=rng,
     )
@@ -88,8 +76,8 @@ class Reports:
         The mechanism that released them, at the ε that it was run with.
     columns : dict of str to array
         Released columns of equal length; what is outside the mechanism's support is refused.
-    labelled : bool
-        Whether the label is part of a report.
+    channel : ReportChannel
+        The channel that they came through, one of the mechanism's own: with or without a label.
     seeded : bool
         Whether a reproducible generator drew the noise: such reports protect nobody.
     releases : tuple of str
@@ -98,22 +86,36 @@ class Reports:
 
     mechanism: Any
     columns: Columns
-    labelled: bool
+    channel: ReportChannel
     seeded: bool = False
     releases: tuple[str, ...] = field(default_factory=lambda: (secrets.token_hex(16),))
-    event: Event = field(init=False)
-    """What ran on one person's row."""
-    guarantee: Guarantee = field(init=False)
-    """Towards each person who reported."""
 
     def __post_init__(self) -> None:
-        columns = self.mechanism.check(self.columns, self.labelled)
+        self._must_be_unchanged()
+        columns = self.channel.check(self.columns)
         for column in columns.values():
             column.flags.writeable = False
         object.__setattr__(self, "columns", columns)
-        # What ran is fixed now, whatever becomes of the mechanism.
-        object.__setattr__(self, "event", self.mechanism.event(self.labelled))
-        object.__setattr__(self, "guarantee", self.mechanism.guarantee(self.labelled))
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a report holds a label."""
+        return self.channel.labelled
+
+    @property
+    def event(self) -> Event:
+        """The event that ran on one person's row."""
+        return self.channel.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee towards each person who reported."""
+        return self.channel.guarantee
+
+    def __repr__(self) -> str:
+        """One line that shows no report."""
+        seeded = ", seeded: they protect nobody" if self.seeded else ""
+        return f"Reports({len(self):,} through a {self.mechanism.kind}; {self.guarantee}{seeded})"
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -121,7 +123,7 @@ class Reports:
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Reports:
         """Chosen rows, as a release of their own."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
-        return Reports(self.mechanism, columns, self.labelled, self.seeded)
+        return Reports(self.mechanism, columns, self.channel, self.seeded)
 
     @property
     def schema(self) -> Schema:
@@ -137,7 +139,7 @@ class Reports:
     def certify(self, *further: str) -> Certificate:
         """The same with further sentences about what is not protected."""
         stream = Seeded(0) if self.seeded else None
-        return _issue(self.mechanism, self.event, self.guarantee, stream, further)
+        return certify(self.mechanism, self.channel, stream, further)
 
     def shared(self, application: str = "join", level: str = "latent") -> Reports:
         """The same reports for a partner, without what must not leave the mechanism's house.
@@ -147,7 +149,7 @@ class Reports:
         or latents that were learned from those rows: many of them tell of these rows too.
         """
         mechanism = self.mechanism.shared(application, level)
-        return Reports(mechanism, dict(self.columns), self.labelled, self.seeded, self.releases)
+        return Reports(mechanism, dict(self.columns), self.channel, self.seeded, self.releases)
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
@@ -160,7 +162,7 @@ class Reports:
             errors.refuse("concatenate", "parts", "at least one", 0)
         mark = artifact.fingerprint(first.mechanism)
         for part in parts[1:]:
-            if part.labelled != first.labelled or artifact.fingerprint(part.mechanism) != mark:
+            if part.channel != first.channel or artifact.fingerprint(part.mechanism) != mark:
                 raise errors.InvalidData(
                     "concatenate: reports must come through equal channels: the same mechanism, "
                     "epsilon and labels. Learn from each part on its own."
@@ -175,17 +177,18 @@ class Reports:
             name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
         }
         seeded = any(part.seeded for part in parts)
-        return Reports(first.mechanism, columns, first.labelled, seeded, releases)
+        return Reports(first.mechanism, columns, first.channel, seeded, releases)
 
     def _must_be_unchanged(self) -> None:
-        if self.mechanism.event(self.labelled) != self.event:
+        if self.mechanism.channel(self.labelled) != self.channel:
             raise errors.InvalidData(
-                "reports: their mechanism was changed after the release. Fit another object."
+                "reports: channel must be their mechanism's own. If the mechanism was changed "
+                "after the release, fit another object."
             )
 
     def write(self, path: str | Path) -> Path:
         """Write Parquet with mechanism and certificate in its metadata, bound to the rows."""
-        known = (self.labelled, self.seeded, self.releases)
+        known = (self.channel, self.seeded, self.releases)
         with ReportsWriter(path, self.mechanism, *known) as writer:
             writer.add(self)
         return Path(path)
@@ -197,18 +200,18 @@ class Reports:
         A file whose rows would take more than `most_bytes` of memory is refused before they are
         read.
         """
-        found, where = report_files.read(path, most_bytes), str(path)
-        mechanism, head = artifact.unpack(found.mechanism, where), found.head
+        content, where = report_files.read(path, most_bytes), str(path)
+        mechanism, head = artifact.unpack(content.mechanism, where), content.head
         try:
-            certificate = Certificate.from_json(found.certificate)
-            certificate.verify(found.artifact)
+            certificate = Certificate.from_json(content.certificate)
+            certificate.verify(content.artifact)
         except errors.CertificateError as error:
             raise errors.InvalidData(f"{where}: {error}") from None
-        about = certificate.event == mechanism.event(head.labelled)
-        if not about or certificate.seeded != head.seeded:
+        channel = mechanism.channel(head.labelled)
+        if certificate.event != channel.event or certificate.seeded != head.seeded:
             raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
         try:
-            return Reports(mechanism, found.columns, head.labelled, head.seeded, head.releases)
+            return Reports(mechanism, content.columns, channel, head.seeded, head.releases)
         except errors.InvalidData as error:
             raise errors.InvalidData(f"{where}: {error}") from None
 
@@ -223,12 +226,12 @@ class ReportsWriter:
         self,
         path: str | Path,
         mechanism: Any,
-        labelled: bool,
+        channel: ReportChannel,
         seeded: bool = False,
         releases: tuple[str, ...] = (),
     ) -> None:
         self.path, self.mechanism = Path(path), mechanism
-        self.labelled, self.seeded = labelled, seeded
+        self.channel, self.seeded = channel, seeded
         self.releases = releases or (secrets.token_hex(16),)
         self.count = 0
         self._writer: Any = None
@@ -246,8 +249,8 @@ class ReportsWriter:
 
     def add(self, reports: Reports) -> None:
         """Append a batch that came from the writer's own mechanism."""
-        if reports.mechanism is not self.mechanism or reports.labelled != self.labelled:
-            raise errors.InvalidData("reports: a batch must come from the writer's mechanism.")
+        if reports.mechanism is not self.mechanism or reports.channel != self.channel:
+            raise errors.InvalidData("reports: a batch must come through the writer's channel.")
         reports._must_be_unchanged()
         if self._writer is not None and reports.seeded and not self.seeded:
             raise errors.InvalidData("reports: seeded and secure batches must not share a file.")
@@ -261,7 +264,7 @@ class ReportsWriter:
 
     def _begin(self, schema: Any) -> None:
         packed = artifact.pack(self.mechanism)
-        self._head = Head(self.labelled, self.seeded, self.releases)
+        self._head = Head(self.channel.labelled, self.seeded, self.releases)
         self._binding = Binding(packed)
         said = {report_files.HEAD: self._head.to_bytes(), report_files.MECHANISM: packed}
         self._schema = schema.with_metadata(said)
@@ -283,7 +286,7 @@ class ReportsWriter:
     def _end(self) -> None:
         """The certificate comes last: it names the digest of all rows."""
         self._flush(self._pending.slice(0, 0), last=True)
-        issued = certify(self.mechanism, self.labelled, Seeded(0) if self.seeded else None)
+        issued = certify(self.mechanism, self.channel, Seeded(0) if self.seeded else None)
         bound = replace(issued, artifact=self._binding.artifact(self._head))
         self._writer.add_key_value_metadata({report_files.CERTIFICATE: bound.to_json()})
         self._writer.close()

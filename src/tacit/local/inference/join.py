@@ -104,12 +104,13 @@ class JoinClassifier(Stored):
         return self
 
     def _released_labels(self, reports: Reports) -> tuple[Any, Any]:
-        if "label" not in reports.columns:
+        flip = reports.channel.flip
+        if flip is None:
             raise errors.InvalidData(
                 "JoinClassifier.fit: a codebook's label is part of its symbol. Release without "
                 "labels, and pass y."
             )
-        return reports.columns["label"], reports.mechanism.label_matrix
+        return reports.columns["label"], flip.matrix
 
     def _seen(self, rows: Any) -> Floats:
         if isinstance(rows, Reports):

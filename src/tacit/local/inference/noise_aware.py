@@ -103,7 +103,7 @@ class NoiseAwareClassifier(Stored):
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         must_be_none("NoiseAwareClassifier.fit", y)
-        by_table = reports.mechanism.kind == "codebook"
+        by_table = reports.channel.symbols is not None
         device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
         for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
             self.__dict__.pop(name, None)
@@ -141,11 +141,13 @@ class NoiseAwareClassifier(Stored):
 
     def _fit_network(self, reports: Reports, device: str) -> None:
         inputs = self.mechanism_.released_features(reports, level=self.level)
+        flip = reports.channel.flip
+        assert flip is not None
         hidden = None if self.hidden is None else tuple(self.hidden)
         self.network_ = fit_network(
             inputs,
             reports.columns["label"],
-            self.mechanism_.label_matrix,
+            flip.matrix,
             settings_for(self.mechanism_.epsilon, hidden, self.output_bias),
             seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
             device=device,
@@ -209,7 +211,10 @@ class NoiseAwareClassifier(Stored):
 
     def _warn_if_constant(self) -> None:
         """Where some label is so frequent that no single report outweighs it."""
-        mass, odds = self.table_.sum(axis=1), np.exp(self.mechanism_.channel(False).log_odds)
+        mass, odds = (
+            self.table_.sum(axis=1),
+            np.exp(self.mechanism_.channel(False).symbols.log_odds),
+        )
         each = mass * (1 + (odds - 1) * np.eye(len(mass)))
         answers = (each @ self.given_codeword()).argmax(axis=1)
         if len(np.unique(answers)) == 1:
@@ -301,10 +306,10 @@ def must_be_mine(reports: Reports, mechanism: Any) -> None:
 
 
 def evidence_of(reports: Reports) -> Evidence:
-    """The reports of a codebook as the likelihood takes them."""
-    classes = len(reports.mechanism.classes) if reports.labelled else 1
-    channel = reports.mechanism.channel(reports.labelled)
-    return Evidence(reports.columns["symbols"], channel, classes)
+    """Return the reports of a codebook in the form that the likelihood takes."""
+    law = reports.channel.symbols
+    assert law is not None
+    return Evidence(reports.columns["symbols"], law, reports.channel.class_count)
 
 
 def _settings(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class NovelClassClassifier(Stored):
             errors.refuse(where, "inhouse", "given", None, "Pass in-house rows of other classes.")
         if not isinstance(reports, Reports) or reports.labelled:
             raise errors.InvalidData(f"{where}.fit: it must get reports without labels.")
-        if reports.mechanism.kind != "codebook":
+        if reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)

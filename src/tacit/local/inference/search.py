@@ -168,7 +168,7 @@ class _Budget:
     def event(self, mechanisms: Sequence[Any], plan: Precision) -> events.Event:
         """Of reporters and voters: the very events that will run."""
         count, sequential = plan.candidates, self.composition == "sequential"
-        reporting = tuple(mechanism.event(True) for mechanism in mechanisms)
+        reporting = tuple(mechanism.channel(True).event for mechanism in mechanisms)
         if sequential and len(reporting) > 1:
             reporting = (events.Composed(reporting),)
         voting: events.Event = self.ballot(count).event
@@ -313,7 +313,7 @@ def _fit(
         say("fit", place, len(mechanisms))
         own = mechanism.at(budget.share(len(mechanisms)))
         fitted.append(own if inhouse is None else own.fit(inhouse, **fitting))
-        if (found := events.scope_of(fitted[-1].event(True))["unit"]) is not budget.unit:
+        if (found := events.scope_of(fitted[-1].channel(True).event)["unit"]) is not budget.unit:
             remedy = f"Make the mechanism with unit={str(budget.unit)!r}."
             errors.refuse("search", "unit of a mechanism", str(budget.unit), str(found), remedy)
     say("fit", len(mechanisms), len(mechanisms))
@@ -329,11 +329,11 @@ def _must_fit(mechanisms: Sequence[Any], people: _People, voters: _People) -> No
         for who, name in ((people, "people"), (voters, "voters")):
             codes = labels.codes(f"search, {name}", who.labels, mechanism.classes)
             if len(mechanism.schema.rows(who.rows, f"search, {name}")) != len(codes):
-                raise errors.InvalidData(f"search, {name}: labels must be as many as rows.")
+                raise errors.InvalidData(f"search, {name}: labels must be one per row.")
 
 
 def _delta(mechanisms: Sequence[Any], composition: str) -> float | None:
-    deltas = [float(getattr(mechanism, "delta", None) or 0) for mechanism in mechanisms]
+    deltas = [float(mechanism.channel(True).delta or 0) for mechanism in mechanisms]
     total = sum(deltas) if composition == "sequential" else max(deltas)
     return total or None
 
@@ -424,7 +424,7 @@ def _certify(
     found = float(getattr(guarantee, "epsilon", np.inf))
     if not found <= float(epsilon) * (1 + 1e-9):
         errors.refuse("search", "guarantee", f"within ε = {float(epsilon):g}", str(guarantee))
-    assumed = [line for one in mechanisms for line in getattr(one, "assumptions", ())]
+    assumed = [line for one in mechanisms for line in one.channel(True).assumptions]
     exposed = [line for one in mechanisms for line in one.not_protected]
     if taught or not all(one.inhouse_.may_leave for one in mechanisms):
         exposed += HANDED_OUT

@@ -131,7 +131,7 @@ class StudentClassifier(Stored):
         errors.positive(where, "penalty", self.penalty)
         if self.inhouse is None:
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
-        if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
+        if not isinstance(reports, Reports) or reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         target = Target.of(where, self.central_epsilon, self.central_delta)
         if target is not None:

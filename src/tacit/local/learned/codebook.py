@@ -8,11 +8,9 @@ symbols and it treats any two of them alike.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
@@ -21,22 +19,21 @@ import numpy.typing as npt
 
 from tacit.data import labels, schema
 from tacit.data.schema import Rows, Schema
+from tacit.local.channels import SymbolChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import codebook_storage, private_quantizer
 from tacit.local.learned import features as features_of
 from tacit.local.learned import quantizer as quantizers
-from tacit.local.learned.base import Learned, refuse_channel_alone
+from tacit.local.learned.base import Learned
 from tacit.local.learned.features import Features, blocks
 from tacit.local.learned.private_features import Learning
 from tacit.local.learned.quantizer import Quantizer
 from tacit.local.learned.rule import codewords_for
-from tacit.local.report_files import Columns
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
-from tacit.privacy.events import Event
-from tacit.privacy.guarantees import Guarantee, Unit
+from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
-from tacit.privacy.randomness import Randomness, source
+from tacit.privacy.randomness import Randomness
 
 DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
     "scattering": (48, True, "linked"),
@@ -54,7 +51,7 @@ UNLABELLED = 64
 """Codewords where no label is reported: learners then have a model of the rows, and no table."""
 
 
-class Codebook(Learned):
+class Codebook(Learned[SymbolChannel]):
     """A mechanism learned without labels; people report one symbol each.
 
     Parameters
@@ -223,21 +220,14 @@ class Codebook(Learned):
         return codewords_for(float(self.epsilon), self.people, len(self.classes))
 
     def _set(self, given: Schema, learned: Features, quantizer: Quantizer) -> None:
-        self.__dict__.pop("_channels", None)
+        self._forget_channels()
         self._schema, self.features_, self.quantizer_ = given, learned, quantizer
         self.codewords_ = quantizer.codewords
-
-    def at(self, epsilon: float) -> Codebook:
-        """The same fitted mechanism at another ε."""
-        other = copy.copy(self)
-        other.epsilon = errors.epsilon_in_range("Codebook", epsilon)
-        other.__dict__.pop("_channels", None)
-        return other
 
     def on(self, device: str) -> Codebook:
         """The same fitted mechanism; features that were trained compute on another device."""
         self._must_encode()
-        other = copy.copy(self)
+        other = self._copy()
         device = devices.resolve("Codebook.on", device, used=hasattr(self.features_, "on"))
         other.features_ = features_of.on(self.features_, device)
         return other
@@ -250,8 +240,7 @@ class Codebook(Learned):
         used, mapping = np.unique(mapping, return_inverse=True)
         if len(used) < 2:
             errors.refuse("regrouped", "groups", "at least two", len(used))
-        other = copy.copy(self)
-        other.__dict__.pop("_channels", None)
+        other = self._copy()
         old = self.quantizer_
         other._set(
             self.schema, self.features_, Quantizer(old.projection, old.cells, mapping[old.groups])
@@ -268,50 +257,31 @@ class Codebook(Learned):
 
     # --- the channel ---------------------------------------------------------------------------
 
-    @property
-    def schema(self) -> Schema:
-        """Of raw rows."""
-        self._must_encode()
-        return self._schema
-
     def _channel_alone(self) -> Codebook:
-        """Reports show how many codewords there are: that, and nothing else of D1, stays in it."""
-        other = copy.copy(self)
-        other._schema = other.features = None  # type: ignore[assignment]
+        """Keep the number of codewords, which reports show, and nothing else of D1."""
+        other = self._copy()
+        other._schema = other.features = None
         other.features_ = other.quantizer_ = None  # type: ignore[assignment]
         other.counts_ = np.zeros_like(self.counts_)
         other.links_ = other.prototypes_ = None  # type: ignore[assignment]
         return other
 
-    @cached_property
-    def _channels(self) -> dict[bool, SubsetSelection]:
-        return {}
-
-    def channel(self, labelled: bool) -> SubsetSelection:
-        """The law of a report of a codeword, or of codeword and label."""
+    def _make_channel(self, labelled: bool) -> SymbolChannel:
         self._must_be_fitted()
-        if labelled not in self._channels:
-            if labelled and self.classes is None:
-                labels.refuse_undeclared("Codebook")
-            symbols = self.codewords_ * (len(self.classes or ()) if labelled else 1)
-            self._channels[labelled] = SubsetSelection(
-                categories=symbols, epsilon=self.epsilon, size=self.subset_size, unit=self.unit
-            )
-        return self._channels[labelled]
-
-    def event(self, labelled: bool) -> Event:
-        """What runs on one person's row."""
-        return self.channel(labelled).event
-
-    def guarantee(self, labelled: bool) -> Guarantee:
-        """Towards the person who reports."""
-        return self.channel(labelled).guarantee
+        classes = self.classes if labelled else None
+        law = SubsetSelection(
+            categories=self.codewords_ * (1 if classes is None else len(classes)),
+            epsilon=self.epsilon,
+            size=self.subset_size,
+            unit=self.unit,
+        )
+        return SymbolChannel(law=law, classes=classes)
 
     # --- on a person's device ------------------------------------------------------------------
 
-    def encode(self, raw: Any) -> npt.NDArray[np.int64]:
-        """The codeword of each row."""
-        return self.encode_rows(self.schema.rows(raw, "Codebook"))
+    def _encode(self, raw: Any, where: str) -> npt.NDArray[np.int64]:
+        # All rows at once: `encode_rows` has blocks of its own.
+        return self.encode_rows(self.schema.rows(raw, where))
 
     def encode_rows(self, rows: Rows) -> npt.NDArray[np.int64]:
         """The codeword of each checked row."""
@@ -320,50 +290,14 @@ class Codebook(Learned):
             parts = [self.quantizer_(self.features_.transform(block)) for block in blocks(rows)]
         return np.concatenate(parts)
 
-    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
-        """One report a row, of the codeword or of codeword and label."""
-        rows = self.schema.rows(raw, "Codebook.release")
-        codes = None if labels is None else self._codes(labels, len(rows))
-        symbols = self.encode_rows(rows)
-        if codes is not None:
-            symbols = symbols * len(self.classes or ()) + codes
-        stream = source(rng)
-        sets = self.channel(codes is not None).release(symbols, stream)
-        return Reports(self, {"symbols": sets}, codes is not None, not stream.secure)
-
-    def _codes(self, given: Any, count: int) -> npt.NDArray[np.int64]:
-        codes = labels.codes("Codebook.release", given, self.classes)
-        if len(codes) != count:
-            raise errors.InvalidData("Codebook.release: labels must be as many as rows.")
-        return codes
-
-    def log_prob(
-        self, columns: Columns, encoded: Any, codes: Any = None
-    ) -> npt.NDArray[np.float64]:
-        """The exact law of reports given codewords, and codes of labels where reported."""
-        symbols = errors.integers("Codebook.log_prob", encoded)
-        if codes is not None:
-            symbols = symbols * len(self.classes or ()) + errors.integers("log_prob", codes)
-        return self.channel(codes is not None).log_prob(columns["symbols"], symbols)
-
-    def check(self, columns: Columns, labelled: bool) -> Columns:
-        """Reports as the narrowest integers; what the channel cannot have released is refused."""
-        if set(columns) != {"symbols"} or columns["symbols"].ndim != 2:
-            raise errors.InvalidData("reports: columns must be 'symbols' alone, sets of symbols.")
-        channel = self.channel(labelled)
-        if len(columns["symbols"]):
-            channel._sets(columns["symbols"])
-        narrow = np.min_scalar_type(channel.categories - 1)
-        return {"symbols": columns["symbols"].astype(narrow, copy=False)}
-
     # --- what a learner may ask ----------------------------------------------------------------
 
     def posterior(self, reports: Reports, prior: Any = None) -> npt.NDArray[np.float64]:
         """P(codeword | report) for reports without a label; in-house shares are the prior."""
-        channel = self.channel(False)
+        law = self.channel(False).symbols
         mass = self.counts_ + 1.0 if prior is None else np.asarray(prior, np.float64)
         odds = np.zeros((len(reports), self.codewords_))
-        np.put_along_axis(odds, reports.columns["symbols"].astype(np.int64), channel.log_odds, 1)
+        np.put_along_axis(odds, reports.columns["symbols"].astype(np.int64), law.log_odds, 1)
         weights = mass * np.exp(odds - odds.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
@@ -424,15 +358,6 @@ class Codebook(Learned):
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Codebook:
         """Rebuild what `parts` took apart."""
         return codebook_storage.rebuilt(cls, parameters, arrays)
-
-    def _must_be_fitted(self) -> None:
-        if not hasattr(self, "quantizer_"):
-            raise errors.InvalidParameter("Codebook: it must be fitted first. Call fit.")
-
-    def _must_encode(self) -> None:
-        self._must_be_fitted()
-        if self.quantizer_ is None:
-            refuse_channel_alone("Codebook")
 
 
 def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:

@@ -92,7 +92,10 @@ class GridBall:
 
     def clip(self, raw: Any) -> Integers:
         """The clipped vector (last axis) in grid steps."""
-        steps = np.atleast_1d(quantize(raw, self.step, self.where))
+        return self.clip_steps(np.atleast_1d(quantize(raw, self.step, self.where)))
+
+    def clip_steps(self, steps: Integers) -> Integers:
+        """Clip vectors (last axis) of grid steps; those inside the ball stay as they are."""
         return _clip(steps, self.radius_steps, self.order)
 
     def release(self, noise: Channel, raw: Any, rng: Randomness | None) -> Reals:

@@ -121,7 +121,7 @@ class SubsetSelection:
         return np.nonzero(chosen)[1].reshape(raw.size, self.event.size)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        sets = self._sets(released)
+        sets = self.must_be_sets(released)
         held = np.any(sets == self._categories(raw)[..., None], axis=-1)
         p, d, k = self.event.inclusion / _TOTAL, self.event.size, self.categories
         log_held = math.log(p) - math.log(math.comb(k - 1, d - 1))
@@ -132,7 +132,7 @@ class SubsetSelection:
 
     def estimate_counts(self, released: Any) -> CountEstimate:
         """How many people are in each category, unbiased."""
-        sets = self._sets(released)
+        sets = self.must_be_sets(released)
         support = np.bincount(sets.ravel(), minlength=self.categories)
         return unbiased_counts(support, sets.size // self.event.size, *self.inclusion)
 
@@ -147,7 +147,7 @@ class SubsetSelection:
 
     def to_bytes(self, released: Any) -> npt.NDArray[np.uint8]:
         """The compact form, one row of `report_bytes` each: a bitmap or a list, if shorter."""
-        sets = self._sets(released).reshape(-1, self.event.size)
+        sets = self.must_be_sets(released).reshape(-1, self.event.size)
         if self.categories <= self.event.size * self._place_bits:
             bits = np.zeros((len(sets), self.categories), np.uint8)
             np.put_along_axis(bits, sets, 1, axis=1)
@@ -170,12 +170,12 @@ class SubsetSelection:
             raise errors.InvalidData("SubsetSelection: a report must end in zeros.")
         if width < self.categories:
             weights = 1 << np.arange(self._place_bits)[::-1]
-            return self._sets(body.reshape(len(body), self.event.size, -1) @ weights)
+            return self.must_be_sets(body.reshape(len(body), self.event.size, -1) @ weights)
         if bool(np.any(body.sum(axis=1) != self.event.size)):
             raise errors.InvalidData(
                 f"SubsetSelection: a report must list {self.event.size} categories."
             )
-        return self._sets(np.nonzero(body)[1].reshape(len(body), self.event.size))
+        return self.must_be_sets(np.nonzero(body)[1].reshape(len(body), self.event.size))
 
     def inputs(self) -> range:
         return range(self.categories)
@@ -193,7 +193,8 @@ class SubsetSelection:
     def _categories(self, raw: Any) -> npt.NDArray[np.int64]:
         return errors.integers("SubsetSelection", raw, lower=0, upper=self.categories - 1)
 
-    def _sets(self, released: Any) -> npt.NDArray[np.int64]:
+    def must_be_sets(self, released: Any) -> npt.NDArray[np.int64]:
+        """Return released sets as integers; refuse what is not a sorted set of `size` symbols."""
         sets = self._categories(released)
         if sets.ndim == 0 or sets.shape[-1] != self.event.size:
             raise errors.InvalidData(
