@@ -19,6 +19,7 @@ from tacit.privacy.randomness import Seeded
 
 ROWS = np.random.default_rng(0).random((60, 3))
 LABELS = np.arange(60) % 2
+GUARANTEE = "2-DP (local, any-two-inputs, unit: record)"
 TABLE = TableSchema(
     (Continuous("n", 0, 1), Categorical("c", ("x", "y")), Categorical("single", ("z",)))
 )
@@ -62,7 +63,7 @@ def test_before_fit_there_is_no_guarantee():
     assert not isinstance(mechanism, Mechanism)
     with pytest.raises(InvalidParameter, match="must be fitted first"):
         _ = mechanism.guarantee
-    assert repr(mechanism) == "Codebook(epsilon=1; not fitted)"
+    assert repr(mechanism) == "Codebook(epsilon=1, codewords=4; not fitted)"
 
 
 def test_channels_are_frozen(mechanisms):
@@ -127,12 +128,13 @@ def test_a_search_states_what_its_channels_assume(mechanisms):
 
 def test_reprs_show_parameters_and_guarantee_in_one_line(mechanisms):
     for mechanism in mechanisms:
-        shown = repr(mechanism)
-        assert shown.startswith(f"{type(mechanism).__name__}(epsilon=2, ")
-        assert str(mechanism.guarantee) in shown
         reports = mechanism.release(ROWS[:7], LABELS[:7], Seeded(0))
-        assert repr(reports) == (
-            f"Reports(7 through a {mechanism.kind}; {mechanism.guarantee}, seeded: they protect "
-            "nobody)"
-        )
-        assert "\n" not in shown + repr(reports)
+        for thing in (mechanism, mechanism.channel(), reports, mechanism.certificate):
+            text = repr(thing)
+            assert text.startswith(f"{type(thing).__name__}(")
+            assert text.endswith(f"; {thing.guarantee})")
+            assert "\n" not in text
+    assert repr(mechanisms[0]) == f"Codebook(epsilon=2, classes=2, codewords=4; {GUARANTEE})"
+    assert repr(mechanisms[0].release(ROWS[:7])) == (
+        "Reports(reports=7, mechanism='codebook', labelled=False, seeded=False; " + GUARANTEE + ")"
+    )

@@ -50,7 +50,7 @@ _BLOCK_CELLS = 1 << 16
 _OUTSIDE, _MISSING, _UNSEEN = ("refuse", "clip"), ("refuse", "indicate"), ("refuse", "other")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """Checked rows: all that features and encoders ever see.
 
@@ -64,6 +64,11 @@ class Rows:
 
     numbers: Floats
     codes: Integers
+
+    def __repr__(self) -> str:
+        """Show sizes, and no value."""
+        numbers, codes = self.numbers.shape[1], self.codes.shape[1]
+        return f"Rows({len(self)} rows, {numbers} numbers and {codes} categories each)"
 
     def __len__(self) -> int:
         return int(self.numbers.shape[0])

@@ -28,6 +28,7 @@ from tacit.privacy.mechanisms import (
 )
 from tacit.privacy.mechanisms.bounding import GridBall
 from tacit.privacy.randomness import Randomness, source
+from tacit.privacy.shown import Shown
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -45,7 +46,7 @@ class Form(NamedTuple):
     most: Any
 
 
-class ReportChannel(ABC):
+class ReportChannel(Shown, ABC):
     """The channel of one report: a frozen value with a guarantee, an event and an exact law.
 
     Raw input is an array of integers with one row per person, as `combine` makes it from encoded
@@ -142,7 +143,7 @@ class ReportChannel(ABC):
         return {name: column.astype(np.int64, copy=False) for name, column in columns.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SymbolChannel(ReportChannel):
     """One symbol for the codeword and the label together, by subset selection.
 
@@ -194,7 +195,7 @@ class SymbolChannel(ReportChannel):
         return {"symbols": columns["symbols"].astype(narrow, copy=False)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LatentChannel(ReportChannel):
     """Noise on the grid steps of a clipped latent, and a flip of the label where one is reported.
 
@@ -276,7 +277,7 @@ class LatentChannel(ReportChannel):
         return self.ball.clip_steps(whole[:, : self.dimension]), whole[:, -1]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FeatureChannel(ReportChannel):
     """Noise on every feature by itself, and a flip of the label where one is reported.
 

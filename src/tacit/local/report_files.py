@@ -97,7 +97,7 @@ class Binding:
         return Artifact("reports", self._bytes, digest)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Content:
     """A file that was read: its metadata, its rows, and what they come to."""
 

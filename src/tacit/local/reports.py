@@ -22,7 +22,7 @@ from tacit.data.schema import Schema
 from tacit.local import report_files
 from tacit.local.channels import ReportChannel
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, errors, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.draft import Draft, must_be_clear
 from tacit.privacy.events import Event
@@ -66,7 +66,7 @@ def certify(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reports:
     """A table of released rows.
 
@@ -113,9 +113,15 @@ class Reports:
         return self.channel.guarantee
 
     def __repr__(self) -> str:
-        """One line that shows no report."""
-        seeded = ", seeded: they protect nobody" if self.seeded else ""
-        return f"Reports({len(self):,} through a {self.mechanism.kind}; {self.guarantee}{seeded})"
+        """Show their number and guarantee in one line, and no report."""
+        return shown.line("Reports", self._about(), self.guarantee)
+
+    def _repr_html_(self) -> str:
+        return shown.table("Reports", {**self._about(), "guarantee": self.guarantee})
+
+    def _about(self) -> dict[str, Any]:
+        about = {"reports": len(self), "mechanism": str(self.mechanism.kind)}
+        return {**about, "labelled": self.labelled, "seeded": self.seeded}
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))

@@ -98,8 +98,9 @@ def test_direct_noise_states_every_share():
 def test_gaussian_noise_is_left_to_the_command_line():
     vlm = pytest.importorskip("tacit.local.learned.vlm")
     mechanism = vlm.VLM(epsilon=1, noise="gaussian", delta=1e-5, classes=2)
-    assert device._channel(mechanism, True, b"encoder") is None
-    law = device._channel(vlm.VLM(epsilon=1, classes=2), True, b"encoder")
+    assert device._channel(mechanism, mechanism.channel(True), b"encoder") is None
+    mechanism = vlm.VLM(epsilon=1, classes=2)
+    law = device._channel(mechanism, mechanism.channel(True), b"encoder")
     assert law["kind"] == "latent"
     assert law["noise"]["kind"] == "discrete-laplace"
 

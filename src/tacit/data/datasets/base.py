@@ -148,7 +148,7 @@ class Chronological:
         return Split(order[:cut], order[cut:], newer[:half], newer[half:])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Rows of people with labels, and all that is public about them.
 
@@ -187,6 +187,10 @@ class Dataset:
     sha256: Mapping[str, str] = field(default_factory=dict)
     others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Show name and sizes, and no row."""
+        return f"Dataset({self.name!r}, {len(self)} rows, {len(self.classes)} classes)"
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -42,7 +42,7 @@ class TwiceSplit:
     test: Integers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TwiceLabelled:
     """Rows of people, each with a label for the task and one for the person.
 
@@ -94,6 +94,12 @@ class TwiceLabelled:
                 f"{self.name}: every {self.private_name} must have at least {FEWEST_OF_A_PERSON} "
                 f"rows, got {rare} for one. Leave such rows out, or merge them."
             )
+
+    def __repr__(self) -> str:
+        """Show name and sizes, and no row."""
+        counted = f"{len(self.regular_classes)} of {self.regular_name!r}"
+        counted += f", {len(self.private_classes)} of {self.private_name!r}"
+        return f"TwiceLabelled({self.name!r}, {len(self)} rows, {counted})"
 
     def __len__(self) -> int:
         return len(self.regular)

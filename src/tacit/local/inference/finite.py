@@ -42,7 +42,7 @@ _MEAN_FIELD_STEPS = 50
 _SMALLEST = 1e-300
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """Reports of symbols (codeword · classes + label), and the channel they came through."""
 

@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float32]
 _BLOCK_ROWS = 1 << 14
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """A fitted classifier: scaling, then linear layers with ReLU between them. Needs numpy only.
 

@@ -42,7 +42,7 @@ PENALTY = 20.0
 """λ: with inputs of unit deviation, weights of about 0.2 are nothing unusual."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inhouse:
     """In-house rows sorted by codeword, scaled, with a column of ones."""
 

@@ -137,7 +137,7 @@ class Found:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _People:
     """Rows and labels of reporters or voters, in memory."""
 

@@ -26,13 +26,14 @@ import numpy.typing as npt
 
 from tacit.data import labels
 from tacit.local.reports import REFUSED
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, errors, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.draft import Draft, must_be_clear
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee, Unit
 from tacit.privacy.mechanisms import RandomizedResponse, SubsetSelection
 from tacit.privacy.randomness import Randomness, Seeded, source
+from tacit.privacy.shown import Shown
 
 FORMAT = "tacit-votes/2"
 _LARGEST_FILE = 2**30
@@ -51,8 +52,8 @@ class Law(NamedTuple):
     other: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ballot:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ballot(Shown):
     r"""The local mechanism of one vote: was the classifier right?
 
     With neither classes nor groups it is Warner's coin [War65]_:
@@ -199,7 +200,7 @@ class Ballot:
         return Ballot(**{**data, "epsilon": Fraction(data["epsilon"])})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Votes:
     """Votes as they left the devices: whoever counts them sees nothing else.
 
@@ -244,6 +245,14 @@ class Votes:
             object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "event", self.ballot.event)
         object.__setattr__(self, "guarantee", self.ballot.guarantee)
+
+    def __repr__(self) -> str:
+        """Show their number and guarantee in one line, and no vote."""
+        return shown.line("Votes", {"votes": len(self), "seeded": self.seeded}, self.guarantee)
+
+    def _repr_html_(self) -> str:
+        rows = {"votes": len(self), "guarantee": self.guarantee, "seeded": self.seeded}
+        return shown.table("Votes", rows)
 
     def __len__(self) -> int:
         return len(self.symbols)

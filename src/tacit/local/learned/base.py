@@ -19,7 +19,7 @@ from tacit.local.channels import ReportChannel
 from tacit.local.inhouse import Protection
 from tacit.local.report_files import Columns
 from tacit.local.reports import Reports, certify
-from tacit.privacy import artifact, errors
+from tacit.privacy import artifact, errors, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee, Unit
@@ -44,16 +44,14 @@ class Learned(ABC, Generic[ChannelT]):
     """Of raw rows, once fitted; None in a copy that holds the channel alone."""
 
     def __repr__(self) -> str:
-        """One line: parameters, and the guarantee once there is one."""
-        given = {"epsilon": f"{float(self.epsilon):g}", **self._shown()}
-        if self.classes is not None:
-            given["classes"] = len(self.classes)
-        text = ", ".join(f"{name}={value}" for name, value in given.items())
-        end = f"; {self.guarantee}" if hasattr(self, "_schema") else "; not fitted"
-        return f"{type(self).__name__}({text}{end})"
+        """Show parameters, and the guarantee once there is one, in one line."""
+        classes = None if self.classes is None else len(self.classes)
+        given = {"epsilon": self.epsilon, "classes": classes, **self._shown()}
+        end = self.guarantee if hasattr(self, "_schema") else "not fitted"
+        return shown.line(type(self).__name__, given, end)
 
     def _shown(self) -> dict[str, Any]:
-        """Further parameters that `repr` shows."""
+        """Return further parameters that `repr` shows; those that are None are left out."""
         return {}
 
     # --- the channel ---------------------------------------------------------------------------

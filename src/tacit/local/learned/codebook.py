@@ -266,6 +266,9 @@ class Codebook(Learned[SymbolChannel]):
         other.links_ = other.prototypes_ = None  # type: ignore[assignment]
         return other
 
+    def _shown(self) -> dict[str, Any]:
+        return {"codewords": getattr(self, "codewords_", self.codewords), "people": self.people}
+
     def _make_channel(self, labelled: bool) -> SymbolChannel:
         self._must_be_fitted()
         classes = self.classes if labelled else None

@@ -136,6 +136,9 @@ class Direct(Learned[FeatureChannel]):
         declared = [len(c.categories) + (c.unseen == "other") for c in self.schema.categorical]
         return [2] * len(self.indicated) + declared
 
+    def _shown(self) -> dict[str, Any]:
+        return {"label_share": self.label_share}
+
     def _make_channel(self, labelled: bool) -> FeatureChannel:
         row, flip = self.epsilon, None
         if labelled:

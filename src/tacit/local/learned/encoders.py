@@ -58,7 +58,7 @@ class RowsLike(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
     """Rows as tensors on a device."""
 

@@ -29,7 +29,7 @@ CONTRASTIVE = (
 ELSEWHERE = "features were fitted elsewhere, and nobody stated that it was without these rows"
 
 
-@dataclass
+@dataclass(repr=False)
 class Learning:
     """One fit within a central budget: features first, then whatever else is learned."""
 

@@ -119,7 +119,7 @@ class Budget:
         return not source(self.rng).secure
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Private:
     """What is learned, all of it covered by the budget."""
 
@@ -169,7 +169,7 @@ def fit(
 # --- 1. directions that need no rows ---------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Axes:
     """A centre and orthonormal directions that nobody's rows were needed for."""
 

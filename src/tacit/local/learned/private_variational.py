@@ -72,7 +72,7 @@ def start_rows(schema: Schema, public_rows: Any, seed: int) -> Rows | None:
     return None if public_rows is None else schema.rows(public_rows, "VLM.fit")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrivateFit:
     """One fit of a variational mechanism within a central budget."""
 

@@ -270,6 +270,10 @@ class VLM(Learned[LatentChannel]):
 
     # --- the channel ---------------------------------------------------------------------------
 
+    def _shown(self) -> dict[str, Any]:
+        given = {"latent_dimension": self.latent_dimension, "radius": self.radius}
+        return {**given, "noise": self.noise, "label_share": self.label_share}
+
     def _make_channel(self, labelled: bool) -> LatentChannel:
         row, flip = self.epsilon, None
         if labelled:

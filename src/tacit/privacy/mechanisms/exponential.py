@@ -23,6 +23,7 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, source, uniform_below
 from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.shown import Shown
 
 _DOUBT = 2.0**-36
 _MOST_CANDIDATES = 2**14
@@ -31,8 +32,8 @@ _LARGEST_SCORE = 1e150
 Reals = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exponential:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exponential(Shown):
     r"""Draws a candidate with weight :math:`e^{\varepsilon u_i / (2\Delta)}` [MT07]_.
 
     Parameters
@@ -91,8 +92,8 @@ class Exponential:
         return _pick(log_weight, released)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PermuteAndFlip:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PermuteAndFlip(Shown):
     r"""Candidates in random order; the first whose coin lands heads [MS20]_.
 
     .. math:: P(\text{heads}_i) = e^{-\varepsilon(u_* - u_i)/(2\Delta)}

@@ -25,13 +25,14 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, discrete_gaussian, rounded_gaussian, source
+from tacit.privacy.shown import Shown
 
 _LARGEST_SIGMA = 2**45
 _WIDE = 1e3
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiscreteGaussian(Shown):
     r"""Integers plus discrete Gaussian noise [CKS20]_.
 
     .. math:: P(y \mid x) \propto e^{-(y - x)^2 / (2\sigma^2)} \text{ on the integers}
@@ -112,8 +113,8 @@ class DiscreteGaussian:
         return float(logsumexp(-(k**2) / (2 * variance)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gaussian:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Gaussian(Shown):
     r"""Integers plus a normal variable, rounded: the analytic Gaussian mechanism [BW18]_.
 
     .. math:: P(y \mid x) = \Phi\!\left(\frac{y - x + 1/2}{\sigma}\right)
@@ -176,8 +177,8 @@ class Gaussian:
         return np.asarray(near + np.log(-np.expm1(far - near)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalGaussian:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LocalGaussian(Shown):
     """A person's own vector, ℓ2-clipped, with noise for any two inputs: (ε, δ)-local DP.
 
     The sibling of `LocalLaplace`: put on the grid, clipped in integers to ⌊radius/grid⌋ steps, then

@@ -26,12 +26,13 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.exact_pairs import Comparison
 from tacit.privacy.mechanisms.integer_rows import Integers, ListedRows, Rows, ScaledRows, Symmetry
 from tacit.privacy.randomness import Inversion, Randomness, source
+from tacit.privacy.shown import Shown
 
 _MOST_LAWS = 512
 
 
-@dataclass(frozen=True, eq=False)
-class IntegerTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerTable(Shown):
     r"""Column r of row x is drawn with probability exactly w(x, r) / Σw(x, ·).
 
     Parameters

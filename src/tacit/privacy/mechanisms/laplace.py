@@ -25,12 +25,13 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 _LARGEST_SCALE = 2**50
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiscreteLaplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiscreteLaplace(Shown):
     r"""Integers plus two-sided geometric noise.
 
     .. math:: P(y \mid x) = \tanh\!\left(\frac{1}{2t}\right) e^{-|y - x|/t}, \qquad
@@ -100,8 +101,8 @@ class DiscreteLaplace:
         return log_mass(self.event.scale, difference)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Geometric:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Geometric(Shown):
     r"""A count in a public range plus two-sided geometric noise, clamped to the range [GRS09]_.
 
     Notes
@@ -167,8 +168,8 @@ class Geometric:
         return np.clip(values, self.lower, self.upper)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Laplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Laplace(Shown):
     """Real answers of known ℓ1 sensitivity, on a grid: the central Laplace mechanism [DMNS06]_.
 
     Parameters
@@ -244,8 +245,8 @@ class Laplace:
         return steps
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalLaplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LocalLaplace(Shown):
     """A person's own vector, ℓ1-clipped, with noise for any two inputs: ε-local DP.
 
     Parameters

@@ -24,6 +24,7 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -34,8 +35,8 @@ _LARGEST_ENTRY = 2**52
 _MOST_CELLS = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class LatticeGeometric:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LatticeGeometric(Shown):
     r"""K counts with a public sum n, plus noise that keeps the sum.
 
     .. math:: P(r \mid x) = \frac{1}{Z} e^{-\varepsilon \|r - x\|_1 / 2}, \qquad

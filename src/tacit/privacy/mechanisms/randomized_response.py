@@ -24,12 +24,13 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
 from tacit.privacy.randomness import Randomness, source
 from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.shown import Shown
 
 _TOTAL = 2**events.WEIGHT_BITS
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomizedResponse:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RandomizedResponse(Shown):
     r"""A category in, a category out: the true one with the highest probability that ε allows.
 
     .. math:: P(y \mid x) = \frac{e^\varepsilon}{e^\varepsilon + K - 1}\;(y = x),

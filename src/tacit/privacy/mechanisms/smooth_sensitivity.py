@@ -22,6 +22,7 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.laplace import log_mass
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 _SMALLEST_BOUND = 1e-250
 """A floor for every data set alike, so the bound stays smooth where e^{−βk} is no float."""
@@ -63,8 +64,8 @@ def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int
     return np.array(largest, dtype=np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmoothLaplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SmoothLaplace(Shown):
     """Integers plus discrete Laplace noise whose scale follows a smooth bound of the data.
 
     Parameters

@@ -24,13 +24,14 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.laplace import log_mass, log_tail
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 ABOVE, BELOW, NOT_ASKED = 1, 0, -1
 _BLOCK, _LONGEST_SUM = 2**16, 2**28
 
 
-@dataclass(frozen=True, kw_only=True)
-class SparseVector:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SparseVector(Shown):
     r"""Is each answer above the threshold? Stops after `positives` times "above" [LSL17]_.
 
     Parameters

@@ -24,13 +24,14 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
 from tacit.privacy.randomness import Randomness, bernoulli, source, subsets
 from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.shown import Shown
 
 _TOTAL = 2**events.WEIGHT_BITS
 _BLOCK_CELLS = 1 << 22
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubsetSelection:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SubsetSelection(Shown):
     r"""A category in, `size` categories out.
 
     .. math:: P(S \mid x) = \frac{p}{\binom{K-1}{d-1}}\;(x \in S), \qquad
