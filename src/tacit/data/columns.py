@@ -39,7 +39,7 @@ def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
 
     A name that was found is not echoed: without a header, it is a person's value.
     """
-    found: Columns = []
+    selected: Columns = []
     for name in names:
         same = [column for column in table if column[0] == name]
         if len(same) != 1:
@@ -47,9 +47,9 @@ def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
             shown = remedy if len(remedy) <= 300 else f"{remedy[:299]}…"
             problem = "there once" if same else "there"
             raise InvalidData(f"{where}: {named(name)} must be {problem}. {shown}")
-        found += same
-    same_length(found, where)
-    return found
+        selected += same
+    same_length(selected, where)
+    return selected
 
 
 def same_length(table: Columns, where: str) -> int:

@@ -63,14 +63,14 @@ def codes(where: str, labels: Any, classes: tuple[Label, ...] | None) -> npt.NDA
         )
     order = np.argsort(declared)
     place = np.searchsorted(declared[order], given).clip(max=declared.size - 1)
-    found = order[place]
-    unknown = declared[found] != given
+    places = order[place]
+    unknown = declared[places] != given
     if bool(np.any(unknown)):
         raise errors.InvalidData(
             f"{where}: labels must be among the {declared.size} declared classes; row "
             f"{int(np.argmax(unknown))} is not. Declare every class when the mechanism is made."
         )
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray(places, dtype=np.int64)
 
 
 def refuse_undeclared(where: str) -> NoReturn:

@@ -89,19 +89,19 @@ def fields(line: bytes, delimiter: str) -> list[str] | None:
         text = line.decode()
     except UnicodeDecodeError:
         return None
-    found, at = [], 0
+    cells, at = [], 0
     while at <= len(text):
         if not text.startswith('"', at):
             end = text.find(delimiter, at)
             end = len(text) if end < 0 else end
-            found.append(text[at:end])
+            cells.append(text[at:end])
         else:
             end = _closing(text, at + 1)
             if end < 0 or not (end == len(text) or text.startswith(delimiter, end)):
                 return None
-            found.append(text[at + 1 : end - 1].replace('""', '"'))
+            cells.append(text[at + 1 : end - 1].replace('""', '"'))
         at = end + 1
-    return found
+    return cells
 
 
 def _closing(text: str, at: int) -> int:

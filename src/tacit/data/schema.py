@@ -410,11 +410,11 @@ def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous |
         missing = "indicate" if present.size < values.size else "refuse"
         return Continuous(name, low, high if high > low else low + 1.0, missing, "clip")
     texts, _ = distinct_texts(data, named(name), where)
-    found = sorted({text for text in texts if text is not None})
-    if not 0 < len(found) <= MOST_CATEGORIES:
+    categories = sorted({text for text in texts if text is not None})
+    if not 0 < len(categories) <= MOST_CATEGORIES:
         remedy = "Drop it, or declare its categories."
         refuse_column(where, named(name), f"of 1 to {MOST_CATEGORIES} categories", remedy)
-    return Categorical(name, tuple(found), "other")
+    return Categorical(name, tuple(categories), "other")
 
 
 def _unit(values: npt.NDArray[np.float64], lower: float, upper: float) -> npt.NDArray[np.float64]:

@@ -41,7 +41,7 @@ def batches(
     path = Path(path)
     _must_be_readable(path)
     lower = path.name.lower()
-    pa, found = _arrow(), False
+    pa, any_rows = _arrow(), False
     stream = _text(path, given, rows, words) if lower.endswith(_CSV) else _parquet(path, rows)
     try:
         for batch in stream:
@@ -49,12 +49,12 @@ def batches(
             if len(set(names)) != len(names):
                 raise errors.InvalidData(f"{path}: its columns must have distinct names.")
             if batch.num_rows:
-                found = True
+                any_rows = True
                 yield batch
     except (pa.ArrowException, EOFError, OSError, zlib.error):
         # `from None`: Arrow's own message may quote a line of the file.
         raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
-    if not found:
+    if not any_rows:
         raise errors.InvalidData(f"{path}: it must have at least one row.")
 
 
@@ -69,8 +69,8 @@ def read(path: str | Path, given: TableSchema) -> Any:
     for name in given.names:
         if name not in known:
             errors.refuse("data", "schema", f"of columns of {path}", name, "Has it a header?")
-    found = [batch.select(list(given.names)) for batch in batches(path, given)]
-    return _arrow().Table.from_batches(found)
+    selected = [batch.select(list(given.names)) for batch in batches(path, given)]
+    return _arrow().Table.from_batches(selected)
 
 
 def _must_be_readable(path: Path) -> None:
@@ -223,8 +223,8 @@ def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Ite
     gaps, first = _gaps(_declared(given)), True
     for batch in lines.batches(path, _delimiter(path)):
         if first:
-            found = zip(batch.schema.names, batch.columns, strict=True)
-            types = {name: _guessed(column, gaps) for name, column in found} | types
+            columns_by_name = zip(batch.schema.names, batch.columns, strict=True)
+            types = {name: _guessed(column, gaps) for name, column in columns_by_name} | types
             first = False
         columns = [
             _read(column, types[name], gaps, strict=given is None)

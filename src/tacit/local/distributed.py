@@ -36,12 +36,12 @@ def parts(data: Path) -> list[Path]:
     """The files of a table: one, or those of a folder of Parquet parts by name."""
     if not data.is_dir():
         return [data]
-    found = [path for path in sorted(data.glob("*.parquet")) if path.name[0] not in "._"]
-    if not found:
+    files = [path for path in sorted(data.glob("*.parquet")) if path.name[0] not in "._"]
+    if not files:
         remedy = "Name them *.parquet."
         errors.refuse("data", "folder", "one that holds Parquet parts", str(data), remedy)
     # Engines that write such folders leave parts without rows.
-    return [path for path in found if tables.count(path) != 0] or found
+    return [path for path in files if tables.count(path) != 0] or files
 
 
 def count(files: Sequence[Path]) -> int | None:

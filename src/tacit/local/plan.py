@@ -180,9 +180,9 @@ class _Simulation:
         train, test = self._codewords(codewords)
         count = int(max(train.max(), test.max())) + 1
         streams = np.random.default_rng(self.seed).spawn(_SIMULATIONS)
-        found = [self._reached(train, test, count, epsilon, people, rng) for rng in streams]
+        accuracies = [self._reached(train, test, count, epsilon, people, rng) for rng in streams]
         largest = np.bincount(self.test_labels).max() / len(self.test_labels)
-        return Expectation(epsilon, people, count, max(float(np.mean(found)), float(largest)))
+        return Expectation(epsilon, people, count, max(float(np.mean(accuracies)), float(largest)))
 
     def _reached(
         self, train: Any, test: Any, count: int, epsilon: float, people: int, rng: Any

@@ -36,11 +36,11 @@ def load() -> Dataset:
         raise errors.TacitError(
             "digits: they come with scikit-learn. pip install 'tacit[collect]'."
         ) from None
-    found = load_digits()
+    bundle = load_digits()
     return Dataset(
         name="digits",
-        rows=found.images.astype(np.uint8),
-        labels=found.target.astype(np.int64),
+        rows=bundle.images.astype(np.uint8),
+        labels=bundle.target.astype(np.int64),
         classes=CLASSES,
         schema=ArraySchema(64, 0, 16, image=(8, 8)),
         pools=Pools(inhouse=400, people=1080, voters=120, test=197),

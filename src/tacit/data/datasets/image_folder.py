@@ -115,14 +115,14 @@ def _is_image(path: Path, root: Path) -> bool:
 def _labels(root: Path, pattern: re.Pattern[str], names: list[str]) -> list[re.Match[str]]:
     if not names:
         raise InvalidData(f"{root}: it must have images ({', '.join(SUFFIXES)}), got none.")
-    found = [match for name in names if (match := pattern.search(name))]
-    if len(found) < len(names):
+    matches = [match for name in names if (match := pattern.search(name))]
+    if len(matches) < len(names):
         # Their names are not said: they may be people's.
         raise InvalidData(
-            f"{root}: the path of every image must match the pattern, got {len(found)} of "
+            f"{root}: the path of every image must match the pattern, got {len(matches)} of "
             f"{len(names)}. Correct the pattern, or move the others away."
         )
-    return found
+    return matches
 
 
 def _read(

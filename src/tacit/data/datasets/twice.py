@@ -224,11 +224,11 @@ def coded(values: Any, label: str, where: str) -> tuple[Integers, tuple[Any, ...
     if len(texts) > MOST_CATEGORIES:
         condition, remedy = f"of at most {MOST_CATEGORIES} values", "Is it the right one?"
         errors.refuse(where, f"label {label!r}", condition, len(texts), remedy)
-    found = [str(text) for text in texts]
-    numbers = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in found)
-    classes = sorted(map(int, found)) if numbers else sorted(found)
+    words = [str(text) for text in texts]
+    numbers = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in words)
+    classes = sorted(map(int, words)) if numbers else sorted(words)
     code = {str(value): index for index, value in enumerate(classes)}
-    return np.array([code[text] for text in found], np.int64)[place], tuple(classes)
+    return np.array([code[text] for text in words], np.int64)[place], tuple(classes)
 
 
 def _objects(values: Any) -> npt.NDArray[Any]:
@@ -257,11 +257,11 @@ def _read_schema(path: str | Path) -> Schema:
 
 
 def _at_least_two(where: str, label: str, codes: Integers, classes: tuple[Any, ...]) -> None:
-    found = len(np.unique(codes))
-    if found < 2:
+    used = len(np.unique(codes))
+    if used < 2:
         raise InvalidData(
-            f"{where}: label {label!r} must have at least 2 values, got {found}. "
+            f"{where}: label {label!r} must have at least 2 values, got {used}. "
             "With one there is nothing to tell apart."
         )
-    if codes.min() < 0 or found != len(classes) or codes.max() >= found:
-        errors.refuse(where, f"label {label!r}", f"of {len(classes)} codes from 0, all used", found)
+    if codes.min() < 0 or used != len(classes) or codes.max() >= used:
+        errors.refuse(where, f"label {label!r}", f"of {len(classes)} codes from 0, all used", used)

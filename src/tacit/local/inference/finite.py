@@ -229,10 +229,10 @@ def main_labels(evidence: Evidence, shares: Reals, links: npt.NDArray[Any]) -> R
     variance = len(evidence) * q * (1 - q) / (p - q) ** 2 + people / 2
     contrast = MAIN_SHARE - (1 - MAIN_SHARE) / max(evidence.classes - 1, 1)
     own = counts * people * contrast / variance
-    found = _softmax(own)
+    probabilities = _softmax(own)
     for _ in range(_MEAN_FIELD_STEPS):
-        found = _softmax(own + LINK_STRENGTH * (links @ found))
-    return found
+        probabilities = _softmax(own + LINK_STRENGTH * (links @ probabilities))
+    return probabilities
 
 
 def _softmax(logits: Reals) -> Reals:

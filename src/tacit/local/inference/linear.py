@@ -36,5 +36,5 @@ def climb(features: Any, labels: Any, flip: Any, penalty: float) -> tuple[Reals,
         value = penalty / 2 * (weights**2).sum() - np.log(total).mean()
         return float(value), (penalty * weights - pull).ravel()
 
-    found = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
-    return center, spread, found.x.reshape(shape)
+    solution = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B")
+    return center, spread, solution.x.reshape(shape)

@@ -153,10 +153,10 @@ def _train(
             (settings.weight_decay / 2 * stack.size(layers)[0] - likelihood).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         with torch.no_grad():
-            found = _log_likelihood(layers, x, share[held], seen[held])[None]
+            latest = _log_likelihood(layers, x, share[held], seen[held])[None]
         stale += 1
-        if bool(found > score) or not settings.early_stopping:
-            best, score, stale = stack.snapshot(layers), found, 0
+        if bool(latest > score) or not settings.early_stopping:
+            best, score, stale = stack.snapshot(layers), latest, 0
         if stale > settings.patience:
             break
     return best, score

@@ -345,9 +345,9 @@ def _train(
             optimizer.zero_grad()
             (penalty / 2 * stack.size(layers) - likelihood).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        found = _held_out(layers, held, log_flip)
-        better = (found > score) if settings.early_stopping else torch.ones_like(found).bool()
-        score = torch.where(better, found, score)
+        latest = _held_out(layers, held, log_flip)
+        better = (latest > score) if settings.early_stopping else torch.ones_like(latest).bool()
+        score = torch.where(better, latest, score)
         best = [
             torch.where(better[:, None, None], new, old)
             for new, old in zip(stack.snapshot(layers), best, strict=True)

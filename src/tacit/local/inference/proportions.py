@@ -134,10 +134,10 @@ def _maximise(
         held = np.vstack([weights[:-1], np.zeros((1, shape[1]))])  # the constant goes free
         return -value + penalty / 2 * float((held**2).sum()), (penalty * held - slope).ravel()
 
-    found = minimize(
+    solution = minimize(
         loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 200}
     )
-    return np.asarray(found.x.reshape(shape))
+    return np.asarray(solution.x.reshape(shape))
 
 
 def _softmax(logits: Floats) -> Floats:

@@ -84,9 +84,9 @@ class Standing:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready data."""
-        found = self.estimate.to_dict()
-        found.pop("voters")
-        return {"name": self.name, "reports": self.reports, "votes": self.votes, **found}
+        estimate = self.estimate.to_dict()
+        estimate.pop("voters")
+        return {"name": self.name, "reports": self.reports, "votes": self.votes, **estimate}
 
 
 @dataclass(frozen=True)
@@ -313,9 +313,9 @@ def _fit(
         say("fit", place, len(mechanisms))
         own = mechanism.at(budget.share(len(mechanisms)))
         fitted.append(own if inhouse is None else own.fit(inhouse, **fitting))
-        if (found := events.scope_of(fitted[-1].channel(True).event)["unit"]) is not budget.unit:
+        if (unit := events.scope_of(fitted[-1].channel(True).event)["unit"]) is not budget.unit:
             remedy = f"Make the mechanism with unit={str(budget.unit)!r}."
-            errors.refuse("search", "unit of a mechanism", str(budget.unit), str(found), remedy)
+            errors.refuse("search", "unit of a mechanism", str(budget.unit), str(unit), remedy)
     say("fit", len(mechanisms), len(mechanisms))
     return fitted
 
@@ -406,8 +406,8 @@ def _standings(
     candidates: Sequence[Candidate], reports: Sequence[int], chosen: Selection
 ) -> tuple[Standing, ...]:
     return tuple(
-        Standing(one.name, count, int(found.voters), found)
-        for one, count, found in zip(candidates, reports, chosen.estimates, strict=True)
+        Standing(one.name, count, int(estimate.voters), estimate)
+        for one, count, estimate in zip(candidates, reports, chosen.estimates, strict=True)
     )
 
 
@@ -421,8 +421,8 @@ def _certify(
 ) -> Certificate:
     """What is assumed and not protected: by any mechanism, and by the search itself."""
     guarantee = guarantee_of(event, delta)
-    found = float(getattr(guarantee, "epsilon", np.inf))
-    if not found <= float(epsilon) * (1 + 1e-9):
+    stated = float(getattr(guarantee, "epsilon", np.inf))
+    if not stated <= float(epsilon) * (1 + 1e-9):
         errors.refuse("search", "guarantee", f"within ε = {float(epsilon):g}", str(guarantee))
     assumed = [line for one in mechanisms for line in one.channel(True).assumptions]
     exposed = [line for one in mechanisms for line in one.not_protected]

@@ -145,11 +145,11 @@ def validate(
     pay("validate", ledger, account, ballot.event, key=key)
     asked = mine if by_class else None
     votes = ballot.release(right, classes=asked, groups=private, rng=rng)
-    found = estimate(replace(votes, groups=known), confidence)
+    validation = estimate(replace(votes, groups=known), confidence)
     return (
-        found
+        validation
         if may_be_handed_out(model)
-        else replace(found, certificate=also_exposed(found.certificate, HANDED_OUT))
+        else replace(validation, certificate=also_exposed(validation.certificate, HANDED_OUT))
     )
 
 
@@ -270,7 +270,7 @@ def _by_part(
     chances = parts.chances(law, each)
     counts = parts.count(votes, axis, chances.least)
     ends = parts.interval(counts, voters, chances, confidence, everybody=len(values) == 1)
-    found = {}
+    estimates = {}
     support = _support(votes).sum(axis=1 - axis).astype(float).tolist()
     for value, (minus, plus), low, high in zip(values, support, *ends, strict=True):
         plus, minus = _held_counts((plus, minus), each, voters, law)
@@ -278,5 +278,5 @@ def _by_part(
         # The estimate counts every symbol that was named, the interval every vote once.
         known = (low, high) if math.isnan(accuracy) else (min(low, accuracy), max(high, accuracy))
         size = min(plus + minus, float(voters))
-        found[value] = Estimate(accuracy, (float(known[0]), float(known[1])), size, confidence)
-    return found
+        estimates[value] = Estimate(accuracy, (float(known[0]), float(known[1])), size, confidence)
+    return estimates

@@ -180,7 +180,7 @@ class Codebook(Learned[SymbolChannel]):
         """Within the central budget."""
         given, learned = learning.schema, learning.features()
         _, damped, grouping = _defaults(learned)
-        found = private_quantizer.fit(
+        private = private_quantizer.fit(
             given,
             learned,
             learning.rows,
@@ -190,8 +190,12 @@ class Codebook(Learned[SymbolChannel]):
             damped=damped,
             seed=learning.seed,
         )
-        self._set(given, learned, found.quantizer)
-        self.counts_, self.links_, self.prototypes_ = found.counts, found.links, found.prototypes
+        self._set(given, learned, private.quantizer)
+        self.counts_, self.links_, self.prototypes_ = (
+            private.counts,
+            private.links,
+            private.prototypes,
+        )
 
     def _fit_plain(
         self, kind: str | Features, given: Schema, rows: Rows, seed: int, device: str

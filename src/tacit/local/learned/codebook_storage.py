@@ -30,21 +30,21 @@ def parts(mechanism: Codebook) -> tuple[dict[str, Any], artifact.Arrays]:
         "codewords": mechanism.codewords_,
         "inhouse": mechanism.inhouse_.to_plain(),
     }
-    found = mechanism.quantizer_
-    if found is None:
+    stored = mechanism.quantizer_
+    if stored is None:
         return parameters, {"counts": mechanism.counts_}
     settings, weights = mechanism.features_.parts()
     parameters["schema"] = mechanism.schema.to_plain()
     parameters["features"] = {"kind": mechanism.features_.kind, "settings": settings}
     arrays: artifact.Arrays = {
-        "cells": found.cells,
-        "groups": found.groups,
-        "mean": found.projection.mean,
+        "cells": stored.cells,
+        "groups": stored.groups,
+        "mean": stored.projection.mean,
         "counts": mechanism.counts_,
         "prototypes": mechanism.prototypes_,
         **artifact.nested(weights, "features"),
     }
-    optional = {"matrix": found.projection.matrix, "links": mechanism.links_}
+    optional = {"matrix": stored.projection.matrix, "links": mechanism.links_}
     arrays |= {name: array for name, array in optional.items() if array is not None}
     return parameters, arrays
 
@@ -76,7 +76,7 @@ def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: artifact.A
     described, weights = parameters["features"], artifact.part(arrays, "features")
     made.features = features.from_parts(described["kind"], given, described["settings"], weights)
     projection = Projection(floats["mean"], floats.get("matrix"))
-    found = Quantizer(projection, floats["cells"], whole["groups"])
-    quantizer.must_fit(made.features, found, arrays)
-    made._set(given, made.features, found)
+    restored = Quantizer(projection, floats["cells"], whole["groups"])
+    quantizer.must_fit(made.features, restored, arrays)
+    made._set(given, made.features, restored)
     return made

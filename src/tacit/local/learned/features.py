@@ -124,10 +124,10 @@ def alone(features: Features, rows: Rows) -> Floats:
     own = getattr(features, "alone", None)
     if own is not None:
         return np.asarray(own(rows), np.float32)
-    found = np.zeros((len(rows), features.dimension), np.float32)
+    vectors = np.zeros((len(rows), features.dimension), np.float32)
     for index in range(len(rows)):
-        found[index] = features.transform(rows[index : index + 1])[0]
-    return found
+        vectors[index] = features.transform(rows[index : index + 1])[0]
+    return vectors
 
 
 def reach(features: Features) -> float:
@@ -401,8 +401,8 @@ def _weights(schema: Schema, share: npt.NDArray[np.float64]) -> npt.NDArray[np.f
 
 
 def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...]) -> Floats:
-    found = arrays.get(name)
-    if found is None or found.shape != shape or not np.isfinite(found).all():
-        got = None if found is None else found.shape
+    array = arrays.get(name)
+    if array is None or array.shape != shape or not np.isfinite(array).all():
+        got = None if array is None else array.shape
         errors.refuse("features.from_parts", name, f"finite, of shape {shape}", got)
-    return np.asarray(found, np.float32)
+    return np.asarray(array, np.float32)

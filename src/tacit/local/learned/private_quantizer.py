@@ -197,9 +197,9 @@ def public_axes(schema: Schema, features: Features, seed: int) -> Axes:
     rows = Rows(images, np.empty((len(images), 0), np.int64))
     seen = np.concatenate([features.transform(block) for block in blocks(rows)])
     count = min(MOST_AXES, dimension)
-    found = PCA(count, svd_solver="randomized", random_state=seed).fit(seen.astype(np.float64))
-    widest = 3 * float(np.sqrt(((seen - found.mean_) ** 2).sum(axis=1).max()))
-    return Axes(found.mean_, found.components_.T, widest, found.explained_variance_)
+    analysis = PCA(count, svd_solver="randomized", random_state=seed).fit(seen.astype(np.float64))
+    widest = 3 * float(np.sqrt(((seen - analysis.mean_) ** 2).sum(axis=1).max()))
+    return Axes(analysis.mean_, analysis.components_.T, widest, analysis.explained_variance_)
 
 
 def _reduced(features: Features, rows: Rows, axes: Axes) -> Floats:
@@ -222,14 +222,14 @@ def _components(
     inside = _norm_within(around, axes.widest, "distances", budget)
     most = min(MOST_COMPONENTS, reduced.shape[1])
     share = budget.share(SHARES["covariance"])
-    found = budget.take(statistics.pca(reduced, most, inside, mean, **share))
-    if found.above_noise < FEWEST_COMPONENTS and axes.variances is not None:
+    released = budget.take(statistics.pca(reduced, most, inside, mean, **share))
+    if released.above_noise < FEWEST_COMPONENTS and axes.variances is not None:
         # The rows are too few to tell: those of synthetic images, which come first here.
         most = min(PUBLIC_COMPONENTS, most)
         directions, variances = np.eye(len(mean))[:most], axes.variances[:most]
     else:
-        kept = min(max(found.above_noise, FEWEST_COMPONENTS), most)
-        directions, variances = found.directions[:kept], found.variances[:kept]
+        kept = min(max(released.above_noise, FEWEST_COMPONENTS), most)
+        directions, variances = released.directions[:kept], released.variances[:kept]
     least = max(1e-3 * float(variances[0]), (axes.widest / 1024) ** 2)
     deviation = np.sqrt(np.maximum(variances, least))
     scale = np.sqrt(deviation) if damped else np.ones_like(deviation)
@@ -246,8 +246,8 @@ def _norm_within(vectors: Floats, widest: float, name: str, budget: Budget) -> f
     """
     norms = rowwise.lengths(vectors.astype(np.float64))
     share = budget.share(SHARES[name])
-    found = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
-    return max(_BEYOND * float(found[0]), widest / 1024)
+    released = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
+    return max(_BEYOND * float(released[0]), widest / 1024)
 
 
 # --- 3. cells --------------------------------------------------------------------------------
@@ -288,15 +288,15 @@ def ranks(vectors: Floats, cells: Floats, bound: float, places: int) -> Integers
     ball = GridBall("ranks", bound, 2.0 ** (math.ceil(math.log2(bound)) - _BITS), order=2)
     whole = ball.clip(cells).astype(np.float32)
     half = (whole**2).sum(axis=1) / 2
-    found = []
+    nearest = []
     for start in range(0, len(vectors), _BLOCK):
         block = ball.clip(vectors[start : start + _BLOCK]).astype(np.float32)
         distance = half - block @ whole.T
         if places == 1:
-            found.append(distance.argmin(axis=1)[:, None])
+            nearest.append(distance.argmin(axis=1)[:, None])
         else:
-            found.append(np.argsort(distance, axis=1, kind="stable")[:, :places])
-    return np.concatenate(found)
+            nearest.append(np.argsort(distance, axis=1, kind="stable")[:, :places])
+    return np.concatenate(nearest)
 
 
 # --- 4. linked codewords ---------------------------------------------------------------------

@@ -94,13 +94,13 @@ class PrivateFit:
             passes = max(1, -(-_STROKE_STEPS * 128 // len(start)))
             self._plain(start, Training(epochs=passes))
             assumed = [] if isinstance(public_rows, str) else [PUBLIC_START]
-        found = self._train()
+        trained = self._train()
         return Protection.of(
-            found.event,
+            trained.event,
             self.target.delta,
-            assumptions=[*found.assumptions, *assumed],
+            assumptions=[*trained.assumptions, *assumed],
             public=self.public,
-            seeded=found.seeded,
+            seeded=trained.seeded,
         )
 
     def two_stage(self, first: Training, fresh: Sequence[nn.Sequential]) -> Protection:

@@ -159,8 +159,8 @@ def _k_means(vectors: Floats, count: int, seed: int) -> Floats:
 
     batch = min(4096, len(vectors))
     settings: dict[str, Any] = {"n_init": 3, "batch_size": batch, "max_iter": 60}
-    found = MiniBatchKMeans(count, random_state=seed, **settings).fit(vectors)
-    return np.asarray(found.cluster_centers_, np.float32)
+    clustering = MiniBatchKMeans(count, random_state=seed, **settings).fit(vectors)
+    return np.asarray(clustering.cluster_centers_, np.float32)
 
 
 def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:

@@ -46,9 +46,9 @@ def codewords_for(epsilon: float, people: int, classes: int) -> int:
     steps = np.arange(0, math.log2(_MOST_PER_CLASS / _FEWEST_PER_CLASS), 0.125)
     candidates = np.unique(np.ceil(classes * _FEWEST_PER_CLASS * 2**steps).astype(int))
     candidates = candidates[: max(int((candidates <= people // _LEAST_PEOPLE).sum()), 1)]
-    found = [expected_error(int(k), epsilon, people, classes) for k in candidates]
+    expected = [expected_error(int(k), epsilon, people, classes) for k in candidates]
     # Where nothing can be learned all are equally bad: the fewest among the best are taken.
-    return int(candidates[np.flatnonzero(np.array(found) <= min(found) + _TIE)[0]])
+    return int(candidates[np.flatnonzero(np.array(expected) <= min(expected) + _TIE)[0]])
 
 
 def expected_error(codewords: int, epsilon: float, people: int, classes: int) -> float:

@@ -26,8 +26,8 @@ class Comparison:
 
     def __init__(self, rows: Rows, pairs: Integers) -> None:
         self._rows = rows
-        found = rows.representatives(np.concatenate([pairs, pairs[:, ::-1]]))
-        self._pairs = [(int(x), int(y)) for x, y in found]
+        representatives = rows.representatives(np.concatenate([pairs, pairs[:, ::-1]]))
+        self._pairs = [(int(x), int(y)) for x, y in representatives]
 
     def violation(self, epsilon: Fraction, delta: float) -> tuple[int, int] | None:
         r"""A pair x, y with :math:`\sum_r (P(r|x) - e^\varepsilon P(r|y))_+ > \delta`, if any."""
@@ -73,11 +73,11 @@ class Comparison:
         """The smallest ε at δ: found in floats, then raised until whole numbers agree."""
         if self.violation(Fraction(0), delta) is None:
             return 0.0
-        found = self._estimate(delta)
-        slack = 2.0**-44 * max(found, 1.0)
-        while found + slack <= _LARGEST:
-            if self.violation(Fraction(repr(found + slack)), delta) is None:
-                return found + slack
+        estimate = self._estimate(delta)
+        slack = 2.0**-44 * max(estimate, 1.0)
+        while estimate + slack <= _LARGEST:
+            if self.violation(Fraction(repr(estimate + slack)), delta) is None:
+                return estimate + slack
             slack *= 4
         return math.inf
 

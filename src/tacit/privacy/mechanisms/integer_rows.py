@@ -148,8 +148,8 @@ class Symmetry:
     def row(self, array: Any, row: int) -> npt.NDArray[Any]:
         """A row of the table that stored rows (an array, or some of them by number) stand for."""
         image = self._image[row]
-        found: npt.NDArray[Any] = array[self._stored[row]]
-        return found[self._actions[image]] if image else found
+        stored: npt.NDArray[Any] = array[self._stored[row]]
+        return stored[self._actions[image]] if image else stored
 
     def representatives(self, pairs: Integers) -> Integers:
         """Each pair (x, y) as (x₀, gy), once."""

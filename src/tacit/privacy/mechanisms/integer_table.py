@@ -123,11 +123,11 @@ class IntegerTable(Shown):
     def _pairs(self) -> Integers:
         """The pairs as an array."""
         try:
-            found = np.asarray(self.pairs)
-            if found.ndim == 2 and found.shape[1] == 2 and found.dtype.kind in "iu":
-                inside = (found >= 0) & (found < len(self.rows))
-                if found.size and bool(np.all(inside & (found[:, ::-1] != found))):
-                    return found.astype(np.int64)
+            pairs = np.asarray(self.pairs)
+            if pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu":
+                inside = (pairs >= 0) & (pairs < len(self.rows))
+                if pairs.size and bool(np.all(inside & (pairs[:, ::-1] != pairs))):
+                    return pairs.astype(np.int64)
         except (TypeError, ValueError, OverflowError):
             pass
         errors.refuse("IntegerTable", "pairs", "pairs of different rows", self.pairs)
@@ -162,14 +162,14 @@ class IntegerTable(Shown):
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         columns = errors.integers("IntegerTable", released, lower=0, upper=self.rows.columns - 1)
         columns, rows = np.broadcast_arrays(columns, self._rows_of(raw))
-        found = np.empty(rows.shape)
+        logs = np.empty(rows.shape)
         for row in np.unique(rows):
             at = rows == row
             parts, shifts = (one[columns[at]] for one in self.rows.leading(int(row)))
             with np.errstate(divide="ignore"):  # a weight of 0
-                found[at] = np.log(parts) + shifts * math.log(2)
-            found[at] -= math.log(self.rows.total(int(row)))
-        return found
+                logs[at] = np.log(parts) + shifts * math.log(2)
+            logs[at] -= math.log(self.rows.total(int(row)))
+        return logs
 
     def inputs(self) -> range:
         return range(len(self.rows))

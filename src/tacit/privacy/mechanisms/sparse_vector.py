@@ -115,7 +115,7 @@ class SparseVector(Shown):
         stream = source(rng)
         threshold_scale, comparison_scale, answer_scale = self.scales
         bar = self.threshold + int(discrete_laplace(threshold_scale, 1, stream)[0])
-        left = self.event.positives
+        remaining = self.event.positives
         for answer in answers:
             checked = errors.integers("SparseVector", answer)
             if checked.size != 1:
@@ -126,8 +126,8 @@ class SparseVector(Shown):
                 continue
             noise = int(discrete_laplace(answer_scale, 1, stream)[0]) if self.numeric else 0
             yield ABOVE, value + noise if self.numeric else 0
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 return
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
