@@ -488,7 +488,7 @@ def test_rows_that_were_changed_are_refused(mechanism, released, tmp_path, chang
 def test_a_file_that_binds_nothing_is_refused_in_one_line(released, tmp_path):
     head = json.dumps({"format": "tacit-reports/1", "labelled": True, "seeded": False}).encode()
     path = rewrite(released.write(tmp_path / "r.parquet"), metadata={KEYS[0]: head})
-    with pytest.raises(InvalidData, match="nothing binds its rows to its certificate"):
+    with pytest.raises(InvalidData, match="its rows must be bound to its certificate"):
         Reports.read(path)
 
 
@@ -500,10 +500,10 @@ def test_the_same_reports_are_not_twice_the_people(mechanism, released, tmp_path
     both = Reports.concatenate([Reports.read(first), other])
     joined = both.write(tmp_path / "d.parquet")
     for path in (second, tmp_path / "c.parquet", joined):
-        with pytest.raises(InvalidData, match="every release must be there once"):
+        with pytest.raises(InvalidData, match="every release must occur once"):
             Reports.concatenate([Reports.read(first), Reports.read(path)])
     for parts in ([released, released], [both, other]):
-        with pytest.raises(InvalidData, match="every release must be there once"):
+        with pytest.raises(InvalidData, match="every release must occur once"):
             Reports.concatenate(parts)
     assert len(Reports.concatenate([released[:70], released[70:]])) == 150
     assert Reports.read(joined).releases == (*released.releases, *other.releases)

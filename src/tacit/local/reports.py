@@ -1,8 +1,8 @@
-"""Released rows with the channel that they came through, and nothing else about anybody.
+"""Released rows with the channel that they came through, and nothing else about people.
 
-A `Reports` carries its mechanism, so whoever learns from it knows the exact law of the noise. The
-Parquet form holds the certificate and the mechanism in the file's metadata: one file is enough, and
-its certificate names the digest of its rows (`tacit.local.report_files`).
+`Reports` hold their mechanism and channel, so that learners know the exact law of the noise. A
+Parquet file of reports holds certificate and mechanism in its metadata, and the certificate names
+the digest of the rows (`tacit.local.report_files`).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ REFUSED = (
 )
 
 GROUP_ROWS = 1 << 14
-"""Rows of a row group in a file, always: groups of another size could depend on raw values."""
+"""Rows per row group in a file: a fixed number, so that it cannot depend on raw values."""
 
 
 class LocalMechanism(artifact.Storable, Protocol):
-    """A mechanism that people run on their own device: what `Reports` needs of it."""
+    """What `Reports` need of a mechanism that people run on their own device."""
 
     @property
     def schema(self) -> Schema: ...
@@ -56,7 +56,7 @@ def certify(
     rng: Randomness | None = None,
     further: tuple[str, ...] = (),
 ) -> Certificate:
-    """Issue the certificate of one person's report; `further` things are not protected either."""
+    """Issue the certificate of a report; `further` sentences name more that is not protected."""
     return Certificate.issue(
         channel.event,
         guarantee=channel.guarantee,
@@ -81,7 +81,7 @@ class Reports:
     seeded : bool
         Whether a reproducible generator drew the noise: such reports protect nobody.
     releases : tuple of str
-        The numbers of the releases that the rows are from, of this one unless they are given.
+        Identifiers of the releases that the rows are from; by default one for this release.
     """
 
     mechanism: Any
@@ -127,41 +127,41 @@ class Reports:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Reports:
-        """Chosen rows, as a release of their own."""
+        """Return the chosen rows, as a release of their own."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
         return Reports(self.mechanism, columns, self.channel, self.seeded)
 
     @property
     def schema(self) -> Schema:
-        """Of the raw rows that nobody sees."""
+        """The schema of the raw rows, which are not in here."""
         schema: Schema = self.mechanism.schema
         return schema
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Guarantee, events and what is not protected."""
+        """The certificate: guarantee, events and what is not protected."""
         return self.certify()
 
     def certify(self, *further: str) -> Certificate:
-        """The same with further sentences about what is not protected."""
+        """Issue the certificate with further sentences about what is not protected."""
         stream = Seeded(0) if self.seeded else None
         return certify(self.mechanism, self.channel, stream, further)
 
     def shared(self, application: str = "join", level: str = "latent") -> Reports:
-        """The same reports for a partner, without what must not leave the mechanism's house.
+        """Return the same reports for a partner, without the parts that must stay in-house.
 
-        A file of reports holds their mechanism: where that is not private towards the rows that it
-        was fitted on, a partner gets the channel alone. The reports themselves are about codewords
-        or latents that were learned from those rows: many of them tell of these rows too.
+        A file of reports holds their mechanism: if that is not private towards the rows that it was
+        fitted on, a partner gets the channel alone. The reports themselves are about codewords or
+        latents that were learned from those rows: many reports together reveal something of them.
         """
         mechanism = self.mechanism.shared(application, level)
         return Reports(mechanism, dict(self.columns), self.channel, self.seeded, self.releases)
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
-        """One table out of several that came through the very same channel.
+        """Join several tables that came through the same channel.
 
-        The same release among them twice is refused: its people would count twice.
+        A release that occurs twice is refused: its people would count twice.
         """
         first = parts[0] if parts else None
         if first is None:
@@ -176,7 +176,7 @@ class Reports:
         releases = tuple(one for part in parts for one in part.releases)
         if len(set(releases)) != len(releases):
             raise errors.InvalidData(
-                "concatenate: every release must be there once: the same people's reports would "
+                "concatenate: every release must occur once: the same people's reports would "
                 "count twice. Leave copies out."
             )
         columns = {
@@ -201,7 +201,7 @@ class Reports:
 
     @staticmethod
     def read(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Reports:
-        """Read Parquet back: rows, mechanism and certificate must be those that were written.
+        """Read a Parquet file; rows, mechanism and certificate must be as they were written.
 
         A file whose rows would take more than `most_bytes` of memory is refused before they are
         read.
@@ -223,9 +223,9 @@ class Reports:
 
 
 class ReportsWriter:
-    """Reports to a Parquet file, batch by batch, in a file without a name until all went well.
+    """A writer of reports to Parquet, in batches; the file has no name until all is written.
 
-    A process that is killed leaves nothing that could be read beside a second draw.
+    A process that is killed leaves no reports that could be read beside a second draw.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class ReportsWriter:
         return self
 
     def add(self, reports: Reports) -> None:
-        """Append a batch that came from the writer's own mechanism."""
+        """Append a batch that came through the writer's channel."""
         if reports.mechanism is not self.mechanism or reports.channel != self.channel:
             raise errors.InvalidData("reports: a batch must come through the writer's channel.")
         reports._must_be_unchanged()
@@ -279,7 +279,7 @@ class ReportsWriter:
         )
 
     def _flush(self, table: Any, last: bool = False) -> None:
-        """Write whole row groups; the rest waits for the next batch, or goes out last."""
+        """Write whole row groups; keep the rest for the next batch unless this is the last."""
         import pyarrow as pa
 
         if self._pending is not None:
@@ -290,7 +290,7 @@ class ReportsWriter:
         self._pending = table.slice(full)
 
     def _end(self) -> None:
-        """The certificate comes last: it names the digest of all rows."""
+        """Write the certificate last, as it names the digest of all rows."""
         self._flush(self._pending.slice(0, 0), last=True)
         issued = certify(self.mechanism, self.channel, Seeded(0) if self.seeded else None)
         bound = replace(issued, artifact=self._binding.artifact(self._head))

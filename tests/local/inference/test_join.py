@@ -145,7 +145,7 @@ def test_refusals(codebook, direct, fitted, unseen):
     for wrong in (clean[:-1], clean[:, 0], np.full_like(clean, np.nan)):
         with pytest.raises(InvalidData, match=r"clean|finite"):
             JoinClassifier().fit(plain, names, clean=wrong)
-    with pytest.raises(InvalidData, match="as many as reports"):
+    with pytest.raises(InvalidData, match="one per report"):
         JoinClassifier().fit(plain, names[:-1], clean=clean)
     joint = Codebook(epsilon=6.0, codewords=4, classes=NAMES).fit(unseen[1], schema=SCHEMA)
     with pytest.raises(InvalidData, match="part of its symbol"):

@@ -445,7 +445,7 @@ def without(column):
         ({**people(20), "job": np.full(20, 75.31)}, "column 'job' must be text"),
         (without("job"), "column 'job' must be there"),
         (without("zone"), "column 'zone' must be there"),
-        ({**people(20), "pay": np.zeros(19)}, "column 'pay' must be one value a row"),
+        ({**people(20), "pay": np.zeros(19)}, "column 'pay' must have one value per row"),
         ({name: data[:0] for name, data in people(20).items()}, "must not be empty"),
         (np.full((20, 4), 75.31), "must be a table"),
     ],

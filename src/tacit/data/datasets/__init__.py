@@ -48,7 +48,7 @@ def load(
     fetch: bool = True,
     progress: Progress | None = None,
 ) -> Dataset:
-    """A data set by name, or a user's own table.
+    """Load a data set by name, or a user's own table.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def load(
     schema : path, optional
         For a file: JSON with its columns, bounds, categories and label; see `user_table`.
     fetch : bool
-        Whether a published file that is nowhere on this machine is fetched from its home.
+        Whether to download a published file that is not on this machine.
     progress : callable, optional
         Called while fetching with the file's name, bytes so far, and bytes in all.
 
@@ -100,7 +100,7 @@ def load_twice(
     fetch: bool = True,
     progress: Progress | None = None,
 ) -> TwiceLabelled:
-    r"""Rows with a label for the task and one for the person, to be kept apart.
+    r"""Load rows with a label for the task and one for the person.
 
     Parameters
     ----------

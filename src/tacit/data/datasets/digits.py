@@ -19,7 +19,7 @@ TASKS = {
 
 
 def load() -> Dataset:
-    """All digits. Joins: we hold the left half of each image, the other party the right half.
+    """Load all digits. In a join we hold the left half of each image, the other party the right.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def load() -> Dataset:
         from sklearn.datasets import load_digits
     except ImportError:
         raise errors.TacitError(
-            "digits: they come with scikit-learn. pip install 'tacit[collect]'."
+            "digits: scikit-learn must be installed. pip install 'tacit[collect]'."
         ) from None
     bundle = load_digits()
     return Dataset(

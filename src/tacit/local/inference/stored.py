@@ -1,7 +1,7 @@
-"""What every classifier learned from reports stores, and how it is saved.
+"""The base of classifiers learned from reports: what they store, and how they are saved.
 
-A model keeps the mechanism that it belongs to, and the very certificate of the reports that it was
-learned from: learning is post-processing, and costs those who reported nothing more.
+A model keeps its mechanism and the certificate of the reports that it was learned from: learning is
+post-processing, and costs those who reported nothing more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Guarantee
 
 _NOT_STORED = ("inhouse", "device")
-"""Rows must not go along; and where a model was fitted is nothing that it is."""
+"""Parameters that are not saved: in-house rows, and the device of the fit."""
 
 
 class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -27,16 +27,16 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     certificate_: Certificate
     inhouse_: Protection
-    """What protects the in-house rows that went into it, by mechanism or by teaching."""
+    """The protection of the in-house rows that the mechanism or the model was fitted on."""
 
     @property
     def inhouse_guarantee_(self) -> Guarantee:
-        """Towards the in-house rows."""
+        """The guarantee towards the in-house rows."""
         return self.inhouse_.guarantee
 
     @property
     def certificate(self) -> Certificate:
-        """Of the reports that this was learned from, with what the model carries beside them."""
+        """The certificate of the reports that the model was learned from."""
         return self.certificate_
 
     def save(self, path: str | Path) -> Path:
@@ -45,14 +45,14 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return artifact.save(self, path)
 
     def export(self, path: str | Path) -> Path:
-        """Write what voters or the public get; refused where in-house rows would go with it."""
+        """Write what voters or the public get; refused if it would reveal in-house rows."""
         check_is_fitted(self, "mechanism_")
         self.inhouse_.must_leave("a classifier that is handed out")
         return artifact.save(self, path)
 
 
 def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
-    """What every classifier stores: its settings, and the mechanism that it belongs to."""
+    """Return what every classifier stores: its settings and its mechanism."""
     inner, weights = model.mechanism_.parts()
     settings = {
         name: _plain(value) for name, value in model.get_params().items() if name not in _NOT_STORED
@@ -69,7 +69,7 @@ def mechanism_parts(model: Any) -> tuple[dict[str, Any], artifact.Arrays]:
 
 
 def restore_mechanism(model: Any, parameters: dict[str, Any], arrays: artifact.Arrays) -> None:
-    """The other way round."""
+    """Restore what `mechanism_parts` stored."""
     inner = parameters["mechanism"]
     weights = artifact.part(arrays, "mechanism")
     model.mechanism_ = artifact.rebuild(inner["kind"], inner["parameters"], weights)

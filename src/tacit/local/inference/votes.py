@@ -1,7 +1,7 @@
-r"""Votes: people try a classifier on their own row, and answer through a channel how it did.
+r"""Votes: people try a classifier on their own row, and report through a channel if it was right.
 
 A vote is one symbol: right or wrong, or also the voter's class and group where those are private
-and asked for. The whole ε goes to that symbol; nothing is split. What leaves a device is the vote.
+and asked for. The whole ε goes to that symbol; nothing is split. Only the vote leaves a device.
 
 References
 ----------
@@ -61,8 +61,8 @@ class Ballot(Shown):
     .. math:: P(\tilde c \ne c) = p = \frac{1}{e^\varepsilon + 1}
 
     With C classes, G groups or both, a vote is one of 2CG symbols (class, group, right) through
-    one channel with the whole ε: subset selection of the size with the smallest variance, which is
-    randomized response where that size is one.
+    one channel with the whole ε: subset selection with the size of smallest variance, which is
+    randomized response if that size is one.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ class Ballot(Shown):
     classes : int or sequence, optional
         Ask for the voter's class too, privately: C means 0, …, C − 1.
     groups : sequence of str, optional
-        Ask for the voter's group too, privately. Groups that are known anyway cost nothing: hand
+        Ask for the voter's group too, privately. Groups that are known anyway cost nothing: pass
         them to `Votes` instead.
     unit : Unit
-        What one vote is about: a person, who votes once.
+        The unit of a vote: a person, who votes once.
 
     Notes
     -----
@@ -109,7 +109,7 @@ class Ballot(Shown):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Classes, groups and answers; one class or group where they are not asked for."""
+        """The numbers of classes, groups and answers; 1 for classes or groups not asked for."""
         return len(self.classes or (None,)), len(self.groups or (None,)), 2
 
     @property
@@ -129,7 +129,7 @@ class Ballot(Shown):
 
     @cached_property
     def law(self) -> Law:
-        """The channel's own probabilities, asked of it."""
+        """The probabilities of the channel."""
         channel = self.channel
         if isinstance(channel, SubsetSelection):
             return Law(channel.categories, channel.event.size, *channel.inclusion)
@@ -138,17 +138,17 @@ class Ballot(Shown):
 
     @property
     def event(self) -> Event:
-        """What runs on one voter's row."""
+        """The event that runs on one voter's row."""
         return self.channel.event
 
     @property
     def guarantee(self) -> Guarantee:
-        """Towards the voter."""
+        """The guarantee towards the voter."""
         return self.channel.guarantee
 
     @property
     def certificate(self) -> Certificate:
-        """Of one vote."""
+        """The certificate of one vote."""
         return Certificate.issue(self.event, not_protected=(REFUSED,))
 
     def release(
@@ -159,7 +159,7 @@ class Ballot(Shown):
         groups: Any = None,
         rng: Randomness | None = None,
     ) -> Votes:
-        """One vote for each row: whether it was right, and its class and group where asked for."""
+        """Release one vote per row: whether it was right, and class and group if asked for."""
         right = errors.integers("Ballot.release", correct, lower=0, upper=1)
         if right.ndim != 1:
             raise errors.InvalidData("Ballot.release: answers must be one column.")
@@ -179,14 +179,12 @@ class Ballot(Shown):
             if declared is not None:
                 codes = labels.codes(f"Ballot.release, {name}", given, declared)
                 if codes.size != count:
-                    raise errors.InvalidData(
-                        f"Ballot.release: {name} must be as many as the answers."
-                    )
+                    raise errors.InvalidData(f"Ballot.release: {name} must be one per answer.")
                 part = part * len(declared) + codes
         return part
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready data, for `from_plain`."""
+        """Return JSON-ready data, for `from_plain`."""
         return {
             "epsilon": str(self.epsilon),
             "classes": None if self.classes is None else list(self.classes),
@@ -202,14 +200,14 @@ class Ballot(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
-    """Votes as they left the devices: whoever counts them sees nothing else.
+    """Votes as they left the devices; whoever counts them sees nothing else.
 
     Parameters
     ----------
     ballot : Ballot
         The mechanism that released them.
     symbols : array
-        One symbol, or one row of symbols, a vote; what the channel cannot have said is refused.
+        One symbol or one row of symbols per vote; what the channel cannot release is refused.
     groups : sequence of str, optional
         The group of each voter, where it is known anyway.
     about : str
@@ -217,7 +215,7 @@ class Votes:
     seeded : bool
         Whether a reproducible generator drew the noise: such votes protect nobody.
     releases : tuple of str
-        The numbers of the releases that the votes are from, of this one unless they are given.
+        Identifiers of the releases that the votes are from; by default one for this release.
     """
 
     ballot: Ballot
@@ -234,14 +232,14 @@ class Votes:
         width = 2 if self.ballot.law.size > 1 else 1
         if symbols.ndim != width:
             raise errors.InvalidData(f"Votes: symbols must have {width} dimensions.")
-        # The channel's own check: it has no probability for what it cannot have said.
+        # The channel's own check: it refuses what it cannot have released.
         self.ballot.channel.log_prob(symbols, np.zeros(len(symbols), np.int64))
         symbols.flags.writeable = False
         object.__setattr__(self, "symbols", symbols)
         if self.groups is not None:
             groups = tuple(str(group) for group in self.groups)
             if len(groups) != len(symbols):
-                raise errors.InvalidData("Votes: groups must be as many as votes.")
+                raise errors.InvalidData("Votes: groups must be one per vote.")
             object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "event", self.ballot.event)
         object.__setattr__(self, "guarantee", self.ballot.guarantee)
@@ -263,14 +261,14 @@ class Votes:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Guarantee, event and what is not protected."""
+        """The certificate: guarantee, event and what is not protected."""
         further = () if self.groups is None else (KNOWN_GROUP,)
         stream = Seeded(0) if self.seeded else None
         return Certificate.issue(self.event, not_protected=(REFUSED, *further), rng=stream)
 
     @staticmethod
     def concatenate(parts: Sequence[Votes]) -> Votes:
-        """All votes of one ballot about one model; the same release twice is refused."""
+        """Join votes of one ballot about one model; refuse a release that occurs twice."""
         if not parts:
             errors.refuse("concatenate", "parts", "at least one", 0)
         first = parts[0]
@@ -284,7 +282,7 @@ class Votes:
         releases = tuple(one for part in parts for one in part.releases)
         if len(set(releases)) != len(releases):
             raise errors.InvalidData(
-                "concatenate: every release must be there once: the same people's votes would "
+                "concatenate: every release must occur once: the same people's votes would "
                 "count twice. Leave copies out."
             )
         groups = None
@@ -295,7 +293,7 @@ class Votes:
         return Votes(first.ballot, symbols, groups, first.about, seeded, releases)
 
     def write(self, path: str | Path) -> Path:
-        """Write JSON, whole or not at all; a file that exists may be the only draw and stays."""
+        """Write JSON, all or nothing; never replace a file, which may be the only draw."""
         path = Path(path)
         if path.exists():
             remedy = "It may be the only draw of these votes: choose another."
@@ -325,7 +323,7 @@ class Votes:
 
     @staticmethod
     def read(path: str | Path) -> Votes:
-        """Read what `write` wrote; a changed byte is refused."""
+        """Read what `write` wrote; refuse a changed byte."""
         path = Path(path)
         if not path.is_file():
             errors.refuse("votes", "path", "an existing file", str(path), "Check the path.")
@@ -342,7 +340,7 @@ class Votes:
             *(errors.TacitError, ValueError, KeyError, TypeError, AttributeError),
             *(RecursionError, ArithmeticError),
         ) as error:
-            # A value of the file is not echoed: our own messages do not, others might.
+            # Values of the file must not be shown: our own messages do not, others might.
             own = f" {error}" if isinstance(error, errors.TacitError) else ""
             raise errors.InvalidData(
                 f"{path}: it must be an unchanged file of {FORMAT}.{own}"
@@ -351,15 +349,15 @@ class Votes:
 
 
 def outcomes(model: Any, rows: Any, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
-    """On voters' devices: whether the model is right on each row, and the row's class.
+    """Compute, on voters' devices, whether the model is right on each row, and the row's class.
 
-    Raw, and private: this goes into a ballot and nowhere else.
+    Both are raw and private: they are for a ballot only.
     """
     declared = np.asarray(model.classes_)
     place = labels.codes("vote", truth, tuple(declared.tolist()))
     said = np.asarray(model.predict(rows))
     if said.shape != place.shape:
-        raise errors.InvalidData("vote: labels must be as many as rows.")
+        raise errors.InvalidData("vote: labels must be one per row.")
     return said == declared[place], declared[place]
 
 
@@ -373,7 +371,7 @@ def cast(
     known_groups: Any = None,
     rng: Randomness | None = None,
 ) -> Votes:
-    """On voters' devices: try the model on each row, and vote.
+    """Try the model on each row and vote, on voters' devices.
 
     `groups` are private and part of the vote, on a ballot that asks for them; `known_groups` are
     known to whoever counts.
@@ -385,7 +383,7 @@ def cast(
 
 
 def fingerprint(model: Any) -> str:
-    """Which model it is, where it can be stored; else ""."""
+    """Return the fingerprint of a model that can be stored, else ""."""
     return artifact.fingerprint(model) if hasattr(model, "parts") else ""
 
 
@@ -396,7 +394,7 @@ def _declared_groups(groups: Any) -> tuple[str, ...]:
 
 
 def _sealed(body: dict[str, Any]) -> bytes:
-    """Canonical JSON with the digest of everything else."""
+    """Return canonical JSON that includes the digest of everything else."""
     text = json.dumps(body, sort_keys=True, ensure_ascii=False, allow_nan=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
     sealed = json.dumps({**body, "digest": digest}, sort_keys=True, ensure_ascii=False)

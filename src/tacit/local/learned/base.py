@@ -39,9 +39,9 @@ class Learned(ABC, Generic[ChannelT]):
     unit: Unit
     classes: tuple[Any, ...] | None
     inhouse_: Protection
-    """What protects the rows that it was fitted on."""
+    """The protection of the rows that it was fitted on."""
     _schema: Schema | None
-    """Of raw rows, once fitted; None in a copy that holds the channel alone."""
+    """The schema of raw rows, once fitted; None in a copy that holds the channel alone."""
 
     def __repr__(self) -> str:
         """Show parameters, and the guarantee once there is one, in one line."""
@@ -146,7 +146,7 @@ class Learned(ABC, Generic[ChannelT]):
 
     @property
     def not_protected(self) -> tuple[str, ...]:
-        """What a report's certificate must say beside the guarantee."""
+        """Sentences of a report's certificate about what is not protected."""
         return (self.inhouse_.sentence,)
 
     @property
@@ -161,14 +161,14 @@ class Learned(ABC, Generic[ChannelT]):
     def export(
         self, path: str | Path, application: str = "collection", level: str = "latent"
     ) -> Path:
-        """Write what people, voters or partners get; refused where D1 would go with it."""
+        """Write what people, voters or partners get; refused if it would reveal D1."""
         return self.shared(application, level).save(path)
 
     def shared(self, application: str = "collection", level: str = "latent") -> Self:
         """Return the copy that may be handed out for an application.
 
-        What `tacit.inhouse.requirements` names must carry a central guarantee, or D1 be public.
-        Where nothing of the mechanism is needed outside, the copy holds the channel alone.
+        Components that `tacit.inhouse.requirements` lists must carry a central guarantee, unless D1
+        is public. If nothing of the mechanism is needed outside, the copy holds the channel alone.
         """
         needed = inhouse.requirements(application, level)
         if self.inhouse_.may_leave:

@@ -3,7 +3,7 @@ r"""The codebook mechanism: one report of a codeword, or of codeword and label, 
 A raw row goes through public features and the quantizer to a codeword k among K, both learned on
 in-house rows without labels. With a label y among C classes the symbol is k·C + y. Subset selection
 over the symbols releases it: ε-local DP whatever the encoder does, as the channel's inputs are the
-symbols and it treats any two of them alike.
+symbols, and any two of them are treated alike.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 _OF_IMAGES = ("scattering", "invariant")
 
 UNLABELLED = 64
-"""Codewords where no label is reported: learners then have a model of the rows, and no table."""
+"""Codewords if no label is reported: learners then use a model of the rows, not a table."""
 
 
 class Codebook(Learned[SymbolChannel]):
@@ -59,9 +59,9 @@ class Codebook(Learned[SymbolChannel]):
     epsilon : float
         Local privacy parameter of one report, label included.
     people : int, optional
-        How many are expected to report; needed with `classes` unless `codewords` is given.
+        The expected number of reports; needed with `classes` unless `codewords` is given.
     classes : int or sequence, optional
-        The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
+        The labels that people may have: C means 0, …, C − 1. Without it no label can be reported.
     codewords : int, optional
         K. By default from ε, people and classes: see `tacit.learned.rule`; 64 without classes.
     features : str or Features, optional
@@ -72,15 +72,15 @@ class Codebook(Learned[SymbolChannel]):
     subset_size : int, optional
         Symbols in a report; by default the best for counts.
     unit : Unit
-        What one report is about: "person" where everyone reports one row once.
+        The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
-        What all that is learned from the in-house rows may cost them. Without, they are not
-        protected, and what was learned must not leave the house.
+        The total cost to the in-house rows of all that is learned from them. Without it they are
+        not protected, and what was learned must stay in-house.
 
     Attributes
     ----------
     inhouse_ : Protection
-        What protects the in-house rows: see `tacit.inhouse`.
+        The protection of the in-house rows: see `tacit.inhouse`.
 
     Notes
     -----
@@ -151,10 +151,10 @@ class Codebook(Learned[SymbolChannel]):
         public_features: bool = False,
         rng: Randomness | None = None,
     ) -> Self:
-        """Learn features (where they are learned), cells and codewords from in-house rows.
+        """Learn features (if they are learned), cells and codewords from in-house rows.
 
-        `inhouse_public` states that the in-house rows are public, `public_features` that features
-        which were handed in fitted were learned without them; certificates say so. `rng` draws
+        `inhouse_public` states that the in-house rows are public, `public_features` that fitted
+        features which were passed in were learned without them; certificates say so. `rng` draws
         the noise of a central guarantee. `device` is where features are trained, as in `VLM.fit`;
         the fitted mechanism computes on the CPU, see `on`.
         """
@@ -162,7 +162,7 @@ class Codebook(Learned[SymbolChannel]):
         device = devices.resolve("Codebook.fit", device, used=trains)
         if image is None and self.features in _OF_IMAGES:
             image = _square(raw)
-        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
+        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
         given = schema or infer_schema(raw, image, private=self.central is not None)
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
@@ -177,7 +177,7 @@ class Codebook(Learned[SymbolChannel]):
         return self
 
     def _fit_privately(self, learning: Learning) -> None:
-        """Within the central budget."""
+        """Fit within the central budget."""
         given, learned = learning.schema, learning.features()
         _, damped, grouping = _defaults(learned)
         private = private_quantizer.fit(
@@ -200,7 +200,7 @@ class Codebook(Learned[SymbolChannel]):
     def _fit_plain(
         self, kind: str | Features, given: Schema, rows: Rows, seed: int, device: str
     ) -> None:
-        """Without noise: the best codewords, and no promise to the in-house rows."""
+        """Fit without noise: the best codewords, and no guarantee towards the in-house rows."""
         learned = kind
         if isinstance(learned, str):
             learned = features_of.fit(learned, given, rows, seed, device=device)
@@ -229,7 +229,7 @@ class Codebook(Learned[SymbolChannel]):
         self.codewords_ = quantizer.codewords
 
     def on(self, device: str) -> Codebook:
-        """The same fitted mechanism; features that were trained compute on another device."""
+        """Return the same fitted mechanism, with trained features on another device."""
         self._must_encode()
         other = self._copy()
         device = devices.resolve("Codebook.on", device, used=hasattr(self.features_, "on"))
@@ -237,7 +237,7 @@ class Codebook(Learned[SymbolChannel]):
         return other
 
     def regrouped(self, groups: Any, *, subset_size: int | None = None) -> Codebook:
-        """A coarser mechanism: codeword k becomes groups[k]. For people who report no label."""
+        """Return a coarser mechanism, for reports without labels: codeword k becomes groups[k]."""
         mapping = errors.integers("regrouped", groups, lower=0)
         if mapping.shape != (self.codewords_,):
             errors.refuse("regrouped", "groups", f"{self.codewords_} numbers", mapping.shape)
@@ -291,8 +291,8 @@ class Codebook(Learned[SymbolChannel]):
         return self.encode_rows(self.schema.rows(raw, where))
 
     def encode_rows(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """The codeword of each checked row."""
-        # Silent, whatever the weights: a warning for some people's rows would tell.
+        """Return the codeword of each checked row."""
+        # Silent whatever the weights: a warning for some rows would reveal something about them.
         with np.errstate(all="ignore"):
             parts = [self.quantizer_(self.features_.transform(block)) for block in blocks(rows)]
         return np.concatenate(parts)
@@ -300,7 +300,7 @@ class Codebook(Learned[SymbolChannel]):
     # --- what a learner may ask ----------------------------------------------------------------
 
     def posterior(self, reports: Reports, prior: Any = None) -> npt.NDArray[np.float64]:
-        """P(codeword | report) for reports without a label; in-house shares are the prior."""
+        """Compute P(codeword | report) for reports without labels; the prior is in-house shares."""
         law = self.channel(False).symbols
         mass = self.counts_ + 1.0 if prior is None else np.asarray(prior, np.float64)
         odds = np.zeros((len(reports), self.codewords_))
@@ -309,12 +309,12 @@ class Codebook(Learned[SymbolChannel]):
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def clean_features(self, raw: Any, level: str = "latent") -> npt.NDArray[np.float32]:
-        """The codeword as an indicator, or its prototype."""
+        """Return the codeword as an indicator, or its prototype."""
         indicator = np.eye(self.codewords_, dtype=np.float32)[self.encode(raw)]
         return indicator if _latent(level) else indicator @ self.prototypes_
 
     def released_features(self, reports: Reports, level: str = "latent") -> npt.NDArray[np.float32]:
-        """P(codeword | report), or the prototype that it expects."""
+        """Return P(codeword | report), or the expected prototype."""
         expected = self.posterior(reports).astype(np.float32)
         if _latent(level):
             return expected
@@ -322,17 +322,17 @@ class Codebook(Learned[SymbolChannel]):
         return expected @ self.prototypes_
 
     def vectors(self, raw: Any) -> npt.NDArray[np.float32]:
-        """What cells are made of: projected features of clean rows."""
+        """Compute projected features of clean rows, in which cells are defined."""
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project(self.features_, rows, self.quantizer_.projection)
 
     def vectors_alone(self, raw: Any) -> npt.NDArray[np.float32]:
-        """The same up to rounding, each from its row alone: what a guarantee to rows rests on."""
+        """Compute the same up to rounding, each from its row alone, as guarantees to rows need."""
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project_alone(self.features_, rows, self.quantizer_.projection)
 
     def codes_alone(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """The codeword of each vector, whatever the others are: decided in whole numbers."""
+        """Return the codeword of each vector, decided in integers, independent of the others."""
         cells, groups = self.quantizer_.cells, self.quantizer_.groups
         bound = 2 * float(np.linalg.norm(cells, axis=1).max()) + 1e-6
         return np.asarray(groups[private_quantizer.ranks(vectors, cells, bound, 1)[:, 0]])
@@ -340,7 +340,7 @@ class Codebook(Learned[SymbolChannel]):
     # --- storage -------------------------------------------------------------------------------
 
     def onnx(self) -> bytes | None:
-        """The encoder for devices without Python: rows to codewords; None without `onnx`."""
+        """Export the encoder for devices without Python; None without the `onnx` package."""
         if find_spec("onnx") is None or self.quantizer_ is None:
             return None
         from tacit.local.learned.onnx import codebook_encoder
@@ -357,7 +357,7 @@ class Codebook(Learned[SymbolChannel]):
         )
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and weights."""
+        """Return JSON-ready parameters and weights."""
         self._must_be_fitted()
         return codebook_storage.parts(self)
 
@@ -368,12 +368,12 @@ class Codebook(Learned[SymbolChannel]):
 
 
 def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:
-    """Bounds and categories from in-house rows; see `tacit.schema.infer`."""
+    """Read bounds and categories off in-house rows; see `tacit.schema.infer`."""
     return (schema.of_bytes if private else schema.infer)(raw, image, "Codebook.fit")
 
 
 def _square(raw: Any) -> tuple[int, int] | None:
-    """Flat rows that were said to be images are square ones, where their width allows it."""
+    """Guess the size of flat images: square, if their width allows it."""
     if not isinstance(raw, np.ndarray) or raw.ndim != 2:
         return None
     side = math.isqrt(raw.shape[1])
@@ -381,7 +381,7 @@ def _square(raw: Any) -> tuple[int, int] | None:
 
 
 def default_features(given: Schema) -> str:
-    """Scattering for images, quantiles for tables, values for other arrays."""
+    """Choose scattering for images, quantiles for tables, raw values for other arrays."""
     if isinstance(given, schema.TableSchema):
         return "quantile"
     return "raw" if given.image is None else "scattering"

@@ -1,4 +1,4 @@
-"""A codebook taken apart into JSON and arrays, and put together again."""
+"""Storage of a codebook as JSON and arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHOLE = ("groups", "counts")
 
 
 def parts(mechanism: Codebook) -> tuple[dict[str, Any], artifact.Arrays]:
-    """Parameters and weights; of a copy with the channel alone, no weights and no bounds."""
+    """Return parameters and weights; without weights and bounds for a channel-alone copy."""
     parameters: dict[str, Any] = {
         "epsilon": str(mechanism.epsilon),
         "classes": None if mechanism.classes is None else list(mechanism.classes),
@@ -50,7 +50,7 @@ def parts(mechanism: Codebook) -> tuple[dict[str, Any], artifact.Arrays]:
 
 
 def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: artifact.Arrays) -> Codebook:
-    """What `parts` took apart; arrays that do not fit each other are refused."""
+    """Rebuild what `parts` returned; refuse arrays that do not fit each other."""
     made = kind(
         epsilon=errors.rational("Codebook", "epsilon", parameters["epsilon"]),
         people=parameters["people"],
@@ -60,7 +60,7 @@ def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: artifact.A
         unit=parameters["unit"],
     )
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
-    # In the types that encoding counts on: narrower ones would wrap for some people.
+    # In the types that encoding assumes: narrower ones would overflow for some rows.
     floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
     whole = {
         name: errors.integers("Codebook", arrays[name], lower=0)

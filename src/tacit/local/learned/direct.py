@@ -1,14 +1,14 @@
 r"""The baseline: noise on every feature by itself, with an equal share of ε each.
 
-Of d features each gets :math:`\varepsilon_i = \varepsilon / d`. A number, scaled to [0, 1] by its
+Each of d features gets :math:`\varepsilon_i = \varepsilon / d`. A number, scaled to [0, 1] by its
 public bounds, is put on a grid of N steps and released with discrete Laplace noise of sensitivity
 N; a category goes through K-ary randomized response:
 
 .. math:: P(y \mid x) = \tanh\!\left(\frac{\varepsilon_i}{2N}\right) e^{-\varepsilon_i |y - x| / N},
           \qquad P(y \mid x) = \frac{e^{\varepsilon_i \mathbb{1}[y = x]}}{e^{\varepsilon_i} + K - 1}
 
-Missing values are features like others: a column that may be missing is a category with the two
-values "there" and "missing" beside its number, which then counts as the middle of the range.
+Missing values are features too: a column that may be missing has a category with the two values
+"present" and "missing" beside its number, which is the middle of the range if it is missing.
 
 References
 ----------
@@ -46,7 +46,9 @@ LEVELS = ("latent", "feature")
 
 
 class Direct(Learned[FeatureChannel]):
-    """Noise on every feature by itself; nothing is learned but public bounds, if not given.
+    """The baseline mechanism: noise on every feature by itself.
+
+    Nothing is learned, except the bounds if they are not given.
 
     Parameters
     ----------
@@ -54,11 +56,11 @@ class Direct(Learned[FeatureChannel]):
         Local privacy parameter of one report, label included. Without a label, all of it goes to
         the features.
     classes : int or sequence, optional
-        The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
+        The labels that people may have: C means 0, …, C − 1. Without it no label can be reported.
     label_share : float
-        What the label gets of ε.
+        The label's share of ε.
     unit : Unit
-        What one report is about: "person" where everyone reports one row once.
+        The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
         As in the other mechanisms. Nothing is learned here: with them, bounds must be declared.
 
@@ -98,9 +100,9 @@ class Direct(Learned[FeatureChannel]):
         device: str = "cpu",
         inhouse_public: bool = False,
     ) -> Self:
-        """Take the schema, or read bounds and categories off in-house rows."""
+        """Store the schema, or read bounds and categories off in-house rows."""
         self._forget_channels()
-        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
+        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
         self._schema = schema or _inferred(raw, image, self.central is not None)
         if schema is not None or self.central is not None:
             self.inhouse_ = Protection.untouched()
@@ -116,13 +118,13 @@ class Direct(Learned[FeatureChannel]):
 
     @property
     def numbers(self) -> int:
-        """Continuous features."""
+        """The number of continuous features."""
         given = self.schema
         return given.width if isinstance(given, ArraySchema) else len(given.continuous)
 
     @property
     def indicated(self) -> list[int]:
-        """Those among them that may be missing."""
+        """The indices of continuous features that may be missing."""
         if isinstance(self.schema, ArraySchema):
             return []
         columns = enumerate(self.schema.continuous)
@@ -130,7 +132,7 @@ class Direct(Learned[FeatureChannel]):
 
     @property
     def places(self) -> list[int]:
-        """Values of each categorical feature: there or missing first, then declared columns."""
+        """The number of values of each categorical feature: missing indicators, then columns."""
         if isinstance(self.schema, ArraySchema):
             return []
         declared = [len(c.categories) + (c.unseen == "other") for c in self.schema.categorical]
@@ -144,7 +146,7 @@ class Direct(Learned[FeatureChannel]):
         if labelled:
             row, label = labels.split("Direct", self.epsilon, self.label_share)
             flip = labels.flip(self.classes, label, "Direct", self.unit)
-        # A column with a single category says nothing, and needs no share.
+        # A column with a single category carries no information, and needs no share of ε.
         share = labels.part(row, self.numbers + sum(count > 1 for count in self.places))
         return FeatureChannel(
             noise=self._noise(share),
@@ -176,7 +178,7 @@ class Direct(Learned[FeatureChannel]):
     # --- on a person's device ------------------------------------------------------------------
 
     def encode_rows(self, rows: Rows) -> Integers:
-        """The same of checked rows; the schema has refused or clipped what is out of range."""
+        """Return grid steps of numbers, then codes of categories, for checked rows."""
         missing = np.isnan(rows.numbers)
         filled = np.where(missing, np.float32(0.5), rows.numbers)
         steps = np.rint(filled * STEPS).astype(np.int64)
@@ -187,12 +189,12 @@ class Direct(Learned[FeatureChannel]):
     # --- what a learner may ask ----------------------------------------------------------------
 
     def clean_features(self, raw: Any, level: str = "latent") -> Floats:
-        """Of clean rows: numbers in [0, 1], and an indicator of every category."""
+        """Return clean rows as numbers in [0, 1] and indicators of categories."""
         encoded = self.encode(raw)
         return self._features(encoded[:, : self.numbers], encoded[:, self.numbers :], level)
 
     def released_features(self, reports: Reports | Columns, level: str = "latent") -> Floats:
-        """Of reports, the same. Both levels are one here: nothing is encoded."""
+        """Return reports in the same form. Both levels are equal: nothing is encoded."""
         columns = reports.columns if isinstance(reports, Reports) else reports
         count = len(next(iter(columns.values())))
         empty = np.empty((count, 0), np.int64)
@@ -206,7 +208,7 @@ class Direct(Learned[FeatureChannel]):
     # --- storage -------------------------------------------------------------------------------
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters; there are no weights."""
+        """Return JSON-ready parameters; there are no weights."""
         parameters = {
             "epsilon": str(self.epsilon),
             "classes": None if self.classes is None else list(self.classes),

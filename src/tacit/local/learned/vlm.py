@@ -8,7 +8,7 @@ released with discrete Laplace noise,
           e^{-|\tilde z_i - \mu_i(x)|/t}, \qquad t = \frac{2R}{\varepsilon_x}
 
 A label is released beside it by K-ary randomized response: ε is split into (1 − s)ε for the row and
-sε for the label. `noise="gaussian"` is the sibling with an ℓ2 ball, a normal variable rounded to
+sε for the label. `noise="gaussian"` is the variant with an ℓ2 ball, a normal variable rounded to
 the grid, and (ε, δ).
 
 References
@@ -68,27 +68,27 @@ class VLM(Learned[LatentChannel]):
     pretraining_epsilon : float or "learned"
         The noise while training: that of a report of the latent alone at this ε, or learned.
     classes : int or sequence, optional
-        The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
+        The labels that people may have: C means 0, …, C − 1. Without it no label can be reported.
     label_share : float
-        s, what the label gets of ε; the paper's λ is 1 − s.
+        s, the label's share of ε; the paper's λ is 1 − s.
     noise : {"laplace", "gaussian"}
         Pure ε-DP, or (ε, δ).
     delta : float, optional
-        Of the Gaussian noise; none for Laplace.
+        δ of the Gaussian noise; none for Laplace.
     likelihood : {"logits", "bernoulli", "mixed"}, optional
         Law of rows given latents while training; by default the one that fits their type.
     grid : float, optional
         g, a power of two; by default about a thousandth of a quarter of the radius.
     unit : Unit
-        What one report is about: "person" where everyone reports one row once.
+        The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
-        What encoder and decoder together may cost the in-house rows, by DP-Adam: see
-        `tacit.learned.private_variational`. Without, these are not protected.
+        The total cost of encoder and decoder to the in-house rows, by DP-Adam: see
+        `tacit.learned.private_variational`. Without it the rows are not protected.
 
     Attributes
     ----------
     inhouse_ : Protection
-        What protects the in-house rows: see `tacit.inhouse`.
+        The protection of the in-house rows: see `tacit.inhouse`.
 
     Notes
     -----
@@ -146,7 +146,7 @@ class VLM(Learned[LatentChannel]):
 
     @property
     def radius(self) -> float:
-        """L, as given."""
+        """The radius l, as given."""
         return float(self.ball.radius)
 
     def fit(
@@ -167,9 +167,9 @@ class VLM(Learned[LatentChannel]):
         rng: Randomness | None = None,
         progress: variational.Progress | None = None,
     ) -> Self:
-        """Learn encoder and decoder from in-house rows; the bounds too, where no schema is given.
+        """Learn encoder and decoder from in-house rows, and the bounds if no schema is given.
 
-        By default 20 epochs, or as many as make 2,000 steps. The fitted mechanism computes on the
+        The default is 20 epochs, or more to make 2,000 steps. The fitted mechanism computes on the
         CPU; see `on`.
 
         Parameters
@@ -179,18 +179,19 @@ class VLM(Learned[LatentChannel]):
         inhouse_public : bool
             State that the in-house rows are public; certificates say so.
         public_rows : rows, "synthetic" or None
-            With a central guarantee: what weights are fitted to before they see the in-house rows.
-            "synthetic" are pen strokes for images, and random weights otherwise, as is None.
+            With a central guarantee: rows that weights are fitted to before they see the in-house
+            rows. "synthetic" means pen strokes for images, and random weights otherwise; None means
+            random weights.
         two_stage : {"paper"}, optional
             With a central ε: train as the paper does, for comparison. Nothing is proved of it.
         trained : {"both", "encoder", "decoder"}, optional
-            With a central guarantee: what DP-Adam moves; the rest stays as it started. By default
-            both, and the encoder in two stages.
+            With a central guarantee: the networks that DP-Adam trains; another one keeps its
+            initial weights. By default both, and in two stages the encoder.
         rng : Randomness, optional
-            Of the noise of a central guarantee.
+            The generator of the noise of a central guarantee.
         """
         device = devices.resolve("VLM.fit", device)
-        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
+        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
         given = schema or _inferred(raw, image, self.central is not None)
         rows = given.rows(raw, "VLM.fit")
         seed = errors.whole("VLM.fit", "seed", seed, least=0)
@@ -252,7 +253,7 @@ class VLM(Learned[LatentChannel]):
         self.decoder_ = decoder.eval().requires_grad_(False)
 
     def on(self, device: str) -> VLM:
-        """The same fitted mechanism, computing on another device."""
+        """Return the same fitted mechanism, computing on another device."""
         other = self._copy()
         other.device = devices.resolve("VLM.on", device)
         other.encoder_ = copy.deepcopy(self.encoder_).to(other.device)
@@ -264,7 +265,7 @@ class VLM(Learned[LatentChannel]):
         other._schema = other.encoder_ = other.decoder_ = None  # type: ignore[assignment]
         other._law = other._front = None  # type: ignore[assignment]
         other.losses_ = []
-        # What training made of it is no part of the channel.
+        # Its trained value is not part of the channel.
         other.spread_ = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
         return other
 
@@ -298,7 +299,7 @@ class VLM(Learned[LatentChannel]):
     # --- on a person's device ------------------------------------------------------------------
 
     def encode_rows(self, rows: Rows) -> Integers:
-        """The same of checked rows."""
+        """Return clipped latents in grid steps, (n, d), for checked rows."""
         encoded = np.empty((len(rows), self.latent_dimension), np.int64)
         for start in range(0, len(rows), _BLOCK_ROWS):
             block = rows[start : start + _BLOCK_ROWS]
@@ -306,29 +307,29 @@ class VLM(Learned[LatentChannel]):
         return encoded
 
     def _outputs(self, rows: Rows) -> Floats:
-        """The encoder's outputs; arrays have no gaps and no codes, and need no layout."""
+        """Compute the encoder's outputs; arrays have neither missing values nor codes."""
         with encoders.inference():
             if isinstance(self._schema, ArraySchema):
                 inputs = torch.as_tensor(rows.numbers, device=self.device)
             else:
                 inputs = self._front(rows, self.device)
             outputs: Tensor = self.encoder_(inputs)
-        # Whatever the weights, everybody has a latent: whose report is missing would tell.
+        # Every row gets a latent, whatever the weights: a missing report would reveal something.
         finite = np.nan_to_num(outputs.cpu().numpy(), nan=0.0, posinf=_FAR, neginf=-_FAR)
         return np.asarray(finite, np.float32)
 
     # --- what a learner may ask ----------------------------------------------------------------
 
     def clean_features(self, raw: Any, level: str = "latent") -> Floats:
-        """Of clean rows: their latents, or what these are decoded to."""
+        """Return the latents of clean rows, or the rows that they are decoded to."""
         return self._features(self.encode(raw), level, None)
 
     def released_features(
         self, reports: Reports | Columns, level: str = "latent", sample: bool = False, seed: int = 0
     ) -> Floats:
-        """Of reports: latents, or decoded rows, the mean or a draw from the decoder's law.
+        """Return released latents, or decoded rows: the mean, or a draw from the decoder.
 
-        Drawn rows are post-processing: `seed` hides nothing and need not.
+        Drawn rows are post-processing: privacy does not depend on `seed`.
         """
         columns = reports.columns if isinstance(reports, Reports) else reports
         return self._features(columns["latent"], level, seed if sample else None)
@@ -363,7 +364,7 @@ class VLM(Learned[LatentChannel]):
     # --- storage -------------------------------------------------------------------------------
 
     def onnx(self) -> bytes | None:
-        """The encoder as a graph: rows to latents that are still to be put on their grid."""
+        """Export the encoder as a graph: rows to latents that are not on their grid yet."""
         if self.encoder_ is None:
             return None
         from tacit.local.learned.onnx import network_encoder
@@ -371,7 +372,7 @@ class VLM(Learned[LatentChannel]):
         return network_encoder(self.schema, self.encoder_)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and weights."""
+        """Return JSON-ready parameters and weights."""
         self._must_be_fitted()
         return vlm_storage.parts(self)
 

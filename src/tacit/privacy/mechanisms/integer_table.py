@@ -1,4 +1,4 @@
-r"""A finite channel as a table of whole-number weights, certified pair by pair.
+r"""A finite channel as a table of integer weights, certified pair by pair.
 
 References
 ----------
@@ -33,12 +33,12 @@ _MOST_LAWS = 512
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntegerTable(Shown):
-    r"""Column r of row x is drawn with probability exactly w(x, r) / Σw(x, ·).
+    r"""A finite channel that draws column r of row x with probability exactly w(x, r) / Σw(x, ·).
 
     Parameters
     ----------
     weights : nested sequences of int, or Rows
-        One row an input, one column an output; integers ≥ 0, a row not all 0.
+        One row per input, one column per output; integers ≥ 0, no row all 0.
     pairs : sequence of (int, int)
         The neighbouring rows, each pair once, in either order.
     epsilon, delta : float
@@ -115,7 +115,7 @@ class IntegerTable(Shown):
         )
 
     def _digest(self) -> str:
-        """Of the weights, and of which rows were compared."""
+        """Hash the weights, and which rows were compared."""
         listed = np.unique(np.sort(self._pairs, axis=1), axis=0).astype("<i8")
         return sha256(self.rows.digest().encode() + listed.tobytes()).hexdigest()
 
@@ -141,7 +141,7 @@ class IntegerTable(Shown):
         return of_leaf(self.event)
 
     def exact_epsilon(self, delta: float | None = None) -> float:
-        """The smallest ε of this table at δ (by default its own), rounded up."""
+        """Compute the smallest ε of this table at δ (by default its own), rounded up."""
         delta = errors.probability(
             "exact_epsilon", "delta", self.event.delta if delta is None else delta
         )
@@ -150,7 +150,7 @@ class IntegerTable(Shown):
         return self._exact[delta]
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """A column for each row that is asked for."""
+        """Draw a column for each given row."""
         rows, stream = self._rows_of(raw), source(rng)
         flat = rows.ravel()
         drawn = np.empty_like(flat)
@@ -204,7 +204,7 @@ class IntegerTable(Shown):
 
 
 class _Law:
-    """Exact draws from one row: a uniform real against cumulative sums, bit by bit."""
+    """Exact draws from one row: a uniform real compared with cumulative sums, bit by bit."""
 
     def __init__(self, rows: Rows, row: int) -> None:
         self._rows, self._row = rows, row
@@ -233,10 +233,10 @@ def from_log_weights(
     unit: Unit = Unit.RECORD,
     symmetry: Symmetry | None = None,
 ) -> IntegerTable:
-    """A table of the integers nearest to these weights, with 53 bits for the smallest.
+    """Build a table of the integers nearest to these weights, with 53 bits for the smallest.
 
     A table that would be tight at ε needs an ε larger by the rounding of its logarithms, or weights
-    flattened by as much (1e-12, say). With a `symmetry`, `log_weights` holds one row an orbit: see
+    flattened by as much (1e-12, say). With a `symmetry`, `log_weights` holds one row per orbit: see
     `ScaledRows`.
     """
     rows = ScaledRows(log_weights, symmetry)

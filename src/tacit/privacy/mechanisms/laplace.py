@@ -1,4 +1,4 @@
-r"""Laplace noise on the integers, and on reals by way of a grid.
+r"""Laplace noise on the integers, and on real numbers through a grid.
 
 References
 ----------
@@ -88,14 +88,14 @@ class DiscreteLaplace(Shown):
         return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """The array plus independent noise on every entry."""
+        """Add independent noise to every entry of the array."""
         values = errors.integers("DiscreteLaplace", raw)
         noise = discrete_laplace(self.event.scale, values.size, source(rng))
         return values + noise.reshape(values.shape)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Entry by entry; sum over entries for the whole array."""
-        # Released values may lie further out than raw ones are allowed to.
+        """Compute the log-probability of each entry; sum them for the whole array."""
+        # Released values may lie farther from zero than raw ones may.
         difference = errors.integers("log_prob", released, lower=-(2**62), upper=2**62)
         difference = difference - errors.integers("log_prob", raw)
         return log_mass(self.event.scale, difference)
@@ -108,8 +108,8 @@ class Geometric(Shown):
     Notes
     -----
     ε-DP, by post-processing of `DiscreteLaplace`: what falls outside is clamped to the end of the
-    range, never renormalised (a normaliser that depends on the data is not paid for). Raw values
-    outside the range (up to 2^53) are clamped first.
+    range, never renormalised (a normaliser that depends on the data would have to be paid for).
+    Raw values outside the range (up to 2^53) are clamped first.
     """
 
     epsilon: float
@@ -231,7 +231,7 @@ class Laplace(Shown):
         return self._noise.release(self._steps(raw), rng).astype(np.float64) * self.step
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Entry by entry; sum over entries for the whole array."""
+        """Compute the log-probability of each entry; sum them for the whole array."""
         released = errors.reals("Laplace", released) / self.step
         return self._noise.log_prob(released, self._steps(raw))
 
@@ -262,7 +262,7 @@ class LocalLaplace(Shown):
     -----
     The vector is put on the grid, clipped in integers to ⌊radius/grid⌋ steps, and gets exact
     discrete Laplace noise of scale 2⌊radius/grid⌋/ε steps. The last axis of the data is the
-    vector; every other axis is people.
+    vector; the other axes are different people.
     """
 
     epsilon: float
@@ -275,7 +275,7 @@ class LocalLaplace(Shown):
 
     @cached_property
     def ball(self) -> bounding.GridBall:
-        """Grid and clipping: what noise is added to."""
+        """The grid and the ball that vectors are clipped to."""
         return bounding.GridBall("LocalLaplace", self.radius, self.grid, order=1)
 
     @cached_property
@@ -299,18 +299,18 @@ class LocalLaplace(Shown):
         return self.ball.release(self._noise, raw, rng)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """One number a vector."""
+        """Compute the log-probability of each vector."""
         return self.ball.log_prob(self._noise, released, raw)
 
 
 def log_mass(scale: Fraction, difference: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Ln P(noise = difference)."""
+    """Compute ln P(noise = difference)."""
     rate = float(1 / scale)
     return np.asarray(math.log(math.tanh(rate / 2)) - np.abs(difference) * rate)
 
 
 def log_tail(scale: Fraction, k: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    r"""Ln P(noise ≥ k): :math:`r^k/(1+r)` for k ≥ 0, one minus that at 1 − k below."""
+    r"""Compute ln P(noise ≥ k): :math:`r^k/(1+r)` for k ≥ 0, one minus that at 1 − k below."""
     rate = float(1 / scale)
     distance = np.where(k >= 0, k, 1 - k)
     upper = -distance * rate - math.log1p(math.exp(-rate))

@@ -1,4 +1,4 @@
-r"""Noise scaled to the data at hand: smooth bounds of the local sensitivity.
+r"""Noise scaled to the actual data: smooth bounds of the local sensitivity.
 
 References
 ----------
@@ -25,10 +25,10 @@ from tacit.privacy.randomness import Randomness, discrete_laplace, source
 from tacit.privacy.shown import Shown
 
 _SMALLEST_BOUND = 1e-250
-"""A floor for every data set alike, so the bound stays smooth where e^{−βk} is no float."""
+"""A lower limit for every data set, so that the bound stays smooth where e^{−βk} underflows."""
 
 _SLACK = 1e-12
-"""Far above the rounding of a bound that is computed in floats."""
+"""Far above the rounding error of a bound that is computed in floats."""
 
 
 def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
@@ -95,7 +95,7 @@ class SmoothLaplace(Shown):
         epsilon = errors.epsilon_in_range("SmoothLaplace", self.epsilon)
         delta = errors.delta_in_range("SmoothLaplace", self.delta)
         largest = min(math.log1p(float(epsilon) / 2 / math.log(2 / delta)), float(epsilon) / 2)
-        # Rounded down: the digits of the logarithm are not all right.
+        # Rounded down: the last digits of the logarithm may be wrong.
         beta = Fraction(repr(largest * (1 - 1e-9)))
         if beta < 1e-9:
             errors.refuse("SmoothLaplace", "epsilon", "large enough for a bound", self.epsilon)
@@ -105,7 +105,7 @@ class SmoothLaplace(Shown):
 
     @property
     def beta(self) -> float:
-        """How fast the bound may change from neighbour to neighbour."""
+        """How fast the bound may change between neighbours."""
         return float(self.event.beta) - _SLACK
 
     @property
@@ -115,7 +115,7 @@ class SmoothLaplace(Shown):
     def release(
         self, raw: Any, rng: Randomness | None = None, *, bound: float
     ) -> npt.NDArray[np.int64]:
-        """An integer plus noise; `bound` is the smooth bound at this data."""
+        """Release an integer with noise; `bound` is the smooth bound for this data."""
         value = errors.integers("SmoothLaplace", raw)
         if value.size != 1:
             raise errors.InvalidData(f"SmoothLaplace: data must be one number, got {value.shape}.")
@@ -126,7 +126,7 @@ class SmoothLaplace(Shown):
         return log_mass(self._scale(bound), y - errors.integers("log_prob", raw))
 
     def _scale(self, bound: float) -> Fraction:
-        # The bound is a number of the data: it must not appear in an error.
+        # The bound depends on the data: it must not appear in an error.
         try:
             scale = Fraction(repr(float(bound))) / self.event.alpha
         except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-r"""Subset selection: a report is a set of categories that holds the true one more often than not.
+r"""Subset selection: a report is a set of categories that is likely to hold the true one.
 
 References
 ----------
@@ -32,7 +32,7 @@ _BLOCK_CELLS = 1 << 22
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SubsetSelection(Shown):
-    r"""A category in, `size` categories out.
+    r"""A channel from one category to a set of `size` categories.
 
     .. math:: P(S \mid x) = \frac{p}{\binom{K-1}{d-1}}\;(x \in S), \qquad
               \frac{1-p}{\binom{K-1}{d}}\;(x \notin S), \qquad
@@ -88,18 +88,18 @@ class SubsetSelection(Shown):
 
     @property
     def inclusion(self) -> tuple[float, float]:
-        """The chance that a report holds its own category, and that it holds any other one."""
+        """The probability that a report holds its own category, and that it holds any other one."""
         p = self.event.inclusion / _TOTAL
         return p, _other(self.categories, self.event.size, p)
 
     @property
     def log_odds(self) -> float:
-        """How much more likely, in logarithms, a set is from a category in it than from one not."""
+        """The log-odds of a set given a category in it against one not in it."""
         p, d, k = Fraction(self.event.inclusion, _TOTAL), self.event.size, self.categories
         return math.log(p * (k - d) / ((1 - p) * d))
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """One sorted row of `size` categories for each raw category."""
+        """Release one sorted row of `size` categories for each raw category."""
         values = self._categories(raw)
         flat, stream = values.ravel(), source(rng)
         rows = max(_BLOCK_CELLS // self.categories, 1)
@@ -132,14 +132,14 @@ class SubsetSelection(Shown):
         return np.where(held, log_held, log_missed)
 
     def estimate_counts(self, released: Any) -> CountEstimate:
-        """How many people are in each category, unbiased."""
+        """Estimate how many people are in each category, without bias."""
         sets = self.must_be_sets(released)
         support = np.bincount(sets.ravel(), minlength=self.categories)
         return unbiased_counts(support, sets.size // self.event.size, *self.inclusion)
 
     @property
     def report_bytes(self) -> int:
-        """Bytes of one report on the wire."""
+        """Bytes of one report in compact form."""
         return -(-min(self.categories, self.event.size * self._place_bits) // 8)
 
     @property
@@ -147,7 +147,7 @@ class SubsetSelection(Shown):
         return (self.categories - 1).bit_length()
 
     def to_bytes(self, released: Any) -> npt.NDArray[np.uint8]:
-        """The compact form, one row of `report_bytes` each: a bitmap or a list, if shorter."""
+        """Encode each set in `report_bytes` bytes: as a bitmap, or as a list if that is shorter."""
         sets = self.must_be_sets(released).reshape(-1, self.event.size)
         if self.categories <= self.event.size * self._place_bits:
             bits = np.zeros((len(sets), self.categories), np.uint8)
@@ -158,7 +158,7 @@ class SubsetSelection(Shown):
         return np.packbits(bits, axis=1)
 
     def from_bytes(self, wire: Any) -> npt.NDArray[np.int64]:
-        """Read the compact form back; what is no report is refused."""
+        """Decode the compact form; refuse bytes that are not a report."""
         packed = np.asarray(wire)
         if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != self.report_bytes:
             raise errors.InvalidData(
@@ -182,7 +182,7 @@ class SubsetSelection(Shown):
         return range(self.categories)
 
     def outputs(self) -> npt.NDArray[np.int64]:
-        """All sets, for audits; refused where there are more than a million."""
+        """List all sets, for audits; refuse if there are more than a million."""
         count = math.comb(self.categories, self.event.size)
         if count > 10**6:
             errors.refuse("SubsetSelection.outputs", "sets", "at most a million", count)
@@ -207,7 +207,7 @@ class SubsetSelection(Shown):
 
 
 def best_size(categories: int, epsilon: float) -> int:
-    """The subset size with the smallest variance of a rare category's count."""
+    """Return the subset size with the smallest variance of a rare category's count."""
 
     def variance(size: int) -> float:
         p = 1 / (1 + (categories - size) / size * math.exp(-epsilon))
@@ -220,5 +220,5 @@ def best_size(categories: int, epsilon: float) -> int:
 
 
 def _other(categories: int, size: int, inclusion: float) -> float:
-    """The chance that a report holds a given category other than its own."""
+    """Return the probability that a report holds a given category other than its own."""
     return (size - inclusion) / (categories - 1)
