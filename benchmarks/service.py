@@ -221,7 +221,7 @@ class Supply:
         store.engine.dispose()
         secrets.SystemRandom().shuffle(tokens)
         symbols = np.resize(mechanism.encode(images) * 10 + digits, people)
-        drawn = mechanism.channel(True).release(symbols)
+        drawn = mechanism.channel(True).symbols.release(symbols)
         path = f"/v1/campaigns/{campaign.id}/reports"
         return cls(path, campaign.fingerprint, iter(tokens), iter(drawn.tolist()))
 

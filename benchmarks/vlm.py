@@ -50,6 +50,7 @@ import numpy as np
 from tacit.local.inference.marginal import fit_clean_network, fit_score
 from tacit.local.inference.neural import Network, Settings, fit_network
 from tacit.local.learned.vlm import VLM
+from tacit.local.reports import Reports
 from tacit.privacy.mechanisms import RandomizedResponse
 from tacit.privacy.randomness import Seeded
 
@@ -157,21 +158,23 @@ def fitted(candidate: Candidate, data: Split, seed: int, arguments) -> Encoded:
     return Encoded(candidate, mechanism, *(mechanism.encode(part) for part in images))
 
 
-def learned(one: Encoded, columns: dict, epsilon: float, seed: int, device: str) -> Network:
+def learned(one: Encoded, reports: Reports, epsilon: float, seed: int, device: str) -> Network:
     """A classifier of clean latents; from ε = 3 on the best of a few by held-out reports."""
-    mechanism = one.mechanism.at(epsilon)
-    points, weights = one.features(one.inhouse), mechanism.posterior(columns, one.inhouse)
-    seen = (points, weights, columns["label"], mechanism.label_matrix)
+    weights = reports.mechanism.posterior(reports, one.inhouse)
+    flip = reports.channel.flip.matrix
+    seen = (one.features(one.inhouse), weights, reports.columns["label"], flip)
     if epsilon < ENOUGH:
         return fit_score(*seen)
     fits = (fit_clean_network(*seen, choice, seed=seed, device=device) for choice in NETWORKS)
     return max(fits, key=lambda network: network.held_out)
 
 
-def released(one: Encoded, labels: np.ndarray, epsilon: float, rng: Seeded) -> dict:
+def released(one: Encoded, labels: np.ndarray, epsilon: float, rng: Seeded) -> Reports:
     """What `release` gives, from latents that were encoded once for every ε."""
-    noise, flip = one.mechanism.at(epsilon).channel(True)
-    return {"label": flip.release(labels, rng), "latent": noise.release(one.people, rng)}
+    mechanism = one.mechanism.at(epsilon)
+    channel = mechanism.channel(True)
+    columns = channel.release(channel.combine(one.people, labels), rng)
+    return Reports(mechanism, columns, channel, seeded=True)
 
 
 def correct(network: Network, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -191,8 +194,8 @@ def run_one(encoded: list[Encoded], data: Split, epsilon: float, seed: int, devi
     rng = Seeded(np.random.default_rng([seed, round(1000 * epsilon)]))
     reports = [released(one, data.people[1], epsilon, rng) for one in encoded]
     networks = [
-        learned(one, columns, epsilon, seed, device)
-        for one, columns in zip(encoded, reports, strict=True)
+        learned(one, each, epsilon, seed, device)
+        for one, each in zip(encoded, reports, strict=True)
     ]
     right = np.stack(
         [
@@ -203,11 +206,11 @@ def run_one(encoded: list[Encoded], data: Split, epsilon: float, seed: int, devi
     mine = np.random.default_rng(seed).permutation(len(data.voters[1])) % len(encoded)
     votes = vote(right, mine, epsilon, rng)
     best = int(votes.argmax())
-    one, columns = encoded[best], reports[best]
+    one, chosen = encoded[best], reports[best]
     plain = fit_network(
-        one.features(columns["latent"]),
-        columns["label"],
-        one.mechanism.at(epsilon).label_matrix,
+        one.features(chosen.columns["latent"]),
+        chosen.columns["label"],
+        chosen.channel.flip.matrix,
         PLAIN,
         seed=seed,
         device=device,

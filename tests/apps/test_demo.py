@@ -107,7 +107,7 @@ def test_in_json_results_have_the_form_of_studies(outcome: demo.Outcome) -> None
 
 def test_the_person_who_is_shown_is_the_first_in_the_file(outcome: demo.Outcome) -> None:
     reports = Reports.read(outcome.folder.path / "reports.parquet")
-    channel = reports.mechanism.channel(True)
+    channel = reports.channel.symbols
     person = outcome.person
     (symbols,) = channel.from_bytes(np.frombuffer(person.sent, np.uint8)[None])
     assert symbols.tolist() == reports.columns["symbols"][0].tolist()

@@ -124,7 +124,7 @@ def test_an_array_schema_may_name_its_columns():
         schema.rows(frame[["p1"]])
     with pytest.raises(InvalidData, match="column 'p1' must be finite"):
         schema.rows(frame.assign(p1=np.nan))
-    with pytest.raises(InvalidData, match="column 'p1' must be one value a row"):
+    with pytest.raises(InvalidData, match="column 'p1' must have one value per row"):
         schema.rows({"p0": [1, 2], "p1": [1]})
 
 
@@ -196,8 +196,8 @@ def test_integers_with_gaps_arrive_as_floats():
         ({"job": np.array(["smith", None, "baker"], object)}, "column 'job'"),
         ({"job": [0.5, 1, 2]}, "column 'job' must be text"),
         ({"zone": [b"1", b"2", b"3"]}, "column 'zone' must be text"),
-        ({"zone": [1, 2]}, "column 'zone' must be one value a row"),
-        ({"zone": [[1], [2], [3]]}, "column 'zone' must be one value a row"),
+        ({"zone": [1, 2]}, "column 'zone' must have one value per row"),
+        ({"zone": [[1], [2], [3]]}, "column 'zone' must have one value per row"),
     ],
 )
 def test_a_bad_column_is_named_and_its_values_are_not_shown(changes, said):

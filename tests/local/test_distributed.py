@@ -189,7 +189,7 @@ def test_a_worker_sends_reports_and_no_rows(work: Path) -> None:
     assert places == [(2, 0, ""), (2, 1, "")]
     columns = [distributed._unpacked(row["reports"]) for row in rows]
     assert [set(each) for each in columns] == [{"symbols"}] * 2
-    counts = [len(Reports(mechanism, each, True)) for each in columns]
+    counts = [len(Reports(mechanism, each, mechanism.channel(True))) for each in columns]
     assert counts == [tables.BATCH_ROWS, ROWS // PARTS - tables.BATCH_ROWS]
 
 
@@ -344,7 +344,7 @@ def test_a_cluster_of_its_own_is_started_and_ended(work: Path, tmp_path: Path) -
 
 def p_value(one: Reports, other: Reports) -> float:
     """Of equal laws: how often each symbol is in a report, by chi-square over both files."""
-    categories = one.mechanism.channel(one.labelled).categories
+    categories = one.mechanism.channel(one.labelled).symbols.categories
     counts = [
         np.bincount(each.columns["symbols"].ravel(), minlength=categories) for each in (one, other)
     ]

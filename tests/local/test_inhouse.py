@@ -492,12 +492,12 @@ def test_what_the_channel_alone_can_do(plain, tmp_path):
     alone = tacit.load(plain.export(tmp_path / "partner", "join", "latent"))
     for labelled in (False, True):
         assert alone.channel(labelled) == plain.channel(labelled)
-        assert alone.guarantee(labelled) == plain.guarantee(labelled)
+        assert alone.channel(labelled).guarantee == plain.channel(labelled).guarantee
     assert not alone.inhouse_.may_leave
     again = tacit.load(alone.save(tmp_path / "again"))
     assert artifact.fingerprint(again) == artifact.fingerprint(alone)
     assert again.codewords_ == plain.codewords_
-    assert float(alone.at(1).guarantee(False).epsilon) == 1
+    assert float(alone.at(1).channel(False).guarantee.epsilon) == 1
 
 
 def test_the_channel_alone_cannot_encode(plain):

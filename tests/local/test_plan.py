@@ -175,7 +175,7 @@ def test_what_a_simulation_assumes_is_said(few):
 
 
 def test_bad_inhouse_rows():
-    with pytest.raises(InvalidData, match="at least 400, 40 a class"):
+    with pytest.raises(InvalidData, match="at least 400, 40 per class"):
         plan(**GOOD, inhouse=IMAGES[:399])
     holed = IMAGES[:500].copy()
     holed[3, 5] = np.nan

@@ -57,7 +57,8 @@ def rewrite(path, *, columns=None, metadata=None):
 
 def write(path, mechanism, *parts, then=None):
     """Batches into one file, and then an error where one is given."""
-    with ReportsWriter(path, mechanism, parts[0].labelled if parts else True) as writer:
+    channel = parts[0].channel if parts else mechanism.channel(True)
+    with ReportsWriter(path, mechanism, channel) as writer:
         assert not path.exists()
         for part in parts:
             writer.add(part)
@@ -76,17 +77,17 @@ def lists(sets):
 def test_reports_carry_channel_guarantee_schema_and_count(mechanism, released):
     assert len(released) == 150
     assert released.schema == mechanism.schema
-    assert released.guarantee == mechanism.guarantee(True)
-    assert released.event == mechanism.event(True)
-    assert mechanism.release(ROWS).event == mechanism.event(False)
-    assert released.event != mechanism.event(False)
+    assert released.guarantee == mechanism.channel(True).guarantee
+    assert released.event == mechanism.channel(True).event
+    assert mechanism.release(ROWS).event == mechanism.channel(False).event
+    assert released.event != mechanism.channel(False).event
     released.certificate.verify()
 
 
 def test_reports_take_little_room(mechanism, released):
     assert released.columns["symbols"].dtype == np.uint8
     wide = Codebook(epsilon=1, codewords=6, classes=50).fit(ROWS, schema=mechanism.schema)
-    assert wide.channel(True).categories == 300
+    assert wide.channel(True).symbols.categories == 300
     assert wide.release(ROWS, LABELS).columns["symbols"].dtype == np.uint16
 
 
@@ -176,7 +177,7 @@ def test_reports_outside_the_support_are_refused(mechanism, released, wrong, tmp
     assert size >= 2
     sets = np.array(bad_sets(size)[wrong])
     with pytest.raises(InvalidData):
-        Reports(mechanism, {"symbols": sets}, labelled=True)
+        Reports(mechanism, {"symbols": sets}, mechanism.channel(True))
     path = rewrite(released.write(tmp_path / "r.parquet"), columns={"symbols": lists(sets)})
     with pytest.raises(InvalidData):
         Reports.read(path)
@@ -193,7 +194,7 @@ def test_reports_outside_the_support_are_refused(mechanism, released, wrong, tmp
 )
 def test_other_columns_are_refused(mechanism, columns):
     with pytest.raises(InvalidData, match="columns must be 'symbols' alone"):
-        Reports(mechanism, columns, labelled=True)
+        Reports(mechanism, columns, mechanism.channel(True))
 
 
 def test_unlabelled_reports_are_not_labelled_ones(mechanism):
@@ -201,7 +202,7 @@ def test_unlabelled_reports_are_not_labelled_ones(mechanism):
     plain = mechanism.release(ROWS).columns
     assert mechanism.channel(True).event.size != mechanism.channel(False).event.size
     with pytest.raises(InvalidData):
-        Reports(mechanism, plain, labelled=True)
+        Reports(mechanism, plain, mechanism.channel(True))
 
 
 # --- Parquet -------------------------------------------------------------------------------------
@@ -244,7 +245,7 @@ def test_nothing_of_the_people_but_reports_is_in_the_file(released, tmp_path):
 def test_batches_make_one_file(mechanism, tmp_path):
     path = tmp_path / "r.parquet"
     parts = [mechanism.release(ROWS[i : i + 50], LABELS[i : i + 50]) for i in (0, 50, 100)]
-    with ReportsWriter(path, mechanism, True) as writer:
+    with ReportsWriter(path, mechanism, mechanism.channel(True)) as writer:
         for part in parts:
             writer.add(part)
             assert not path.exists()
@@ -257,7 +258,7 @@ def test_batches_make_one_file(mechanism, tmp_path):
 def test_a_writer_wants_its_own_mechanism(mechanism, tmp_path):
     wrong = (mechanism.at(2).release(ROWS, LABELS), mechanism.release(ROWS))
     for part in wrong:
-        with pytest.raises(InvalidData, match="writer's mechanism"):
+        with pytest.raises(InvalidData, match="writer's channel"):
             write(tmp_path / "r.parquet", mechanism, mechanism.release(ROWS, LABELS), part)
     assert listing(tmp_path) == []
 
@@ -398,7 +399,8 @@ def test_metadata_as_they_were_are_read(released, tmp_path):
 
 def test_a_certificate_of_another_mechanism_is_refused(mechanism, released, tmp_path):
     path = released.write(tmp_path / "r.parquet")
-    for foreign in (certify(mechanism.at(0.5), True), certify(mechanism, False)):
+    for channel in (mechanism.at(0.5).channel(True), mechanism.channel(False)):
+        foreign = certify(mechanism, channel)
         rewrite(path, metadata={KEYS[1]: foreign.to_json().encode()})
         with pytest.raises(InvalidData, match="it names no artifact"):
             Reports.read(path)
@@ -486,7 +488,7 @@ def test_rows_that_were_changed_are_refused(mechanism, released, tmp_path, chang
 def test_a_file_that_binds_nothing_is_refused_in_one_line(released, tmp_path):
     head = json.dumps({"format": "tacit-reports/1", "labelled": True, "seeded": False}).encode()
     path = rewrite(released.write(tmp_path / "r.parquet"), metadata={KEYS[0]: head})
-    with pytest.raises(InvalidData, match="nothing binds its rows to its certificate"):
+    with pytest.raises(InvalidData, match="its rows must be bound to its certificate"):
         Reports.read(path)
 
 
@@ -498,10 +500,10 @@ def test_the_same_reports_are_not_twice_the_people(mechanism, released, tmp_path
     both = Reports.concatenate([Reports.read(first), other])
     joined = both.write(tmp_path / "d.parquet")
     for path in (second, tmp_path / "c.parquet", joined):
-        with pytest.raises(InvalidData, match="every release must be there once"):
+        with pytest.raises(InvalidData, match="every release must occur once"):
             Reports.concatenate([Reports.read(first), Reports.read(path)])
     for parts in ([released, released], [both, other]):
-        with pytest.raises(InvalidData, match="every release must be there once"):
+        with pytest.raises(InvalidData, match="every release must occur once"):
             Reports.concatenate(parts)
     assert len(Reports.concatenate([released[:70], released[70:]])) == 150
     assert Reports.read(joined).releases == (*released.releases, *other.releases)
@@ -548,7 +550,7 @@ import tacit
 from tacit.reports import ReportsWriter
 mechanism = tacit.load(sys.argv[1])
 rows, labels = np.zeros((40_000, 3)), np.zeros(40_000, int)
-with ReportsWriter(sys.argv[2], mechanism, True) as writer:
+with ReportsWriter(sys.argv[2], mechanism, mechanism.channel(True)) as writer:
     writer.add(mechanism.release(rows, labels))
     print("drawn", flush=True)
     time.sleep(60)
@@ -595,7 +597,7 @@ def test_file_systems_without_nameless_files(released, tmp_path, monkeypatch, la
 
 def test_a_file_that_came_meanwhile_is_not_written_over(mechanism, released, tmp_path):
     path = tmp_path / "r.parquet"
-    writer = ReportsWriter(path, mechanism, True).__enter__()
+    writer = ReportsWriter(path, mechanism, mechanism.channel(True)).__enter__()
     writer.add(released)
     path.write_bytes(b"somebody's")
     with pytest.raises(InvalidParameter, match="path must be new"):

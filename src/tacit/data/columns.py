@@ -1,6 +1,6 @@
-"""What people hand in, as named columns or one array, without importing the library it is from.
+"""Tabular input as named columns or one array, without importing the library it comes from.
 
-An error names the column, never the value: the value is somebody's.
+Errors name the column, never the value, which belongs to a person.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Columns = list[tuple[str, npt.NDArray[Any]]]
 
 
 def columns_of(raw: Any) -> Columns | None:
-    """Names and arrays of anything tabular, without importing its library; None for arrays."""
+    """Return names and arrays of tabular data, without importing its library; None for arrays."""
     if isinstance(raw, Mapping):
         return [(str(name), regular(data, "rows")) for name, data in raw.items()]
     if hasattr(raw, "iloc") and hasattr(raw, "columns"):
@@ -29,17 +29,17 @@ def columns_of(raw: Any) -> Columns | None:
 
 
 def _arrow(column: Any) -> npt.NDArray[Any]:
-    """Dictionaries are decoded first: as arrays, their chunked nulls become the last category."""
+    """Decode dictionaries first: converted directly, nulls in chunks become the last category."""
     dictionary = str(column.type).startswith("dictionary")
     return np.asarray(column.cast(column.type.value_type) if dictionary else column)
 
 
 def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
-    """The columns of these names, in the order of the names; others are left out.
+    """Select the named columns, in the order of the names; ignore all others.
 
-    A name that was found is not echoed: without a header, it is a person's value.
+    Errors do not show the names in the data: without a header, they are a person's values.
     """
-    found: Columns = []
+    selected: Columns = []
     for name in names:
         same = [column for column in table if column[0] == name]
         if len(same) != 1:
@@ -47,25 +47,25 @@ def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
             shown = remedy if len(remedy) <= 300 else f"{remedy[:299]}…"
             problem = "there once" if same else "there"
             raise InvalidData(f"{where}: {named(name)} must be {problem}. {shown}")
-        found += same
-    same_length(found, where)
-    return found
+        selected += same
+    same_length(selected, where)
+    return selected
 
 
 def same_length(table: Columns, where: str) -> int:
-    """Rows of a table whose columns agree on it."""
+    """Return the number of rows; refuse columns of different lengths."""
     if not table:
         raise InvalidData(f"{where}: rows must have at least one column.")
     count = table[0][1].shape[0] if table[0][1].ndim == 1 else -1
     for name, data in table:
         if data.ndim != 1 or len(data) != count:
-            raise InvalidData(f"{where}: {named(name)} must be one value a row.")
+            raise InvalidData(f"{where}: {named(name)} must have one value per row.")
     some(count, where)
     return count
 
 
 def regular(raw: Any, where: str) -> npt.NDArray[Any]:
-    """An array, or an error that quotes nothing."""
+    """Convert to an array; an error quotes no value."""
     try:
         return np.asarray(raw)
     except (ValueError, TypeError, OverflowError):
@@ -74,13 +74,13 @@ def regular(raw: Any, where: str) -> npt.NDArray[Any]:
 
 
 def some(count: int, where: str) -> None:
-    """Refuse what has no rows."""
+    """Refuse data without rows."""
     if count == 0:
         raise InvalidData(f"{where}: rows must not be empty.")
 
 
 def numeric(column: npt.NDArray[Any], name: str, where: str) -> npt.NDArray[np.float64]:
-    """A column as float64, NaN where it is missing."""
+    """Convert a column to float64, with NaN for missing values."""
     if column.dtype.kind in "iuf":
         return column.astype(np.float64)
     if column.dtype.kind == "O" and all_numbers(column):
@@ -93,19 +93,19 @@ def numeric(column: npt.NDArray[Any], name: str, where: str) -> npt.NDArray[np.f
 
 
 def stack(table: Columns, where: str) -> npt.NDArray[np.float64]:
-    """All columns as one array of numbers."""
+    """Stack all columns into one array of numbers."""
     return np.stack([numeric(data, named(name), where) for name, data in table], axis=1)
 
 
 def distinct_texts(
     column: npt.NDArray[Any], name: str, where: str
 ) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Distinct texts of a column (None is missing), and which of them each row has."""
+    """Return the distinct texts of a column (None if missing) and the index of each row's text."""
     if column.dtype.kind in "biuU":
         distinct, place = np.unique(column, return_inverse=True)
         return [str(value) for value in distinct], place
     if column.dtype.kind == "f":
-        # Integers with gaps arrive as floats from most readers.
+        # Most readers turn integers with missing values into floats.
         distinct, place = np.unique(column, return_inverse=True)
         whole = np.isfinite(distinct) & (distinct == np.rint(distinct))
         if bool(np.all(whole | np.isnan(distinct))):
@@ -122,14 +122,14 @@ def distinct_texts(
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, and pandas' own two, which do not compare."""
+    """Test for None, NaN, and the two missing values of pandas, which do not compare."""
     if isinstance(value, float | np.floating):
         return bool(value != value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def all_numbers(column: npt.NDArray[Any]) -> bool:
-    """Whether an object column holds nothing but numbers and gaps."""
+    """Test whether an object column holds only numbers and missing values."""
     return all(
         _is_missing(value) or (isinstance(value, numbers.Real) and not isinstance(value, bool))
         for value in column
@@ -137,10 +137,10 @@ def all_numbers(column: npt.NDArray[Any]) -> bool:
 
 
 def named(name: str) -> str:
-    """What an error calls a column."""
+    """Return the name of a column as errors show it."""
     return f"column {name!r}"
 
 
 def refuse_column(where: str, name: str, condition: str, remedy: str = "") -> NoReturn:
-    """Raise, naming the column."""
+    """Raise an error that names the column."""
     raise InvalidData(f"{where}: {name} must be {condition}. {remedy}".rstrip())

@@ -1,7 +1,7 @@
 """Labels: the classes that were declared, their codes, and the flip that hides one.
 
-A labelled report spends λε on the row and (1 − λ)ε on the label. Both shares are decimals of few
-digits, so that they add up exactly, to ε or a hair less, and no rounding is left to argue about.
+A labelled report spends λε on the row and (1 − λ)ε on the label. Both shares are decimals with few
+digits, so that they add up exactly, to ε or slightly less, without any rounding.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Label = int | str
 _FEWEST, _MOST = 2, 2**16
 
 _DIGITS = 12
-"""Of a part of ε, as a decimal."""
+"""Significant digits of a part of ε, as a decimal."""
 
 
 def declare(where: str, classes: int | Sequence[Label]) -> tuple[Label, ...]:
-    """The label values in order: C classes are 0, …, C − 1, or a list of whole numbers or words."""
+    """Return the label values in order: 0, …, C − 1 for a number C, or the given list."""
     if not isinstance(classes, Sequence | np.ndarray) or isinstance(classes, str):
         return tuple(range(errors.whole(where, "classes", classes, least=_FEWEST, most=_MOST)))
     values = [value.item() if isinstance(value, np.generic) else value for value in classes]
@@ -41,12 +41,12 @@ def declare(where: str, classes: int | Sequence[Label]) -> tuple[Label, ...]:
 
 
 def codes(where: str, labels: Any, classes: tuple[Label, ...] | None) -> npt.NDArray[np.int64]:
-    """Places of the labels among the declared classes; a label never declared is refused."""
+    """Return the index of each label among the declared classes; refuse undeclared labels."""
     if classes is None:
         refuse_undeclared(where)
     try:
         given = np.asarray(labels)
-    except ValueError:  # the rows are of unequal length
+    except ValueError:  # rows of unequal length
         given = np.empty((0, 0))
     declared = np.asarray(classes)
     if given.ndim != 1 or given.size == 0:
@@ -63,26 +63,26 @@ def codes(where: str, labels: Any, classes: tuple[Label, ...] | None) -> npt.NDA
         )
     order = np.argsort(declared)
     place = np.searchsorted(declared[order], given).clip(max=declared.size - 1)
-    found = order[place]
-    unknown = declared[found] != given
+    places = order[place]
+    unknown = declared[places] != given
     if bool(np.any(unknown)):
         raise errors.InvalidData(
             f"{where}: labels must be among the {declared.size} declared classes; row "
             f"{int(np.argmax(unknown))} is not. Declare every class when the mechanism is made."
         )
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray(places, dtype=np.int64)
 
 
 def refuse_undeclared(where: str) -> NoReturn:
-    """Labels were given to a mechanism that knows no classes."""
+    """Refuse labels for a mechanism without declared classes."""
     remedy = "Give the number of classes, or their values, when the mechanism is made."
     errors.refuse(where, "classes", "declared for labelled reports", None, remedy)
 
 
 def part(epsilon: Fraction, count: int = 1) -> Fraction:
-    """ε/count as a decimal of few digits, or a hair less: sums of such parts need no rounding up.
+    """Return ε/count as a decimal with few digits, or slightly less: sums of parts stay exact.
 
-    A report that costs 4 must not be said to cost 4.00001.
+    A report that costs 4 must not be stated to cost 4.00001.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def part(epsilon: Fraction, count: int = 1) -> Fraction:
 
 
 def split(where: str, epsilon: Any, label_share: Any) -> tuple[Fraction, Fraction]:
-    """What the row and what the label get of ε; the two add up to it, or to a hair less."""
+    """Split ε between the row and the label; the two parts add up to ε, or to slightly less."""
     total = errors.epsilon_in_range(where, epsilon)
     share = errors.rational(where, "label_share", label_share)
     if not 0 < share < 1:
@@ -106,7 +106,7 @@ def split(where: str, epsilon: Any, label_share: Any) -> tuple[Fraction, Fractio
 def flip(
     classes: tuple[Label, ...] | None, epsilon: Any, where: str, unit: Unit = Unit.RECORD
 ) -> RandomizedResponse:
-    """K-ary randomized response on the codes of the classes."""
+    """Return K-ary randomized response on the codes of the classes."""
     if classes is None:
         refuse_undeclared(where)
     return RandomizedResponse(categories=len(classes), epsilon=epsilon, unit=unit)

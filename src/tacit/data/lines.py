@@ -1,12 +1,12 @@
-r"""Text files of records: one physical line is one record, whatever stands in it.
+r"""Text files of records: one physical line is one record, whatever it contains.
 
-A file is cut at the byte ``\n`` before anything else is looked at, and every line is read on its
+A file is cut at the byte ``\n`` before anything else is read, and every line is parsed on its
 own. So nothing that one person wrote (a quote that never ends, a carriage return, bytes that are
 no text) reaches another person's line: that line adds or removes one record, and changes no other.
 
-The dialect is fixed, never found out from the rows:
+The dialect is fixed and never inferred from the rows:
 
-- lines end with ``\n`` or ``\r\n``; the last one may end with the file. An empty line is no record;
+- lines end with ``\n`` or ``\r\n``; the last one may end with the file. Empty lines are ignored;
 - fields are separated by the delimiter. One that begins with ``"`` ends with ``"``, and ``""``
   inside is a quote; elsewhere a quote is a character like any other;
 - the text is UTF-8, with or without a byte order mark in front of the header;
@@ -30,19 +30,19 @@ from tacit.privacy import errors
 Places = npt.NDArray[np.int64]
 
 LONGEST = 1 << 17
-"""Bytes of a line, at most; a longer one is a record of missing values."""
+"""The largest number of bytes in a line; a longer one is a record of missing values."""
 _CHUNK = 1 << 22
 _LF, _CR, _QUOTE = b'\n\r"'
 
 
 def header(path: str | Path, delimiter: str = ",") -> list[str]:
-    """The names of the columns; no record is looked at."""
+    """Read the names of the columns, without looking at any record."""
     with _opened(Path(path)) as file:
         return _header(file, path, delimiter)
 
 
 def batches(path: str | Path, delimiter: str = ",") -> Iterator[Any]:
-    """Arrow record batches of text, None where it is missing: one row for each line."""
+    """Yield Arrow record batches of text, one row per line; None is a missing value."""
     import pyarrow as pa
 
     with _opened(Path(path)) as file:
@@ -69,7 +69,7 @@ def _header(file: IO[bytes], path: str | Path, delimiter: str) -> list[str]:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time. Of a line that is too long, only so much is kept."""
+    """Yield whole lines, some megabytes at a time; cut a line that is too long."""
     rest = b""
     while chunk := file.read(_CHUNK):
         end = chunk.rfind(b"\n") + 1
@@ -82,30 +82,30 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def fields(line: bytes, delimiter: str) -> list[str] | None:
-    """The fields of one line, without its end; None where it is none of the dialect."""
+    """Split one line, without its end, into fields; None if it does not follow the dialect."""
     if b"\0" in line or len(line) > LONGEST:
         return None
     try:
         text = line.decode()
     except UnicodeDecodeError:
         return None
-    found, at = [], 0
+    cells, at = [], 0
     while at <= len(text):
         if not text.startswith('"', at):
             end = text.find(delimiter, at)
             end = len(text) if end < 0 else end
-            found.append(text[at:end])
+            cells.append(text[at:end])
         else:
             end = _closing(text, at + 1)
             if end < 0 or not (end == len(text) or text.startswith(delimiter, end)):
                 return None
-            found.append(text[at + 1 : end - 1].replace('""', '"'))
+            cells.append(text[at + 1 : end - 1].replace('""', '"'))
         at = end + 1
-    return found
+    return cells
 
 
 def _closing(text: str, at: int) -> int:
-    """The place after the quote that closes; −1 without one."""
+    """Return the position after the closing quote; −1 without one."""
     while (at := text.find('"', at)) >= 0:
         if not text.startswith('"', at + 1):
             return at + 1
@@ -114,7 +114,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _columns(block: bytes, width: int, delimiter: str) -> list[Any]:
-    """The columns of whole lines: those that are plain all at once, the others one by one."""
+    """Parse whole lines into columns: plain ones all at once, the others one by one."""
     import pyarrow as pa
 
     data = np.frombuffer(block, np.uint8)
@@ -142,11 +142,11 @@ def _columns(block: bytes, width: int, delimiter: str) -> list[Any]:
 def _plain(
     data: Any, block: bytes, starts: Places, ends: Places, width: int, delimiter: int
 ) -> tuple[Places, npt.NDArray[np.bool_]]:
-    """Separators of lines that are plain, and which lines are.
+    """Return the separators of plain lines, and which lines are plain.
 
-    Plain: UTF-8 without NUL, not too long, of the right number of fields, and of its quotes the
-    first, third, … begin a field and the second, fourth, … end one. Then, and only then, is each
-    such pair the quotes around a field, and what is between pairs is outside of quotes.
+    A plain line is UTF-8 without NUL, not too long, with the right number of fields; of its
+    quotes the first, third, … begin a field and the second, fourth, … end one. Then, and only
+    then, each such pair encloses a field, and text between pairs is outside quotes.
     """
     quotes, commas = np.flatnonzero(data == _QUOTE), np.flatnonzero(data == delimiter)
     line = np.searchsorted(starts, quotes, "right") - 1
@@ -158,7 +158,7 @@ def _plain(
     plain &= _within(quotes, starts, ends) % 2 == 0
     for odd in (np.flatnonzero(data == 0), _no_text(data, block)):
         plain &= _within(odd, starts, ends) == 0
-    # A comma behind an odd number of quotes of its line is inside of them.
+    # A comma after an odd number of quotes in its line is inside quotes.
     before = np.searchsorted(quotes, commas)
     owner = np.searchsorted(starts, commas, "right") - 1
     outside = (owner >= 0) & ((before - np.searchsorted(quotes, starts)[owner]) % 2 == 0)
@@ -168,12 +168,12 @@ def _plain(
 
 
 def _within(places: Places, starts: Places, ends: Places) -> Places:
-    """How many of the places lie in each line."""
+    """Count the positions that lie in each line."""
     return np.searchsorted(places, ends) - np.searchsorted(places, starts)
 
 
 def _no_text(data: Any, block: bytes) -> Places:
-    """Bytes to look at one line at a time: none where all of the block is UTF-8."""
+    """Mark bytes that must be checked line by line: none if the whole block is UTF-8."""
     try:
         block.decode()
     except UnicodeDecodeError:
@@ -184,7 +184,7 @@ def _no_text(data: Any, block: bytes) -> Places:
 def _cut(
     data: Any, block: bytes, starts: Places, ends: Places, separators: Places, width: int
 ) -> list[Any]:
-    """Fields of plain lines: every second piece between the cuts."""
+    """Cut the fields out of plain lines: every second piece between the cuts."""
     import pyarrow as pa
 
     inner = separators.reshape(len(starts), width - 1)

@@ -1,11 +1,11 @@
-r"""What a raw row is: public bounds, public categories, and rules for what falls outside.
+r"""Schemas of raw rows: public bounds, public categories, and rules for values outside them.
 
 A row is made of numbers and codes. Numbers are scaled by their public bounds,
 
 .. math:: x \mapsto \frac{x - \text{lower}}{\text{upper} - \text{lower}} \in [0, 1],
 
-codes count from 0 in the order of the declared categories. What a schema does not allow is refused
-with the name of the column and never with the value: the value is somebody's.
+codes count from 0 in the order of the declared categories. Errors about values that a schema does
+not allow name the column and never the value, which belongs to a person.
 
 Notes
 -----
@@ -44,13 +44,13 @@ Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
 MOST_CATEGORIES = 1024
-"""More distinct texts than this in a column are taken for names or numbers of people."""
+"""A column with more distinct texts than this is assumed to hold names or identifiers."""
 
 _BLOCK_CELLS = 1 << 16
 _OUTSIDE, _MISSING, _UNSEEN = ("refuse", "clip"), ("refuse", "indicate"), ("refuse", "other")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """Checked rows: all that features and encoders ever see.
 
@@ -64,6 +64,11 @@ class Rows:
 
     numbers: Floats
     codes: Integers
+
+    def __repr__(self) -> str:
+        """Show sizes, and no value."""
+        numbers, codes = self.numbers.shape[1], self.codes.shape[1]
+        return f"Rows({len(self)} rows, {numbers} numbers and {codes} categories each)"
 
     def __len__(self) -> int:
         return int(self.numbers.shape[0])
@@ -87,7 +92,7 @@ class ArraySchema:
     outside : {"refuse", "clip"}
         What happens to a number beyond the bounds. NaN and infinity are always refused.
     columns : tuple of str, optional
-        Names, where rows may also come as a table with a column a number.
+        Names, where rows may also come as a table with one column per number.
     """
 
     width: int
@@ -114,7 +119,7 @@ class ArraySchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What an error calls each number."""
+        """The name of each number in errors."""
         return self.columns or tuple(f"column {index}" for index in range(self.width))
 
     def rows(self, raw: Any, where: str = "rows") -> Rows:
@@ -145,7 +150,7 @@ class ArraySchema:
         return array
 
     def _scaled(self, block: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-        # The extremes are NaN where any number is; masks are for finding the column to name.
+        # The extremes are NaN if any number is; masks only find the column to name.
         extremes = np.array([block.min(), block.max()])
         if not np.isfinite(extremes).all():
             name = self._first(~np.isfinite(block))
@@ -153,7 +158,7 @@ class ArraySchema:
         if self.outside == "refuse" and _outside(extremes, self).any():
             _refuse_bounds(where, self._first(_outside(block, self)), self)
         if block.dtype == np.uint8:
-            # A table of all values: several times faster, and the same numbers.
+            # A lookup table of all values is several times faster and gives the same numbers.
             levels = _unit(np.arange(256.0), self.lower, self.upper).astype(np.float32)
             return np.take(levels, block)
         return _unit(block.astype(np.float64), self.lower, self.upper)
@@ -163,7 +168,7 @@ class ArraySchema:
         return f"column {index}" if self.columns is None else named(self.columns[index])
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready data, for `from_plain`."""
+        """Return JSON-ready data, for `from_plain`."""
         return {"kind": "array", **_plain(self)}
 
 
@@ -197,7 +202,7 @@ class Continuous:
         errors.choice(where, "outside", self.outside, _OUTSIDE)
 
     def read(self, column: npt.NDArray[Any], where: str) -> Floats:
-        """The scaled column, checked."""
+        """Check and scale the column."""
         name = named(self.name)
         values = numeric(column, name, where)
         if np.isinf(values).any():
@@ -245,7 +250,7 @@ class Categorical:
         return {category: code for code, category in enumerate(self.categories)}
 
     def read(self, column: npt.NDArray[Any], where: str) -> Integers:
-        """The codes, checked."""
+        """Check the column and return its codes."""
         name = named(self.name)
         texts, place = distinct_texts(column, name, where)
         codes = np.array([self._code.get(text, -1) for text in texts], np.int64)
@@ -303,7 +308,7 @@ class TableSchema:
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready data, for `from_plain`."""
+        """Return JSON-ready data, for `from_plain`."""
         kinds = {Continuous: "continuous", Categorical: "categorical"}
         columns = [{"kind": kinds[type(column)], **_plain(column)} for column in self.columns]
         return {"kind": "table", "columns": columns}
@@ -313,7 +318,7 @@ Schema = ArraySchema | TableSchema
 
 
 def row_blocks(given: Schema, raw: Any, where: str, size: int = 4096) -> Iterator[Rows]:
-    """Checked rows, a block at a time where raw is an array: no scaled copy of all of them."""
+    """Yield checked rows in blocks where raw is an array, without a scaled copy of all of them."""
     if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= size:
         yield given.rows(raw, where)
         return
@@ -347,12 +352,12 @@ def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") 
 
     Whatever lies beyond them later is clipped, counts as "other", or, where these rows have
     missing values, is marked as missing. Whole arrays of uint8 are bounded by 0 and 255 instead.
-    A table of images (`image` given) has a column a pixel. Numeric columns are continuous, also
+    A table of images (`image` given) has one column per pixel. Numeric columns are continuous, also
     where their numbers are codes: declare a `TableSchema` to say otherwise.
 
     Notes
     -----
-    These facts about the rows enter the artifact without noise.
+    These properties of the rows enter the artifact without noise.
     """
     table = columns_of(raw)
     if table is None:
@@ -364,7 +369,7 @@ def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") 
 
 
 def of_bytes(raw: Any, image: tuple[int, int] | None = None, where: str = "of_bytes") -> Schema:
-    """The schema of an array of uint8: its type says the bounds, and no value is looked at."""
+    """Return the schema of an array of uint8, whose type gives the bounds: no value is read."""
     table = columns_of(raw)
     array = regular(raw, where) if table is None else None
     if table is not None and image is not None and all(d.dtype == np.uint8 for _, d in table):
@@ -388,7 +393,7 @@ def _infer_array(
     width = array[0].size
     if array.dtype == np.uint8:
         return ArraySchema(width, 0.0, 255.0, image, columns=names)
-    # Extremes are NaN where any number is; a mask of the whole array could fill the memory.
+    # The extremes are NaN if any number is; a mask of the whole array could exhaust memory.
     low, high = float(array.min()), float(array.max())
     if not np.isfinite(low) or not np.isfinite(high):
         raise InvalidData(f"{where}: rows must be finite, without NaN or infinity.")
@@ -405,21 +410,21 @@ def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous |
         missing = "indicate" if present.size < values.size else "refuse"
         return Continuous(name, low, high if high > low else low + 1.0, missing, "clip")
     texts, _ = distinct_texts(data, named(name), where)
-    found = sorted({text for text in texts if text is not None})
-    if not 0 < len(found) <= MOST_CATEGORIES:
+    categories = sorted({text for text in texts if text is not None})
+    if not 0 < len(categories) <= MOST_CATEGORIES:
         remedy = "Drop it, or declare its categories."
         refuse_column(where, named(name), f"of 1 to {MOST_CATEGORIES} categories", remedy)
-    return Categorical(name, tuple(found), "other")
+    return Categorical(name, tuple(categories), "other")
 
 
 def _unit(values: npt.NDArray[np.float64], lower: float, upper: float) -> npt.NDArray[np.float64]:
-    """Scaled in float64 whatever the data came as: the same value gives the same number."""
+    """Scale in float64 whatever the type of the data: equal values give equal numbers."""
     with np.errstate(over="ignore"):
         return np.clip((values - lower) / (upper - lower), 0.0, 1.0)
 
 
 def _outside(values: npt.NDArray[Any], bounds: ArraySchema | Continuous) -> npt.NDArray[np.bool_]:
-    """Decided in the precision of the data: 0.1 in float32 is within [0, 0.1]."""
+    """Compare in the precision of the data: 0.1 in float32 is within [0, 0.1]."""
     with np.errstate(over="ignore"):
         return np.asarray((values < bounds.lower) | (values > bounds.upper))
 
@@ -438,7 +443,7 @@ def _set_bounds(target: Any, where: str) -> None:
 
 
 def _printable(where: str, *names: object) -> None:
-    """Names come with an artifact and are shown to people: they must not write to a terminal."""
+    """Refuse names that are not printable: artifacts bring them, and terminals show them."""
     if not all(isinstance(name, str) and name.isprintable() for name in names):
         errors.refuse(where, "name", "printable text", names[0])
 

@@ -1,6 +1,6 @@
-"""Files of rows: CSV or Parquet, a batch at a time, so that one larger than memory is no matter.
+"""Files of rows, CSV or Parquet, read in batches, so that they may be larger than memory.
 
-Text files are read as `lines` has it: one physical line is one record. Column types come from
+Text files are read as `lines` describes: one physical line is one record. Column types come from
 the schema where there is one: what is no number where it says numbers is a missing value, and a
 line that is no record of the file is a row of them. The schema says what becomes of those. Without
 a schema no guarantee rests on the rows of a file: types are what its first lines look like, and
@@ -34,14 +34,14 @@ def batches(
     *,
     words: str | None = None,
 ) -> Iterator[Any]:
-    """Arrow record batches of a file, none of them empty; a file without rows is refused.
+    """Yield the Arrow record batches of a file, none empty; refuse a file without rows.
 
     `words` names a column of a CSV file to be read as text, whatever it looks like.
     """
     path = Path(path)
     _must_be_readable(path)
     lower = path.name.lower()
-    pa, found = _arrow(), False
+    pa, any_rows = _arrow(), False
     stream = _text(path, given, rows, words) if lower.endswith(_CSV) else _parquet(path, rows)
     try:
         for batch in stream:
@@ -49,28 +49,28 @@ def batches(
             if len(set(names)) != len(names):
                 raise errors.InvalidData(f"{path}: its columns must have distinct names.")
             if batch.num_rows:
-                found = True
+                any_rows = True
                 yield batch
     except (pa.ArrowException, EOFError, OSError, zlib.error):
         # `from None`: Arrow's own message may quote a line of the file.
         raise errors.InvalidData(f"{path}: {_complaint(lower)}") from None
-    if not found:
+    if not any_rows:
         raise errors.InvalidData(f"{path}: it must have at least one row.")
 
 
 def read(path: str | Path, given: TableSchema) -> Any:
-    """An Arrow table of the schema's columns, for what takes whole tables (an estimator, say).
+    """Read the schema's columns as one Arrow table, for users such as estimators.
 
-    Numbers and texts are as they stand in the file: bounds and categories are not applied. What is
-    missing, or no number in a column of numbers, is null. What a line of a text file becomes
+    Numbers and texts are as in the file: bounds and categories are not applied. A missing value,
+    or text in a column of numbers, is null. What a line of a text file becomes
     depends on that line alone, and no line changes the type of a column.
     """
     known = names(path)
     for name in given.names:
         if name not in known:
             errors.refuse("data", "schema", f"of columns of {path}", name, "Has it a header?")
-    found = [batch.select(list(given.names)) for batch in batches(path, given)]
-    return _arrow().Table.from_batches(found)
+    selected = [batch.select(list(given.names)) for batch in batches(path, given)]
+    return _arrow().Table.from_batches(selected)
 
 
 def _must_be_readable(path: Path) -> None:
@@ -95,9 +95,9 @@ def _complaint(name: str) -> str:
 
 
 def sample(path: str | Path, most: int, seed: int, given: Schema | None = None) -> tuple[Any, int]:
-    """A table of at most so many rows, uniformly drawn, and how many the file has.
+    """Draw at most this many rows uniformly; return them and the number of rows in the file.
 
-    Every row draws a number; those with the smallest stay.
+    Every row draws a random number; those with the smallest are kept.
     """
     most = errors.whole("data", "rows", most, least=1)
     pa, rng = _arrow(), np.random.default_rng(seed)
@@ -125,7 +125,7 @@ def _smallest(
 
 
 def names(path: str | Path) -> list[str]:
-    """The names of the columns of a file; no row is read."""
+    """Return the names of a file's columns, without reading a row."""
     path = Path(path)
     _must_be_readable(path)
     pa = _arrow()
@@ -140,7 +140,7 @@ def names(path: str | Path) -> list[str]:
 
 
 def count(path: str | Path) -> int | None:
-    """Rows, where the file says so without being read."""
+    """Return the number of rows where the file's metadata states it, else None."""
     if not str(path).lower().endswith(_PARQUET) or not Path(path).is_file():
         return None
     import pyarrow.parquet as pq
@@ -148,14 +148,14 @@ def count(path: str | Path) -> int | None:
     try:
         with pq.ParquetFile(path) as file:
             return int(file.metadata.num_rows)
-    except Exception:  # reading it will say what is wrong
+    except Exception:  # reading it will report what is wrong
         return None
 
 
 def split_label(
     batch: Any, label: str | None, path: str | Path
 ) -> tuple[Any, npt.NDArray[Any] | None]:
-    """The batch without its label column, and that column."""
+    """Split a batch into the rows without the label column, and the labels."""
     rest = without_label(batch, label, path)
     if label is None:
         return rest, None
@@ -169,7 +169,7 @@ def split_label(
 
 
 def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
-    """The batch without its label column, whatever the labels are."""
+    """Drop the label column of a batch, whatever the labels are."""
     if label is None:
         return batch
     if label not in batch.schema.names:
@@ -178,13 +178,13 @@ def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
 
 
 def words_of(classes: tuple[Any, ...] | None, label: str | None) -> str | None:
-    """The label column, where labels are words: "01" must not be read as a number."""
+    """Return the label column if labels are words: "01" must not be read as a number."""
     return label if classes and isinstance(classes[0], str) else None
 
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Errors about data name the file."""
+    """Make errors about data name the file."""
     try:
         yield
     except errors.InvalidData as error:
@@ -194,7 +194,7 @@ def naming(path: str | Path) -> Iterator[None]:
 def as_classes(
     values: npt.NDArray[Any], classes: tuple[Any, ...] | None, where: str
 ) -> npt.NDArray[Any]:
-    """Labels of a file in the type of the declared classes: "3" is 3 where classes are numbers."""
+    """Convert labels of a file to the type of the classes: "3" is 3 if classes are numbers."""
     wanted = int if classes and isinstance(classes[0], int) else str
     try:
         if wanted is str:
@@ -208,7 +208,7 @@ def as_classes(
 
 
 def _gaps(declared: set[str]) -> Any:
-    """What stands for a gap: Arrow's usual words, but not those that are declared categories."""
+    """Return the texts that mean a missing value: Arrow's, except declared categories."""
     from pyarrow import csv
 
     words = csv.ConvertOptions().null_values
@@ -216,15 +216,15 @@ def _gaps(declared: set[str]) -> Any:
 
 
 def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Iterator[Any]:
-    """Batches of a text file. What one record becomes depends on no other, if there is a schema."""
+    """Yield batches of a text file; with a schema, no record affects how another one is read."""
     pa = _arrow()
     types = {} if given is None else _types(given)
     types |= {} if words is None else {words: pa.string()}
     gaps, first = _gaps(_declared(given)), True
     for batch in lines.batches(path, _delimiter(path)):
         if first:
-            found = zip(batch.schema.names, batch.columns, strict=True)
-            types = {name: _guessed(column, gaps) for name, column in found} | types
+            columns_by_name = zip(batch.schema.names, batch.columns, strict=True)
+            types = {name: _guessed(column, gaps) for name, column in columns_by_name} | types
             first = False
         columns = [
             _read(column, types[name], gaps, strict=given is None)
@@ -236,14 +236,14 @@ def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Ite
 
 
 def _guessed(column: Any, gaps: Any) -> Any:
-    """Numbers, where all that stands there is one."""
+    """Guess the type of a column: numbers if every value is one."""
     numbers = _numbers(_without(column, gaps))
     whole = numbers.null_count == _without(column, gaps).null_count
     return _arrow().float64() if whole else _arrow().string()
 
 
 def _read(column: Any, kind: Any, gaps: Any, *, strict: bool) -> Any:
-    """A column of text as its type; strictly, what does not fit is an error, else missing."""
+    """Convert text to the column's type; what does not fit is an error if strict, else missing."""
     pa = _arrow()
     if strict and column.null_count:
         raise pa.ArrowInvalid("a line of another length")
@@ -263,7 +263,7 @@ def _without(column: Any, gaps: Any) -> Any:
 
 
 def _numbers(text: Any) -> Any:
-    """Texts as finite numbers; the others are missing. Each by itself."""
+    """Convert each text by itself to a finite number; all others are missing."""
     import pyarrow.compute as pc
 
     pa = _arrow()

@@ -1,1 +1,1 @@
-"""Collect from people who trust nobody: learned mechanisms, reports, inference from reports."""
+"""Collection from people who trust nobody: learned mechanisms, reports, inference from reports."""

@@ -1,8 +1,8 @@
-r"""The most accuracy that any channel can leave on a point that is itself reported.
+r"""Upper bounds on the accuracy of classifying a point of which only a report is seen.
 
 For K balanced classes, or (`of_shares`) for classes of any shares. A classifier learned from
-reports may do better on clean points: these ceilings are about points of which nothing but a report
-is seen.
+reports may do better on clean points: these ceilings are about points that are known only by their
+report.
 
 References
 ----------
@@ -24,13 +24,13 @@ from tacit.privacy import errors
 
 
 def laplace(classes: int, epsilon: float) -> float:
-    r"""Additive Laplace noise on a vector in the ℓ1 ball: equation 8 of [000]_.
+    r"""Compute the ceiling of additive Laplace noise on the ℓ1 ball: equation 8 of [000]_.
 
     .. math:: A = \int_0^\infty \frac{1}{2b}\, e^{-|c - 1|/b} \bigl(1 - e^{-c/b}\bigr)^{K/2 - 1} dc,
               \qquad b = 2/\varepsilon
 
-    The integral, and not its closed form, which cancels digits for many classes. An odd K is taken
-    as K − 1, which can only raise the ceiling; it is never above the universal one.
+    The integral is used, as its closed form loses digits by cancellation for many classes. An odd K
+    is taken as K − 1, which can only raise the ceiling; it is never above the universal one.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def laplace(classes: int, epsilon: float) -> float:
 
 
 def of_shares(shares: Sequence[float] | npt.NDArray[np.float64], epsilon: float) -> float:
-    r"""Any ε-local channel at all, for classes of these shares :math:`p_1 \ge p_2 \ge \ldots`
+    r"""Compute the ceiling of all ε-local channels for shares :math:`p_1 \ge p_2 \ge \ldots`
 
     .. math:: \max_k \; \frac{e^\varepsilon}{e^\varepsilon + k - 1} \sum_{y \le k} p_y
 
@@ -78,7 +78,7 @@ def of_shares(shares: Sequence[float] | npt.NDArray[np.float64], epsilon: float)
 
 
 def universal(classes: int, epsilon: float, delta: float = 0.0) -> float:
-    r"""Any (ε, δ)-local channel at all; K-ary randomized response reaches it for δ = 0.
+    r"""Compute the ceiling of all (ε, δ)-local channels; randomized response reaches it for δ = 0.
 
     .. math:: \frac{e^\varepsilon + (K - 1)\,\delta}{e^\varepsilon + K - 1}
 

@@ -1,9 +1,9 @@
-"""Releasing a table: on this machine, or on the workers of a Ray cluster.
+"""Release of a table: on this machine, or on the workers of a Ray cluster.
 
-Both engines run one function over the parts of a table, `reports_of`: the same artifact, the same
-checks, every worker's noise from the entropy of its own operating system. With Ray every part is
-read by the worker that releases it: raw rows enter neither Ray's object store nor its logs, and
-what comes back is reports, in the order of the rows.
+Both engines run the function `reports_of` over the parts of a table, with the same artifact and the
+same checks; every worker draws noise from the entropy of its own operating system. With Ray every
+part is read by the worker that releases it: raw rows enter neither Ray's object store nor its logs,
+and only reports come back, in the order of the rows.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _SILENT = logging.CRITICAL + 1
 
 
 def parts(data: Path) -> list[Path]:
-    """The files of a table: one, or those of a folder of Parquet parts by name."""
+    """List the files of a table: one, or the Parquet parts of a folder, sorted by name."""
     if not data.is_dir():
         return [data]
-    found = [path for path in sorted(data.glob("*.parquet")) if path.name[0] not in "._"]
-    if not found:
+    files = [path for path in sorted(data.glob("*.parquet")) if path.name[0] not in "._"]
+    if not files:
         remedy = "Name them *.parquet."
         errors.refuse("data", "folder", "one that holds Parquet parts", str(data), remedy)
-    # Engines that write such folders leave parts without rows.
-    return [path for path in found if tables.count(path) != 0] or found
+    # Engines that write such folders may leave parts without rows.
+    return [path for path in files if tables.count(path) != 0] or files
 
 
 def count(files: Sequence[Path]) -> int | None:
-    """Rows of all of them, where they say so without being read."""
+    """Count the rows of all files if their metadata states them, else return None."""
     counts = [tables.count(path) for path in files]
     return None if None in counts else sum(filter(None, counts))
 
@@ -53,18 +53,18 @@ def count(files: Sequence[Path]) -> int | None:
 def release(
     engine: str, mechanism: Any, files: Sequence[Path], label: str | None
 ) -> Generator[Reports, None, None]:
-    """Reports of all rows, batch by batch and in their order; close it when done.
+    """Yield the reports of all rows, in batches and in order; close the generator when done.
 
     Parameters
     ----------
     engine : {"local", "ray"}
-        Ray's cluster is the one of this program, or of `RAY_ADDRESS`, or a local one for this run.
+        Ray uses the cluster of this program, or of `RAY_ADDRESS`, or a local one for this run.
     mechanism
         A fitted mechanism.
     files : sequence of Path
         CSV or Parquet; every worker of the cluster must see them under the same path.
     label : str, optional
-        The column that holds the label, where it is reported too.
+        The column that holds the label, if it is reported too.
     """
     if errors.choice("privatize", "engine", engine, ENGINES) == "ray":
         yield from _on_ray(mechanism, files, label)
@@ -74,7 +74,7 @@ def release(
 
 
 def reports_of(mechanism: Any, path: Path, label: str | None) -> Iterator[Reports]:
-    """Reports of the rows of one file; errors name it."""
+    """Yield the reports of one file's rows; errors name the file."""
     words = tables.words_of(mechanism.classes, label)
     for batch in tables.batches(path, mechanism.schema, words=words):
         rows, labels = tables.split_label(batch, label, path)
@@ -108,14 +108,14 @@ def _on_ray(
                     raise errors.InvalidData(refusal.replace(paths[part], str(files[part])))
                 _must_follow(before, (part, batch))
                 before = (part, batch)
-                yield Reports(mechanism, _unpacked(packed), label is not None)
+                yield Reports(mechanism, _unpacked(packed), mechanism.channel(label is not None))
             _must_follow(before, (len(files), 0))
         finally:
-            del data  # and with it what still runs
+            del data  # which also stops what still runs
 
 
 def _must_follow(before: tuple[int, int], now: tuple[int, int]) -> None:
-    """What Ray computed twice must not be written twice: a row pays once. Nor may rows be lost."""
+    """Refuse batches that Ray repeated, as a row must be released once, and batches it lost."""
     if now not in ((before[0], before[1] + 1), (before[0] + 1, 0)):
         raise errors.TacitError("privatize: Ray repeated or lost a part. Run it again.")
 
@@ -126,10 +126,10 @@ def _arrived(data: Any) -> Iterator[tuple[int, int, str, bytes]]:
 
 
 def _released_part(given: Any, packed: bytes, label: str | None) -> Iterator[Any]:
-    """On a worker: a line for every batch of reports, or one that says why there are none.
+    """Release one part on a worker: yield a line per batch of reports, or one with the error.
 
-    Errors are values: Ray would log them with what they quote. Only ours are known to quote
-    nobody's data.
+    Errors are returned as values, because Ray would log them with whatever they quote. Only our own
+    messages are known to quote no data.
     """
     (item,) = given.to_pylist()
     part, path, batch = item["part"], Path(item["path"]), -1
@@ -165,7 +165,7 @@ def _unpacked(packed: bytes) -> Columns:
 
 @contextmanager
 def _cluster() -> Iterator[Any]:
-    """Ray with a cluster: this program's own, else that of RAY_ADDRESS, else a local one."""
+    """Connect Ray to this program's cluster, else to RAY_ADDRESS, else to a local one."""
     ray = _ray()
     with _quiet():
         started = not ray.is_initialized()
@@ -174,9 +174,9 @@ def _cluster() -> Iterator[Any]:
         try:
             yield ray
         except ray.exceptions.RayError as error:
-            # Its message may hold anything; its logs stay on the cluster.
+            # Its message may contain data; its logs stay on the cluster.
             raise errors.TacitError(
-                f"privatize: Ray stopped with {type(error).__name__}. Its logs say more."
+                f"privatize: Ray stopped with {type(error).__name__}. See its logs."
             ) from None
         finally:
             if started:
@@ -194,12 +194,12 @@ def _start(ray: Any) -> None:
         where = f"at RAY_ADDRESS={address}" if address else "on this machine"
         raise errors.TacitError(
             f"privatize: a Ray cluster must answer {where}, got {type(error).__name__}. "
-            "Start one, or take --engine local."
+            "Start one, or use --engine local."
         ) from None
 
 
 def _must_answer(address: str) -> None:
-    """Whether somebody listens: Ray itself would ask for minutes."""
+    """Check that the address answers: Ray itself would retry for minutes."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -207,7 +207,7 @@ def _must_answer(address: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ray speaks through loggers of its own, and warns of its own past."""
+    """Silence Ray's loggers and its deprecation warnings."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.data")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -222,15 +222,15 @@ def _quiet() -> Iterator[None]:
 
 
 def _address() -> str | None:
-    """Of somebody's cluster; "local" is Ray's word for one of our own."""
+    """Return the address of an existing cluster; "local" means a new one."""
     address = os.environ.get("RAY_ADDRESS", "")
     return None if address in ("", "local") else address
 
 
 def _lock() -> None:
-    """A cluster of our own listens on the network: only who knows a fresh token may join it.
+    """Require a fresh token to join our own cluster, which listens on the network.
 
-    Ray reads these variables when it is imported, so they must be there before, and stay.
+    Ray reads these variables when it is imported, so they must be set before, and stay set.
     """
     if _address() or os.environ.get("RAY_AUTH_MODE") == "token":
         return
@@ -239,7 +239,7 @@ def _lock() -> None:
     elif not sys.modules["ray"].is_initialized():
         raise errors.TacitError(
             "privatize: Ray must be started by you, as it was imported before, with RAY_AUTH_MODE="
-            "token against strangers on the network. Call ray.init, or take --engine local."
+            "token against strangers on the network. Call ray.init, or use --engine local."
         )
 
 

@@ -1,4 +1,4 @@
-"""Accuracy with its uncertainty, counted a batch at a time."""
+"""Accuracy with its uncertainty, counted in batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.privacy import errors
 
 
 def wilson(correct: int, rows: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a share [Wil27]_: honest near 0 and 1, and for few rows.
+    """Compute Wilson's interval for a share [Wil27]_, which holds near 0 and 1 and for few rows.
 
     References
     ----------
@@ -30,7 +30,7 @@ def wilson(correct: int, rows: int, confidence: float = 0.95) -> tuple[float, fl
 
 
 class Tally:
-    """How often predictions were right, by class."""
+    """Counts of correct predictions, by class."""
 
     def __init__(self, classes: tuple[Any, ...]) -> None:
         self.classes = classes
@@ -38,7 +38,7 @@ class Tally:
         self.correct = np.zeros(len(classes), np.int64)
 
     def add(self, truth: npt.NDArray[Any], predicted: npt.NDArray[Any]) -> None:
-        """Count a batch; a label that the classifier does not know is refused."""
+        """Count a batch; refuse a label that the classifier does not know."""
         known = np.isin(truth, np.asarray(self.classes))
         if not bool(known.all()):
             raise errors.InvalidData(
@@ -51,11 +51,11 @@ class Tally:
             self.correct[index] += int((predicted[mine] == value).sum())
 
     def to_dict(self) -> dict[str, Any]:
-        """In all, and by class."""
+        """Return the accuracy overall and by class."""
         classes = zip(self.classes, self.correct.tolist(), self.rows.tolist(), strict=True)
         by_class = [{"class": value, **_part(correct, rows)} for value, correct, rows in classes]
         total = int(self.rows.sum())
-        # What naming the largest class, always, would get: the least that a model must pass.
+        # The accuracy of always predicting the largest class: a baseline that a model must beat.
         largest = int(self.rows.max()) / total if total else 0.0
         whole = _part(int(self.correct.sum()), total)
         return {**whole, "largest": largest, "by_class": by_class}

@@ -1,12 +1,12 @@
-r"""The in-house rows (D1) that something was learned on: what protects them, and what may leave.
+r"""Protection of the in-house rows (D1) that a model was learned on, and what may be exported.
 
 A mechanism is learned on rows that an organisation holds, and parts of it are handed to people,
-voters and partners. Whatever is handed out must carry a central guarantee towards those rows,
+voters and partners. Everything that is handed out must carry a central guarantee towards them,
 unless their owner states that they are public.
 
-That guarantee is towards *zero-out* neighbours: the number of in-house rows is public, as sizes and
-rates follow from it, and one row is in its place or a blank is. The rows of different people may go
-into one thing: each set has a promise of its own, and none stands for another.
+That guarantee holds for *zero-out* neighbours: the number of in-house rows is public, as sizes and
+rates follow from it, and neighbours differ in one row, which is blank in one of them. One model may
+use the rows of different people: each set has its own guarantee, and none covers another.
 
 References
 ----------
@@ -39,7 +39,7 @@ _TABLE: dict[tuple[str, str], tuple[str, ...]] = {
     ("novel-class", "feature"): (ENCODER,),
     ("join", "latent"): (),
     ("join", "feature"): (DECODER,),
-    # Not in the paper's table: its voters receive the classifier, and all that it runs on.
+    # Missing from the paper's table: voters receive the classifier, and all that it needs to run.
     ("validation", "latent"): (ENCODER, CLASSIFIER),
     ("validation", "feature"): (ENCODER, DECODER, CLASSIFIER),
 }
@@ -64,10 +64,10 @@ _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
 
 
 def requirements(application: str, level: str = "latent") -> tuple[str, ...]:
-    """The components that leave the house, and so must carry a central guarantee towards D1.
+    """List the components that are handed out, and so need a central guarantee towards D1.
 
-    Table 1 of [000]_, and a row that it lacks: validation, where voters receive the classifier.
-    In data collection, feature level needs no decoder outside: latents are decoded in-house.
+    These are Table 1 of [000]_ and a row that it lacks: validation, where voters receive the
+    classifier. In data collection at feature level no decoder leaves: latents are decoded in-house.
 
     Examples
     --------
@@ -81,14 +81,14 @@ def requirements(application: str, level: str = "latent") -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Part:
-    """What is promised to one set of in-house rows.
+    """The protection of one set of in-house rows.
 
     Parameters
     ----------
     certificate : Certificate
-        What ran on them, and what follows: central, towards one row in its place or a blank there.
+        The events that ran on them, and the central guarantee, for one row or a blank in its place.
     public : bool
-        Whether their owner states that they are public; then nothing needs to be promised.
+        Whether their owner states that they are public; then no guarantee is needed.
     whose : str
         Which rows: one of `WHOSE`.
     """
@@ -99,12 +99,12 @@ class Part:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Towards these rows."""
+        """The guarantee towards these rows."""
         return self.certificate.guarantee
 
     @property
     def proved(self) -> bool:
-        """Whether the guarantee is a proved one."""
+        """Whether the guarantee is proved."""
         return not isinstance(self.guarantee, NotPrivate | Unproven)
 
     @property
@@ -114,12 +114,12 @@ class Part:
 
     @property
     def may_leave(self) -> bool:
-        """Whether what was learned may be handed out; noise that a seed undoes protects nobody."""
+        """Whether what was learned may be handed out; seeded noise protects nobody."""
         return self.public or (self.proved and not self.certificate.seeded)
 
     @property
     def sentence(self) -> str:
-        """What a certificate of others says of these rows."""
+        """The sentence about these rows in certificates for other people."""
         if self.public:
             return f"{self.whose}: their owner states that they are public."
         if isinstance(self.guarantee, NotPrivate):
@@ -132,7 +132,7 @@ class Part:
         return f"{self.whose}, beyond {self.guarantee}{marked}: see the certificate towards them."
 
     def must_leave(self, what: str) -> None:
-        """Refuse to hand out what may not leave the house."""
+        """Raise an error if `what` may not be handed out."""
         if self.may_leave:
             return
         if self.proved:
@@ -146,13 +146,13 @@ class Part:
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return JSON-ready data."""
         stated = self.certificate.to_json()
         return {"whose": self.whose, "public": self.public, "certificate": stated}
 
     @classmethod
     def from_plain(cls, body: dict[str, Any], learned: bool) -> Part:
-        """Back from `to_plain`; the certificate is verified."""
+        """Read what `to_plain` wrote, and verify the certificate."""
         stated = Certificate.from_json(body["certificate"])
         stated.verify()
         if body["public"] is not (PUBLIC in stated.not_protected):
@@ -169,11 +169,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Protection:
-    """What is promised to in-house rows by everything that was learned from them.
+    """The protection of all in-house rows that something was learned from.
 
-    Rows of different people may have been used for different things, such as a codebook and the
-    student of it. Each set is one part with a promise of its own, and parts are never merged:
-    nothing leaves while any of them forbids it.
+    Rows of different people may have been used for different models, such as a codebook and its
+    student. Each set is one part with its own guarantee, and parts are never merged: nothing may be
+    handed out while one of them forbids it.
     """
 
     parts: tuple[Part, ...]
@@ -184,17 +184,17 @@ class Protection:
 
     @classmethod
     def none(cls, public: bool = False, whose: str = FITTED) -> Protection:
-        """Nothing is promised: something was computed from the rows without noise."""
+        """Make a protection that promises nothing: something was computed without noise."""
         return cls._declared(NotPrivate(**_SCOPE), public, whose)
 
     @classmethod
     def unproven(cls, reason: str, public: bool = False, whose: str = FITTED) -> Protection:
-        """Noise was added, and nobody has proved what it gives."""
+        """Make an unproven protection: noise was added, and no proof is known."""
         return cls._declared(Unproven(reason=reason, **_SCOPE), public, whose)
 
     @classmethod
     def untouched(cls) -> Protection:
-        """No row was looked at: nothing can leak."""
+        """Make the protection of rows that were never read: nothing can leak."""
         return cls._declared(_NOTHING, assumptions=(DECLARED,))
 
     @classmethod
@@ -221,10 +221,10 @@ class Protection:
         seeded: bool = False,
         whose: str = FITTED,
     ) -> Protection:
-        """What an event on the rows gives at this δ.
+        """Derive the protection that an event on the rows gives at this δ.
 
-        Their number is public: sizes and rates were set from it. So what is stated is towards
-        neighbours of the same number, one of which has a blank in the place of a row.
+        The number of rows is public, as sizes and rates were set from it. So the guarantee is for
+        neighbours with equally many rows, one of which has a blank in the place of a row.
         """
         issued = Certificate.issue(
             events.towards(event, Adjacency.ZERO_OUT),
@@ -236,20 +236,20 @@ class Protection:
         return cls((Part(issued, public, whose),))
 
     def beside(self, *others: Protection) -> Protection:
-        """All parts of both: the same part is said once, and one that read no row not at all."""
+        """Join the parts of both: shared parts once, without those that read no row."""
         every = [part for one in (self, *others) for part in one.parts]
         learned = [part for part in every if part.learned] or every[:1]
-        # The same object, and not an equal one: two equal releases are two.
+        # Compared by identity: two equal releases are still two.
         return Protection(tuple({id(part): part for part in learned}.values()))
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """One for each part."""
+        """The certificate of each part."""
         return tuple(part.certificate for part in self.parts)
 
     @property
     def certificate(self) -> Certificate:
-        """That of the only part."""
+        """The certificate of the only part."""
         if len(self.parts) > 1:
             remedy = "Each set of in-house rows has its own: see certificates."
             errors.refuse("inhouse", "certificate", "of one part", len(self.parts), remedy)
@@ -257,10 +257,10 @@ class Protection:
 
     @property
     def guarantee(self) -> Guarantee:
-        """For someone with a row in every part that is not public: costs add up, and δ does.
+        """The guarantee for someone with a row in every part that is not public: ε and δ add up.
 
-        Those with rows in some of them have no less. Where nothing is proved of one of these
-        parts, nothing is of the whole.
+        It also holds for people with rows in only some of these parts. If one part is unproven, so
+        is the whole.
         """
         held = [part for part in self.parts if not part.public] or list(self.parts)
         weakest = next((part for kind in _WORST for part in held if kind(part)), None)
@@ -272,12 +272,12 @@ class Protection:
 
     @property
     def delta(self) -> float:
-        """That of the guarantee; 0 where it has none."""
+        """The δ of the guarantee; 0 if it has none."""
         return float(getattr(self.guarantee, "delta", 0.0))
 
     @property
     def proved(self) -> bool:
-        """Whether the guarantee of every part is a proved one."""
+        """Whether the guarantee of every part is proved."""
         return all(part.proved for part in self.parts)
 
     @property
@@ -297,37 +297,37 @@ class Protection:
 
     @property
     def may_leave(self) -> bool:
-        """Whether every part may."""
+        """Whether every part may be handed out."""
         return all(part.may_leave for part in self.parts)
 
     @property
     def sentence(self) -> str:
-        """For the certificates of those who report, under what is not protected."""
+        """The sentence for certificates of reports, among what is not protected."""
         said = [part.sentence for part in self.parts]
         if self.proved and sum(not part.public for part in self.parts) > 1:
             said.append(f"Whoever has rows in all of these sets has {self.guarantee} in all.")
         return " ".join(said)
 
     def must_leave(self, what: str) -> None:
-        """Refuse to hand out what may not leave the house."""
+        """Raise an error if `what` may not be handed out."""
         for part in self.parts:
             part.must_leave(what)
 
     def must_hold(self, other: Protection) -> None:
-        """Refuse a protection that leaves out a part of what it was built on."""
+        """Refuse a protection that lacks a part of the mechanism that it was built on."""
         mine = [part.to_plain() for part in self.parts]
         if any(part.learned and part.to_plain() not in mine for part in other.parts):
             raise errors.InvalidData("inhouse: parts must include those of the mechanism.")
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return JSON-ready data."""
         return {"parts": [part.to_plain() for part in self.parts]}
 
     @classmethod
     def from_plain(cls, body: dict[str, Any], *, learned: bool = True) -> Protection:
-        """Back from `to_plain`; certificates are verified.
+        """Read what `to_plain` wrote, and verify the certificates.
 
-        Of what was `learned` from rows nobody can declare a guarantee: it follows from events.
+        A guarantee of something `learned` from rows cannot be declared: it follows from events.
         """
         return cls(tuple(Part.from_plain(one, learned) for one in body["parts"]))
 
@@ -339,20 +339,20 @@ _WORST: tuple[Callable[[Part], bool], ...] = (
 
 
 def together(protections: Sequence[Protection]) -> Protection:
-    """What several things give, all learned on in-house rows: every part of each."""
+    """Join the protections of several models that were learned on in-house rows."""
     return Protection.untouched().beside(*protections)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A central budget: all that is learned from the in-house rows may cost (ε, δ)."""
+    """A central budget: the total cost (ε, δ) of all that is learned from the in-house rows."""
 
     epsilon: float
     delta: float
 
     @classmethod
     def of(cls, where: str, epsilon: Any, delta: Any) -> Target | None:
-        """Both or neither."""
+        """Make a budget if both ε and δ are given, None if neither is."""
         if epsilon is None and delta is None:
             return None
         if epsilon is None or delta is None:
@@ -365,12 +365,12 @@ class Target:
         return cls(float(number), chance)
 
     def part(self, count: int) -> Target:
-        """Of so many equal parts that are Gaussian throughout: together they spend it all."""
+        """Return one of `count` equal parts for Gaussian noise; together they spend the budget."""
         share = self.delta / count
         multiplier = self.noise_multiplier * math.sqrt(count)
         return Target(gaussian.epsilon_of(multiplier, share), share)
 
     @property
     def noise_multiplier(self) -> float:
-        """Of the one Gaussian that spends it all."""
+        """The noise multiplier of a single Gaussian that spends the budget."""
         return gaussian.noise_multiplier_for(self.epsilon, self.delta)

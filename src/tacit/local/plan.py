@@ -1,10 +1,10 @@
-"""Before anything is collected: how many people, how many codewords, what accuracy to expect.
+"""Planning of a collection: how many people and codewords are needed, and the expected accuracy.
 
-Without in-house rows the answer is that of the rule's model (`tacit.learned.rule`). With them the
-whole way is simulated: a codebook is fitted on one half of the rows, people are drawn from it,
-their noisy reports are learned from, and the classifier is tried on the other half. In-house rows
-have no labels, so the main groups of the rows stand for the classes, found on their own, by other
-cells than the codebook's. Real classes may be harder, or easier.
+Without in-house rows the answer comes from the model of `tacit.learned.rule`. With them the whole
+collection is simulated: a codebook is fitted on one half of the rows, people are drawn from it, a
+classifier is learned from their noisy reports and tested on the other half. In-house rows have no
+labels, so clusters of the rows stand for the classes; they are computed with other cells than the
+codebook's. Real classes may be harder or easier.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIMULATION = (
 
 @dataclass(frozen=True)
 class Expectation:
-    """What so many people at this ε would give."""
+    """The expected accuracy with this many people at this ε."""
 
     epsilon: float
     people: int
@@ -56,7 +56,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer, a table around it, and what it rests on."""
+    """The answer, a table of alternatives, and the assumptions."""
 
     classes: int
     epsilon: float
@@ -80,7 +80,7 @@ class Plan:
         return f"{goal} needs about {self.people_needed:,} people."
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return JSON-ready data."""
         return {**asdict(self), "answer": self.answer}
 
 
@@ -94,7 +94,7 @@ def plan(
     image: tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Plan:
-    """How many people reach the target, and what they would reach at other ε.
+    """Estimate how many people reach the target, and the accuracy at other ε.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def plan(
     expect: Callable[[float, int], Expectation] = _by_model(classes)
     if inhouse is not None:
         expect = _Simulation(inhouse, image, classes, seed).expect
-    # If so many are not enough, nothing smaller has to be tried.
+    # If the largest number is not enough, nothing smaller has to be tried.
     reachable = expect(epsilon, largest).accuracy >= target
     needed = _fewest(lambda n: expect(epsilon, n).accuracy >= target) if reachable else None
     shown = people or needed or _DEFAULT_PEOPLE
@@ -129,7 +129,7 @@ def plan(
 
 
 def _fewest(enough: Callable[[int], bool]) -> int:
-    """The smallest number of people, to two digits."""
+    """Find the smallest number of people, to two digits."""
     low, high = _SMALLEST, _SMALLEST
     while high < _LARGEST and not enough(high):
         low, high = high, 2 * high
@@ -150,7 +150,7 @@ def _by_model(classes: int) -> Callable[[float, int], Expectation]:
 
 
 class _Simulation:
-    """Everything up to the vectors is done once; each setting then takes a second or so."""
+    """A simulated collection; vectors are computed once, and each setting takes about a second."""
 
     def __init__(
         self, inhouse: Any, image: tuple[int, int] | None, classes: int, seed: int
@@ -159,7 +159,7 @@ class _Simulation:
         rows = given.rows(inhouse, "plan")
         if len(rows) < 40 * classes:
             raise errors.InvalidData(
-                f"plan: in-house rows must be at least {40 * classes}, 40 a class. Give more."
+                f"plan: in-house rows must be at least {40 * classes}, 40 per class. Give more."
             )
         kind = codebook.default_features(given)
         components, damped, self.grouping = codebook.DEFAULTS[kind]
@@ -167,7 +167,7 @@ class _Simulation:
         projection = quantizer.fit_projection(learned, rows, components, damped, seed)
         vectors = quantizer.project(learned, rows, projection)
         self.classes, self.seed = classes, seed
-        # Other cells than the codebook's: the classes must not be its own codewords.
+        # With other cells than the codebook's: its own codewords must not be the classes.
         cells, groups = quantizer.fit_cells(vectors, classes, "linked", seed + 1)
         labels = groups[quantizer.nearest(vectors, cells)]
         self.train, self.test = vectors[::2], vectors[1::2]
@@ -175,20 +175,20 @@ class _Simulation:
         self._codes: dict[int, tuple[Any, Any]] = {}
 
     def expect(self, epsilon: float, people: int) -> Expectation:
-        """Simulate a few collections; always naming the largest group is what remains."""
+        """Simulate a few collections; the accuracy is at least that of naming the largest group."""
         codewords = min(codewords_for(epsilon, people, self.classes), len(self.train) // 4)
         train, test = self._codewords(codewords)
         count = int(max(train.max(), test.max())) + 1
         streams = np.random.default_rng(self.seed).spawn(_SIMULATIONS)
-        found = [self._reached(train, test, count, epsilon, people, rng) for rng in streams]
+        accuracies = [self._reached(train, test, count, epsilon, people, rng) for rng in streams]
         largest = np.bincount(self.test_labels).max() / len(self.test_labels)
-        return Expectation(epsilon, people, count, max(float(np.mean(found)), float(largest)))
+        return Expectation(epsilon, people, count, max(float(np.mean(accuracies)), float(largest)))
 
     def _reached(
         self, train: Any, test: Any, count: int, epsilon: float, people: int, rng: Any
     ) -> float:
-        """Accuracy of one collection."""
-        # Two streams: noise that depended on who was drawn would bias everything.
+        """Simulate one collection and return its accuracy."""
+        # Two streams: noise that depended on who was drawn would bias the result.
         crowd, noise = rng.spawn(2)
         drawn = crowd.integers(0, len(train), people)
         channel = SubsetSelection(categories=count * self.classes, epsilon=epsilon)

@@ -1,14 +1,14 @@
-r"""Parquet files of released rows, each bound to what is said about them.
+r"""Parquet files of released rows, bound to their certificate.
 
-A file holds, beside the rows, a head, the mechanism and the certificate. The certificate names the
+Besides the rows, a file holds a head, the mechanism and the certificate. The certificate names the
 SHA-256 of all the others:
 
 .. math:: H(\text{head}, \text{mechanism}, \text{name}_1, \text{type}_1, H(\text{column}_1), \dots)
 
-so that rows under another file's metadata, rows left out or added, and another order are refused.
-The head has the numbers of the releases that the rows are from: drawn at random, once, when they
-were released. Reading the same release twice is refused by them. Who rewrites rows and digest alike
-is not stopped by a hash: sign the certificate (`tacit sign`) to be sure whose word it is.
+so that rows with the metadata of another file, missing or additional rows, and another order are
+refused. The head lists the identifiers of the releases that the rows are from, drawn at random when
+they were released: the same release is refused when it is read twice. A hash does not stop somebody
+who rewrites both rows and digest: sign the certificate (`tacit sign`) to prove its origin.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT = "tacit-reports/2"
 Columns = dict[str, npt.NDArray[Any]]
 HEAD, CERTIFICATE, MECHANISM = b"tacit.reports", b"tacit.certificate", b"tacit.mechanism"
 MOST_BYTES = 1 << 30
-"""Of the rows of a file, decoded, unless the reader allows more: a small file can hold many."""
+"""Limit of a file's decoded rows, unless the reader allows more: small files can hold many."""
 _BATCH_ROWS = 1 << 16
 _ENCODED, _PAGES = 8, 1 << 20
 """A byte may be four in a page, and four more for its place in a dictionary; pages have headers."""
@@ -37,7 +37,7 @@ _ENCODED, _PAGES = 8, 1 << 20
 
 @dataclass(frozen=True)
 class Head:
-    """What is said of the rows beside their mechanism."""
+    """Metadata of the rows besides their mechanism."""
 
     labelled: bool
     seeded: bool
@@ -49,7 +49,7 @@ class Head:
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Head:
-        """Read it back; any other form is refused."""
+        """Read a head; refuse any other form."""
         try:
             body = json.loads(content)
             kind = body["format"]
@@ -60,7 +60,7 @@ class Head:
             kind, fits = None, False
         if kind == "tacit-reports/1":
             raise errors.InvalidData(
-                f"{where}: nothing binds its rows to its certificate, as {FORMAT} does. "
+                f"{where}: its rows must be bound to its certificate, as in {FORMAT}. "
                 "Write it again where the reports were drawn."
             )
         if not fits:
@@ -69,7 +69,7 @@ class Head:
 
 
 class Binding:
-    """The digest of head, mechanism and rows, however the rows come in batches."""
+    """The digest of head, mechanism and rows; it does not depend on the batches."""
 
     def __init__(self, mechanism: bytes) -> None:
         self._mechanism = canonical.sha256(mechanism)
@@ -77,7 +77,7 @@ class Binding:
         self._bytes = self._rows = 0
 
     def add(self, columns: Columns) -> None:
-        """Take the next rows in."""
+        """Add the next rows."""
         for name, column in columns.items():
             column = np.ascontiguousarray(column, column.dtype.newbyteorder("<"))
             form = (column.dtype.str, column.shape[1:])
@@ -89,7 +89,7 @@ class Binding:
         self._rows += len(next(iter(columns.values())))
 
     def artifact(self, head: Head) -> Artifact:
-        """What the certificate of the rows names."""
+        """Return the artifact that the certificate of the rows names."""
         columns = [
             [name, kind, list(shape), digest.hexdigest()]
             for name, (kind, shape, digest) in sorted(self._columns.items())
@@ -98,9 +98,9 @@ class Binding:
         return Artifact("reports", self._bytes, canonical.sha256(canonical.text(body)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Content:
-    """A file that was read: its metadata, its rows, and what they come to."""
+    """The content of a file: its metadata, its rows, and their digest."""
 
     head: Head
     mechanism: bytes
@@ -110,7 +110,7 @@ class Content:
 
 
 def read(path: Any, most_bytes: int) -> Content:
-    """Metadata first, then as many rows as the reader allows, a batch at a time."""
+    """Read the metadata, then the rows in batches, up to the limit that the reader allows."""
     where = str(path)
     try:
         with parquet().ParquetFile(path, page_checksum_verification=True) as file:
@@ -129,7 +129,7 @@ def read(path: Any, most_bytes: int) -> Content:
         raise
     except FileNotFoundError:
         errors.refuse("reports", "path", "an existing file", where, "Check the path.")
-    except Exception:  # whatever Arrow says of a damaged file may quote its content
+    except Exception:  # Arrow's message about a damaged file may quote its content
         raise errors.InvalidData(f"{where}: it must be a Parquet file of reports.") from None
     return Content(head, mechanism, certificate, columns, binding.artifact(head))
 
@@ -147,7 +147,7 @@ def _metadata(file: Any, where: str) -> tuple[Head, bytes, bytes]:
 
 
 def _room(file: Any, most_bytes: int, where: str) -> Columns:
-    """Empty columns for all the rows that the file says it has; refused where they are too many."""
+    """Allocate columns for the rows that the file declares; refuse if they are too many."""
     if _encoded(file.metadata) > _ENCODED * most_bytes + _PAGES:
         raise errors.InvalidData(f"{where}: its pages must not be far larger than its rows.")
     rows, forms = file.metadata.num_rows, {}
@@ -158,7 +158,7 @@ def _room(file: Any, most_bytes: int, where: str) -> Columns:
             kind, shape = kind.value_type, (rows, kind.list_size)
         forms[field.name] = (np.dtype(kind.to_pandas_dtype()), shape)
     if len(forms) < len(file.schema_arrow):
-        raise errors.InvalidData(f"{where}: columns of reports must have names of their own.")
+        raise errors.InvalidData(f"{where}: columns of reports must have distinct names.")
     if any(kind.kind not in "iuf" for kind, _ in forms.values()):
         raise errors.InvalidData(f"{where}: reports must be numbers.")
     size = sum(kind.itemsize * int(np.prod(shape)) for kind, shape in forms.values())
@@ -188,7 +188,7 @@ def _parts(file: Any) -> Iterator[Columns]:
 
 
 def to_arrow(columns: Columns) -> Any:
-    """An Arrow table."""
+    """Convert columns to an Arrow table."""
     import pyarrow as pa
 
     arrays = {}
@@ -202,17 +202,17 @@ def to_arrow(columns: Columns) -> Any:
 
 def _to_numpy(column: Any) -> npt.NDArray[Any]:
     if column.null_count:
-        raise errors.InvalidData("reports: a column must be without missing values.")
+        raise errors.InvalidData("reports: columns must not have nulls.")
     if not hasattr(column.type, "list_size"):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     flat = column.flatten()
     if flat.null_count:
-        raise errors.InvalidData("reports: a column must be without missing values.")
+        raise errors.InvalidData("reports: columns must not have nulls.")
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(-1, column.type.list_size)
 
 
 def parquet() -> Any:
-    """The package, or one line that says how to get it."""
+    """Import pyarrow.parquet, or raise an error that says how to install it."""
     try:
         import pyarrow.parquet
     except ImportError:

@@ -1,8 +1,8 @@
-"""Released rows with the channel that they came through, and nothing else about anybody.
+"""Released rows with the channel that they came through, and nothing else about people.
 
-A `Reports` carries its mechanism, so whoever learns from it knows the exact law of the noise. The
-Parquet form holds the certificate and the mechanism in the file's metadata: one file is enough, and
-its certificate names the digest of its rows (`tacit.local.report_files`).
+`Reports` hold their mechanism and channel, so that learners know the exact law of the noise. A
+Parquet file of reports holds certificate and mechanism in its metadata, and the certificate names
+the digest of the rows (`tacit.local.report_files`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from tacit.data.schema import Schema
 from tacit.local import origins, report_files
+from tacit.local.channels import ReportChannel
 from tacit.local.report_files import MOST_BYTES, Binding, Columns, Head
-from tacit.privacy import artifact, errors, files
+from tacit.privacy import artifact, errors, files, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee
@@ -31,11 +32,11 @@ REFUSED = (
 )
 
 GROUP_ROWS = 1 << 14
-"""Rows of a row group in a file, always: groups of another size could depend on raw values."""
+"""Rows per row group in a file: a fixed number, so that it cannot depend on raw values."""
 
 
 class LocalMechanism(artifact.Storable, Protocol):
-    """A mechanism that people run on their own device: what `Reports` needs of it."""
+    """What `Reports` need of a mechanism that people run on their own device."""
 
     @property
     def schema(self) -> Schema: ...
@@ -43,40 +44,27 @@ class LocalMechanism(artifact.Storable, Protocol):
     def classes(self) -> tuple[Any, ...] | None: ...
     @property
     def not_protected(self) -> tuple[str, ...]: ...
-    def event(self, labelled: bool) -> Event: ...
-    def guarantee(self, labelled: bool) -> Guarantee: ...
-    def check(self, columns: Columns, labelled: bool) -> Columns: ...
+    def channel(self, labelled: bool | None = None) -> ReportChannel: ...
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports: ...
 
 
 def certify(
-    mechanism: LocalMechanism,
-    labelled: bool,
+    mechanism: Any,
+    channel: ReportChannel,
     rng: Randomness | None = None,
     further: tuple[str, ...] = (),
 ) -> Certificate:
-    """The certificate of one person's report, with `further` things that are not protected."""
-    event, guarantee = mechanism.event(labelled), mechanism.guarantee(labelled)
-    return _issue(mechanism, event, guarantee, rng, further)
-
-
-def _issue(
-    mechanism: LocalMechanism,
-    event: Event,
-    guarantee: Guarantee,
-    rng: Randomness | None,
-    further: tuple[str, ...],
-) -> Certificate:
+    """Issue the certificate of a report; `further` sentences name more that is not protected."""
     return Certificate.issue(
-        event,
-        guarantee=guarantee,
-        assumptions=getattr(mechanism, "assumptions", ()),
+        channel.event,
+        guarantee=channel.guarantee,
+        assumptions=channel.assumptions,
         not_protected=(*mechanism.not_protected, REFUSED, *further),
         rng=rng,
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reports:
     """A table of released rows.
 
@@ -86,8 +74,8 @@ class Reports:
         The mechanism that released them, at the ε that it was run with.
     columns : dict of str to array
         Released columns of equal length; what is outside the mechanism's support is refused.
-    labelled : bool
-        Whether the label is part of a report.
+    channel : ReportChannel
+        The channel that they came through, one of the mechanism's own: with or without a label.
     seeded : bool
         Whether a reproducible generator drew the noise: such reports protect nobody.
     releases : tuple of str
@@ -97,24 +85,44 @@ class Reports:
 
     mechanism: Any
     columns: Columns
-    labelled: bool
+    channel: ReportChannel
     seeded: bool = False
     releases: tuple[str, ...] = field(default_factory=origins.fresh)
-    event: Event = field(init=False)
-    """What ran on one person's row."""
-    guarantee: Guarantee = field(init=False)
-    """Towards each person who reported."""
 
     def __post_init__(self) -> None:
-        columns = self.mechanism.check(self.columns, self.labelled)
+        self._must_be_unchanged()
+        columns = self.channel.check(self.columns)
         for column in columns.values():
             column.flags.writeable = False
         object.__setattr__(self, "columns", columns)
         releases = origins.settled("reports", self.releases, len(self))
         object.__setattr__(self, "releases", releases)
-        # What ran is fixed now, whatever becomes of the mechanism.
-        object.__setattr__(self, "event", self.mechanism.event(self.labelled))
-        object.__setattr__(self, "guarantee", self.mechanism.guarantee(self.labelled))
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a report holds a label."""
+        return self.channel.labelled
+
+    @property
+    def event(self) -> Event:
+        """The event that ran on one person's row."""
+        return self.channel.event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee towards each person who reported."""
+        return self.channel.guarantee
+
+    def __repr__(self) -> str:
+        """Show their number and guarantee in one line, and no report."""
+        return shown.line("Reports", self._about(), self.guarantee)
+
+    def _repr_html_(self) -> str:
+        return shown.table("Reports", {**self._about(), "guarantee": self.guarantee})
+
+    def _about(self) -> dict[str, Any]:
+        about = {"reports": len(self), "mechanism": str(self.mechanism.kind)}
+        return {**about, "labelled": self.labelled, "seeded": self.seeded}
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -123,37 +131,37 @@ class Reports:
         """Chosen rows, each at most once; they stay rows of their release."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
         releases = origins.chosen("reports", self.releases, chosen)
-        return Reports(self.mechanism, columns, self.labelled, self.seeded, releases)
+        return Reports(self.mechanism, columns, self.channel, self.seeded, releases)
 
     @property
     def schema(self) -> Schema:
-        """Of the raw rows that nobody sees."""
+        """The schema of the raw rows, which are not in here."""
         schema: Schema = self.mechanism.schema
         return schema
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Guarantee, events and what is not protected."""
+        """The certificate: guarantee, events and what is not protected."""
         return self.certify()
 
     def certify(self, *further: str) -> Certificate:
-        """The same with further sentences about what is not protected."""
+        """Issue the certificate with further sentences about what is not protected."""
         stream = Seeded(0) if self.seeded else None
-        return _issue(self.mechanism, self.event, self.guarantee, stream, further)
+        return certify(self.mechanism, self.channel, stream, further)
 
     def shared(self, application: str = "join", level: str = "latent") -> Reports:
-        """The same reports for a partner, without what must not leave the mechanism's house.
+        """Return the same reports for a partner, without the parts that must stay in-house.
 
-        A file of reports holds their mechanism: where that is not private towards the rows that it
-        was fitted on, a partner gets the channel alone. The reports themselves are about codewords
-        or latents that were learned from those rows: many of them tell of these rows too.
+        A file of reports holds their mechanism: if that is not private towards the rows that it was
+        fitted on, a partner gets the channel alone. The reports themselves are about codewords or
+        latents that were learned from those rows: many reports together reveal something of them.
         """
         mechanism = self.mechanism.shared(application, level)
-        return Reports(mechanism, dict(self.columns), self.labelled, self.seeded, self.releases)
+        return Reports(mechanism, dict(self.columns), self.channel, self.seeded, self.releases)
 
     @staticmethod
     def concatenate(parts: Sequence[Reports]) -> Reports:
-        """One table out of several that came through the very same channel.
+        """Join several tables that came through the same channel.
 
         The same row of a release among them twice is refused: that person would count twice.
         """
@@ -162,7 +170,7 @@ class Reports:
             errors.refuse("concatenate", "parts", "at least one", 0)
         mark = artifact.fingerprint(first.mechanism)
         for part in parts[1:]:
-            if part.labelled != first.labelled or artifact.fingerprint(part.mechanism) != mark:
+            if part.channel != first.channel or artifact.fingerprint(part.mechanism) != mark:
                 raise errors.InvalidData(
                     "concatenate: reports must come through equal channels: the same mechanism, "
                     "epsilon and labels. Learn from each part on its own."
@@ -173,58 +181,59 @@ class Reports:
             name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns
         }
         seeded = any(part.seeded for part in parts)
-        return Reports(first.mechanism, columns, first.labelled, seeded, releases)
+        return Reports(first.mechanism, columns, first.channel, seeded, releases)
 
     def _must_be_unchanged(self) -> None:
-        if self.mechanism.event(self.labelled) != self.event:
+        if self.mechanism.channel(self.labelled) != self.channel:
             raise errors.InvalidData(
-                "reports: their mechanism was changed after the release. Fit another object."
+                "reports: channel must be their mechanism's own. If the mechanism was changed "
+                "after the release, fit another object."
             )
 
     def write(self, path: str | Path) -> Path:
         """Write Parquet with mechanism and certificate in its metadata, bound to the rows."""
-        with ReportsWriter(path, self.mechanism, self.labelled, self.seeded) as writer:
+        with ReportsWriter(path, self.mechanism, self.channel, self.seeded) as writer:
             writer.add(self)
         return Path(path)
 
     @staticmethod
     def read(path: str | Path, *, most_bytes: int = MOST_BYTES) -> Reports:
-        """Read Parquet back: rows, mechanism and certificate must be those that were written.
+        """Read a Parquet file; rows, mechanism and certificate must be as they were written.
 
         A file whose rows would take more than `most_bytes` of memory is refused before they are
         read.
         """
-        found, where = report_files.read(path, most_bytes), str(path)
-        mechanism, head = artifact.unpack(found.mechanism, where), found.head
+        content, where = report_files.read(path, most_bytes), str(path)
+        mechanism, head = artifact.unpack(content.mechanism, where), content.head
         try:
-            certificate = Certificate.from_json(found.certificate)
-            certificate.verify(found.artifact)
+            certificate = Certificate.from_json(content.certificate)
+            certificate.verify(content.artifact)
         except errors.CertificateError as error:
             raise errors.InvalidData(f"{where}: {error}") from None
-        about = certificate.event == mechanism.event(head.labelled)
-        if not about or certificate.seeded != head.seeded:
+        channel = mechanism.channel(head.labelled)
+        if certificate.event != channel.event or certificate.seeded != head.seeded:
             raise errors.InvalidData(f"{where}: its certificate is about another mechanism.")
         try:
-            return Reports(mechanism, found.columns, head.labelled, head.seeded, head.releases)
+            return Reports(mechanism, content.columns, channel, head.seeded, head.releases)
         except errors.InvalidData as error:
             raise errors.InvalidData(f"{where}: {error}") from None
 
 
 class ReportsWriter:
-    """Reports to a Parquet file, batch by batch, in a file without a name until all went well.
+    """A writer of reports to Parquet, in batches; the file has no name until all is written.
 
-    A process that is killed leaves nothing that could be read beside a second draw.
+    A process that is killed leaves no reports that could be read beside a second draw.
     """
 
     def __init__(
         self,
         path: str | Path,
         mechanism: Any,
-        labelled: bool,
+        channel: ReportChannel,
         seeded: bool = False,
     ) -> None:
         self.path, self.mechanism = Path(path), mechanism
-        self.labelled, self.seeded = labelled, seeded
+        self.channel, self.seeded = channel, seeded
         self._releases: list[str] = []
         self.count = 0
         self._writer: Any = None
@@ -236,9 +245,9 @@ class ReportsWriter:
         return self
 
     def add(self, reports: Reports) -> None:
-        """Append a batch that came from the writer's own mechanism."""
-        if reports.mechanism is not self.mechanism or reports.labelled != self.labelled:
-            raise errors.InvalidData("reports: a batch must come from the writer's mechanism.")
+        """Append a batch that came through the writer's channel."""
+        if reports.mechanism is not self.mechanism or reports.channel != self.channel:
+            raise errors.InvalidData("reports: a batch must come through the writer's channel.")
         reports._must_be_unchanged()
         if self._writer is not None and reports.seeded and not self.seeded:
             raise errors.InvalidData("reports: seeded and secure batches must not share a file.")
@@ -260,7 +269,7 @@ class ReportsWriter:
         )
 
     def _flush(self, table: Any, last: bool = False) -> None:
-        """Write whole row groups; the rest waits for the next batch, or goes out last."""
+        """Write whole row groups; keep the rest for the next batch unless this is the last."""
         import pyarrow as pa
 
         if self._pending is not None:
@@ -271,11 +280,11 @@ class ReportsWriter:
         self._pending = table.slice(full)
 
     def _end(self) -> None:
-        """Head and certificate come last: they name all releases, and the digest of all rows."""
+        """Write head and certificate last: they name all releases and the digest of all rows."""
         origins.must_be_once("reports", self._releases)
         self._flush(self._pending.slice(0, 0), last=True)
-        issued = certify(self.mechanism, self.labelled, Seeded(0) if self.seeded else None)
-        head = Head(self.labelled, self.seeded, tuple(self._releases))
+        issued = certify(self.mechanism, self.channel, Seeded(0) if self.seeded else None)
+        head = Head(self.channel.labelled, self.seeded, tuple(self._releases))
         bound = replace(issued, artifact=self._binding.artifact(head))
         said = {report_files.HEAD: head.to_bytes(), report_files.CERTIFICATE: bound.to_json()}
         self._writer.add_key_value_metadata(said)

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.privacy import canonical, errors, events, files, guarantees, plain, wording
+from tacit.privacy import canonical, errors, events, files, guarantees, plain, shown, wording
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
@@ -55,7 +55,7 @@ class Artifact:
         return cls(path.name, len(content), canonical.sha256(content))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """What a release promises, and why. Make one with `issue`, read one with `load`."""
 
@@ -201,6 +201,20 @@ class Certificate:
         value = key.sign(_digest(self._body()).encode()).hex()
         public = key.public_key().public_bytes_raw().hex()
         return dataclasses.replace(self, signature=(public, value))
+
+    def __repr__(self) -> str:
+        """Show guarantee, artifact and date in one line; `explain` and `to_json` show all."""
+        return shown.line("Certificate", self._about(), self.guarantee)
+
+    def _repr_html_(self) -> str:
+        told = {"assumes": self.assumptions, "does not protect": self.not_protected}
+        sentences = {name: " ".join(lines) for name, lines in told.items()}
+        rows = {"guarantee": self.guarantee, **self._about(), **sentences}
+        return shown.table("Certificate", rows)
+
+    def _about(self) -> dict[str, Any]:
+        name = {} if self.artifact is None else {"artifact": self.artifact.name}
+        return {**name, "issued": self.issued, "seeded": self.seeded}
 
     def explain(self) -> str:
         """In plain words: who is protected from whom, how well, why, and what is not."""

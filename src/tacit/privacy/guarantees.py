@@ -27,7 +27,7 @@ from flint import arb
 from scipy.optimize import minimize_scalar
 
 from tacit.privacy import decimals as digits
-from tacit.privacy import errors, rounding
+from tacit.privacy import errors, rounding, shown
 from tacit.privacy.rounding import above, ball, float_above
 
 
@@ -88,6 +88,10 @@ class Guarantee(ABC):
     def scope(self) -> dict[str, Any]:
         """Adjacency and unit, to build another guarantee about the same neighbours."""
         return {"adjacency": self.adjacency, "unit": self.unit}
+
+    def _repr_html_(self) -> str:
+        about = {"neighbours": self.adjacency, "unit": self.unit}
+        return shown.table("Guarantee", {"states": self, **about})
 
     @abstractmethod
     def at_delta(self, delta: float) -> Guarantee:

@@ -114,7 +114,7 @@ def test_batch_reports_each_outcome(asked, reports):
 def test_only_what_the_mechanism_can_have_released_is_kept(asked, reports):
     (token,) = asked.tokens(1)
     good = reports[0]["symbols"]
-    size, most = len(good), asked.mechanism.channel(True).categories
+    size, most = len(good), asked.mechanism.channel(True).symbols.categories
     for wrong in (
         {"symbols": good[:-1]},
         {"symbols": [*good, most - 1]},

@@ -465,7 +465,7 @@ LIES = {
 @pytest.mark.parametrize("lie", [None, *LIES])
 def test_features_are_noised_as_the_schema_wants(call, lie):
     mechanism = Direct(epsilon=8, classes=2).fit(None, schema=TABLE)
-    told = device.describe(mechanism, True, None)
+    told = device.describe(mechanism, mechanism.channel(True), None)
     for path, to in LIES[lie] if lie else ():
         told = changed(told, "channel", *path, to=to)
     found = call("device", DRAW, {"told": told, "values": [40, None, 2, 0]})
@@ -516,7 +516,7 @@ def test_latents_are_noised_within_their_ball(call, path, to):
 def test_symbols_are_codewords_and_labels(call, digits, path, to):
     mechanism = Codebook(epsilon=2, classes=3, codewords=6)
     mechanism.fit(digits[0][:60], image=(8, 8), inhouse_public=True)
-    told = {**device.describe(mechanism, True, b""), "encoder": None}
+    told = {**device.describe(mechanism, mechanism.channel(True), b""), "encoder": None}
     body = tried("await m.deviceOf(given, null); return 'taken';")
     assert call("device", body, told) == "taken"
     assert call("device", body, changed(told, *path, to=to)) == "refused"

@@ -360,7 +360,11 @@ def test_one_fake_moves_no_shown_share_by_more_than_is_stated(mechanism, digits)
     rare, before = int(np.argmin(mechanism.counts_)), None
     for at in range(60):  # people of one codeword, until the test of fit turns
         found = results.summarise(
-            made, Reports(mechanism, {"symbols": sets.copy()}, True), None, None, fakes=(1,)
+            made,
+            Reports(mechanism, {"symbols": sets.copy()}, mechanism.channel(True)),
+            None,
+            None,
+            fakes=(1,),
         )
         if before is not None and found["notes"] != before["notes"]:
             break

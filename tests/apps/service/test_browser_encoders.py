@@ -142,7 +142,7 @@ def on_device(call, mechanism, rows, labelled, body):
             codes: {{ dims: [1, given.codes[at].length], data: given.codes[at] }} }};
           return {body}; }}); }}"""
     given = {
-        "told": device.describe(mechanism, labelled, model),
+        "told": device.describe(mechanism, mechanism.channel(labelled), model),
         "model": None if model is None else base64.b64encode(model).decode(),
         "numbers": [[None if np.isnan(v) else float(v) for v in row] for row in rows.numbers],
         "codes": rows.codes.tolist(),
@@ -217,7 +217,7 @@ def test_reports_of_every_kind_are_what_the_server_takes(call, labelled):
         body = "own.release(own.encode(row), given.told.labelled ? 1 : null, rng)"
         reports = on_device(call, mechanism, TABLE.rows(raw), labelled, body)
         columns = {name: np.array([one[name] for one in reports]) for name in reports[0]}
-        mechanism.check(columns, labelled)
+        mechanism.channel(labelled).check(columns)
 
 
 def test_weaker_noise_than_stated_and_another_encoder_are_refused(call):
@@ -225,7 +225,7 @@ def test_weaker_noise_than_stated_and_another_encoder_are_refused(call):
 
     mechanism = Codebook(epsilon=2, classes=3, codewords=6).fit(people(40), schema=TABLE)
     model, body = mechanism.onnx(), "(m, given) => m.deviceOf(given, new Uint8Array([1]))"
-    told = device.describe(mechanism, True, model)
+    told = device.describe(mechanism, mechanism.channel(True), model)
     with pytest.raises(Error, match="encoder is not the one"):
         call("device", body, told)
     weaker = {**told, "encoder": None, "epsilon": 1.99}
@@ -245,7 +245,7 @@ def test_a_network_answers_as_in_python(call):
     body = """async (m, given) => { const own = await m.deviceOf(given.told, null);
         return given.encoded.map((one) => own.answer(one, given.ballot)); }"""
     given = {
-        "told": device.describe(mechanism, True, None),
+        "told": device.describe(mechanism, mechanism.channel(True), None),
         "encoded": encoded,
         "ballot": device.ballot(model, Ballot(epsilon=1)),
     }

@@ -164,7 +164,7 @@ def test_draw_consent_send_and_the_count_rises_by_one(visitor, site, mechanism):
     assert counts(site)[0] == before + 1
     assert person.complaints == []
 
-    (path, body), size = person.sent[0], mechanism.event(True).size
+    (path, body), size = person.sent[0], mechanism.channel(True).event.size
     assert len(person.sent) == 1
     assert path == "reports"
     content = json.loads(body)
@@ -173,7 +173,7 @@ def test_draw_consent_send_and_the_count_rises_by_one(visitor, site, mechanism):
     assert sorted(content["report"]) == ["symbols"]
     columns = {"symbols": np.array([content["report"]["symbols"]])}
     assert columns["symbols"].shape == (1, size)
-    mechanism.check(columns, True)
+    mechanism.channel(True).check(columns)
     for one in person.requests:
         assert urlsplit(one.url).hostname in ("127.0.0.1", None)
         assert token not in one.url

@@ -47,10 +47,10 @@ def exact(value):
 
 def test_a_codebook_is_described_in_whole_numbers(mechanism):
     encoder = mechanism.onnx()
-    told = device.describe(mechanism, True, encoder)
+    told = device.describe(mechanism, mechanism.channel(True), encoder)
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert exact(told)
-    event = mechanism.event(True)
+    event = mechanism.channel(True).event
     assert told["channel"] == {
         "kind": "subset-selection",
         "categories": 160,
@@ -67,13 +67,13 @@ def test_a_codebook_is_described_in_whole_numbers(mechanism):
 
 
 def test_without_a_label_the_channel_is_another(mechanism):
-    told = device.describe(mechanism, False, mechanism.onnx())
+    told = device.describe(mechanism, mechanism.channel(False), mechanism.onnx())
     assert told["channel"]["categories"] == 16
     assert told["classes"] is None
 
 
 def test_without_an_encoder_pages_have_no_channel(mechanism):
-    assert device.describe(mechanism, True, None)["channel"] is None
+    assert device.describe(mechanism, mechanism.channel(True), None)["channel"] is None
 
 
 def test_pictures_with_a_margin_keep_it():
@@ -85,21 +85,22 @@ def test_pictures_with_a_margin_keep_it():
 
 def test_direct_noise_states_every_share():
     mechanism = Direct(epsilon=3, classes=2).fit(None, schema=TABLE)
-    told = device.describe(mechanism, True, None)
+    told = device.describe(mechanism, mechanism.channel(True), None)
     assert exact(json.loads(json.dumps(told, allow_nan=False)))
     channel = told["channel"]
     assert channel["indicated"] == [1]
     assert channel["places"] == [2, 3, 1]
     assert [flip is None for flip in channel["flips"]] == [False, False, True]
-    noise, _, _ = mechanism.channel(True)
+    noise = mechanism.channel(True).noise
     assert Fraction("/".join(channel["noise"]["scale"])) == noise.event.scale
 
 
 def test_gaussian_noise_is_left_to_the_command_line():
     vlm = pytest.importorskip("tacit.local.learned.vlm")
     mechanism = vlm.VLM(epsilon=1, noise="gaussian", delta=1e-5, classes=2)
-    assert device._channel(mechanism, True, b"encoder") is None
-    law = device._channel(vlm.VLM(epsilon=1, classes=2), True, b"encoder")
+    assert device._channel(mechanism, mechanism.channel(True), b"encoder") is None
+    mechanism = vlm.VLM(epsilon=1, classes=2)
+    law = device._channel(mechanism, mechanism.channel(True), b"encoder")
     assert law["kind"] == "latent"
     assert law["noise"]["kind"] == "discrete-laplace"
 

@@ -60,7 +60,7 @@ class Asked:
 
     def form(self, items):
         """Rows and contents as the database should hold them."""
-        pack = ReportForm(self.mechanism, True).pack
+        pack = ReportForm(self.mechanism, self.mechanism.channel(True)).pack
         return {
             self.store.secret.rows(self.name, [token])[0][1]: pack([report])[0]
             for token, report in items
@@ -313,7 +313,9 @@ def test_one_report_many_times_at_once_is_one_report(asked):
 def test_of_several_reports_under_one_token_one_is_kept(asked):
     """Whichever comes first: a second draw would cost the person ε again."""
     before, token = asked.stored(), asked.people(1)[0][0]
-    different = [{"symbols": s} for s in asked.mechanism.channel(True).release([0] * 12).tolist()]
+    different = [
+        {"symbols": s} for s in asked.mechanism.channel(True).symbols.release([0] * 12).tolist()
+    ]
     answers = at_once(asked, [[(token, report)] for report in different])
     kept = asked.form([(token, r) for r, a in zip(different, answers, strict=True) if a.is_success])
     assert len({receipts(answer)[0] for answer in answers if answer.is_success}) == 1
@@ -351,7 +353,7 @@ def _late_and_early(client, asked, mechanism):
         f"{asked.server.url}/v1/campaigns/{campaign.id}",
         {"Authorization": f"Bearer {key}"},
     )
-    report = {"symbols": mechanism.channel(True).release([3])[0].tolist()}
+    report = {"symbols": mechanism.channel(True).symbols.release([3])[0].tolist()}
 
     def send(token, kind="reports", **body):
         body = body or {"artifact": campaign.fingerprint, "report": report}

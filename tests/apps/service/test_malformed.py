@@ -167,7 +167,7 @@ class Forger:
         """Symbols that the channel cannot have named: too many, too few, unsorted, beyond."""
         path, headers, body = self._valid("reports")
         symbols = body["report"]["symbols"]
-        most = self.target.campaign.mechanism.channel(True).categories
+        most = self.target.campaign.mechanism.channel(True).symbols.categories
         body["report"]["symbols"] = self.random.choice(
             [
                 *(symbols[:-1], [*symbols, most - 1, most], symbols[::-1], symbols[:1] * 2),

@@ -119,7 +119,7 @@ def test_intervals_cover_as_often_as_stated(mechanism, people):
 def test_shares_are_the_unbiased_ones(mechanism, reports):
     found = results.summarise(campaign_of(mechanism), reports, None, None)
     assert found["notes"] == []
-    counts = mechanism.channel(True).estimate_counts(reports.columns["symbols"]).counts
+    counts = mechanism.channel(True).symbols.estimate_counts(reports.columns["symbols"]).counts
     shares = counts.reshape(20, 10).sum(axis=0) / PEOPLE
     np.testing.assert_allclose([e["share"] for e in found["classes"]], np.clip(shares, 0, 1))
 
@@ -132,7 +132,7 @@ def test_one_fake_moves_a_shown_share_by_no_more_than_is_said(mechanism, reports
     for symbols in ([0, 1, 2], [10, 20, 30], [197, 198, 199]):
         columns = few.columns["symbols"].copy()
         columns[7] = symbols
-        faked = Reports(mechanism, {"symbols": columns}, True, True)
+        faked = Reports(mechanism, {"symbols": columns}, mechanism.channel(True), True)
         after = results.summarise(campaign_of(mechanism), faked, None, None)
         for name, worst in (("classes", "class_share"), ("codewords", "codeword_share")):
             for one, other in zip(before[name], after[name], strict=True):
@@ -164,7 +164,7 @@ def test_poisoning_is_the_modules_and_leaves_out_what_cannot_be(mechanism, repor
     votes = Ballot(epsilon=2, unit="person").release(np.ones(50, bool))
     found = results.summarise(campaign_of(mechanism), reports[:60], votes, None)["poisoning"]
     assert [entry["fakes"] for entry in found] == [1, 10]
-    channel = mechanism.channel(True)
+    channel = mechanism.channel(True).symbols
     assert found[0] == {
         "fakes": 1,
         "lying": 1 / 60,
@@ -203,7 +203,7 @@ def test_labels_that_are_flipped_by_themselves(people):
     found = results.summarise(campaign_of(direct), reports, None, None, confidence=0.999)
     assert all(covered(found["classes"], np.bincount(DIGITS[chosen]) / 4000))
     assert (found["codewords"], found["shift"]) == ([], None)
-    flip = direct.channel(True)[-1]
+    flip = direct.channel(True).flip
     assert found["poisoning"][0]["class_share"] == poisoning.label_shift(flip, 4000, 1).worst
     rows = direct.release(IMAGES[chosen[:50]], rng=Seeded(2))
     alone = results.summarise(campaign_of(direct, labelled=False), rows, None, None)
@@ -230,7 +230,11 @@ def test_ten_thousand_reports_are_quick(mechanism, reports):
 @pytest.mark.slow
 def test_a_million_reports_fit(mechanism, reports):
     """Beside the reports themselves: a few tens of megabytes."""
-    many = Reports(mechanism, {"symbols": np.tile(reports.columns["symbols"], (100, 1))}, True)
+    many = Reports(
+        mechanism,
+        {"symbols": np.tile(reports.columns["symbols"], (100, 1))},
+        mechanism.channel(True),
+    )
     tracemalloc.start()
     start = time.process_time()
     found = results.summarise(campaign_of(mechanism), many, None, None)

@@ -123,7 +123,7 @@ def test_images_that_do_not_match_are_counted_not_named(tmp_path: Path) -> None:
         image_folder.load(tmp_path, OWN)
     assert str(caught.value) == (
         f"{tmp_path}: the path of every image must match the pattern, got 12 of 13. "
-        "Correct the pattern, or move the others away."
+        "Correct the pattern, or remove the other images."
     )
 
 

@@ -153,7 +153,7 @@ def test_a_label_of_one_value_is_refused(tmp_path: Path, column: str) -> None:
         load(tmp_path, people(**{column: [SECRET] * ROWS}))
     assert str(caught.value) == (
         f"people.csv: label {column!r} must have at least 2 values, got 1. "
-        "With one there is nothing to tell apart."
+        "One value leaves nothing to predict."
     )
 
 
@@ -224,9 +224,11 @@ def test_labels_that_are_measurements_are_refused() -> None:
 
 
 def test_every_row_has_both_labels() -> None:
-    with pytest.raises(errors.InvalidParameter, match="number of 'regular' must be 60, one a row"):
+    with pytest.raises(
+        errors.InvalidParameter, match="number of 'regular' must be 60, one per row"
+    ):
         array(["a", "b"] * 30, regular=np.arange(59) % 2)
-    with pytest.raises(errors.InvalidParameter, match="number of 'more' must be 60, one a row"):
+    with pytest.raises(errors.InvalidParameter, match="number of 'more' must be 60, one per row"):
         array(["a", "b"] * 30, others={"more": np.zeros(61)})
 
 

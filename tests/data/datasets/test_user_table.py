@@ -97,7 +97,7 @@ WORDS = np.array(["secret"] * ROWS)
     [
         (people(), {"label": "faithful"}, "label must be a column of .*, got 'faithful'"),
         (people(loyal=WORDS), {}, "every label must be one of no, yes"),
-        (people(loyal=np.array(["yes"] * ROWS)), {}, "of at least 2 classes, got 1"),
+        (people(loyal=np.array(["yes"] * ROWS)), {}, "have at least 2 classes, got 1"),
         (people(loyal=np.array(["yes"] * ROWS)), {"label": "loyal"}, "at least 2 classes, got 1"),
         (
             people(loyal=np.arange(ROWS) * 7),

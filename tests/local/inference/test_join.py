@@ -118,7 +118,7 @@ def test_guarantee_and_storage(tmp_path, fitted, codebook, unseen):
     assert again.hidden == ()
     assert again.guarantee_ == fitted.guarantee_ == shown.guarantee
     assert again.certificate == fitted.certificate
-    assert again.certificate.event == codebook.event(False)
+    assert again.certificate.event == codebook.channel(False).event
 
 
 def test_reports_without_labels_are_certified_as_such(tmp_path, direct):
@@ -126,8 +126,8 @@ def test_reports_without_labels_are_certified_as_such(tmp_path, direct):
     reports = direct.release(theirs, rng=Seeded(1))
     model = JoinClassifier(hidden=()).fit(reports, names, clean=clean)
     again = tacit.load(model.save(tmp_path / "join"))
-    assert again.certificate.event == model.certificate.event == direct.event(False)
-    assert direct.event(False) != direct.event(True)
+    assert again.certificate.event == model.certificate.event == direct.channel(False).event
+    assert direct.channel(False).event != direct.channel(True).event
 
 
 def test_refusals(codebook, direct, fitted, unseen):
@@ -145,7 +145,7 @@ def test_refusals(codebook, direct, fitted, unseen):
     for wrong in (clean[:-1], clean[:, 0], np.full_like(clean, np.nan)):
         with pytest.raises(InvalidData, match=r"clean|finite"):
             JoinClassifier().fit(plain, names, clean=wrong)
-    with pytest.raises(InvalidData, match="as many as reports"):
+    with pytest.raises(InvalidData, match="one per report"):
         JoinClassifier().fit(plain, names[:-1], clean=clean)
     joint = Codebook(epsilon=6.0, codewords=4, classes=NAMES).fit(unseen[1], schema=SCHEMA)
     with pytest.raises(InvalidData, match="part of its symbol"):

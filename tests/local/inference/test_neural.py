@@ -170,7 +170,7 @@ def test_a_score_finds_classes_that_the_noise_hides_and_shuffled_labels_do_not()
 def test_weights_must_fit_the_points():
     _, released, flip, points, weights = noised(50, 2.0, 1.0)
     for fit in (fit_clean_network, fit_score):
-        with pytest.raises(InvalidData, match="a column for every point"):
+        with pytest.raises(InvalidData, match="one column per point"):
             fit(points[:-1], weights, released, flip)
 
 
@@ -188,7 +188,7 @@ def test_parts_and_repetition():
 
 def test_refusals():
     rows, _, released, flip = problem(50)
-    with pytest.raises(InvalidData, match="one for every row"):
+    with pytest.raises(InvalidData, match="one per row"):
         fit_network(rows, released[:-1], flip)
     with pytest.raises(InvalidData, match=r"must lie in \[0, 2\]"):
         fit_network(rows, released + 1, flip)

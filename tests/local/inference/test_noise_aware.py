@@ -152,10 +152,10 @@ def test_released_rows_at_several_epsilon(fitted, mechanism, unseen):
 def test_private_points_reach_the_universal_ceiling(fitted, mechanism, epsilon):
     rows, names = people(20_000, 7)
     private = fitted.for_private_points(epsilon)
-    channel = private.mechanism_.channel(False)
+    channel = private.mechanism_.channel(False).symbols
     assert channel.categories == 3
     assert channel.event.size == private.mechanism_.subset_size == 1
-    assert private.mechanism_.guarantee(False).epsilon == epsilon
+    assert private.mechanism_.channel(False).guarantee.epsilon == epsilon
     purity = (fitted.predict(rows) == names).mean()
     found = private.score(private.mechanism_.release(rows, rng=Seeded(5)), names)
     ceiling = ceilings.universal(3, epsilon)

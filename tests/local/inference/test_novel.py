@@ -133,7 +133,7 @@ def test_declared_classes_do_not_change_what_was_reported(tmp_path):
     reports = mechanism.release(new(500, 1), rng=Seeded(1))
     fitted = NovelClassClassifier(inhouse=ROWS).fit(reports)
     again = tacit.load(fitted.save(tmp_path / "novel"))
-    assert again.certificate.event == fitted.certificate.event == mechanism.event(False)
+    assert again.certificate.event == fitted.certificate.event == mechanism.channel(False).event
 
 
 def test_refusals(mechanism, reports):

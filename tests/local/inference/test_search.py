@@ -217,7 +217,7 @@ def test_learners_alone(recorded):
 @BOTH
 def test_the_event_is_what_runs(composition, recorded):
     found = search(candidates(2, 3), **GIVEN, composition=composition)
-    ran = [mechanism.event(True) for mechanism, _ in recorded.reports]
+    ran = [mechanism.channel(True).event for mechanism, _ in recorded.reports]
     voted = [ballot.event for _, _, ballot, _ in recorded.votes]
     if composition == "parallel":
         assert found.event == events.Parallel((*ran, voted[0]))
@@ -329,13 +329,15 @@ def test_a_failure_probability_is_stated(composition):
     """Gaussian noise beside votes: (ε, δ), the δ of one report, or of all of them."""
 
     class Noisy:
-        delta, not_protected, inhouse_ = 1e-6, (), Protection.untouched()
+        delta, assumptions, not_protected, inhouse_ = 1e-6, (), (), Protection.untouched()
         noise = Gaussian(
             sensitivity=1, epsilon=1.0, delta=1e-6, adjacency="any-two-inputs", unit="person"
         )
 
-        def event(self, labelled):
-            return self.noise.event
+        event = noise.event
+
+        def channel(self, labelled):
+            return self
 
     fitted = [Noisy(), Noisy()]
     budget = module._Budget(module.part_of(2, 1), composition, Unit.PERSON)

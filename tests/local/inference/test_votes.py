@@ -130,7 +130,7 @@ def test_answers_that_are_refused():
         plain.release([True], classes=["no"])
     with pytest.raises(InvalidParameter, match="classes must be given"):
         asks.release([True])
-    with pytest.raises(InvalidData, match="as many as the answers"):
+    with pytest.raises(InvalidData, match="one per answer"):
         asks.release([True, False], classes=["no"])
     with pytest.raises(InvalidData, match="declared classes") as error:
         asks.release([True], classes=["secret"])
@@ -150,7 +150,7 @@ def test_outcomes_are_of_the_own_row():
     with pytest.raises(InvalidData, match="row 1 is not") as error:
         outcomes(Model(), [[0], [1]], ["no", "secret"])
     assert "secret" not in str(error.value)
-    with pytest.raises(InvalidData, match="as many"):
+    with pytest.raises(InvalidData, match="one per row"):
         outcomes(Model(), [[0], [1]], ["no"])
 
 
@@ -176,7 +176,7 @@ def test_votes_that_no_channel_gave_are_refused():
     for symbols in ([0] * wide.law.size, list(range(wide.law.size))[::-1]):
         with pytest.raises(InvalidData):
             Votes(wide, np.array([symbols]))
-    with pytest.raises(InvalidData, match="groups must be as many"):
+    with pytest.raises(InvalidData, match="groups must be one per vote"):
         Votes(Ballot(epsilon=1), np.array([0, 1]), ("a",))
 
 
@@ -266,7 +266,7 @@ def test_the_same_votes_are_not_twice_the_people(tmp_path):
     one, other = ballot.release(np.ones(20, bool)), ballot.release(np.ones(30, bool))
     path = one.write(tmp_path / "v.json")
     for parts in ([one, one], [one, Votes.read(path)], [Votes.concatenate([one, other]), other]):
-        with pytest.raises(InvalidData, match="every release must be there once"):
+        with pytest.raises(InvalidData, match="every release must occur once"):
             Votes.concatenate(parts)
     assert len(Votes.concatenate([one, other])) == 50
     assert len(Votes.concatenate([one[:5], one[5:]])) == 20

@@ -74,7 +74,7 @@ def table():
 
 def law(mechanism, labelled):
     """Log P(report | person) over all reports and all people, from the mechanism's own log_prob."""
-    channel = mechanism.channel(labelled)
+    channel = mechanism.channel(labelled).symbols
     sets = np.array(list(combinations(range(channel.categories), channel.event.size)))
     columns = {"symbols": sets}
     rows = []
@@ -99,19 +99,19 @@ def test_the_exact_profile_is_epsilon_and_no_more(small, labelled, epsilon, size
     assert exact.profile(table, epsilon) <= 1e-12
     # A mechanism that claims a little less than it spends would be seen.
     assert exact.profile(table, 0.99 * epsilon) > 1e-6
-    assert float(mechanism.guarantee(labelled).epsilon) == epsilon
+    assert float(mechanism.channel(labelled).guarantee.epsilon) == epsilon
 
 
 @pytest.mark.parametrize("labelled", [False, True])
 def test_the_guarantee_is_towards_any_two_people(small, labelled):
-    guarantee = small.guarantee(labelled)
+    guarantee = small.channel(labelled).guarantee
     assert isinstance(guarantee, PureDP)
     assert guarantee.epsilon == 1.5
     assert guarantee.adjacency == Adjacency.ANY_TWO_INPUTS
     assert guarantee.unit == Unit.RECORD
     certificate = small.certificate
     certificate.verify()
-    assert certificate.event == small.event(True)
+    assert certificate.event == small.channel(True).event
     assert any("in-house rows" in sentence for sentence in certificate.not_protected)
 
 
@@ -150,7 +150,7 @@ def test_an_audit_of_the_release_does_not_refute_it(small):
         for raw, label in ((first, "no"), (second, "yes"))
     ]
     symbols = [2 * int(small.encode(first[:1])[0]), 2 * int(small.encode(second[:1])[0]) + 1]
-    score = statistical.likelihood_ratio(small.channel(True), *symbols)
+    score = statistical.likelihood_ratio(small.channel(True).symbols, *symbols)
     bound = statistical.bound_from_draws(*draws, [score], confidence=1 - FALSE_ALARM)
     assert 1.0 < bound.epsilon <= 1.5
 
@@ -175,7 +175,7 @@ def test_at_another_epsilon_it_is_the_same_fitted_mechanism(pictures):
     assert float(pictures.epsilon) == 4
     assert pictures.channel(True) is before
     assert other.channel(True).event.epsilon == 1
-    assert other.channel(True).categories == before.categories
+    assert other.channel(True).symbols.categories == before.symbols.categories
     assert np.array_equal(other.encode(DIGITS[:50]), pictures.encode(DIGITS[:50]))
     assert other.parts()[1].keys() == pictures.parts()[1].keys()
     for name, weight in other.parts()[1].items():
@@ -195,7 +195,7 @@ def test_a_second_fit_forgets_the_first():
     assert mechanism.codewords_ == 4
     mechanism.fit(rng.random((200, 2)), schema=given)
     assert mechanism.codewords_ == 8
-    assert mechanism.channel(True).categories == 16
+    assert mechanism.channel(True).symbols.categories == 16
     assert len(mechanism.release(rng.random((50, 2)), np.ones(50, int))) == 50
 
 
@@ -211,8 +211,8 @@ def test_regrouped_joins_codewords(small):
     ]
     share = small.counts_[[0, 2]] / small.counts_[[0, 2]].sum()
     assert coarse.prototypes_[1] == pytest.approx(share @ small.prototypes_[[0, 2]], abs=1e-5)
-    assert coarse.channel(False).categories == 2
-    assert float(coarse.guarantee(False).epsilon) == 1.5
+    assert coarse.channel(False).symbols.categories == 2
+    assert float(coarse.channel(False).guarantee.epsilon) == 1.5
     assert small.codewords_ == 4
     with pytest.raises(InvalidParameter, match="classes must be declared"):
         coarse.release(raw, np.full(100, "no"))
@@ -354,12 +354,12 @@ def test_rows_alike_leave_nothing_to_report():
 
 
 def test_reports_travel_in_few_bytes(pictures):
-    channel = pictures.channel(True)
+    channel = pictures.channel(True).symbols
     reports = pictures.release(DIGITS[:30], TARGET[:30])
     wire = channel.to_bytes(reports.columns["symbols"])
     assert wire.nbytes == 30 * channel.report_bytes
     assert channel.report_bytes <= -(-channel.categories // 8)
-    back = Reports(pictures, {"symbols": channel.from_bytes(wire)}, labelled=True)
+    back = Reports(pictures, {"symbols": channel.from_bytes(wire)}, pictures.channel(True))
     assert np.array_equal(back.columns["symbols"], reports.columns["symbols"])
 
 
@@ -405,7 +405,7 @@ def test_before_fit_nothing_works():
     calls = (
         lambda: mechanism.release(np.zeros((1, 2))),
         lambda: mechanism.encode(np.zeros((1, 2))),
-        lambda: mechanism.guarantee(True),
+        lambda: mechanism.channel(True).guarantee,
         lambda: mechanism.certificate,
         lambda: mechanism.parts(),
         lambda: mechanism.save("nowhere"),
@@ -445,7 +445,7 @@ def without(column):
         ({**people(20), "job": np.full(20, 75.31)}, "column 'job' must be text"),
         (without("job"), "column 'job' must be there"),
         (without("zone"), "column 'zone' must be there"),
-        ({**people(20), "pay": np.zeros(19)}, "column 'pay' must be one value a row"),
+        ({**people(20), "pay": np.zeros(19)}, "column 'pay' must have one value per row"),
         ({name: data[:0] for name, data in people(20).items()}, "must not be empty"),
         (np.full((20, 4), 75.31), "must be a table"),
     ],
@@ -556,7 +556,7 @@ def test_everything_that_matters_comes_back(pictures, tmp_path):
     assert loaded.classes == tuple(range(10))
     assert loaded.schema == PICTURES
     assert loaded.people == 1200
-    assert loaded.guarantee(True) == pictures.at(2).guarantee(True)
+    assert loaded.channel(True).guarantee == pictures.at(2).channel(True).guarantee
     assert np.array_equal(loaded.counts_, pictures.counts_)
     assert np.array_equal(loaded.prototypes_, pictures.prototypes_)
     first = pictures.at(2).release(DIGITS[:40], TARGET[:40], rng=tacit.Seeded(5))

@@ -39,14 +39,14 @@ def direct():
 
 def test_every_feature_gets_the_same_share(direct):
     """Two numbers, whether one of them is missing, a category: a quarter of 2.4 each."""
-    leaves = events.leaves(direct.event(True))
+    leaves = events.leaves(direct.channel(True).event)
     shares = [
         leaf.l1_sensitivity / leaf.scale if isinstance(leaf, events.Laplace) else leaf.epsilon
         for leaf in leaves
     ]
     assert shares == [Fraction(3, 5)] * 3 + [Fraction(3, 5)]
-    assert direct.guarantee(True).epsilon == 3
-    assert direct.guarantee(False).epsilon == 3
+    assert direct.channel(True).guarantee.epsilon == 3
+    assert direct.channel(False).guarantee.epsilon == 3
     assert direct.certificate.guarantee.epsilon == 3
 
 
@@ -70,7 +70,7 @@ def test_the_worst_pair_is_at_epsilon(direct):
 
 def deviates(direct, released, clean):
     """Mean |noise| against the law; a false alarm in 1e6 runs."""
-    scale = float(direct.channel(False)[0].event.scale)
+    scale = float(direct.channel(False).noise.event.scale)
     size = np.abs(released - clean)
     return abs(size.mean() - 1 / math.sinh(1 / scale)) > 4.9 * size.std() / size.size**0.5
 
@@ -93,14 +93,14 @@ def test_release_of_a_table(direct):
     assert reports.seeded
     features = direct.released_features(reports)
     assert features.shape == direct.clean_features(table()).shape == (6, 2 + 2 + 4)
-    assert direct.label_matrix.shape == (2, 2)
+    assert direct.channel(True).flip.matrix.shape == (2, 2)
 
 
 def test_parts(direct):
     parameters, arrays = direct.parts()
     assert arrays == {}
     again = Direct.from_parts(parameters, arrays)
-    assert again.event(True) == direct.event(True)
+    assert again.channel(True).event == direct.channel(True).event
     assert np.array_equal(again.encode(table()), direct.encode(table()))
 
 
@@ -115,7 +115,7 @@ def test_no_epsilon_that_protects_nobody(direct, epsilon):
 def test_refusals(direct):
     with pytest.raises(InvalidData, match="row 1 is not"):
         direct.release(table(2), ["no", "perhaps"])
-    with pytest.raises(InvalidData, match="as many as rows"):
+    with pytest.raises(InvalidData, match="one per row"):
         direct.release(table(2), ["no"])
     with pytest.raises(InvalidParameter, match="must be fitted first"):
         Direct(epsilon=1).release(table())
@@ -124,9 +124,9 @@ def test_refusals(direct):
     good = direct.release(table(), ["no"] * 6).columns
     for name, column in [("codes", good["codes"] + 9), ("label", good["label"] - 9)]:
         with pytest.raises(InvalidData, match="reports"):
-            direct.check({**good, name: column}, True)
+            direct.channel(True).check({**good, name: column})
     with pytest.raises(InvalidData, match="reports"):
-        direct.check({"numbers": good["numbers"]}, True)
+        direct.channel(True).check({"numbers": good["numbers"]})
 
 
 def test_it_needs_no_torch():

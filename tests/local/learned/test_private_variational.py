@@ -320,7 +320,7 @@ def test_tables_and_gaussian_noise():
     mechanism = made(noise="gaussian", delta=1e-6).fit(data, schema=table, **ALL)
     assert 4.75 < mechanism.inhouse_.guarantee.epsilon <= 5 * (1 + 1e-9)
     assert mechanism.inhouse_.guarantee.delta == 1e-5
-    assert mechanism.guarantee(False).delta == 1e-6
+    assert mechanism.channel(False).guarantee.delta == 1e-6
     assert len(mechanism.release(data)) == 50
 
 
@@ -368,8 +368,8 @@ def test_a_partner_gets_the_channel_alone(plain, tmp_path):
         assert mark not in found
     alone = tacit.load(folder)
     for labelled in (False, True):
-        assert alone.event(labelled) == plain.event(labelled)
-    assert alone.assumptions == plain.assumptions  # the grid, which is public
+        assert alone.channel(labelled).event == plain.channel(labelled).event
+    assert alone.channel().assumptions == plain.channel().assumptions  # the grid, which is public
     for call in (alone.encode, alone.release, alone.clean_features):
         with pytest.raises(InvalidParameter, match="must hold its encoder") as caught:
             call(pictures())

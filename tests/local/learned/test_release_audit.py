@@ -5,6 +5,7 @@ forgets something), and has to be refuted by the very call that must not refute 
 """
 
 import copy
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -78,11 +79,22 @@ def audited(mechanism, first, second, *, scored_by=None, delta=0.0, samples=SAMP
     return bound_from_draws(*draws, [score], delta=delta, confidence=CONFIDENCE).epsilon
 
 
+class Quieter:
+    """A channel that states what the honest one states, and draws the noise of another one."""
+
+    def __init__(self, honest, other):
+        self._honest, self.release = honest, other.release
+
+    def __getattr__(self, name):
+        return getattr(self._honest, name)
+
+
 def noisier_only_in_words(mechanism, factor=2):
     """The mutant: everything as before, and the noise of a larger ε."""
-    mutant = copy.copy(mechanism)
-    mutant.channel = mechanism.at(factor * mechanism.epsilon).channel
-    mutant.guarantee = mechanism.guarantee
+    mutant, other = copy.copy(mechanism), mechanism.at(factor * mechanism.epsilon)
+    labelled = (False,) if mechanism.classes is None else (False, True)
+    channels = {each: Quieter(mechanism.channel(each), other.channel(each)) for each in labelled}
+    mutant.channel = channels.__getitem__
     return mutant
 
 
@@ -106,12 +118,12 @@ def corners(mechanism):
 def test_codebook(codebook, labelled):
     low, high = corners(codebook)
     pair = ((low, "no" if labelled else None), (high, "yes" if labelled else None))
-    claim = codebook.guarantee(labelled).epsilon
+    claim = codebook.channel(labelled).guarantee.epsilon
     assert claim == EPSILON
     bound = audited(codebook, *pair)
     assert 0.8 < bound <= claim
     mutant = noisier_only_in_words(codebook)
-    assert mutant.guarantee(labelled).epsilon == claim
+    assert mutant.channel(labelled).guarantee.epsilon == claim
     assert audited(mutant, *pair, scored_by=codebook) > claim
 
 
@@ -139,7 +151,8 @@ class TwoReports:
         row = self.plain.release(raw, None, rng).columns["symbols"]
         label = self.flip.release(names, None, rng).columns["symbols"]
         columns = {"label": label[:, 0].astype(int), "latent": row.astype(int)}
-        return Reports(_Anything(), columns, True, True)
+        anything = _Anything()
+        return Reports(anything, columns, anything, True)
 
     def log_prob(self, columns, encoded, codes):
         row = self.plain.log_prob({"symbols": columns["latent"]}, encoded)
@@ -148,13 +161,15 @@ class TwoReports:
 
 
 class _Anything:
-    def check(self, columns, labelled):
+    """A mechanism that is its own channel, and checks nothing."""
+
+    labelled = True
+
+    def check(self, columns):
         return columns
 
-    def event(self, labelled):
-        return None
-
-    guarantee = event
+    def channel(self, labelled):
+        return self
 
 
 def test_two_reports_at_the_whole_epsilon_are_refuted(codebook):
@@ -167,7 +182,7 @@ def test_two_reports_at_the_whole_epsilon_are_refuted(codebook):
 @pytest.mark.parametrize("labelled", [False, True])
 def test_the_exact_profile_of_the_finite_channel(codebook, labelled):
     """Over all symbols that rows and labels can have, through the codebook's own law."""
-    channel = codebook.channel(labelled)
+    channel = codebook.channel(labelled).symbols
 
     class Law:
         def log_prob(self, released, raw):
@@ -179,7 +194,7 @@ def test_the_exact_profile_of_the_finite_channel(codebook, labelled):
     found = smallest_epsilon(table, 0.0)
     assert EPSILON - 1e-6 < found <= EPSILON + 1e-12
     for other in (0.3, 4.0):
-        channel = codebook.at(other).channel(labelled)
+        channel = codebook.at(other).channel(labelled).symbols
         table = tabulate_over(channel, list(channel.inputs()), channel.outputs(), channel.adjacent)
         assert other - 1e-6 < smallest_epsilon(table, 0.0) <= other + 1e-12
 
@@ -213,7 +228,7 @@ def test_the_pair_is_the_worst_there_is():
 def test_vlm_with_laplace_noise(labelled):
     made = by_hand()
     pair = ((LOW, "no" if labelled else None), (HIGH, "yes" if labelled else None))
-    claim = made.guarantee(labelled).epsilon
+    claim = made.channel(labelled).guarantee.epsilon
     assert claim == EPSILON
     assert 0.75 < audited(made, *pair) <= claim
     assert audited(noisier_only_in_words(made), *pair, scored_by=made) > claim
@@ -224,7 +239,7 @@ def test_half_the_sensitivity_is_refuted():
     made = by_hand()
     mutant = copy.copy(made)
     noise = made._noise(2 * made.epsilon)
-    mutant.channel = lambda labelled: (noise, None)
+    mutant.channel = lambda labelled: replace(made.channel(labelled), noise=noise)
     assert float(noise.event.scale) == made.ball.radius_steps / EPSILON
     assert audited(mutant, (LOW, None), (HIGH, None), scored_by=made) > EPSILON
 
@@ -233,6 +248,9 @@ def test_latents_that_are_not_clipped_are_refuted():
     made = by_hand()
     mutant = copy.copy(made)
     mutant.encode_rows = lambda rows: 3 * made.encode_rows(rows)
+    # The channel, too: it clips whatever it is given.
+    ball = replace(made.ball, radius=3 * made.ball.radius, grid=made.ball.step)
+    mutant.channel = lambda labelled: replace(made.channel(labelled), ball=ball)
     assert audited(mutant, (LOW, None), (HIGH, None), scored_by=made) > EPSILON
 
 
@@ -243,7 +261,7 @@ DELTA = 0.01
 def test_vlm_with_gaussian_noise(labelled):
     made = by_hand(noise="gaussian", delta=DELTA)
     pair = ((LOW, "no" if labelled else None), (HIGH, "yes" if labelled else None))
-    claim = made.guarantee(labelled)
+    claim = made.channel(labelled).guarantee
     assert claim.epsilon <= EPSILON
     assert claim.delta == DELTA
     bound = audited(made, *pair, delta=DELTA, samples=60_000)
@@ -279,7 +297,7 @@ def test_numbers_at_both_ends_of_their_range():
 def test_direct_on_a_table(labelled):
     made = Direct(epsilon=EPSILON, classes=["no", "yes"]).fit(YOUNG, schema=TABLE)
     pair = ((YOUNG, "no" if labelled else None), (OLD, "yes" if labelled else None))
-    assert EPSILON - 1e-9 < made.guarantee(labelled).epsilon <= EPSILON
+    assert EPSILON - 1e-9 < made.channel(labelled).guarantee.epsilon <= EPSILON
     assert 0.3 < audited(made, *pair) <= EPSILON
     assert audited(noisier_only_in_words(made, 4), *pair, scored_by=made) > EPSILON
 
@@ -290,8 +308,8 @@ def test_a_missing_value_is_protected_as_well():
     assert audited(made, (YOUNG, None), (missing, None)) <= EPSILON
     # The mutant that tells in the clear whether a value is missing.
     mutant = copy.copy(made)
-    noise, flips, flip = made.channel(False)
-    mutant.channel = lambda labelled: (noise, [None, *flips[1:]], flip)
+    honest = made.channel(False)
+    mutant.channel = lambda labelled: replace(honest, flips=(None, *honest.flips[1:]))
 
     def seen(draws):
         return draws[:, 0].astype(float)
@@ -312,10 +330,10 @@ def test_the_unit_is_what_was_asked_for(kind, tmp_path):
     training = {"epochs": 1} if kind is VLM else {}
     made = kind(epsilon=2, classes=2, unit="person", **options).fit(rows, **training)
     for labelled in (False, True):
-        assert made.guarantee(labelled).unit == "person"
-        assert str(made.at(1).guarantee(labelled)).endswith("unit: person)")
+        assert made.channel(labelled).guarantee.unit == "person"
+        assert str(made.at(1).channel(labelled).guarantee).endswith("unit: person)")
     made.save(tmp_path / "m")
-    assert tacit.load(tmp_path / "m").guarantee(True) == made.guarantee(True)
+    assert tacit.load(tmp_path / "m").channel(True).guarantee == made.channel(True).guarantee
     with pytest.raises(tacit.privacy.errors.InvalidParameter, match="unit"):
         kind(epsilon=2, unit="household", **options)
 
@@ -323,7 +341,7 @@ def test_the_unit_is_what_was_asked_for(kind, tmp_path):
 def test_a_gaussian_fitted_again_states_what_it_then_runs():
     rows = np.random.default_rng(0).random((60, 3))
     made = VLM(epsilon=4, noise="gaussian", delta=1e-5).fit(rows, epochs=1)
-    assert made.guarantee(False).epsilon <= 4
+    assert made.channel(False).guarantee.epsilon <= 4
     made.epsilon = Fraction(8)
     made.fit(rows, epochs=1)
-    assert made.guarantee(False).epsilon > 7.9
+    assert made.channel(False).guarantee.epsilon > 7.9

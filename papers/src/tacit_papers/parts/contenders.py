@@ -259,7 +259,7 @@ def learning(mechanism: Any, dataset: Dataset) -> dict[str, Any]:
     """
     if not balanced(dataset):
         return {"output_bias": True}
-    return {"hidden": (), "output_bias": False} if mechanism.kind == "direct" else {}
+    return {"hidden": (), "output_bias": False} if isinstance(mechanism, Direct) else {}
 
 
 def balanced(dataset: Dataset) -> bool:

@@ -67,7 +67,7 @@ def learn(
     inhouse = mechanism.encode(contenders.rows[:POINTS])
     points = mechanism.released_features({"latent": inhouse})
     weights = mechanism.posterior(reports, inhouse)
-    seen = (points, weights, reports.columns["label"], mechanism.label_matrix)
+    seen = (points, weights, reports.columns["label"], reports.channel.flip.matrix)
     if epsilon < ENOUGH:
         return Tuned(mechanism, fit_score(*seen), inhouse)
     device, seed = contenders.asked.device, contenders.seed

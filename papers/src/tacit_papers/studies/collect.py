@@ -133,7 +133,7 @@ class Collect:
             share,
             {},
             {
-                "guarantee": str(mechanism.guarantee(True)),
+                "guarantee": str(mechanism.channel(True).guarantee),
                 "inhouse_guarantee": str(mechanism.inhouse_.guarantee),
                 "central_proved": mechanism.inhouse_.proved,
             },
@@ -175,7 +175,7 @@ class Collect:
             share,
             {},
             {
-                "guarantee": str(made.mechanism.guarantee(True)),
+                "guarantee": str(made.mechanism.channel(True).guarantee),
                 "inhouse_guarantee": "not private: the classifier is fitted with in-house rows",
                 "central_proved": False,
             },

@@ -20,6 +20,7 @@ import numpy as np
 from tacit.data.datasets.base import Dataset, Part
 from tacit.local.inference.join import JoinClassifier
 from tacit.local.inference.neural import Settings, fit_network
+from tacit.local.learned.direct import Direct
 from tacit.local.learned.features import Raw
 from tacit_papers.engine import declare
 from tacit_papers.engine.record import Cell, Record
@@ -95,12 +96,14 @@ class Join:
         rng = generator(contenders.seed, cell)
         released = [mechanism.release(_take(self.theirs, part), rng=rng) for part in (train, test)]
         # At latent level we get reports and the law of their noise, but not the mechanism.
-        reports = released if mechanism.kind == "direct" else [r.shared("join") for r in released]
+        reports = (
+            released if isinstance(mechanism, Direct) else [r.shared("join") for r in released]
+        )
         model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.asked.device)
         model.fit(reports[0], labels, clean=ours[0])
         answers = model.predict(reports[1], clean=ours[1])
         facts = {
-            "guarantee": str(mechanism.guarantee(False)),
+            "guarantee": str(mechanism.channel(False).guarantee),
             "inhouse_guarantee": str(mechanism.inhouse_.guarantee),
         }
         return Measured({"semi_private_accuracy": accuracy(answers, truth)}, facts)

@@ -80,11 +80,10 @@ class NovelClass:
             mechanism = self._mechanism(cell, contenders)
             kept = self.dataset.take(split.heldout)
             answers = self._told_apart(cell, mechanism, people, kept, rows, contenders.seed)
-            towards = (
-                f"{mechanism.inhouse_.guarantee}; rows kept back: {mechanism.guarantee(False)}"
-            )
+            towards = f"{mechanism.inhouse_.guarantee}; "
+            towards += f"rows kept back: {mechanism.channel(False).guarantee}"
         facts = {
-            "guarantee": str(mechanism.guarantee(False)),
+            "guarantee": str(mechanism.channel(False).guarantee),
             "encoder_guarantee": str(mechanism.inhouse_.guarantee),
             "central_proved": mechanism.inhouse_.proved,
             "inhouse_guarantee": towards,

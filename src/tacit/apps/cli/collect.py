@@ -115,18 +115,18 @@ def fit(
             inhouse_public=inhouse_public,
         )
     mechanism.save(out)
-    labelled = mechanism.classes is not None
+    channel = mechanism.channel()
     values = {
         "kind": kind,
         "rows": table.num_rows,
         "rows_in_file": total,
         "columns": len(mechanism.schema.names),
         "labels": [str(c) for c in mechanism.classes]
-        if labelled
+        if channel.labelled
         else "none: reports hold no label",
         "codewords": getattr(mechanism, "codewords_", None),
-        "bytes_a_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
-        "guarantee": str(mechanism.guarantee(labelled)),
+        "bytes_a_report": channel.report_bytes,
+        "guarantee": str(channel.guarantee),
         "in_house_rows": described(mechanism.inhouse_),
         "written": str(out),
     }
@@ -165,10 +165,10 @@ def privatize(
     if label is not None and label in local.schema.names:
         remedy = f"Fit again with --label {label}."
         errors.refuse("privatize", "label", "no column that it was fitted on", label, remedy)
-    parts = distributed.parts(data)
+    parts, channel = distributed.parts(data), local.channel(label is not None)
     with (
         closing(distributed.release(engine, local, parts, label)) as released,
-        ReportsWriter(out, local, label is not None) as writer,
+        ReportsWriter(out, local, channel) as writer,
         rows_progress(distributed.count(parts)) as advance,
     ):
         for reports in released:
@@ -176,7 +176,7 @@ def privatize(
             advance(len(reports))
     result = {
         "reports": writer.count,
-        "guarantee": str(local.guarantee(label is not None)),
+        "guarantee": str(channel.guarantee),
         "labelled": label is not None,
         "written": str(out),
     }

@@ -181,7 +181,7 @@ def _must_agree(terms: Campaign, at_most: float | None, mechanism: str | None) -
 def _show(terms: Campaign, vote: bool, folder: Path) -> None:
     """What would be sent and what it costs, derived here and not taken from the server."""
     what = "your row and its label" if terms.labelled else "your row"
-    report = f"one noised report of {what}: {terms.mechanism.guarantee(terms.labelled)}"
+    report = f"one noised report of {what}: {terms.channel.guarantee}"
     asked, also = f"{report}. The row itself stays here", ""
     if terms.ballot is not None:
         voted = "one noised vote, whether the learned model is right on your row: "
@@ -216,7 +216,7 @@ class _Person:
         with naming(data or "take-part"):
             receipt = send(self.token, row, truth)
         voted = terms.ballot is not None and self.vote
-        spent = terms.ballot.guarantee if voted else terms.mechanism.guarantee(terms.labelled)  # type: ignore[union-attr]
+        spent = terms.ballot.guarantee if voted else terms.channel.guarantee  # type: ignore[union-attr]
         return {
             "sent": self.kind,
             "drawn_before": self.drawn,

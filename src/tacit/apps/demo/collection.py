@@ -81,7 +81,7 @@ class Setting:
         rows, digits = self.rows("test")
         # The people are drawn from the same pile as the in-house rows: no test is needed.
         linear: dict[str, Any] = {}
-        if mechanism.kind == "direct":  # each column has its own small part of ε
+        if isinstance(mechanism, Direct):  # each column has its own small part of ε
             linear = {"hidden": (), "output_bias": False}
         model = NoiseAwareClassifier(prior="inhouse", seed=SEED, **linear).fit(reports)
         return Collection(reports, model, float(np.mean(model.predict(rows) == digits)))

@@ -53,7 +53,8 @@ class Person:
         rows, digits = setting.rows("people")
         first = {name: shown[name].reports[:1] for name in TITLES if name in shown}
         report = first["codebook"]
-        channel = report.mechanism.channel(True)
+        channel = report.channel.symbols
+        assert channel is not None
         symbols = report.columns["symbols"][0].astype(np.int64)
         classes = len(report.mechanism.classes)
         return cls(
@@ -74,13 +75,13 @@ class Person:
 
 def _expected(report: Reports) -> Picture:
     """What the report lets one expect of the row, from 0 to 1."""
-    mechanism = report.mechanism
-    if mechanism.kind != "codebook":
+    mechanism, law = report.mechanism, report.channel.symbols
+    if law is None:
         row = mechanism.released_features(report, level="feature")[0]
     else:
         # In-house shares of the codewords, all labels alike, times what the set of symbols tells.
         odds = np.repeat(mechanism.counts_ + 1.0, len(mechanism.classes))
-        odds[report.columns["symbols"][0]] *= np.exp(mechanism.channel(True).log_odds)
+        odds[report.columns["symbols"][0]] *= np.exp(law.log_odds)
         codewords = odds.reshape(mechanism.codewords_, -1).sum(axis=1)
         row = codewords / codewords.sum() @ mechanism.prototypes_
     return np.asarray(np.clip(row, 0, 1), np.float64)

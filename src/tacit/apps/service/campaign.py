@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from tacit.apps.service.problems import Problem
+from tacit.local.channels import ReportChannel
 from tacit.local.inference.votes import Ballot
 from tacit.local.reports import REFUSED, certify
 from tacit.privacy import artifact, errors, events
@@ -103,29 +104,35 @@ class Campaign:
         return artifact.fingerprint(self.mechanism)
 
     @cached_property
+    def channel(self) -> ReportChannel:
+        """The channel that reports come through."""
+        channel: ReportChannel = self.mechanism.channel(self.labelled)
+        return channel
+
+    @cached_property
     def ballot(self) -> Ballot | None:
         """How people vote, where they do."""
         if self.vote_epsilon is None:
             return None
         classes = self.mechanism.classes if self.vote_by_class else None
-        unit = self.mechanism.guarantee(self.labelled).unit
+        unit = self.channel.guarantee.unit
         return Ballot(epsilon=self.vote_epsilon, classes=classes, unit=unit)
 
     @cached_property
     def event(self) -> Event:
         """All that runs on one person's row: report, and vote where there is one."""
-        report = self.mechanism.event(self.labelled)
+        report = self.channel.event
         return report if self.ballot is None else events.Composed((report, self.ballot.event))
 
     @cached_property
     def certificate(self) -> Certificate:
         """Of all that one token can cost its holder."""
         if self.ballot is None:
-            return certify(self.mechanism, self.labelled, further=(SEEN, INVITED))
+            return certify(self.mechanism, self.channel, further=(SEEN, INVITED))
         return Certificate.issue(
             self.event,
-            delta=getattr(self.mechanism, "delta", None),
-            assumptions=getattr(self.mechanism, "assumptions", ()),
+            delta=self.channel.delta,
+            assumptions=self.channel.assumptions,
             not_protected=(*self.mechanism.not_protected, REFUSED, SEEN, INVITED, LINKED),
         )
 
@@ -146,8 +153,8 @@ class Campaign:
 
     @cached_property
     def _fixed(self) -> dict[str, Any]:
-        alone, total = self.mechanism.guarantee(self.labelled), self.certificate.guarantee
-        classes = self.mechanism.classes if self.labelled else None
+        alone, total = self.channel.guarantee, self.certificate.guarantee
+        classes = self.channel.classes
         return {
             "id": self.id,
             "title": self.title,

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Schema
+from tacit.local.channels import FeatureChannel, LatentChannel, ReportChannel, SymbolChannel
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
 from tacit.privacy import artifact, errors, events
+from tacit.privacy.mechanisms import Channel, DiscreteLaplace
 from tacit.privacy.rounding import float_above
 
 DEVICE, BALLOT = "tacit-device/1", "tacit-ballot/1"
@@ -26,15 +28,15 @@ _FAINT = 0.1
 """Rows and columns of an average picture with less than this share of the most ink are margin."""
 
 
-def describe(mechanism: Any, labelled: bool, encoder: bytes | None) -> dict[str, Any]:
+def describe(mechanism: Any, channel: ReportChannel, encoder: bytes | None) -> dict[str, Any]:
     """JSON-ready: rows, encoder and channel of a report; `channel` is None where pages have none.
 
     Parameters
     ----------
     mechanism
         Of the campaign, with its encoder.
-    labelled : bool
-        Whether the label is part of a report.
+    channel : ReportChannel
+        The channel of a report.
     encoder : bytes or None
         The ONNX file that pages run; its hash is stated.
     """
@@ -42,13 +44,13 @@ def describe(mechanism: Any, labelled: bool, encoder: bytes | None) -> dict[str,
         "format": DEVICE,
         "kind": mechanism.kind,
         "artifact": artifact.fingerprint(mechanism),
-        "epsilon": float(mechanism.guarantee(labelled).epsilon),
-        "labelled": labelled,
-        "classes": list(mechanism.classes) if labelled else None,
+        "epsilon": float(channel.guarantee.epsilon),  # type: ignore[attr-defined]
+        "labelled": channel.labelled,
+        "classes": None if channel.classes is None else list(channel.classes),
         "schema": mechanism.schema.to_plain(),
         "encoder": None if encoder is None else hashlib.sha256(encoder).hexdigest(),
-        "channel": _channel(mechanism, labelled, encoder),
-        **_prototypes(mechanism),
+        "channel": _channel(mechanism, channel, encoder),
+        **_prototypes(mechanism, channel),
     }
 
 
@@ -60,46 +62,43 @@ def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
         "epsilon": float_above(Fraction(ballot.epsilon)),
         "answers": [_plain(label) for label in model.classes_],
         "classes": None if ballot.classes is None else list(ballot.classes),
-        "channel": _law(ballot.channel.event),
+        "channel": _law(ballot.channel),
         **_answering(model),
     }
 
 
-def _channel(mechanism: Any, labelled: bool, encoder: bytes | None) -> dict[str, Any] | None:
-    """None sends people to the command line: noise, or an encoder, that pages do not have."""
-    if mechanism.kind == "direct":
-        return _of_direct(mechanism, labelled)
-    if encoder is None:
+def _channel(
+    mechanism: Any, channel: ReportChannel, encoder: bytes | None
+) -> dict[str, Any] | None:
+    """Describe a channel; None, for noise or encoders that pages lack, sends people to the CLI."""
+    match channel:
+        case FeatureChannel():
+            return {
+                "kind": "features",
+                "steps": STEPS,
+                "indicated": mechanism.indicated,
+                "places": list(channel.places),
+                "noise": _law(channel.noise),
+                "flips": [_law(flip) for flip in channel.flips],
+                "label": _law(channel.flip),
+            }
+        case SymbolChannel() if encoder is not None:
+            return _law(channel.symbols)
+        case LatentChannel() if encoder is not None and isinstance(channel.noise, DiscreteLaplace):
+            return {
+                "kind": "latent",
+                "grid": [channel.ball.step, channel.ball.radius_steps],
+                "noise": _law(channel.noise),
+                "label": _law(channel.flip),
+            }
+    return None
+
+
+def _law(channel: Channel | None) -> dict[str, Any] | None:
+    """List the integers that a channel draws with."""
+    if channel is None:
         return None
-    if mechanism.kind == "codebook":
-        return _law(mechanism.channel(labelled).event)
-    noise, flip = mechanism.channel(labelled)
-    if not isinstance(noise.event, events.Laplace):
-        return None
-    ball = mechanism.ball
-    return {
-        "kind": "latent",
-        "grid": [ball.step, ball.radius_steps],
-        "noise": _law(noise.event),
-        "label": None if flip is None else _law(flip.event),
-    }
-
-
-def _of_direct(mechanism: Any, labelled: bool) -> dict[str, Any]:
-    noise, flips, flip = mechanism.channel(labelled)
-    return {
-        "kind": "features",
-        "steps": STEPS,
-        "indicated": mechanism.indicated,
-        "places": mechanism.places,
-        "noise": None if noise is None else _law(noise.event),
-        "flips": [None if one is None else _law(one.event) for one in flips],
-        "label": None if flip is None else _law(flip.event),
-    }
-
-
-def _law(event: events.Event) -> dict[str, Any]:
-    """The whole numbers that a channel draws with."""
+    event = channel.event
     match event:
         case events.SubsetSelection():
             return {
@@ -124,9 +123,9 @@ def _law(event: events.Event) -> dict[str, Any]:
     errors.refuse("device", "event", "one that pages know", type(event).__name__)
 
 
-def _prototypes(mechanism: Any) -> dict[str, Any]:
-    """What each codeword looks like, a byte a number, and how much of a frame pictures fill."""
-    if mechanism.kind != "codebook":
+def _prototypes(mechanism: Any, channel: ReportChannel) -> dict[str, Any]:
+    """Describe what each codeword looks like, in bytes, and how much of a frame pictures fill."""
+    if channel.symbols is None:
         return {"codewords": None, "prototypes": None, "frame": _frame(mechanism.schema, None)}
     shown = np.clip(mechanism.prototypes_, 0, 1)
     return {

@@ -19,7 +19,6 @@ from tacit.local.inference.validation import estimate, exact_interval
 from tacit.local.inference.votes import Votes
 from tacit.local.reports import Reports
 from tacit.privacy import errors
-from tacit.privacy.mechanisms import RandomizedResponse
 
 if TYPE_CHECKING:
     from tacit.apps.service.campaign import Campaign
@@ -66,7 +65,7 @@ def summarise(
     cast = 0 if votes is None else len(votes)
     if cast < campaign.minimum:
         votes = None  # too few votes show nothing, as too few reports do
-    by_symbols = reports.mechanism.kind == "codebook"
+    by_symbols = reports.channel.symbols is not None
     shares = (_of_codebook if by_symbols else _of_labels)(reports, confidence)
     return {
         "reports": len(reports),
@@ -82,7 +81,7 @@ def summarise(
 def learn(reports: Reports) -> NoiseAwareClassifier:
     """The classifier that is published: as by default, and silent where people differ."""
     shifted = (
-        reports.mechanism.kind == "codebook"
+        reports.channel.symbols is not None
         and reports.labelled
         and _shift(evidence_of(reports), reports).p_value < SHIFTED
     )
@@ -124,8 +123,8 @@ def _shift(evidence: Evidence, reports: Reports) -> finite.ShiftTest:
 def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:
     """Mechanisms that flip a label by itself; without labels there is no share to tell."""
     found: list[dict[str, Any]] = []
-    if reports.labelled:
-        flip, people = _flip(reports.mechanism), len(reports)
+    flip, people = reports.channel.flip, len(reports)
+    if flip is not None:
         named = np.bincount(reports.columns["label"], minlength=flip.categories)
         law = poisoning.law_of(flip)
         share = np.clip((named / people - law.other) / (law.own - law.other), 0, 1)
@@ -134,11 +133,6 @@ def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:
         )
         found = _entries("class", reports.mechanism.classes, share, ends)
     return {"classes": found, "codewords": [], "shift": None, "notes": []}
-
-
-def _flip(mechanism: Any) -> RandomizedResponse:
-    flip: RandomizedResponse = mechanism.channel(True)[-1]
-    return flip
 
 
 def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list[dict[str, Any]]:
@@ -167,15 +161,14 @@ def _poisoning(
 
 
 def _share_shifts(campaign: Campaign, reports: int, fakes: int) -> dict[str, float | None]:
-    mechanism, labelled = campaign.mechanism, campaign.labelled
-    by_class, by_codeword = None, None
-    if mechanism.kind == "codebook":
-        channel, classes = mechanism.channel(labelled), len(mechanism.classes) if labelled else 1
-        by_codeword = poisoning.codeword_shift(channel, classes, reports, fakes)
-        if labelled:
-            by_class = poisoning.class_shift(channel, classes, reports, fakes)
-    elif labelled:
-        by_class = poisoning.label_shift(_flip(mechanism), reports, fakes)
+    channel, by_class, by_codeword = campaign.channel, None, None
+    if (law := channel.symbols) is not None:
+        classes = channel.class_count
+        by_codeword = poisoning.codeword_shift(law, classes, reports, fakes)
+        if channel.labelled:
+            by_class = poisoning.class_shift(law, classes, reports, fakes)
+    elif channel.flip is not None:
+        by_class = poisoning.label_shift(channel.flip, reports, fakes)
     return {
         "class_share": None if by_class is None else min(by_class.worst, 1.0),
         "codeword_share": None if by_codeword is None else min(by_codeword.worst, 1.0),

@@ -105,7 +105,7 @@ def public(router: APIRouter, service: Service) -> None:
             graph: bytes | None = store.file(name, "encoder")
         except Problem:
             graph = None
-        said = device.describe(campaign.mechanism, campaign.labelled, graph)
+        said = device.describe(campaign.mechanism, campaign.channel, graph)
         return JSONResponse(said, headers=_KEPT)
 
     @router.get(CAMPAIGN + "/model")

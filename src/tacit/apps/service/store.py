@@ -245,7 +245,7 @@ class Store:
         key = kind, campaign.id
         if key not in self._forms:
             if kind == REPORT:
-                self._forms[key] = ReportForm(campaign.mechanism, campaign.labelled)
+                self._forms[key] = ReportForm(campaign.mechanism, campaign.channel)
             elif campaign.ballot is None:
                 raise Problem("no-vote")
             else:

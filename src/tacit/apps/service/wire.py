@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.apps.service.problems import Problem
+from tacit.local.channels import ReportChannel
 from tacit.local.inference.votes import Ballot, Votes
 from tacit.local.report_files import Columns
 from tacit.local.reports import Reports
 from tacit.privacy import errors, events
-from tacit.privacy.mechanisms import SubsetSelection
 
 _LARGEST = 2**62
 _FLAT = "<i8"
 _COMPACT = (",", ":")
 _LAPLACE_TAIL, _GAUSSIAN_TAIL = 64, 12
-"""In scales and deviations: what lies beyond has a probability below 1e-27."""
+"""In scales and standard deviations: what lies beyond has a probability below 1e-27."""
 
 
 class Form(Protocol):
@@ -55,10 +55,9 @@ class ReportForm:
 
     refusal = "not-a-report"
 
-    def __init__(self, mechanism: Any, labelled: bool) -> None:
-        self.mechanism, self.labelled = mechanism, labelled
-        channel = mechanism.channel(labelled)
-        self._sets = channel if isinstance(channel, SubsetSelection) else None
+    def __init__(self, mechanism: Any, channel: ReportChannel) -> None:
+        self.mechanism, self.channel = mechanism, channel
+        self._sets = channel.symbols
 
     def pack(self, answers: Sequence[Any]) -> list[bytes]:
         if self._sets is not None:
@@ -67,7 +66,7 @@ class ReportForm:
                 return _rows(self._sets.to_bytes(columns["symbols"]))
         columns = _columns(answers, _names(answers[0]))
         with _refused(self.refusal):
-            self.mechanism.check(columns, self.labelled)
+            self.channel.check(columns)
         if any(np.abs(columns[name]).max() > most for name, most in self._reach.items()):
             raise Problem(self.refusal)
         return [json.dumps(one, sort_keys=True, separators=_COMPACT).encode() for one in answers]
@@ -75,13 +74,7 @@ class ReportForm:
     @cached_property
     def _reach(self) -> dict[str, float]:
         """How far a noised number can lie: further ones happen to nobody, and spoil every mean."""
-        noise = self.mechanism.channel(self.labelled)[0]
-        if noise is None:
-            return {}
-        event, name = noise.event, "latent" if self.mechanism.kind == "vlm" else "numbers"
-        if isinstance(event, events.Laplace):
-            return {name: float(event.l1_sensitivity + _LAPLACE_TAIL * event.scale)}
-        return {name: float(event.l2_sensitivity + _GAUSSIAN_TAIL * event.sigma)}
+        return {name: _farthest(noise.event) for name, noise in self.channel.additive.items()}
 
     def reports(self, contents: Sequence[bytes], release: str) -> Reports:
         """All reports, of at least one person, as a release of this name."""
@@ -91,7 +84,7 @@ class ReportForm:
         else:
             answers = [json.loads(content) for content in contents]
             columns = _columns(answers, _names(answers[0]))
-        return Reports(self.mechanism, columns, self.labelled, releases=(release,))
+        return Reports(self.mechanism, columns, self.channel, releases=(release,))
 
 
 class VoteForm:
@@ -122,6 +115,12 @@ def _refused(code: str) -> Iterator[None]:
         yield
     except errors.TacitError:
         raise Problem(code) from None
+
+
+def _farthest(event: events.Laplace | events.Gaussian) -> float:
+    if isinstance(event, events.Laplace):
+        return float(event.l1_sensitivity + _LAPLACE_TAIL * event.scale)
+    return float(event.l2_sensitivity + _GAUSSIAN_TAIL * event.sigma)
 
 
 def _names(answer: Any) -> list[str]:

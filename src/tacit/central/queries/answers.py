@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.central.queries import model
 from tacit.central.queries.estimates import Estimate
-from tacit.privacy import events, plain
+from tacit.privacy import events, plain, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from tacit.privacy.randomness import Seeded
@@ -77,6 +77,11 @@ class Answer:
         if self.groups is not None:
             return {"groups": {key_text(key): one.to_dict() for key, one in self.groups.items()}}
         return self.estimate.to_dict() if self.estimate is not None else {}
+
+    def _repr_html_(self) -> str:
+        content = self._content()
+        (values,) = content.values() if set(content) in ({"groups"}, {"values"}) else (content,)
+        return shown.table("Answer", {**values, "guarantee": self.guarantee})
 
     def certificate(self, *, artifact: str | None = None) -> Certificate:
         """The guarantee of this release, its event and its assumptions."""

@@ -48,7 +48,7 @@ def load(
     fetch: bool = True,
     progress: Progress | None = None,
 ) -> Dataset:
-    """A data set by name, or a user's own table.
+    """Load a data set by name, or a user's own table.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def load(
     schema : path, optional
         For a file: JSON with its columns, bounds, categories and label; see `user_table`.
     fetch : bool
-        Whether a published file that is nowhere on this machine is fetched from its home.
+        Whether to download a published file that is not on this machine.
     progress : callable, optional
         Called while fetching with the file's name, bytes so far, and bytes in all.
 
@@ -76,8 +76,8 @@ def load(
         errors.refuse("datasets", "schema", f"left out for {data}", str(schema), remedy)
     module = _LOADERS[data].load()
     options = {} if data == "digits" else {"fetch": fetch, "progress": progress}
-    found: Dataset = module.load(**options)
-    return found
+    dataset: Dataset = module.load(**options)
+    return dataset
 
 
 def _own(data: str, schema: str | Path | None) -> Dataset:
@@ -100,7 +100,7 @@ def load_twice(
     fetch: bool = True,
     progress: Progress | None = None,
 ) -> TwiceLabelled:
-    r"""Rows with a label for the task and one for the person, to be kept apart.
+    r"""Load rows with a label for the task and one for the person.
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def _left_out(where: str, **options: Any) -> None:
             errors.refuse(where, name, "left out", value, "It is for another kind of data.")
 
 
-def _named(found: TwiceLabelled, regular: str | None, private: str | None) -> TwiceLabelled:
-    for name, has in ((regular, found.regular_name), (private, found.private_name)):
+def _named(dataset: TwiceLabelled, regular: str | None, private: str | None) -> TwiceLabelled:
+    for name, has in ((regular, dataset.regular_name), (private, dataset.private_name)):
         if name not in (None, has):
-            errors.refuse(found.name, "label", repr(has), name, "It has no other for this.")
-    return found
+            errors.refuse(dataset.name, "label", repr(has), name, "It has no other for this.")
+    return dataset

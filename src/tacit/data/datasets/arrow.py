@@ -15,7 +15,7 @@ from tacit.privacy import errors
 
 
 def arrow() -> Any:
-    """The pyarrow package, which tables need."""
+    """Import pyarrow, which tables need."""
     try:
         import pyarrow
     except ImportError:
@@ -26,12 +26,12 @@ def arrow() -> Any:
 
 
 def read_table(path: Path, given: Schema | None = None, words: str | None = None) -> Any:
-    """All rows of a CSV or Parquet file."""
+    """Read all rows of a CSV or Parquet file."""
     return arrow().Table.from_batches(tables.batches(path, given, words=words))
 
 
 def select(table: Any, schema: TableSchema, where: str) -> Any:
-    """The columns of the schema as numbers and text, once every value has been checked."""
+    """Check every value, and return the schema's columns as numbers and text."""
     pa = arrow()
     if missing := [name for name in schema.names if name not in table.column_names]:
         raise errors.InvalidData(f"{where}: it must have a column {missing[0]!r}.")
@@ -50,7 +50,7 @@ def select(table: Any, schema: TableSchema, where: str) -> Any:
 
 
 def label_codes(values: Sequence[Any], classes: Sequence[Any], where: str) -> Integers:
-    """Codes of labels; one that is no class is refused without saying it."""
+    """Return the codes of labels; refuse a label that is not a class, without quoting it."""
     code = {value: index for index, value in enumerate(classes)}
     codes = np.array([code.get(value, -1) for value in values], np.int64)
     if (codes < 0).any():

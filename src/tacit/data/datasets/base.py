@@ -1,4 +1,4 @@
-"""What a study needs of a data set: rows, labels, public bounds, and who holds what.
+"""Data sets for studies: rows, labels, public bounds, and who holds which rows.
 
 A split says which rows are in-house, which belong to people who report, which to voters and which
 are for testing. It is drawn from a seed, and the same seed gives the same split everywhere.
@@ -19,7 +19,7 @@ from tacit.privacy import errors
 Integers = npt.NDArray[np.int64]
 
 FEWEST_ROWS = 50
-"""A part of a split with fewer rows than this says nothing."""
+"""The fewest rows in a part of a split: fewer would show nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Split:
     test: Integers
 
     def limited(self, inhouse: int, people: int, voters: int, test: int) -> Split:
-        """The first so many of each."""
+        """Keep the first `count` rows of each part."""
         return Split(
             _first(self.inhouse, "inhouse", inhouse),
             _first(self.people, "people", people),
@@ -66,7 +66,7 @@ class NovelSplit:
     is_new: Integers
 
     def limited(self, inhouse: int, heldout: int, people: int, test: int) -> NovelSplit:
-        """The first so many of each; the test rows stay balanced, so an odd number loses one."""
+        """Keep the first rows of each part; test rows stay balanced, so an odd number loses one."""
         half = errors.whole("NovelSplit.limited", "test", test, least=2) // 2
         chosen = np.concatenate([np.flatnonzero(self.is_new == kind)[:half] for kind in (1, 0)])
         return NovelSplit(
@@ -88,15 +88,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Pools:
-    """How many rows go where, drawn at random.
+    """Sizes of the parts of a split that is drawn at random.
 
     Parameters
     ----------
     inhouse, people, voters, test : int
         Rows of each.
     training : int, optional
-        The first so many rows are for training and the rest for testing, as the data set's makers
-        decided. Without it test rows are drawn at random too.
+        The number of leading rows that are for training; the rest is for testing, as the authors
+        of the data set decided. Without it test rows are drawn at random too.
     """
 
     inhouse: int
@@ -106,14 +106,14 @@ class Pools:
     training: int | None = None
 
     def halves(self, rng: np.random.Generator, rows: int) -> tuple[Integers, Integers]:
-        """Rows for training and rows for testing."""
+        """Return the rows for training and the rows for testing."""
         if self.training is not None:
             return np.arange(self.training), np.arange(self.training, rows)
         order = rng.permutation(rows)
         return order[: rows - self.test], order[rows - self.test :]
 
     def draw(self, rng: np.random.Generator, rows: int) -> Split:
-        """One split."""
+        """Draw one split."""
         training, testing = self.halves(rng, rows)
         order = rng.permutation(training)
         cuts = np.cumsum([self.inhouse, self.people, self.voters])
@@ -123,12 +123,12 @@ class Pools:
 
 @dataclass(frozen=True)
 class Chronological:
-    """Rows in the order of time: training on the oldest, voters on newer ones, tests on the newest.
+    """A split in order of time: training rows are the oldest, then voters, then test rows.
 
     Parameters
     ----------
     training : int
-        The first so many rows are for training.
+        The number of leading rows that are for training.
     inhouse : float
         Share of these that is in-house; the others belong to people.
     """
@@ -137,18 +137,18 @@ class Chronological:
     inhouse: float
 
     def halves(self, rng: np.random.Generator, rows: int) -> tuple[Integers, Integers]:
-        """Rows for training and rows for testing."""
+        """Return the rows for training and the rows for testing."""
         return np.arange(self.training), np.arange(self.training, rows)
 
     def draw(self, rng: np.random.Generator, rows: int) -> Split:
-        """One split."""
+        """Draw one split."""
         training, newer = self.halves(rng, rows)
         order = rng.permutation(training)
         cut, half = int(len(training) * self.inhouse), len(newer) // 2
         return Split(order[:cut], order[cut:], newer[:half], newer[half:])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Rows of people with labels, and all that is public about them.
 
@@ -167,7 +167,7 @@ class Dataset:
     pools : Pools or Chronological
         How a split is drawn.
     taken_as_public : tuple of str
-        What was read off the rows and is treated as if everybody knew it; a sentence each.
+        What was read off the rows and is treated as public; one sentence each.
     sha256 : mapping of str to str
         Name and hash of the files that were read.
     others : mapping of str to tuple
@@ -188,22 +188,26 @@ class Dataset:
     others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Show name and sizes, and no row."""
+        return f"Dataset({self.name!r}, {len(self)} rows, {len(self.classes)} classes)"
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, indices: Any) -> Any:
-        """Some rows, as an array or a table like `rows`."""
+        """Return the chosen rows, as an array or a table like `rows`."""
         return self.rows[indices] if isinstance(self.rows, np.ndarray) else self.rows.take(indices)
 
     def collection(self, seed: int) -> Split:
-        """Who holds what where people report labelled rows."""
+        """Draw the split for people who report labelled rows."""
         split = self.pools.draw(self._rng(seed), len(self))
         for part, rows in vars(split).items():
             self._enough(part, len(rows))
         return split
 
     def novel(self, seed: int, new: Any = None) -> NovelSplit:
-        """Who holds what where one class is new: a value of `classes`, the last if not given.
+        """Draw the split for a new class: a value of `classes`, by default the last one.
 
         Eight ninths of the training rows of the other classes are in-house, nine tenths of the
         training rows of the new class belong to people. Tests are all new test rows and as many
@@ -233,7 +237,7 @@ class Dataset:
         return tuple(self.others)
 
     def join(self, name: str | None = None) -> tuple[Part, Part]:
-        """Our columns, clean, and those of the other party, to be privatized."""
+        """Return our columns, clean, and those of the other party, to be privatized."""
         if not self.others:
             remedy = "Name the columns of the other party under 'join' in the schema file."
             errors.refuse(self.name, "data", "split by columns for a join", "no such split", remedy)
@@ -262,7 +266,7 @@ class Dataset:
             errors.refuse(self.name, "classes", "at least 3 for one to be new", count)
         texts = [str(value) for value in self.classes]
         text = texts[-1] if new is None else str(new)
-        if text not in texts:  # which may have been read off the rows: they are not listed
+        if text not in texts:  # not listed: they may have been read off the rows
             errors.refuse(self.name, "the novel class", f"one of the {len(texts)} classes", text)
         return texts.index(text)
 

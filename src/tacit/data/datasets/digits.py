@@ -19,7 +19,7 @@ TASKS = {
 
 
 def load() -> Dataset:
-    """All digits. Joins: we hold the left half of each image, the other party the right half.
+    """Load all digits. In a join we hold the left half of each image, the other party the right.
 
     Examples
     --------
@@ -34,13 +34,13 @@ def load() -> Dataset:
         from sklearn.datasets import load_digits
     except ImportError:
         raise errors.TacitError(
-            "digits: they come with scikit-learn. pip install 'tacit[collect]'."
+            "digits: scikit-learn must be installed. pip install 'tacit[collect]'."
         ) from None
-    found = load_digits()
+    bundle = load_digits()
     return Dataset(
         name="digits",
-        rows=found.images.astype(np.uint8),
-        labels=found.target.astype(np.int64),
+        rows=bundle.images.astype(np.uint8),
+        labels=bundle.target.astype(np.int64),
         classes=CLASSES,
         schema=ArraySchema(64, 0, 16, image=(8, 8)),
         pools=Pools(inhouse=400, people=1080, voters=120, test=197),

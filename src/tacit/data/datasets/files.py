@@ -1,7 +1,7 @@
-"""Files of data sets: where they are looked for, and how they are fetched.
+"""Files of data sets: where they are searched, and how they are downloaded.
 
 A file is looked for in ``$TACIT_DATA/<data set>``, then in the user's cache directory, then at its
-official home. What is fetched is checked before it is kept.
+official address. A downloaded file is checked before it is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMEOUT = 30.0
 
 
 class MissingFile(errors.TacitError):
-    """A file of a data set is in none of the places where it could be."""
+    """A file of a data set was not found in any of its places."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class File:
     homes: tuple[str, ...]
 
     def content(self, *, fetch: bool = True, progress: Progress | None = None) -> bytes:
-        """What is in it: from disk, or fetched and kept in the cache directory."""
+        """Read the content from disk, or download it and keep it in the cache directory."""
         if (path := find(self.dataset, [self.name])) is not None:
             return self._checked(path)
         reasons = []
@@ -87,7 +87,7 @@ class File:
         content = b""
         try:
             with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
-                # One byte more than there should be shows that it is another file.
+                # One byte too many shows that it is another file.
                 while len(content) <= self.size and (chunk := response.read(_CHUNK)):
                     content += chunk
                     if progress is not None:
@@ -105,11 +105,11 @@ class File:
 
 
 class _FetchFailed(Exception):
-    """Why a home gave nothing."""
+    """Why a download failed."""
 
 
 def cache() -> Path:
-    """The user's cache directory for Tacit."""
+    """Return the user's cache directory for Tacit."""
     system = platform.system()
     if system == "Windows":
         folder = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
@@ -121,7 +121,7 @@ def cache() -> Path:
 
 
 def find(dataset: str, names: Sequence[str]) -> Path | None:
-    """The first of these files that is there."""
+    """Return the first of these files that exists."""
     given = os.environ.get("TACIT_DATA")
     for name in names:
         for folder in [Path(given), cache()] if given else [cache()]:
@@ -131,7 +131,7 @@ def find(dataset: str, names: Sequence[str]) -> Path | None:
 
 
 def refuse_missing(dataset: str, name: str, remedy: str, reasons: Sequence[str] = ()) -> NoReturn:
-    """Say which file belongs where."""
+    """Raise an error that says where the file must be."""
     given = os.environ.get("TACIT_DATA")
     first = Path(given) / dataset if given else f"$TACIT_DATA/{dataset} (TACIT_DATA is not set)"
     tried = "".join(f"; {reason}" for reason in reasons)
@@ -142,13 +142,13 @@ def refuse_missing(dataset: str, name: str, remedy: str, reasons: Sequence[str] 
 
 
 def sha256_of(path: Path) -> str:
-    """The hash of a file of any size."""
+    """Compute the SHA-256 of a file of any size."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _keep(content: bytes, path: Path) -> None:
-    """Write all or nothing: a reader never sees half a file."""
+    """Write the whole file or nothing: a reader never sees half a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.replace(path, content)

@@ -25,7 +25,7 @@ _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 class Preset(NamedTuple):
-    """How a published folder names its images, and the size that the paper made of them."""
+    """How a published folder names its images, and the size that the paper resized them to."""
 
     pattern: str
     size: tuple[int, int]
@@ -47,7 +47,7 @@ def load(
     regular: str | None = None,
     private: str | None = None,
 ) -> TwiceLabelled:
-    r"""Every image below a folder, grey and of one size, in the order of their paths.
+    r"""Load every image below a folder, grey and of one size, in the order of their paths.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _settings(
 
 
 def _is_image(path: Path, root: Path) -> bool:
-    """Hidden files are none: some systems keep their own beside each image."""
+    """Test whether a file is an image; hidden files, which some systems add, are not."""
     hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
     return path.suffix.lower() in SUFFIXES and not hidden and path.is_file()
 
@@ -115,20 +115,20 @@ def _is_image(path: Path, root: Path) -> bool:
 def _labels(root: Path, pattern: re.Pattern[str], names: list[str]) -> list[re.Match[str]]:
     if not names:
         raise InvalidData(f"{root}: it must have images ({', '.join(SUFFIXES)}), got none.")
-    found = [match for name in names if (match := pattern.search(name))]
-    if len(found) < len(names):
-        # Their names are not said: they may be people's.
+    matches = [match for name in names if (match := pattern.search(name))]
+    if len(matches) < len(names):
+        # Their names are not shown: they may be people's.
         raise InvalidData(
-            f"{root}: the path of every image must match the pattern, got {len(found)} of "
-            f"{len(names)}. Correct the pattern, or move the others away."
+            f"{root}: the path of every image must match the pattern, got {len(matches)} of "
+            f"{len(names)}. Correct the pattern, or remove the other images."
         )
-    return found
+    return matches
 
 
 def _read(
     root: Path, paths: list[Path], names: list[str], size: tuple[int, int] | None
 ) -> tuple[npt.NDArray[np.uint8], str]:
-    """All images, and one hash of all names and files."""
+    """Read all images, and hash all names and files together."""
     pillow, digest, images = _pillow(), hashlib.sha256(), []
     for number, (path, name) in enumerate(zip(paths, names, strict=True), 1):
         try:

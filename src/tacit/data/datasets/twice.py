@@ -1,7 +1,7 @@
-"""Rows with two labels: one for the task, one for the person who must not be known by them.
+"""Rows with two labels: one for the task, and one for the person to be kept private.
 
-The regular label is what a representation should keep, the private one what it should lose. A
-split is drawn from a seed, and nobody is in the validation or test rows who is not in training.
+A representation should keep the regular label and lose the private one. A split is drawn from a
+seed, and everybody in the validation or test rows is also in the training rows.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ SHARES = (0.73, 0.135, 0.135)
 """Shares of training, validation and test rows, about those of the paper's pen digits."""
 
 FEWEST_OF_A_PERSON = 3
-"""A person with fewer rows than this cannot be learned and tested both."""
+"""The fewest rows of a person: with fewer, a person cannot be both learned and tested."""
 
 FEWEST_ROWS = 5
-"""A part of a split with fewer rows than this says nothing."""
+"""The fewest rows in a part of a split: fewer would show nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwiceSplit:
-    """Rows for fitting, for stopping early and for judging: disjoint indices."""
+    """Rows for training, validation (early stopping) and test: disjoint indices."""
 
     training: Integers
     validation: Integers
     test: Integers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TwiceLabelled:
     """Rows of people, each with a label for the task and one for the person.
 
@@ -63,7 +63,7 @@ class TwiceLabelled:
     sizes : (int, int, int), optional
         Rows for training, validation and test. Without them all rows are split by `SHARES`.
     others : mapping of str to array
-        More that is known of every row and that no training sees.
+        Further values, one per row, that training does not see.
     sha256 : mapping of str to str
         Name and hash of the files that were read.
     """
@@ -85,7 +85,7 @@ class TwiceLabelled:
         for which in ("regular", "private", *self.others):
             count = len(self.others[which] if which in self.others else getattr(self, which))
             if count != len(self.rows):
-                needed = f"{len(self.rows)}, one a row"
+                needed = f"{len(self.rows)}, one per row"
                 errors.refuse(self.name, f"the number of {which!r}", needed, count)
         _at_least_two(self.name, self.regular_name, self.regular, self.regular_classes)
         _at_least_two(self.name, self.private_name, self.private, self.private_classes)
@@ -95,17 +95,23 @@ class TwiceLabelled:
                 f"rows, got {rare} for one. Leave such rows out, or merge them."
             )
 
+    def __repr__(self) -> str:
+        """Show name and sizes, and no row."""
+        counted = f"{len(self.regular_classes)} of {self.regular_name!r}"
+        counted += f", {len(self.private_classes)} of {self.private_name!r}"
+        return f"TwiceLabelled({self.name!r}, {len(self)} rows, {counted})"
+
     def __len__(self) -> int:
         return len(self.regular)
 
     def take(self, indices: Any) -> Any:
-        """Some rows, as an array or a table like `rows`."""
+        """Return the chosen rows, as an array or a table like `rows`."""
         return self.rows[indices] if isinstance(self.rows, np.ndarray) else self.rows.take(indices)
 
     def split(self, seed: int) -> TwiceSplit:
-        """Rows for training, validation and test, at random.
+        """Split rows at random into training, validation and test.
 
-        Where the draw leaves a label out of training, the first row of every label goes there.
+        If a label would be missing from training, the first row of every label is put there.
         """
         rng = np.random.default_rng(errors.whole(self.name, "seed", seed, least=0))
         sizes = self._sizes()
@@ -113,7 +119,10 @@ class TwiceLabelled:
         first = np.union1d(*(np.unique(code[order], return_index=True)[1] for code in self._codes))
         if first[-1] >= sizes[0]:
             if len(first) > sizes[0]:
-                least, remedy = f"at least {len(first)}", "There are too few for so many labels."
+                least, remedy = (
+                    f"at least {len(first)}",
+                    "There are too few rows for this many labels.",
+                )
                 errors.refuse(self.name, "rows for training", least, sizes[0], remedy)
             order = np.concatenate([order[first], np.delete(order, first)])
         training, validation, test, _ = np.split(order, np.cumsum(sizes))
@@ -138,16 +147,16 @@ class TwiceLabelled:
 def load(
     path: Path, regular: str | None, private: str | None, given: Schema | str | Path | None = None
 ) -> TwiceLabelled:
-    """A CSV or Parquet file with two label columns; all other columns, or the schema's, are rows.
+    """Load a CSV or Parquet file with two label columns; rows are the schema's, or all others.
 
-    Without a schema it is read off the rows, which is in the open for people who hold them.
+    Without a schema, bounds and categories are read off the rows without any protection.
     """
     given = _read_schema(given) if isinstance(given, str | Path) else given
     table = read_table(path, given, words=private)
     columns = (_column(table, "regular", regular, path), _column(table, "private", private, path))
     if regular == private:
         errors.refuse(str(path), "private", "another column than regular", private)
-    # Both are text in a CSV file, whatever they look like: "07" and "7" may be two people.
+    # Both are read as text in a CSV file: "07" and "7" may be two people.
     values = read_table(path, given, words=columns[0])[columns[0]], table[columns[1]]
     rows = table.drop_columns(list(columns))
     hashes = {path.name: sha256_of(path)}
@@ -172,7 +181,7 @@ def labelled(
     private_name: str = "private",
     **more: Any,
 ) -> TwiceLabelled:
-    """Rows with two labels given by their values; `more` are further fields.
+    """Make a data set from rows and the values of two labels; `more` are further fields.
 
     Parameters
     ----------
@@ -206,7 +215,7 @@ def labelled(
 
 
 def coded(values: Any, label: str, where: str) -> tuple[Integers, tuple[Any, ...]]:
-    """Codes and classes: whole numbers in the order of numbers, anything else in that of text."""
+    """Return codes and classes; integers are sorted as numbers, anything else as text."""
     array = np.asarray(values if hasattr(values, "dtype") else _objects(values))
     if array.dtype.kind == "O" and all_numbers(array):
         array = numeric(array, f"label {label!r}", where)
@@ -218,15 +227,15 @@ def coded(values: Any, label: str, where: str) -> tuple[Integers, tuple[Any, ...
     if len(texts) > MOST_CATEGORIES:
         condition, remedy = f"of at most {MOST_CATEGORIES} values", "Is it the right one?"
         errors.refuse(where, f"label {label!r}", condition, len(texts), remedy)
-    found = [str(text) for text in texts]
-    numbers = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in found)
-    classes = sorted(map(int, found)) if numbers else sorted(found)
+    words = [str(text) for text in texts]
+    numbers = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in words)
+    classes = sorted(map(int, words)) if numbers else sorted(words)
     code = {str(value): index for index, value in enumerate(classes)}
-    return np.array([code[text] for text in found], np.int64)[place], tuple(classes)
+    return np.array([code[text] for text in words], np.int64)[place], tuple(classes)
 
 
 def _objects(values: Any) -> npt.NDArray[Any]:
-    """As they are: numpy would make the text "nan" of a gap among words."""
+    """Keep objects as they are: numpy would turn a missing value among words into "nan"."""
     if hasattr(values, "to_pylist"):
         values = values.to_pylist()
     kept = np.empty(len(values), object)
@@ -251,11 +260,11 @@ def _read_schema(path: str | Path) -> Schema:
 
 
 def _at_least_two(where: str, label: str, codes: Integers, classes: tuple[Any, ...]) -> None:
-    found = len(np.unique(codes))
-    if found < 2:
+    used = len(np.unique(codes))
+    if used < 2:
         raise InvalidData(
-            f"{where}: label {label!r} must have at least 2 values, got {found}. "
-            "With one there is nothing to tell apart."
+            f"{where}: label {label!r} must have at least 2 values, got {used}. "
+            "One value leaves nothing to predict."
         )
-    if codes.min() < 0 or found != len(classes) or codes.max() >= found:
-        errors.refuse(where, f"label {label!r}", f"of {len(classes)} codes from 0, all used", found)
+    if codes.min() < 0 or used != len(classes) or codes.max() >= used:
+        errors.refuse(where, f"label {label!r}", f"of {len(classes)} codes from 0, all used", used)

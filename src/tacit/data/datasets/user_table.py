@@ -1,6 +1,6 @@
-"""A user's own table: a CSV or Parquet file, and a JSON file that says what is public about it.
+"""A user's own table: a CSV or Parquet file, and a JSON file with what is public about it.
 
-The JSON file is a table schema as `TableSchema.to_plain` writes it, with two keys more::
+The JSON file is a table schema as `TableSchema.to_plain` writes it, with two more keys::
 
     {"kind": "table", "columns": [...],
      "label": {"column": "loyal", "classes": ["no", "yes"]},
@@ -28,11 +28,11 @@ from tacit.data.tables import as_classes, split_label
 from tacit.privacy import errors
 
 TEST, INHOUSE, PEOPLE = 0.2, 0.6, 0.3
-"""Share of test rows; of the rest, shares of in-house rows and people. Voters are what is left."""
+"""Share of test rows; of the rest, shares of in-house rows and people. Voters get what remains."""
 
 
 def load(data: str, described: str | Path | None) -> Dataset:
-    """The rows of a file, with random splits by the shares of this module."""
+    """Load the rows of a file, with random splits by the shares of this module."""
     path = Path(data)
     if described is None:
         remedy = "It says columns, bounds, categories and label."
@@ -42,10 +42,10 @@ def load(data: str, described: str | Path | None) -> Dataset:
     rows = select(table, given, str(path))
     values = _values(table, label, path)
     told = classes is not None
-    classes = classes or _found(values, path)
+    classes = classes or _distinct(values, path)
     labels = label_codes(as_classes(values, classes, str(path)).tolist(), classes, str(path))
     if len(set(labels.tolist())) < 2:
-        raise errors.InvalidData(f"{path}: its rows must be of at least 2 classes, got 1.")
+        raise errors.InvalidData(f"{path}: its rows must have at least 2 classes, got 1.")
     return Dataset(
         name=path.name,
         rows=rows,
@@ -66,7 +66,7 @@ def _pools(rows: int) -> Pools:
 
 
 def _read(path: Path) -> tuple[TableSchema, str, tuple[Any, ...] | None, tuple[str, ...]]:
-    """Schema, label column, classes where they are declared, columns of another party."""
+    """Read the schema, label column, declared classes (if any) and columns of the other party."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
@@ -103,7 +103,7 @@ def _label(where: str, label: Any) -> tuple[str, tuple[Any, ...] | None]:
     classes = label["classes"]
     kinds = {type(value) for value in classes} if isinstance(classes, list) else set()
     if kinds not in ({str}, {int}) or len(set(classes)) != len(classes) or len(classes) < 2:
-        errors.refuse(where, "classes", "at least 2 distinct words, or whole numbers", classes)
+        errors.refuse(where, "classes", "at least 2 distinct words, or integers", classes)
     return str(label["column"]), tuple(classes)
 
 
@@ -122,8 +122,8 @@ def _values(table: Any, label: str, path: Path) -> npt.NDArray[Any]:
     return values
 
 
-def _found(values: Any, path: Path) -> tuple[Any, ...]:
-    """Distinct labels in order; those that are all whole numbers in the order of numbers."""
+def _distinct(values: Any, path: Path) -> tuple[Any, ...]:
+    """Return distinct labels in order; sort them as numbers if all are integers."""
     texts = sorted({str(value) for value in values})
     if len(texts) > MOST_CATEGORIES:
         remedy = "Is it the right column?"

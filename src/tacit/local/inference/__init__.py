@@ -1,1 +1,1 @@
-"""Learning from reports through the noise that is known to be in them."""
+"""Learning from reports through their known noise."""

@@ -1,4 +1,4 @@
-r"""Maximum likelihood through a finite channel: which shares of the symbols explain the reports?
+r"""Maximum likelihood through a finite channel: the shares of symbols that explain the reports.
 
 A report is a set S of symbols, and P(S | x) depends on x only through whether S holds it, with odds
 :math:`e^\lambda` (`SubsetSelection.log_odds`). With shares θ of the symbols,
@@ -6,8 +6,8 @@ A report is a set S of symbols, and P(S | x) depends on x only through whether S
 .. math:: \ell(\theta) = \sum_i \log\Bigl(1 + (e^\lambda - 1) \sum_{x \in S_i} \theta_x\Bigr)
           + \text{const},
 
-which is concave. Expectation-maximisation climbs it without ever leaving the simplex; squared
-extrapolation [VR08]_ makes that quick. Everything is post-processing of reports.
+which is concave. Expectation-maximisation maximises it within the simplex; squared extrapolation
+[VR08]_ speeds it up. Everything is post-processing of reports.
 
 References
 ----------
@@ -35,14 +35,14 @@ Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 MAIN_SHARE, LINK_STRENGTH = 0.9, 4.0
-"""What a main label has of its codeword, and how much links say: see `main_labels`."""
+"""The share of a codeword that has its main label, and the weight of links: `main_labels`."""
 
 _BLOCK_CELLS = 1 << 22
 _MEAN_FIELD_STEPS = 50
 _SMALLEST = 1e-300
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """Reports of symbols (codeword · classes + label), and the channel they came through."""
 
@@ -58,7 +58,7 @@ class Evidence:
         return self.channel.categories // self.classes
 
     def likelihood(self, shares: Reals) -> tuple[float, Reals]:
-        """ℓ(θ) and its gradient, in the shape of the shares."""
+        """Compute ℓ(θ) and its gradient, in the shape of the shares."""
         theta, gain = shares.ravel(), math.expm1(self.channel.log_odds)
         total, slope = 0.0, np.zeros(theta.size)
         rows = max(_BLOCK_CELLS // self.sets.shape[1], 1)
@@ -71,7 +71,7 @@ class Evidence:
         return total, slope.reshape(shares.shape)
 
     def resampled(self, rng: np.random.Generator) -> Evidence:
-        """As many reports, drawn with replacement."""
+        """Draw equally many reports with replacement."""
         chosen = rng.integers(0, len(self.sets), len(self.sets))
         return Evidence(self.sets[chosen], self.channel, self.classes)
 
@@ -84,14 +84,14 @@ def maximum_likelihood(
     tolerance: float = 1e-6,
     steps: int = 2000,
 ) -> Reals:
-    """Shares θ, (codewords, classes), with a Dirichlet prior on the codewords' own shares.
+    """Estimate the shares θ, (codewords, classes), with a Dirichlet prior on codeword shares.
 
     Parameters
     ----------
     evidence : Evidence
         What was reported.
     prior : array, (codewords,)
-        Pseudo-counts: as if that many people of each codeword had been seen in the clear.
+        Pseudo-counts: as if this many people of each codeword had been seen without noise.
     """
     shape = (evidence.codewords, evidence.classes)
     if start is None:
@@ -103,7 +103,7 @@ def maximum_likelihood(
         twice, reached = _step(once, evidence, prior)
         leap = _extrapolated(theta, once, twice)
         landed, height = _step(leap, evidence, prior)
-        # The leap may overshoot; two plain steps never do.
+        # The extrapolation may overshoot; two plain steps never do.
         new, new_value = (landed, height) if height >= reached else (twice, reached)
         change = float(np.abs(new - theta).sum())
         theta, value = new, max(new_value, value)
@@ -113,7 +113,7 @@ def maximum_likelihood(
 
 
 def _step(theta: Reals, evidence: Evidence, prior: Reals) -> tuple[Reals, float]:
-    """One step of EM, and the objective where it started."""
+    """Take one step of EM; return it and the objective at its start."""
     value, slope = evidence.likelihood(theta)
     # Σ_i 1/mass_i from the identity Σ_x θ_x slope_x = Σ_i (mass_i − 1)/mass_i.
     inverse = len(evidence) - float((theta * slope).sum())
@@ -129,20 +129,20 @@ def _extrapolated(theta: Reals, once: Reals, twice: Reals) -> Reals:
     norm = float((second**2).sum())
     length = max(1.0, math.sqrt(float((first**2).sum()) / norm)) if norm > 0 else 1.0
     leap = theta + 2 * length * first + length**2 * second
-    leap = np.maximum(leap, 1e-3 * twice)  # inside the simplex, where EM can go on from
+    leap = np.maximum(leap, 1e-3 * twice)  # inside the simplex, so that EM can continue
     return np.asarray(leap / leap.sum())
 
 
 @dataclass(frozen=True)
 class ShiftTest:
-    """Do the people's codewords look like those of the in-house rows?
+    """A test of whether people's codewords are distributed as the in-house ones.
 
     Parameters
     ----------
     statistic, degrees : float, int
         Wald's statistic of the difference, χ² under "no shift".
     p_value : float
-        How often chance alone would give as much.
+        The probability of a statistic at least this large under "no shift".
     """
 
     statistic: float
@@ -172,11 +172,11 @@ def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
 
 
 def _vote_covariance(evidence: Evidence, share: Reals) -> Reals:
-    r"""Of how many symbols of each codeword one report holds, if codewords have these shares.
+    r"""Compute the covariance of the numbers of symbols of each codeword in one report.
 
-    Given one's codeword j, the report holds one's own symbol with probability p and then
-    :math:`m = d - 1` of the other :math:`M = KC - 1` symbols, else :math:`m = d` of them: a
-    hypergeometric draw from :math:`g_j = C\,1 - e_j`. All moments are averages over j.
+    Given codeword j, drawn with these shares, the report holds its own symbol with probability p
+    and then :math:`m = d - 1` of the other :math:`M = KC - 1` symbols, else :math:`m = d` of them:
+    a hypergeometric draw from :math:`g_j = C\,1 - e_j`. All moments are averages over j.
     """
     c, p, size = evidence.classes, evidence.channel.inclusion[0], evidence.channel.event.size
     others, ones, own = evidence.channel.categories - 1, np.ones(len(share)), np.diag(share)
@@ -194,7 +194,7 @@ def _vote_covariance(evidence: Evidence, share: Reals) -> Reals:
 
 
 def bootstrap(evidence: Evidence, prior: Reals, estimate: Reals, repeats: int, seed: int) -> Reals:
-    """Estimates from resampled reports, (repeats, codewords, classes), each from the first one."""
+    """Estimate from resampled reports, (repeats, codewords, classes), started at the estimate."""
     repeats = errors.whole("bootstrap", "repeats", repeats, least=20, most=10_000)
     rng = np.random.default_rng(seed)
     start = np.maximum(estimate, 1e-9)
@@ -209,7 +209,7 @@ def bootstrap(evidence: Evidence, prior: Reals, estimate: Reals, repeats: int, s
 
 
 def main_labels(evidence: Evidence, shares: Reals, links: npt.NDArray[Any]) -> Reals:
-    r"""P(main label of each codeword), (codewords, classes), for codewords that have one.
+    r"""Estimate P(main label of each codeword), (codewords, classes).
 
     The unbiased count of label y in codeword k is taken as normal around :math:`0.9\,n_k` for its
     main label and around an equal share of the rest for the others, with the variance that the
@@ -219,8 +219,8 @@ def main_labels(evidence: Evidence, shares: Reals, links: npt.NDArray[Any]) -> R
     .. math:: q_k(y) \propto \exp\Bigl(\frac{n_k\,(0.9 - \frac{0.1}{C-1})}{v_k}\,\hat n_{ky}
               + \beta \sum_l L_{kl}\, q_l(y)\Bigr).
 
-    It decides for small codewords, whose own counts drown in the noise; large ones decide for
-    themselves.
+    The prior decides for small codewords, whose own counts are mostly noise; for large ones the
+    counts decide.
     """
     counts = evidence.channel.estimate_counts(evidence.sets).counts
     counts = counts.reshape(evidence.codewords, evidence.classes)
@@ -229,10 +229,10 @@ def main_labels(evidence: Evidence, shares: Reals, links: npt.NDArray[Any]) -> R
     variance = len(evidence) * q * (1 - q) / (p - q) ** 2 + people / 2
     contrast = MAIN_SHARE - (1 - MAIN_SHARE) / max(evidence.classes - 1, 1)
     own = counts * people * contrast / variance
-    found = _softmax(own)
+    probabilities = _softmax(own)
     for _ in range(_MEAN_FIELD_STEPS):
-        found = _softmax(own + LINK_STRENGTH * (links @ found))
-    return found
+        probabilities = _softmax(own + LINK_STRENGTH * (links @ probabilities))
+    return probabilities
 
 
 def _softmax(logits: Reals) -> Reals:
@@ -241,18 +241,19 @@ def _softmax(logits: Reals) -> Reals:
 
 
 def interval(draws: Reals, confidence: float) -> Reals:
-    """Percentile intervals along the first axis; the two ends are the last axis of the result."""
+    """Compute percentile intervals along the first axis; the last axis holds the two ends."""
     confidence = errors.probability("interval", "confidence", confidence, zero=False)
     ends = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     return np.moveaxis(ends, 0, -1)
 
 
 def share_interval(evidence: Evidence, axis: int, confidence: float) -> Reals:
-    """Exact intervals of the shares of codewords (axis 1 summed) or of labels (axis 0 summed).
+    """Compute exact intervals for shares of codewords (axis 1 summed) or labels (axis 0 summed).
 
-    A report shows a codeword where it names so many of its symbols as tell most; how many do is
-    binomial, with chances that the channel gives: see `tacit.inference.parts`. They hold near 0
-    too, where a maximum at the edge of the simplex does not vary and a bootstrap says nothing.
+    A report shows a codeword if it names at least a certain number of its symbols, chosen to be
+    most informative; the number of such reports is binomial, with probabilities given by the
+    channel: see `tacit.inference.parts`. The intervals also hold near 0, where a maximum at the
+    edge of the simplex does not vary and a bootstrap shows nothing.
     """
     by_codeword, reports = axis == 1, len(evidence)
     count = evidence.codewords if by_codeword else evidence.classes

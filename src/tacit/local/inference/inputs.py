@@ -1,4 +1,4 @@
-"""Checks of what classifiers are fitted to, and the reports that they are not fitted to."""
+"""Checks of the inputs of classifiers, and the choice of held-out reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def hold_out(count: int, share: float, seed: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Places of the reports to fit, and of those held out."""
+    """Draw the indices of the reports to fit, and of those held out."""
     share = errors.probability("fit_network", "validation", share, zero=False)
     held = max(round(share * count), 1)
     if held >= count:
@@ -23,7 +23,7 @@ def hold_out(count: int, share: float, seed: int) -> tuple[npt.NDArray[Any], npt
 
 
 def matrix(where: str, features: Any, width: int | None = None) -> Floats:
-    """Features as a matrix, of this width where one is known."""
+    """Check that features are a matrix, of this width if one is given."""
     rows = np.asarray(features)
     if rows.ndim != 2 or rows.dtype.kind not in "biuf" or (width or rows.shape[1]) != rows.shape[1]:
         shape = f"(n, {width or 'D'})"
@@ -32,15 +32,15 @@ def matrix(where: str, features: Any, width: int | None = None) -> Floats:
 
 
 def codes(released_labels: Any, rows: int, classes: int) -> npt.NDArray[np.int64]:
-    """Released labels as codes, one a row."""
+    """Check released labels: codes, one per row."""
     labels = errors.integers("released labels", released_labels, lower=0, upper=classes - 1)
     if labels.shape != (rows,):
-        raise errors.InvalidData("released labels: there must be one for every row.")
+        raise errors.InvalidData("released labels: they must be one per row.")
     return labels
 
 
 def flip_law(flip_matrix: Any) -> npt.NDArray[np.float64]:
-    """The law of the flip: row y holds that of someone whose label is y."""
+    """Check the law of the flip: row y is the law of the report of label y."""
     flip = np.asarray(flip_matrix, np.float64)
     square = flip.ndim == 2 and flip.shape[0] == flip.shape[1]
     if not square or not np.allclose(flip.sum(axis=1), 1) or bool(np.any(flip < 0)):

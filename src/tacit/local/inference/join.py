@@ -1,4 +1,4 @@
-"""Joining: clean columns that one party holds, beside reports of what another one holds.
+"""Joins: clean columns of one party, beside reports of another party's columns.
 
 The rows of the two parts belong to the same people, in the same order. Labels are the first
 party's own, or part of the reports.
@@ -28,9 +28,9 @@ CARRIED = (
 
 
 class JoinClassifier(Stored):
-    """Learn a label from clean columns and reports together.
+    """A classifier learned from clean columns and reports together.
 
-    Where rows that were held out are told better by the clean columns alone, reports are not used.
+    If held-out rows are predicted better from the clean columns alone, the reports are not used.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class JoinClassifier(Stored):
         What is seen of a report: the latent (for a codebook, the probability of each codeword), or
         the decoded row.
     seed : int
-        Of starting weights and held-out rows.
+        Seed of the initial weights and the held-out rows.
     device : str
-        Where the network is fitted, as in `VLM.fit`; no part of what is saved.
+        Where the network is fitted, as in `VLM.fit`; it is not saved.
 
     Attributes
     ----------
@@ -53,8 +53,8 @@ class JoinClassifier(Stored):
 
     Notes
     -----
-    The clean columns and labels are the learner's own data: the model carries them, and towards
-    them nothing is protected here. Towards those who reported, learning is post-processing.
+    The clean columns and labels are the learner's own data: the model reveals them, and nothing
+    protects them here. Towards those who reported, learning is post-processing.
     """
 
     kind: ClassVar[str] = "join"
@@ -91,7 +91,7 @@ class JoinClassifier(Stored):
             self.classes_ = np.asarray(reports.mechanism.classes)
             codes, flip = self._released_labels(reports)
         if len(codes) != len(reports):
-            raise errors.InvalidData(f"{where}: labels must be as many as reports.")
+            raise errors.InvalidData(f"{where}: labels must be one per report.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.reports_, self.certificate_ = len(reports), reports.certify(CARRIED)
         self.inhouse_ = together([self.mechanism_.inhouse_, Protection.none(whose=TAUGHT)])
@@ -104,12 +104,13 @@ class JoinClassifier(Stored):
         return self
 
     def _released_labels(self, reports: Reports) -> tuple[Any, Any]:
-        if "label" not in reports.columns:
+        flip = reports.channel.flip
+        if flip is None:
             raise errors.InvalidData(
                 "JoinClassifier.fit: a codebook's label is part of its symbol. Release without "
                 "labels, and pass y."
             )
-        return reports.columns["label"], reports.mechanism.label_matrix
+        return reports.columns["label"], flip.matrix
 
     def _seen(self, rows: Any) -> Floats:
         if isinstance(rows, Reports):
@@ -120,22 +121,22 @@ class JoinClassifier(Stored):
         return np.asarray(self.mechanism_.clean_features(rows, level=self.level))
 
     def predict_proba(self, rows: Any, *, clean: Any = None) -> npt.NDArray[np.float64]:
-        """Of reports, or of clean rows of the other party, with the clean columns beside them."""
+        """Predict class probabilities of reports, or of clean rows, with the clean columns."""
         check_is_fitted(self, "network_")
         seen = self._seen(rows)
         return self.network_.predict_proba(np.hstack([_clean("predict", clean, len(seen)), seen]))
 
     def predict(self, rows: Any, *, clean: Any = None) -> npt.NDArray[Any]:
-        """The most probable label of each row."""
+        """Predict the most probable label of each row."""
         best = self.predict_proba(rows, clean=clean).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def score(self, rows: Any, y: Any, *, clean: Any = None) -> float:
-        """Accuracy."""
+        """Compute the accuracy."""
         return float(np.mean(self.predict(rows, clean=clean) == np.asarray(y)))
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and arrays."""
+        """Return JSON-ready parameters and arrays."""
         return parts_of(self, self.network_)
 
     @classmethod
@@ -145,7 +146,7 @@ class JoinClassifier(Stored):
 
 
 def _better(both: Network, alone: Network) -> Network:
-    """By the likelihood of the same held-out rows: much noise costs more than reports tell."""
+    """Choose by the likelihood of the same held-out rows: heavy noise can outweigh the reports."""
     if both.held_out >= alone.held_out:
         return both
     width, clean = both.weights[0].shape[0], alone.weights[0]
@@ -160,8 +161,8 @@ def _better(both: Network, alone: Network) -> Network:
 
 def _clean(where: str, clean: Any, count: int) -> Floats:
     if clean is None:
-        errors.refuse(where, "clean", "given", None, "Pass the clean columns, one row a report.")
+        errors.refuse(where, "clean", "given", None, "Pass the clean columns, one row per report.")
     columns = errors.reals(where, clean).astype(np.float32)
     if columns.ndim != 2 or len(columns) != count:
-        raise errors.InvalidData(f"{where}: clean columns must be an array, one row a report.")
+        raise errors.InvalidData(f"{where}: clean columns must be an array, one row per report.")
     return columns

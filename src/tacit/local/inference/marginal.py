@@ -1,15 +1,15 @@
 r"""A classifier of clean rows, fitted through the noise of rows and of labels.
 
-`tacit.inference.neural` classifies what was released. Whoever holds in-house rows
-:math:`c_1, …, c_m` that look like the people's can do better for clean rows: what was hidden is
+`tacit.inference.neural` classifies released rows. With in-house rows :math:`c_1, …, c_m` that are
+distributed like the people's, clean rows can be classified better: the hidden row and label are
 summed out through the law of the whole report,
 
 .. math:: \max_\psi \; \frac{1}{n} \sum_{i=1}^n \log \sum_{j=1}^m w_{ij}
           \sum_{y=1}^C p(\tilde y_i \mid y)\, p_\psi(y \mid c_j), \qquad
           w_{ij} = \frac{p(\tilde z_i \mid c_j)}{\sum_k p(\tilde z_i \mid c_k)}
 
-Under heavy noise (ε of 2 or less) the maximum follows the noise. What is left then is the direction
-in which the likelihood of a linear classifier climbs from zero weights: up to a factor,
+Under heavy noise (ε of 2 or less) the maximum overfits the noise. Then the gradient of a linear
+classifier's likelihood at zero weights is used instead: up to a factor,
 
 .. math:: u_y = \frac{1}{n} \sum_{i=1}^n \Bigl(1[\tilde y_i = y] - \frac{n_y}{n}\Bigr)
           \sum_{j=1}^m w_{ij}\, (c_j - \bar c)
@@ -83,12 +83,12 @@ def fit_clean_network(
 
 
 def fit_score(points: Any, weights: Any, released_labels: Any, flip_matrix: Any) -> Network:
-    """The linear classifier u of the module's second formula: one step, nothing to tune.
+    """Fit the linear classifier u of the module's second formula: one step, nothing to tune.
 
     Parameters
     ----------
     points, weights, released_labels, flip_matrix
-        As in `fit_clean_network`. The flip only scales u, and so how sure the classifier is.
+        As in `fit_clean_network`. The flip only scales u, and so the confidence of the classifier.
 
     Notes
     -----
@@ -110,12 +110,12 @@ def _checked(
 ) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     rows, flip = inputs.matrix(where, points), inputs.flip_law(flip_matrix)
     if len(weights.shape) != 2 or weights.shape[1] != len(rows):
-        raise errors.InvalidData(f"{where}: weights must have a column for every point.")
+        raise errors.InvalidData(f"{where}: weights must have one column per point.")
     return rows, inputs.codes(released_labels, len(weights), len(flip)), flip
 
 
 def _scaling(rows: Floats) -> tuple[Floats, Floats]:
-    """Centre, and one spread for all coordinates: the noise has the same scale in each."""
+    """Return centre and one spread for all coordinates: the noise has the same scale in each."""
     center = rows.mean(axis=0)
     return center, np.full_like(center, max(float(rows.std()), 1e-6))
 
@@ -135,7 +135,7 @@ def _train(
     settings: Settings,
     generator: Any,
 ) -> tuple[list[Tensor], Tensor]:
-    """Adam on batches of reports; the parameters of the epoch that held-out reports like best."""
+    """Train by Adam; return the parameters of the epoch with the best held-out likelihood."""
     import torch
 
     share, seen = reports
@@ -153,10 +153,10 @@ def _train(
             (settings.weight_decay / 2 * stack.size(layers)[0] - likelihood).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         with torch.no_grad():
-            found = _log_likelihood(layers, x, share[held], seen[held])[None]
+            latest = _log_likelihood(layers, x, share[held], seen[held])[None]
         stale += 1
-        if bool(found > score) or not settings.early_stopping:
-            best, score, stale = stack.snapshot(layers), found, 0
+        if bool(latest > score) or not settings.early_stopping:
+            best, score, stale = stack.snapshot(layers), latest, 0
         if stale > settings.patience:
             break
     return best, score

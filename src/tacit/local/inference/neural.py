@@ -1,6 +1,6 @@
-r"""A classifier fitted through the noise of its labels, as plain functions of arrays.
+r"""Classifiers fitted through the noise of their labels, as plain functions of arrays.
 
-The network says :math:`p_\psi(y \mid \tilde x)`; what is seen is a flipped label. It is fitted by
+The network models :math:`p_\psi(y \mid \tilde x)`; flipped labels are observed. It is fitted by
 
 .. math:: \max_\psi \; \frac{1}{n} \sum_{i=1}^n
           \log \sum_{y=1}^C p(\tilde y_i \mid y)\, p_\psi(y \mid \tilde x_i)
@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float32]
 _BLOCK_ROWS = 1 << 14
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """A fitted classifier: scaling, then linear layers with ReLU between them. Needs numpy only.
 
@@ -66,7 +66,7 @@ class Network:
         return int(self.biases[-1].size)
 
     def logits(self, features: Any) -> Floats:
-        """What the softmax is taken of."""
+        """Compute the logits, the input of the softmax."""
         rows = inputs.matrix("Network", features, self.center.size)
         blocks = [
             self._forward(rows[start : start + _BLOCK_ROWS])
@@ -81,7 +81,7 @@ class Network:
         return np.asarray(value @ self.weights[-1] + self.biases[-1])
 
     def predict_proba(self, features: Any) -> npt.NDArray[np.float64]:
-        """Probability of every class for every row."""
+        """Compute the probability of every class for every row."""
         logits = self.logits(features).astype(np.float64)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
@@ -89,14 +89,14 @@ class Network:
     def log_likelihood(
         self, features: Any, released_labels: Any, flip_matrix: Any
     ) -> npt.NDArray[np.float64]:
-        """Log-probability of every released label, given its row."""
+        """Compute the log-probability of every released label, given its row."""
         flip = inputs.flip_law(flip_matrix)
         labels = inputs.codes(released_labels, len(features), len(flip))
         seen = (self.predict_proba(features) * flip[:, labels].T).sum(axis=1)
         return np.asarray(np.log(np.maximum(seen, np.finfo(np.float64).tiny)))
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """JSON-ready parameters, and arrays by name."""
+        """Return JSON-ready parameters, and arrays by name."""
         arrays = {"center": self.center, "spread": self.spread}
         for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             arrays[f"weight.{index}"], arrays[f"bias.{index}"] = weight, bias
@@ -107,7 +107,7 @@ class Network:
     def from_parts(
         cls, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Network:
-        """Build it again from what `parts` gave."""
+        """Rebuild the network from what `parts` returned."""
         layers = range(errors.whole("Network", "layers", params["layers"], least=1, most=64))
         as_float = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
         held_out = params["held_out"]
@@ -127,24 +127,24 @@ class Settings:
     Parameters
     ----------
     hidden : tuple of int
-        Hidden layers; none at all is a linear classifier, the better one under heavy noise.
+        Hidden layers; none is a linear classifier, which is better under heavy noise.
     weight_decay : float
         w above, on weights and not on biases; inputs have unit spread.
     epochs, patience : int
-        At most so many passes; stop after so many without a better held-out likelihood.
+        The largest number of passes, and of passes without a better held-out likelihood.
     batch_size, learning_rate
-        Of Adam.
+        Parameters of Adam.
     output_bias : bool
         Whether the last layer has a bias. See Notes.
     early_stopping : bool
-        Whether the epoch is kept that held-out reports like best, or the last one. Under heavy
-        noise they cannot tell epochs apart, and a large weight decay does more.
+        Whether to keep the epoch with the best held-out likelihood, or the last one. Under heavy
+        noise held-out reports cannot distinguish epochs, and a large weight decay helps more.
 
     Notes
     -----
     A network fitted to noisy rows spreads its logits over the range of the noise. Where it is to
     classify *clean* rows, these lie close together in the middle of that range, and an estimated
-    bias of the last layer outweighs all they say: at small ε every clean row gets one class.
+    bias of the last layer outweighs their differences: at small ε all clean rows get one class.
     Without it, rows are judged against the centre of all rows, and classes count as equally
     frequent: for clean rows under heavy noise much the better choice.
     """
@@ -171,15 +171,16 @@ class Settings:
 
 
 HEAVY_NOISE = 8.0
-"""Below this ε of a labelled report, `settings_for` takes the linear classifier."""
+"""Below this ε of a labelled report, `settings_for` chooses the linear classifier."""
 
 
 def settings_for(
     epsilon: float, hidden: tuple[int, ...] | None = None, output_bias: bool | None = None
 ) -> Settings:
-    """A fixed rule for what is not given: below ε = 8 linear, without output bias; else the usual.
+    """Choose what is not given by a fixed rule: below ε = 8 linear and without output bias.
 
-    The linear one, also where asked for, has a large weight decay and is fitted to its end.
+    The linear classifier, also if it is requested, has a large weight decay and is fitted until
+    convergence.
 
     Notes
     -----
@@ -278,8 +279,8 @@ def fit_networks(
 ) -> list[Network]:
     """Fit many classifiers of one shape side by side: the first axis of every array counts them.
 
-    Their losses are added up and share no parameter, so each ends where it would end alone with
-    the same start and the same batches. `weight_decays`, one each, goes before the settings'.
+    Their losses are added and share no parameter, so each ends where it would end alone with the
+    same start and the same batches. `weight_decays`, one each, override that of the settings.
     """
     import torch
 
@@ -309,11 +310,11 @@ def fit_networks(
 
 
 def _log_likelihood(layers: Sequence[Tensor], x: Tensor, y: Tensor, log_flip: Tensor) -> Tensor:
-    """Mean noise-aware log-likelihood of each problem."""
+    """Compute the mean noise-aware log-likelihood of each problem."""
     import torch
 
     log_proba = torch.log_softmax(stack.forward(layers, x), dim=2)
-    # (problems, rows, classes): how likely each class makes the label that was seen
+    # (problems, rows, classes): the log-probability of the observed label given each class
     index = y[:, None, :].expand(-1, log_flip.shape[1], -1)
     seen = log_flip.gather(2, index).transpose(1, 2)
     return torch.logsumexp(log_proba + seen, dim=2).mean(dim=1)
@@ -328,7 +329,7 @@ def _train(
     settings: Settings,
     generator: Any,
 ) -> tuple[list[Tensor], Tensor]:
-    """Adam; each problem keeps the parameters of its own best epoch."""
+    """Train by Adam; each problem keeps the parameters of its own best epoch."""
     import torch
 
     free = layers if settings.output_bias else layers[:-1]
@@ -345,9 +346,9 @@ def _train(
             optimizer.zero_grad()
             (penalty / 2 * stack.size(layers) - likelihood).sum().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        found = _held_out(layers, held, log_flip)
-        better = (found > score) if settings.early_stopping else torch.ones_like(found).bool()
-        score = torch.where(better, found, score)
+        latest = _held_out(layers, held, log_flip)
+        better = (latest > score) if settings.early_stopping else torch.ones_like(latest).bool()
+        score = torch.where(better, latest, score)
         best = [
             torch.where(better[:, None, None], new, old)
             for new, old in zip(stack.snapshot(layers), best, strict=True)
@@ -368,7 +369,7 @@ def _held_out(layers: Sequence[Tensor], held: tuple[Tensor, Tensor], log_flip: T
 def to_networks(
     layers: list[Tensor], center: Tensor, spread: Tensor, score: Tensor
 ) -> list[Network]:
-    """Stacked layers, one by one, as plain arrays."""
+    """Split stacked layers into networks of plain arrays."""
     weights = [layer.cpu().numpy() for layer in layers[::2]]
     biases = [layer[:, 0].cpu().numpy() for layer in layers[1::2]]
     centers, spreads, scores = center.cpu().numpy(), spread.cpu().numpy(), score.cpu().numpy()

@@ -38,13 +38,13 @@ class ConstantAnswerWarning(UserWarning):
 
 
 class NoiseAwareClassifier(Stored):
-    """Learn from labelled reports; predict clean or released rows.
+    """A classifier learned from labelled reports; it predicts clean or released rows.
 
     Parameters
     ----------
     prior : {"auto", "inhouse", "none"}
         Codebooks: whether the in-house counts of the codewords help. "auto" tests whether the
-        people look like the in-house rows; where they do not, it warns and leaves the counts out.
+        people look like the in-house rows; if they do not, it warns and ignores the counts.
     level : {"latent", "feature"}
         Other mechanisms: learn from released latents, or from decoded rows.
     hidden : tuple of int, optional
@@ -54,9 +54,9 @@ class NoiseAwareClassifier(Stored):
         Other mechanisms: whether the network may learn that classes differ in frequency; by default
         by the same rule, not where the noise is heavy.
     seed : int
-        Of starting weights, held-out reports and resampling. It protects nobody and need not.
+        Seed of initial weights, held-out reports and resampling; privacy does not depend on it.
     device : str
-        Other mechanisms: where the network is fitted, as in `VLM.fit`; no part of what is saved.
+        Other mechanisms: where the network is fitted, as in `VLM.fit`; it is not saved.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class NoiseAwareClassifier(Stored):
     main_ : array, (codewords, classes)
         Linked codewords: the probability of each one's main label.
     shift_ : ShiftTest
-        Codebooks: do the people look like the in-house rows?
+        Codebooks: a test of whether the people look like the in-house rows.
     network_ : Network
         Other mechanisms: what was fitted.
     guarantee_ : Guarantee
@@ -96,14 +96,14 @@ class NoiseAwareClassifier(Stored):
         self.device = device
 
     def fit(self, reports: Reports, y: None = None) -> Self:
-        """Learn from labelled reports; `y` is for scikit-learn's sake and must be None."""
+        """Learn from labelled reports; `y` must be None and is there for scikit-learn."""
         if not isinstance(reports, Reports) or not reports.labelled:
             raise errors.InvalidData(
                 "NoiseAwareClassifier.fit: it must get reports with labels. Release with labels=…."
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         must_be_none("NoiseAwareClassifier.fit", y)
-        by_table = reports.mechanism.kind == "codebook"
+        by_table = reports.channel.symbols is not None
         device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
         for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
             self.__dict__.pop(name, None)
@@ -141,11 +141,13 @@ class NoiseAwareClassifier(Stored):
 
     def _fit_network(self, reports: Reports, device: str) -> None:
         inputs = self.mechanism_.released_features(reports, level=self.level)
+        flip = reports.channel.flip
+        assert flip is not None
         hidden = None if self.hidden is None else tuple(self.hidden)
         self.network_ = fit_network(
             inputs,
             reports.columns["label"],
-            self.mechanism_.label_matrix,
+            flip.matrix,
             settings_for(self.mechanism_.epsilon, hidden, self.output_bias),
             seed=errors.whole("NoiseAwareClassifier", "seed", self.seed, least=0),
             device=device,
@@ -154,7 +156,7 @@ class NoiseAwareClassifier(Stored):
     # --- predictions ---------------------------------------------------------------------------
 
     def predict_proba(self, rows: Any) -> Reals:
-        """Of clean rows, or of unlabelled `Reports` from the same mechanism (at any ε)."""
+        """Predict class probabilities of clean rows, or of unlabelled `Reports` at any ε."""
         check_is_fitted(self, "mechanism_")
         if isinstance(rows, Reports):
             must_be_mine(rows, self.mechanism_)
@@ -168,15 +170,16 @@ class NoiseAwareClassifier(Stored):
         return self.network_.predict_proba(inputs)
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """The most probable label of each row."""
+        """Predict the most probable label of each row."""
         best = self.predict_proba(rows).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def given_codeword(self) -> Reals:
-        """P(label | codeword); where nothing is known of a codeword, the shares of the labels.
+        """Return P(label | codeword); for codewords without information, the shares of the labels.
 
-        Linked codewords have a main label, which the noise may hide in the table of a small one:
-        theirs is the main label's probability (`finite.main_labels`), and a tenth the table.
+        Linked codewords have a main label, which noise may hide in the table of a small codeword:
+        they get nine tenths of the main label's probability (`finite.main_labels`) and a tenth of
+        the table.
         """
         mass = self.table_.sum(axis=1, keepdims=True)
         overall = self.table_.sum(axis=0)
@@ -187,9 +190,9 @@ class NoiseAwareClassifier(Stored):
         return finite.MAIN_SHARE * self.main_ + (1 - finite.MAIN_SHARE) * given
 
     def for_private_points(self, epsilon: float) -> NoiseAwareClassifier:
-        """For people who want an answer and show only a report of their row, at this ε.
+        """Adapt the classifier to people who show only a report of their row, at this ε.
 
-        Codewords with the same most probable label become one, and a report names a single one:
+        Codewords with the same most probable label are merged, and a report names a single one:
         randomized response over the labels, which no ε-DP channel beats (see `tacit.ceilings`).
         """
         check_is_fitted(self, "table_")
@@ -208,8 +211,11 @@ class NoiseAwareClassifier(Stored):
         return made
 
     def _warn_if_constant(self) -> None:
-        """Where some label is so frequent that no single report outweighs it."""
-        mass, odds = self.table_.sum(axis=1), np.exp(self.mechanism_.channel(False).log_odds)
+        """Warn if some label is so frequent that no single report outweighs it."""
+        mass, odds = (
+            self.table_.sum(axis=1),
+            np.exp(self.mechanism_.channel(False).symbols.log_odds),
+        )
         each = mass * (1 + (odds - 1) * np.eye(len(mass)))
         answers = (each @ self.given_codeword()).argmax(axis=1)
         if len(np.unique(answers)) == 1:
@@ -229,17 +235,17 @@ class NoiseAwareClassifier(Stored):
     # --- estimates -----------------------------------------------------------------------------
 
     def class_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
-        """Estimated shares of the labels among the people, and their intervals (classes, 2)."""
+        """Estimate the shares of the labels, and their intervals (classes, 2)."""
         ends = self._interval(0, confidence, repeats)
         return self.table_.sum(axis=0), ends
 
     def codeword_shares(self, confidence: float = 0.95, repeats: int = 100) -> tuple[Reals, Reals]:
-        """Estimated shares of the codewords, and their intervals (codewords, 2)."""
+        """Estimate the shares of the codewords, and their intervals (codewords, 2)."""
         ends = self._interval(1, confidence, repeats)
         return self.table_.sum(axis=1), ends
 
     def _interval(self, axis: int, confidence: float, repeats: int) -> Reals:
-        """The wider one of two: a bootstrap of the estimate, and the unbiased estimate's own."""
+        """Join two intervals: a bootstrap of the estimate, and that of the unbiased estimate."""
         check_is_fitted(self, "table_")
         if not hasattr(self, "_evidence"):
             raise errors.InvalidParameter(
@@ -254,7 +260,7 @@ class NoiseAwareClassifier(Stored):
     # --- storage -------------------------------------------------------------------------------
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and arrays."""
+        """Return JSON-ready parameters and arrays."""
         if not hasattr(self, "table_"):
             return parts_of(self, self.network_)
         parameters, arrays = parts_of(self)
@@ -279,13 +285,13 @@ class NoiseAwareClassifier(Stored):
 
 
 def must_be_none(where: str, y: Any) -> None:
-    """Labels are in the reports; others would be ignored, which nobody expects."""
+    """Refuse labels beside the reports: they would be ignored."""
     if y is not None:
         errors.refuse(where, "y", "None: labels are part of the reports", type(y).__name__)
 
 
 def must_be_mine(reports: Reports, mechanism: Any) -> None:
-    """Reports of another mechanism, or of labels too, have another law than the learned one."""
+    """Refuse reports of another mechanism or with labels, whose law is not the learned one."""
     same = artifact.fingerprint(reports.mechanism.at(mechanism.epsilon))
     if reports.labelled or same != artifact.fingerprint(mechanism):
         raise errors.InvalidData(
@@ -295,7 +301,7 @@ def must_be_mine(reports: Reports, mechanism: Any) -> None:
 
 
 def evidence_of(reports: Reports) -> Evidence:
-    """The reports of a codebook as the likelihood takes them."""
-    classes = len(reports.mechanism.classes) if reports.labelled else 1
-    channel = reports.mechanism.channel(reports.labelled)
-    return Evidence(reports.columns["symbols"], channel, classes)
+    """Return the reports of a codebook in the form that the likelihood takes."""
+    law = reports.channel.symbols
+    assert law is not None
+    return Evidence(reports.columns["symbols"], law, reports.channel.class_count)

@@ -1,7 +1,7 @@
-"""A class that in-house data never held: reports of its people against in-house rows of the rest.
+"""Detection of a class that in-house data lacks, from reports of people who have it.
 
-Everybody invited has the new class, so the report holds no label; that they have it is known from
-their taking part, and the certificate says so.
+Everybody who is invited has the new class, so a report holds no label. Taking part reveals the
+class, and the certificate says so.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ KNOWN_BY_TAKING_PART = "That someone who reported has the new class: all who wer
 
 
 class NovelClassClassifier(Stored):
-    """Tell a new class (1) from in-house ones (0).
+    """A classifier of a new class (1) against in-house ones (0).
 
     Parameters
     ----------
     inhouse : rows
         Clean in-house rows of the other classes.
     share : float
-        Of the new class among the rows to be told apart.
+        The share of the new class among the rows to be classified.
     penalty : float
         Ridge penalty of the log odds; see `tacit.inference.proportions`.
     inhouse_public : bool
@@ -70,7 +70,7 @@ class NovelClassClassifier(Stored):
             errors.refuse(where, "inhouse", "given", None, "Pass in-house rows of other classes.")
         if not isinstance(reports, Reports) or reports.labelled:
             raise errors.InvalidData(f"{where}.fit: it must get reports without labels.")
-        if reports.mechanism.kind != "codebook":
+        if reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
@@ -89,7 +89,7 @@ class NovelClassClassifier(Stored):
         return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
-        """In-house and new, of clean rows or of reports."""
+        """Predict the probabilities of in-house and new, for clean rows or reports."""
         check_is_fitted(self, "network_")
         if isinstance(rows, Reports):
             must_be_mine(rows, self.mechanism_)
@@ -100,18 +100,18 @@ class NovelClassClassifier(Stored):
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
     def _of_reports(self, reports: Reports) -> npt.NDArray[np.float64]:
-        """P(report | class) for both, up to a factor: the posterior over an even mixture."""
+        """Compute P(report | class) up to a factor: the posterior over an even mixture."""
         mixture = self.shares_.sum(axis=1)
         posterior = reports.mechanism.posterior(reports, mixture)
         return np.asarray(posterior @ (self.shares_ / np.maximum(mixture, 1e-300)[:, None]))
 
     def predict(self, rows: Any) -> npt.NDArray[np.int64]:
-        """1 where the new class is the more probable."""
+        """Predict 1 where the new class is more probable, else 0."""
         best = self.predict_proba(rows).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and arrays."""
+        """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self, self.network_)
         return parameters, {**arrays, "shares": self.shares_}
 

@@ -1,16 +1,16 @@
 r"""A linear model on in-house rows, fitted to reports through codebook and channel.
 
-The reports say how many people have each (codeword, label) pair; the in-house rows say what the
-people of a codeword look like. A logistic model of the label given the row then has to explain the
-reports through the shares that it implies,
+The reports tell how many people have each (codeword, label) pair; the in-house rows tell what rows
+of a codeword look like. A logistic model of the label given the row is fitted to the reports,
+through the shares that it implies,
 
 .. math:: \theta_{k,y}(w) = \pi_k \, \frac{1}{|D_k|} \sum_{x \in D_k} p_w(y \mid x), \qquad
           \max_w \; \ell(\theta(w)) - \frac{\lambda}{2} \lVert w \rVert^2,
 
 with D_k the in-house rows of codeword k, :math:`\pi_k` the codeword's share and ℓ the likelihood of
 `tacit.inference.finite`. A few hundred weights are learned from all reports together, instead of a
-share for every pair: that is what keeps the noise down. A class that in-house data never held is
-an exponential tilt of them instead,
+share for every pair, which reduces the noise. A class that in-house data lacks is modelled as an
+exponential tilt of the in-house rows,
 
 .. math:: \theta_k(w) \propto \sum_{x \in D_k} e^{w \cdot x},
 
@@ -39,10 +39,10 @@ Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 PENALTY = 20.0
-"""λ: with inputs of unit deviation, weights of about 0.2 are nothing unusual."""
+"""λ: with inputs of unit standard deviation, weights of about 0.2 are common."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Inhouse:
     """In-house rows sorted by codeword, scaled, with a column of ones."""
 
@@ -55,7 +55,7 @@ class Inhouse:
 
     @classmethod
     def of(cls, vectors: Floats, codes: Integers) -> Inhouse:
-        """One spread for all components: their relative sizes are the codebook's own."""
+        """Sort and scale rows; one spread for all components keeps their relative sizes."""
         center = vectors.mean(axis=0)
         spread = np.full(vectors.shape[1], max(float(vectors.std(axis=0).mean()), 1e-12))
         order = np.argsort(codes, kind="stable")
@@ -65,13 +65,13 @@ class Inhouse:
         return cls(inputs, codes[order], starts, present, center, spread.astype(np.float32))
 
     def totals(self, values: npt.NDArray[Any], codewords: int) -> Reals:
-        """Sums over the rows of each codeword; none for one that no row has."""
+        """Sum over the rows of each codeword; 0 for a codeword without rows."""
         sums = np.zeros((codewords, *values.shape[1:]))
         sums[self.present] = np.add.reduceat(values, self.starts, axis=0)
         return sums
 
     def network(self, weights: Reals) -> Network:
-        """The linear classifier with these weights, the last row being the constant."""
+        """Return the linear classifier with these weights; the last row is the constant."""
         return Network(
             self.center,
             self.spread,
@@ -83,7 +83,7 @@ class Inhouse:
 def fit_labels(
     inhouse: Inhouse, evidence: Evidence, shares: Reals, penalty: float = PENALTY
 ) -> Network:
-    """The logistic model of the label, from labelled reports; `shares` are the codewords'."""
+    """Fit the logistic model of the label to labelled reports, given the codewords' `shares`."""
     counts = np.bincount(inhouse.codes, minlength=evidence.codewords)
     weight = (shares / np.maximum(counts, 1))[inhouse.codes][:, None].astype(np.float32)
 
@@ -101,7 +101,7 @@ def fit_labels(
 def fit_tilt(
     inhouse: Inhouse, evidence: Evidence, penalty: float = PENALTY
 ) -> tuple[Network, Reals]:
-    """Log odds of a class that in-house data never held, from unlabelled reports of its people.
+    """Fit the log odds of a class that in-house data lacks, from unlabelled reports of its people.
 
     The network has two classes, in-house and new, as if they were equally frequent. With it come
     the shares of both among the codewords, (codewords, 2).
@@ -131,13 +131,13 @@ def _maximise(
     def loss(flat: Reals) -> tuple[float, Reals]:
         weights = flat.reshape(shape)
         value, slope = objective(weights)
-        held = np.vstack([weights[:-1], np.zeros((1, shape[1]))])  # the constant goes free
+        held = np.vstack([weights[:-1], np.zeros((1, shape[1]))])  # no penalty on the constant
         return -value + penalty / 2 * float((held**2).sum()), (penalty * held - slope).ravel()
 
-    found = minimize(
+    solution = minimize(
         loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 200}
     )
-    return np.asarray(found.x.reshape(shape))
+    return np.asarray(solution.x.reshape(shape))
 
 
 def _softmax(logits: Floats) -> Floats:

@@ -1,7 +1,7 @@
-r"""Private search: several ways to collect and learn, compared by votes, within one person's ε.
+r"""Private search: several ways to collect and learn, compared by votes within one person's ε.
 
-Every report and every vote costs ε: a candidate that differs in its mechanism needs reports of its
-own, and a vote on each of m candidates costs m times. So either each person is assigned to one
+Every report and every vote costs ε: a candidate with another mechanism needs its own reports, and
+votes on m candidates cost m times as much. So either each person is assigned to one
 candidate, at random, and spends ε on it ("parallel"), or everybody answers for every candidate and
 spends ε/m on each ("sequential"). Voters who are kept for the winner spend ε on it.
 
@@ -42,7 +42,7 @@ from tacit.privacy.guarantees import Guarantee, Unit
 from tacit.privacy.randomness import Randomness, source
 
 Progress = Callable[[str, int, int], None]
-"""Called with a stage (fit, report, learn, vote), how much of it is done, and of how much."""
+"""Called with a stage (fit, report, learn, vote), the number of steps done, and their total."""
 
 ASSUMPTIONS = (
     "Nobody both reported and voted.",
@@ -60,10 +60,10 @@ class Candidate:
     Parameters
     ----------
     name : str
-        How results call it.
+        Its name in results.
     mechanism
-        A local mechanism: unfitted where in-house rows are given to `search`. Candidates with one
-        and the same object share its reports.
+        A local mechanism, unfitted if in-house rows are given to `search`. Candidates with the same
+        object share its reports.
     learner
         An unfitted classifier of reports; by default `NoiseAwareClassifier()`.
     """
@@ -75,7 +75,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate's estimate by those who chose; intervals of all candidates hold at once."""
+    """A candidate's estimate from the first votes; intervals of all candidates hold at once."""
 
     name: str
     reports: int
@@ -83,20 +83,20 @@ class Standing:
     estimate: Estimate
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data."""
-        found = self.estimate.to_dict()
-        found.pop("voters")
-        return {"name": self.name, "reports": self.reports, "votes": self.votes, **found}
+        """Return JSON-ready data."""
+        estimate = self.estimate.to_dict()
+        estimate.pop("voters")
+        return {"name": self.name, "reports": self.reports, "votes": self.votes, **estimate}
 
 
 @dataclass(frozen=True)
 class Found:
-    """The winner, what is known of it, and what that cost each person.
+    """The winner, its estimated accuracy, and the cost for each person.
 
     `estimate` is the winner's: of fresh voters alone, or with simultaneous coverage. `mechanism`,
-    `reports` and `model` are the winner's, `models` those of all candidates in turn; `inhouse_` is
-    what all of them together give the in-house rows, as trying one costs these as much as keeping
-    it.
+    `reports` and `model` are the winner's, `models` those of all candidates in order; `inhouse_` is
+    the protection of the in-house rows by all of them together, as trying a candidate costs as much
+    as keeping it.
     """
 
     winner: str
@@ -114,16 +114,16 @@ class Found:
 
     @property
     def event(self) -> events.Event:
-        """What ran on reporters and voters."""
+        """The event that ran on reporters and voters."""
         return self.certificate.event
 
     @property
     def guarantee(self) -> Guarantee:
-        """Towards each of them."""
+        """The guarantee towards each of them."""
         return self.certificate.guarantee
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data."""
+        """Return JSON-ready data."""
         return {
             "winner": self.winner,
             **self.estimate.to_dict(),
@@ -137,7 +137,7 @@ class Found:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _People:
     """Rows and labels of reporters or voters, in memory."""
 
@@ -153,7 +153,7 @@ class _People:
 
 @dataclass(frozen=True)
 class _Budget:
-    """What one answer costs, and the events that therefore run."""
+    """The cost of one answer, and the events that run for it."""
 
     epsilon: Fraction
     composition: str
@@ -166,9 +166,9 @@ class _Budget:
         return Ballot(epsilon=self.share(parts), unit=self.unit)
 
     def event(self, mechanisms: Sequence[Any], plan: Precision) -> events.Event:
-        """Of reporters and voters: the very events that will run."""
+        """Compose the events that will run on reporters and voters."""
         count, sequential = plan.candidates, self.composition == "sequential"
-        reporting = tuple(mechanism.event(True) for mechanism in mechanisms)
+        reporting = tuple(mechanism.channel(True).event for mechanism in mechanisms)
         if sequential and len(reporting) > 1:
             reporting = (events.Composed(reporting),)
         voting: events.Event = self.ballot(count).event
@@ -176,7 +176,7 @@ class _Budget:
             voting = events.Repeated(voting, count)
         every = [*reporting, *([voting] if count > 1 else [])]
         every += [self.ballot(1).event] if plan.fresh else []
-        # Who did the same as somebody else adds nothing: people share no data.
+        # Equal events of different people count once: people share no data.
         distinct = tuple(dict.fromkeys(every))
         return distinct[0] if len(distinct) == 1 else events.Parallel(distinct)
 
@@ -201,7 +201,7 @@ def search(
     rng: Randomness | None = None,
     progress: Progress | None = None,
 ) -> Found:
-    """Fit every candidate in-house, collect, learn, let people vote, and take the best.
+    """Fit every candidate in-house, collect, learn, let people vote, and choose the best.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def search(
     people, voters : (rows, labels)
         Those who report, and others who vote.
     epsilon : float
-        What one person spends in all, as reporter or as voter.
+        The total cost for one person, as reporter or as voter.
     inhouse, fitting
         Rows that the mechanisms are fitted on, and keywords of their `fit`. Without rows, the
         mechanisms must be fitted already.
@@ -219,11 +219,11 @@ def search(
     confirm : {"fresh", "simultaneous"}
         The winner's interval is that of voters kept for it, or holds for all candidates at once.
     confirm_share, confidence, within
-        See `tacit.inference.selection.precision`, which is asked before anything is done.
+        See `tacit.inference.selection.precision`, which is called first.
     unit : Unit
-        What a report and a vote are about; mechanisms must have the same.
+        The unit of a report and of a vote; mechanisms must have the same.
     ledger, account, key
-        One charge of everything that will run, before anything is released, or nothing is.
+        Everything that will run is charged at once before any release; if refused, nothing runs.
     rng
         For tests; what a seeded generator releases is marked.
     progress : callable, optional
@@ -233,7 +233,7 @@ def search(
     -----
     ε-DP towards each reporter and each voter, for any two rows and labels. Learning, choosing and
     estimating are post-processing. Towards the in-house rows every candidate costs what its fit
-    costs, the losers too.
+    costs, also those that lose.
     """
     listed, mechanisms, owner = _listed(candidates)
     total = errors.epsilon_in_range("search", epsilon)
@@ -278,14 +278,14 @@ def search(
 
 
 def _taught(models: Sequence[Any]) -> list[Any]:
-    """Those that read in-house rows themselves; their codebook is then counted twice."""
+    """Select classifiers that read in-house rows themselves; their codebook then counts twice."""
     return [model for model in models if getattr(model, "inhouse", None) is not None]
 
 
 def _listed(
     candidates: Sequence[Candidate],
 ) -> tuple[tuple[Candidate, ...], list[Any], list[int]]:
-    """Candidates, their distinct mechanisms, and which of those each one has."""
+    """Return the candidates, their distinct mechanisms, and the index of each one's."""
     listed = tuple(candidates)
     if not listed or len({one.name for one in listed}) != len(listed):
         named = [one.name for one in listed]
@@ -313,15 +313,15 @@ def _fit(
         say("fit", place, len(mechanisms))
         own = mechanism.at(budget.share(len(mechanisms)))
         fitted.append(own if inhouse is None else own.fit(inhouse, **fitting))
-        if (found := events.scope_of(fitted[-1].event(True))["unit"]) is not budget.unit:
+        if (unit := events.scope_of(fitted[-1].channel(True).event)["unit"]) is not budget.unit:
             remedy = f"Make the mechanism with unit={str(budget.unit)!r}."
-            errors.refuse("search", "unit of a mechanism", str(budget.unit), str(found), remedy)
+            errors.refuse("search", "unit of a mechanism", str(budget.unit), str(unit), remedy)
     say("fit", len(mechanisms), len(mechanisms))
     return fitted
 
 
 def _must_fit(mechanisms: Sequence[Any], people: _People, voters: _People) -> None:
-    """What would fail half way is refused before anything is charged or released."""
+    """Refuse inputs that would fail later, before anything is charged or released."""
     if len(people) < len(mechanisms):
         least = f"at least {len(mechanisms)}, one for each mechanism"
         errors.refuse("search", "people", least, len(people))
@@ -329,11 +329,11 @@ def _must_fit(mechanisms: Sequence[Any], people: _People, voters: _People) -> No
         for who, name in ((people, "people"), (voters, "voters")):
             codes = labels.codes(f"search, {name}", who.labels, mechanism.classes)
             if len(mechanism.schema.rows(who.rows, f"search, {name}")) != len(codes):
-                raise errors.InvalidData(f"search, {name}: labels must be as many as rows.")
+                raise errors.InvalidData(f"search, {name}: labels must be one per row.")
 
 
 def _delta(mechanisms: Sequence[Any], composition: str) -> float | None:
-    deltas = [float(getattr(mechanism, "delta", None) or 0) for mechanism in mechanisms]
+    deltas = [float(mechanism.channel(True).delta or 0) for mechanism in mechanisms]
     total = sum(deltas) if composition == "sequential" else max(deltas)
     return total or None
 
@@ -345,7 +345,7 @@ def _report(
     stream: Randomness,
     say: Progress,
 ) -> list[Reports]:
-    """On people's devices: each reports to one mechanism, or to all of them."""
+    """Run on people's devices: each reports to one mechanism, or to all of them."""
     count, parallel = len(mechanisms), composition == "parallel"
     mine = assign(len(people), count if parallel else 1, rng=stream)
     collected = []
@@ -379,7 +379,7 @@ def _vote(
     stream: Randomness,
     say: Progress,
 ) -> tuple[Selection, Estimate]:
-    """On voters' devices: first those who choose, then those who were kept for the winner."""
+    """Run on voters' devices: first those who choose, then those kept for the winner."""
     count, parallel = len(models), budget.composition == "parallel"
     steps = count + bool(plan.fresh) if count > 1 else 1
     mine = assign(len(voters), count if parallel else 1, plan.fresh, stream)
@@ -406,8 +406,8 @@ def _standings(
     candidates: Sequence[Candidate], reports: Sequence[int], chosen: Selection
 ) -> tuple[Standing, ...]:
     return tuple(
-        Standing(one.name, count, int(found.voters), found)
-        for one, count, found in zip(candidates, reports, chosen.estimates, strict=True)
+        Standing(one.name, count, int(estimate.voters), estimate)
+        for one, count, estimate in zip(candidates, reports, chosen.estimates, strict=True)
     )
 
 
@@ -419,12 +419,12 @@ def _certify(
     taught: bool,
     stream: Randomness,
 ) -> Certificate:
-    """What is assumed and not protected: by any mechanism, and by the search itself."""
+    """Issue the certificate, with what the mechanisms and the search assume and do not protect."""
     guarantee = guarantee_of(event, delta)
-    found = float(getattr(guarantee, "epsilon", np.inf))
-    if not found <= float(epsilon) * (1 + 1e-9):
+    stated = float(getattr(guarantee, "epsilon", np.inf))
+    if not stated <= float(epsilon) * (1 + 1e-9):
         errors.refuse("search", "guarantee", f"within ε = {float(epsilon):g}", str(guarantee))
-    assumed = [line for one in mechanisms for line in getattr(one, "assumptions", ())]
+    assumed = [line for one in mechanisms for line in one.channel(True).assumptions]
     exposed = [line for one in mechanisms for line in one.not_protected]
     if taught or not all(one.inhouse_.may_leave for one in mechanisms):
         exposed += HANDED_OUT
@@ -438,7 +438,7 @@ def _certify(
 
 
 def _take(rows: Any, places: npt.NDArray[np.int64]) -> Any:
-    """Some rows of a mapping, a pandas or Arrow table, or an array."""
+    """Select rows of a mapping, a pandas or Arrow table, or an array."""
     if isinstance(rows, Mapping):
         return {name: np.asarray(data)[places] for name, data in rows.items()}
     if hasattr(rows, "iloc"):
@@ -449,4 +449,4 @@ def _take(rows: Any, places: npt.NDArray[np.int64]) -> Any:
 
 
 def _silent(stage: str, done: int, total: int) -> None:
-    """No progress is shown."""
+    """Show no progress."""

@@ -1,8 +1,8 @@
-r"""Which of several candidates, by votes: who votes on what, who wins, and what that is worth.
+r"""Selection among candidates by votes: who votes on which, who wins, and with which interval.
 
-Pure functions: counts and votes in, a winner with intervals out. The estimate of a winner is
-flattered by having won; its interval holds where it comes from voters who had no part in the
-choice, or holds for all candidates at once.
+Pure functions from counts and votes to a winner with intervals. A winner's estimate is biased
+upwards by the selection; its interval is valid if it comes from voters who had no part in the
+choice, or if it holds for all candidates at once.
 
 References
 ----------
@@ -37,14 +37,14 @@ from tacit.privacy.randomness import Randomness, source
 COMPOSITIONS = ("parallel", "sequential")
 CONFIRMATIONS = ("fresh", "simultaneous")
 FRESH = -1
-"""The candidate of those who are kept for the winner."""
+"""Stands for the candidate of voters who are kept for the winner."""
 
 _MOST_VOTERS = 2**50
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What so many voters allow, whatever they will say.
+    """The precision that this many voters allow, whatever their votes.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ class Precision:
     fresh : int
         Voters kept for the winner.
     for_each : int
-        Votes on each candidate, at least.
+        The least number of votes on each candidate.
     half_width : float
-        Of the winner's interval, at most.
+        The largest half-width of the winner's interval.
     compared : float
-        Of each candidate's interval, at most; these hold all at once.
+        The largest half-width of the candidates' intervals, which all hold at once.
     confidence : float
-        Of the winner's interval, and of all the others together.
+        Confidence of the winner's interval, and of all others together.
     """
 
     voters: int
@@ -81,7 +81,7 @@ class Precision:
 
 @dataclass(frozen=True)
 class Selection:
-    """The winner's place, and every candidate's estimate; their intervals hold all at once."""
+    """The winner's index, and every candidate's estimate; their intervals hold all at once."""
 
     winner: int
     estimates: tuple[Estimate, ...]
@@ -89,17 +89,17 @@ class Selection:
 
 
 def part_of(epsilon: Any, parts: int) -> Fraction:
-    """A share of ε, as a decimal just below ε/m: the shares add up to ε or a hair less."""
+    """Return ε/m as a decimal, rounded down: the m shares add up to ε or slightly less."""
     return labels.part(errors.epsilon_in_range("search", epsilon), parts)
 
 
 def assign(
     count: int, parts: int, fresh: int = 0, rng: Randomness | None = None
 ) -> npt.NDArray[np.int64]:
-    """For each of `count` people the part that they belong to, or `FRESH`; sizes differ by one.
+    """Assign each of `count` people to a part or to `FRESH`; sizes of parts differ by at most one.
 
-    Drawn from the operating system's entropy. Nothing about anybody enters, so the parts are
-    disjoint and chosen without looking at the data, as parallel composition demands.
+    Parts are drawn from the operating system's entropy, without looking at anybody's data, and are
+    disjoint, as parallel composition requires.
     """
     count = errors.whole("assign", "count", count, least=1)
     parts = errors.whole("assign", "parts", parts, least=1)
@@ -113,17 +113,17 @@ def assign(
 def confirm_share_for(
     candidates: int, epsilon: Any, composition: str = "parallel", confidence: float = 0.95
 ) -> float:
-    r"""The share of voters to keep for the winner.
+    r"""Compute the share of voters to keep for the winner.
 
-    Of n voters, cn confirm. With s the deviation of one vote with the whole ε, the winner's
-    interval reaches :math:`zs/\sqrt{cn}`; and what choosing by noisy estimates may lose is at most
-    about their largest of m errors, :math:`s\sqrt{2V\ln m}/\sqrt{(1-c)n}`, where V is by how much
-    the variance of a candidate's estimate exceeds that of a vote by everybody: m in parallel. The
-    sum is smallest at
+    Of n voters, cn confirm. With s the standard deviation of one vote with the whole ε, the
+    winner's interval has half-width :math:`zs/\sqrt{cn}`; and choosing by noisy estimates loses at
+    most about the largest of their m errors, :math:`s\sqrt{2V\ln m}/\sqrt{(1-c)n}`, where V is the
+    ratio of the variance of a candidate's estimate to that of a vote by everybody: m in parallel.
+    The sum is smallest at
 
     .. math:: c = \frac{z^{2/3}}{z^{2/3} + (2V\ln m)^{1/3}}
 
-    Neither n nor anybody's vote enters.
+    It depends neither on n nor on any vote.
     """
     worse = float(candidates)
     if composition == "sequential":
@@ -145,23 +145,23 @@ def precision(
     confidence: float = 0.95,
     within: float | None = None,
 ) -> Precision:
-    """What the voters at hand allow, said beforehand; too few are refused with how many it takes.
+    """Compute the precision in advance; refuse too few voters, and tell how many are needed.
 
     Parameters
     ----------
     voters, epsilon, candidates
-        How many vote, what a voter spends, and on how many candidates.
+        The number of voters, the cost for each, and the number of candidates.
     composition : {"parallel", "sequential"}
         Each votes on one candidate with ε, or on each of m with ε/m.
     confirm : {"fresh", "simultaneous"}
         Some are kept for the winner, or all intervals hold at once.
     confirm_share : float, optional
-        How many are kept; by default `confirm_share_for`.
+        The share of voters who are kept; by default `confirm_share_for`.
     confidence : float
         Of the intervals.
     within : float, optional
-        The half width that the winner's interval must have. In any case every interval must be
-        sure to leave something out.
+        The half-width that the winner's interval must have. In any case every interval must
+        exclude something.
     """
     where = "precision"
     voters = errors.whole(where, "voters", voters, least=1, most=_MOST_VOTERS)
@@ -191,16 +191,17 @@ def precision(
 
 
 def level(confidence: float, candidates: int, independent: bool) -> float:
-    """Of each of m intervals, so that all hold at once: Šidák's [Sid67]_, or Bonferroni's."""
+    """Return the level of each of m intervals that hold at once: Šidák [Sid67]_ or Bonferroni."""
     if independent:
         return float(confidence ** (1 / candidates))
     return 1 - (1 - confidence) / candidates
 
 
 def select(votes: Sequence[Votes], *, confidence: float = 0.95, independent: bool) -> Selection:
-    """The candidate with the best estimate, the first of equals; intervals that hold all at once.
+    """Choose the first candidate with the best estimate; intervals hold all at once.
 
-    `independent`: each person voted on one candidate (parallel), so the estimates are.
+    `independent` says that each person voted on one candidate (parallel), so that estimates are
+    independent.
     """
     confidence = errors.probability("select", "confidence", confidence, zero=False)
     if not votes:
@@ -208,7 +209,7 @@ def select(votes: Sequence[Votes], *, confidence: float = 0.95, independent: boo
     each = level(confidence, len(votes), independent)
     return Selection(
         winner=int(np.argmax([unbiased_accuracy(one) for one in votes])),
-        # What is promised is that all of them hold, not each one's own, higher confidence.
+        # State the joint confidence, not the higher one of each interval.
         estimates=tuple(replace(whole_estimate(one, each), confidence=confidence) for one in votes),
         confidence=confidence,
     )
@@ -217,7 +218,7 @@ def select(votes: Sequence[Votes], *, confidence: float = 0.95, independent: boo
 def _precision(
     voters: int, epsilon: Any, candidates: int, composition: str, share: float, confidence: float
 ) -> Precision:
-    # At least one for the winner, and for each candidate where there are that many.
+    # At least one vote for the winner, and one for each candidate if there are that many.
     fresh = voters if share == 1 else math.ceil(share * voters)
     parallel = composition == "parallel"
     for_each = (voters - fresh) // candidates if parallel else voters - fresh
@@ -231,7 +232,7 @@ def _precision(
 
 
 def _least(enough: Any) -> int:
-    """The fewest voters that are enough, by doubling and halving."""
+    """Find the fewest voters that are enough, by doubling and bisection."""
     high = 1
     while not enough(high) and high < _MOST_VOTERS:
         high *= 2
@@ -253,6 +254,6 @@ def _refuse_few(
 
 
 def _gap(epsilon: Any) -> float:
-    """How far apart the answers of those right and wrong are."""
+    """Return the difference in the probability of answering "right"."""
     true, false = answers(Ballot(epsilon=epsilon))
     return true - false

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Products this small are slower in several threads, and many times slower beside other work.
+    """Use one thread: products this small are slower in several, and much slower on a busy machine.
 
-    The number of threads is torch's own and belongs to the process: it is put back.
+    The number of threads is global to the process, so it is restored.
     """
     import torch
 
@@ -28,20 +28,20 @@ def one_thread() -> Iterator[None]:
 
 
 def start(count: int, sizes: Sequence[int], generator: Any) -> list[Tensor]:
-    """Weights and biases in turn; the last layer starts at zero: every class is as likely."""
+    """Return initial weights and biases; a zero last layer makes all classes equally likely."""
     import torch
 
     layers: list[Tensor] = []
     for index, (wide, out) in enumerate(pairwise(sizes)):
         last = index == len(sizes) - 2
-        # The same start for all: differences between them are then not luck.
+        # The same start for all: differences between them are then not due to chance.
         weight = torch.randn(1, wide, out, generator=generator) * (0 if last else (2 / wide) ** 0.5)
         layers += [weight.repeat(count, 1, 1), torch.zeros(count, 1, out)]
     return layers
 
 
 def forward(layers: Sequence[Tensor], x: Tensor) -> Tensor:
-    """Logits of (networks, rows, inputs)."""
+    """Compute the logits of (networks, rows, inputs)."""
     import torch
 
     for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
@@ -50,12 +50,12 @@ def forward(layers: Sequence[Tensor], x: Tensor) -> Tensor:
 
 
 def snapshot(layers: Sequence[Tensor]) -> list[Tensor]:
-    """A copy that training leaves alone."""
+    """Copy the layers, so that training does not change them."""
     return [layer.detach().clone() for layer in layers]
 
 
 def size(layers: Sequence[Tensor]) -> Tensor:
-    """Sum of the squared weights of each network; biases are free."""
+    """Sum the squared weights of each network, without biases."""
     import torch
 
     return torch.stack([(weight**2).sum(dim=(1, 2)) for weight in layers[::2]]).sum(dim=0)

@@ -1,7 +1,7 @@
-"""What every classifier learned from reports stores, and how it is saved.
+"""The base of classifiers learned from reports: what they store, and how they are saved.
 
-A model keeps the mechanism that it belongs to, and the very certificate of the reports that it was
-learned from: learning is post-processing, and costs those who reported nothing more.
+A model keeps its mechanism and the certificate of the reports that it was learned from: learning is
+post-processing, and costs those who reported nothing more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tacit.privacy.guarantees import Guarantee
 Model = TypeVar("Model")
 
 _NOT_STORED = ("inhouse", "device")
-"""Rows must not go along; and where a model was fitted is nothing that it is."""
+"""Parameters that are not saved: in-house rows, and the device of the fit."""
 
 
 class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -30,16 +30,16 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     certificate_: Certificate
     inhouse_: Protection
-    """What protects the in-house rows that went into it, by mechanism or by teaching."""
+    """The protection of the in-house rows that the mechanism or the model was fitted on."""
 
     @property
     def inhouse_guarantee_(self) -> Guarantee:
-        """Towards the in-house rows."""
+        """The guarantee towards the in-house rows."""
         return self.inhouse_.guarantee
 
     @property
     def certificate(self) -> Certificate:
-        """Of the reports that this was learned from, with what the model carries beside them."""
+        """The certificate of the reports that the model was learned from."""
         return self.certificate_
 
     def save(self, path: str | Path) -> Path:
@@ -48,14 +48,14 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return artifact.save(self, path)
 
     def export(self, path: str | Path) -> Path:
-        """Write what voters or the public get; refused where in-house rows would go with it."""
+        """Write what voters or the public get; refused if it would reveal in-house rows."""
         check_is_fitted(self, "mechanism_")
         self.inhouse_.must_leave("a classifier that is handed out")
         return artifact.save(self, path)
 
 
 def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any], codec.Arrays]:
-    """What every classifier stores: its settings, its mechanism, and its network if it has one."""
+    """Return what every classifier stores: its settings and its mechanism."""
     inner, weights = model.mechanism_.parts()
     given = {name: v for name, v in model.get_params().items() if name not in _NOT_STORED}
     parameters = {
@@ -76,7 +76,7 @@ def parts_of(model: Any, network: Network | None = None) -> tuple[dict[str, Any]
 def restored(
     kind: type[Model], parameters: dict[str, Any], arrays: codec.Arrays, *, network: bool = True
 ) -> Model:
-    """Build a classifier from what `parts_of` gave, with or without a network."""
+    """Restore what `mechanism_parts` stored."""
     given = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in parameters["settings"].items()

@@ -1,6 +1,6 @@
-"""A student: in-house rows and the estimated table teach a model of clean rows.
+"""Students: models of clean rows, taught by in-house rows and the estimated table.
 
-It predicts better than the table, as it sees more of a row than its codeword. It carries the
+A student predicts better than the table, as it sees more of a row than its codeword. It reveals the
 in-house rows it was taught on: it must stay in-house, unless it was taught with DP-Adam over a
 codebook that is itself private towards them.
 """
@@ -29,16 +29,16 @@ _MOST_ROWS, _EPOCHS, _STEPS, _RULED_OUT = 50_000, 20, 2_000, -50.0
 
 
 class StudentClassifier(Stored):
-    """Learn from labelled reports and in-house rows; predict clean rows.
+    """A classifier of clean rows, learned from labelled reports and in-house rows.
 
     Parameters
     ----------
     inhouse : rows
-        In-house rows without labels, best those that the mechanism was fitted on.
+        In-house rows without labels, preferably those that the mechanism was fitted on.
     teaching : {"auto", "table", "likelihood"}
         "table": a network learns the most probable label of each row's codeword. "likelihood": a
         linear model of the label is fitted to the reports themselves
-        (`tacit.inference.proportions`). "auto" takes the first for linked codewords, which follow
+        (`tacit.inference.proportions`). "auto" uses the first for linked codewords, which follow
         classes of any shape, and the second for compact ones.
     hidden : tuple of int
         Hidden layers of the network that the table teaches.
@@ -47,13 +47,13 @@ class StudentClassifier(Stored):
     prior, seed
         As in `NoiseAwareClassifier`.
     central_epsilon, central_delta : float, optional
-        Teach with DP-Adam, at this price to the in-house rows beside that of the codebook, which
-        must have a central guarantee. By the table only; needs torch.
+        Teach with DP-Adam, at this cost to the in-house rows besides that of the codebook, which
+        must have a central guarantee. Only with the table; needs torch.
     inhouse_public : bool
         State that these in-house rows are public; certificates say so.
     device : str
         Where DP-Adam runs: "cpu", "cuda", "cuda:1", or "auto" for a GPU where there is one. The
-        other ways of teaching need none, and stay on the CPU.
+        other ways of teaching run on the CPU.
 
     Attributes
     ----------
@@ -62,8 +62,8 @@ class StudentClassifier(Stored):
     guarantee_ : Guarantee
         Towards those who reported.
     inhouse_ : Protection
-        Towards the in-house rows: those of the codebook and those of teaching, each with what is
-        promised to them.
+        Towards the in-house rows: those of the codebook and those of teaching, each with its own
+        guarantee.
     """
 
     kind: ClassVar[str] = "student"
@@ -124,14 +124,14 @@ class StudentClassifier(Stored):
         return self
 
     def _checked(self, reports: Reports) -> tuple[Target | None, str]:
-        """What teaching may cost the in-house rows, and where it runs."""
+        """Check the parameters; return the cost to the in-house rows, and the device."""
         where = "StudentClassifier"
         errors.choice(where, "teaching", self.teaching, TEACHING)
         errors.whole(where, "seed", self.seed, least=0)
         errors.positive(where, "penalty", self.penalty)
         if self.inhouse is None:
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
-        if getattr(getattr(reports, "mechanism", None), "kind", None) != "codebook":
+        if not isinstance(reports, Reports) or reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
         target = Target.of(where, self.central_epsilon, self.central_delta)
         if target is not None:
@@ -195,19 +195,19 @@ class StudentClassifier(Stored):
         return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
 
     def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
-        """Of clean rows; released ones are the teacher's."""
+        """Predict class probabilities of clean rows; for released ones use the teacher."""
         check_is_fitted(self, "network_")
         if isinstance(rows, Reports):
             return self.teacher_.predict_proba(rows)
         return self.network_.predict_proba(self.mechanism_.vectors(rows))
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
-        """The most probable label of each row."""
+        """Predict the most probable label of each row."""
         best = self.predict_proba(rows).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and arrays."""
+        """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self, self.network_)
         parameters["teacher"], taught = self.teacher_.parts()
         kept = {name: taught[name] for name in ("table", "main") if name in taught}
@@ -228,7 +228,7 @@ def _taught(
     hidden: tuple[int, ...],
     seed: int,
 ) -> Network:
-    """A network on the codewords' labels; scikit-learn's, so that no torch is needed."""
+    """Fit a network to the codewords' labels, with scikit-learn, so that torch is not needed."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
     from threadpoolctl import threadpool_limits
@@ -238,9 +238,9 @@ def _taught(
     spread = np.full_like(center, max(float(vectors.std(axis=0).mean()), 1e-12))
     epochs = max(_EPOCHS, -(-_STEPS * 200 // len(chosen)))  # in batches of 200
     model = MLPClassifier(tuple(hidden), alpha=1e-3, max_iter=epochs, random_state=seed)
-    # In one thread: products this small are several times slower in two.
+    # In one thread: products this small are several times slower in two threads.
     with warnings.catch_warnings(), threadpool_limits(1, "blas"):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a few passes are what is wanted
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few passes are intended
         model.fit((vectors[chosen] - center) / spread, answers[chosen])
     weights, bias = _all_classes(model, classes)
     return Network(
@@ -252,9 +252,9 @@ def _taught(
 
 
 def _all_classes(model: Any, classes: int) -> tuple[Any, Any]:
-    """The last layer with a column for every class; labels that no codeword has are ruled out."""
+    """Extend the last layer to all classes; labels that no codeword has get probability 0."""
     last, bias = model.coefs_[-1], model.intercepts_[-1]
-    if len(model.classes_) <= 2:  # scikit-learn then keeps the log odds of the last one alone
+    if len(model.classes_) <= 2:  # scikit-learn then keeps only the log odds of the last class
         last, bias = np.hstack([0 * last, last]), np.concatenate([0 * bias, bias])
         last, bias = last[:, -len(model.classes_) :], bias[-len(model.classes_) :]
     weights = np.zeros((len(last), classes), np.float32)

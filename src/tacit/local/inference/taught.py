@@ -1,4 +1,4 @@
-"""A network taught on in-house rows with DP-Adam, so that it may leave the house."""
+"""Networks taught on in-house rows with DP-Adam, so that they may be handed out."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def taught_privately(
     rng: Randomness | None = None,
     device: str = "cpu",
 ) -> tuple[Network, private_training.Trained]:
-    """A network on the codewords' labels; vectors are scaled by the cells, which are private.
+    """Train a network on the codewords' labels; vectors are scaled by the cells, which are private.
 
-    `device` is where it is trained, as torch names it; what comes back is of the CPU.
+    `device` is where it is trained, as torch names it; the result is on the CPU.
     """
     center = cells.mean(axis=0)
     spread = np.full_like(center, max(float(cells.std(axis=0).mean()), 1e-12))
@@ -60,7 +60,7 @@ def taught_privately(
 
 
 def _network(sizes: list[int], seed: int) -> nn.Sequential:
-    """Random weights from a seed of their own: nothing else draws from it."""
+    """Initialise random weights from a generator of their own."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers: list[nn.Module] = []

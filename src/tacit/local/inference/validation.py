@@ -1,7 +1,7 @@
 r"""Private validation: accuracy with its interval, from votes alone.
 
-A voter for whom the classifier is right says so with probability a, one for whom it is wrong with
-probability b, both known exactly from the channel. Of n votes a share s says "right":
+A voter for whom the classifier is right answers "right" with probability a, one for whom it is
+wrong with probability b, both known exactly from the channel. Of n votes a share s is "right":
 
 .. math:: \hat A = \frac{s - b}{a - b}, \qquad s \sim \mathrm{Binomial}(n,\; b + A(a - b))/n
 
@@ -43,8 +43,8 @@ HANDED_OUT = "What the classifier carries of in-house rows: it was handed to tho
 class Estimate:
     """An accuracy, held to [0, 1], and its interval.
 
-    `voters` is how many it rests on: counted, or estimated where the part is private. The accuracy
-    is NaN where the votes show nobody of that part.
+    `voters` is the number of voters behind it: counted, or estimated if the part is private. The
+    accuracy is NaN if the votes show nobody of that part.
     """
 
     accuracy: float
@@ -53,14 +53,14 @@ class Estimate:
     confidence: float
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data; an unknown accuracy is None."""
+        """Return JSON-ready data; an unknown accuracy is None."""
         known = None if math.isnan(self.accuracy) else self.accuracy
         return {"voters": self.voters, "accuracy": known, "interval": list(self.interval)}
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What the votes say of a classifier, and what they cost each voter.
+    """The accuracy of a classifier by votes, and their cost for each voter.
 
     The intervals of classes and groups each hold on their own, not all of them at once.
     """
@@ -76,7 +76,7 @@ class Validation:
     certificate: Certificate
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data."""
+        """Return JSON-ready data."""
         return {
             "voters": self.voters,
             "accuracy": self.accuracy,
@@ -110,24 +110,24 @@ def validate(
     Parameters
     ----------
     model
-        A classifier with `classes_` and `predict`, handed to the voters: it leaves the house.
+        A classifier with `classes_` and `predict`, which is handed to the voters.
     rows, truth
-        The voters' own rows and labels; nothing but votes is made of them.
+        The voters' own rows and labels; only votes are computed from them.
     epsilon : float
-        Local privacy parameter of one vote, whatever it also says of class and group.
+        Local privacy parameter of one vote, including class and group.
     by_class : bool
         Accuracy by class too. A voter's class is private: it becomes part of the vote.
     groups : sequence, optional
         The group of each voter: accuracy by group too.
     private_groups : sequence of str, optional
-        Every group there may be: groups are private, and part of the vote. Without, they are taken
-        to be known to whoever counts.
+        All possible groups: groups are then private, and part of the vote. Without it they are
+        assumed to be known to whoever counts.
     confidence : float
         Of every interval.
     unit : Unit
         What one vote is about.
     ledger, account, key
-        Charged before anybody votes; where that is refused, nobody does.
+        Charged before anybody votes; if the charge is refused, nobody votes.
     rng
         For tests; what a seeded generator releases is marked.
 
@@ -145,27 +145,27 @@ def validate(
     pay("validate", ledger, account, ballot.event, key=key)
     asked = mine if by_class else None
     votes = ballot.release(right, classes=asked, groups=private, rng=rng)
-    found = estimate(replace(votes, groups=known), confidence)
+    validation = estimate(replace(votes, groups=known), confidence)
     return (
-        found
+        validation
         if may_be_handed_out(model)
-        else replace(found, certificate=also_exposed(found.certificate, HANDED_OUT))
+        else replace(validation, certificate=also_exposed(validation.certificate, HANDED_OUT))
     )
 
 
 def may_be_handed_out(model: Any) -> bool:
-    """Whether voters may have it: in-house rows are protected or public, or it holds none."""
+    """Test whether voters may get the model: its in-house rows are protected, public or absent."""
     protection = getattr(model, "inhouse_", None)
     return protection is None or bool(protection.may_leave)
 
 
 def also_exposed(certificate: Certificate, *lines: str) -> Certificate:
-    """The same with further things that are not protected."""
+    """Return the certificate with further sentences about what is not protected."""
     return replace(certificate, not_protected=(*certificate.not_protected, *lines))
 
 
 def estimate(votes: Votes, confidence: float = 0.95) -> Validation:
-    """Count votes: accuracy in all, and by the classes and groups that they tell of."""
+    """Estimate the accuracy from votes, overall and by the classes and groups in them."""
     confidence = errors.probability("estimate", "confidence", confidence, zero=False)
     whole = whole_estimate(votes, confidence)
     by_class = _by_part(votes.ballot.classes, 0, votes, confidence)
@@ -190,14 +190,14 @@ def estimate(votes: Votes, confidence: float = 0.95) -> Validation:
 
 
 def unbiased_accuracy(votes: Votes) -> float:
-    """Unbiased, hence sometimes outside [0, 1]: what candidates are compared by."""
+    """Compute the unbiased accuracy, which may lie outside [0, 1], to compare candidates."""
     law, right = votes.ballot.law, int(_support(votes)[..., 1].sum())
     expected = len(votes) * votes.ballot.parts * law.other
     return (right - expected) / (len(votes) * (law.own - law.other))
 
 
 def whole_estimate(votes: Votes, confidence: float) -> Estimate:
-    """Accuracy over all voters, with an exact interval."""
+    """Estimate the accuracy over all voters, with an exact interval."""
     ballot, voters = votes.ballot, len(votes)
     accuracy = min(max(unbiased_accuracy(votes), 0.0), 1.0)
     if ballot.law.size == 1:
@@ -213,7 +213,7 @@ def whole_estimate(votes: Votes, confidence: float) -> Estimate:
 
 
 def answers(ballot: Ballot) -> tuple[float, float]:
-    """The chance that a vote of one symbol says "right", of voters for whom it is, and is not."""
+    """Return the probability of a vote "right" for voters with a right and a wrong prediction."""
     law, rest = ballot.law, ballot.parts - 1
     return law.own + rest * law.other, (rest + 1) * law.other
 
@@ -221,15 +221,15 @@ def answers(ballot: Ballot) -> tuple[float, float]:
 def exact_interval(
     right: int, voters: int, true: float, false: float, confidence: float
 ) -> tuple[float, float]:
-    r"""The interval of Clopper and Pearson [CP34]_ for the noisy share, through the channel's law.
+    r"""Compute the Clopper-Pearson interval [CP34]_ of the noisy share, mapped through the channel.
 
     .. math:: \left[\frac{B_{\alpha/2}(k,\, n - k + 1) - b}{a - b},\;
               \frac{B_{1 - \alpha/2}(k + 1,\, n - k) - b}{a - b}\right] \cap [0, 1]
 
-    It covers the accuracy among those whom the voters were drawn from with at least this
-    confidence, for every n and every accuracy; for the accuracy among the voters themselves the
-    share varies less [Hoe56]_. A count beyond what any accuracy would give is taken as the nearest
-    that one would: that only widens the interval, which else could be a single point.
+    It covers the accuracy in the population of the voters with at least this confidence, for every
+    n and every accuracy; for the accuracy among the voters themselves the share varies less
+    [Hoe56]_. A count beyond what any accuracy gives is replaced by the nearest possible one, which
+    only widens the interval; it could otherwise be a single point.
     """
     tail = (1 - confidence) / 2
     least, most = math.floor(voters * false), math.ceil(voters * true)
@@ -241,7 +241,7 @@ def exact_interval(
 
 
 def half_width(voters: int, epsilon: Any, confidence: float = 0.95) -> float:
-    """Half of the widest interval that so many votes can give (at accuracy one half)."""
+    """Compute half of the widest interval from this many votes (at accuracy one half)."""
     true, false = answers(Ballot(epsilon=epsilon))
     lower, upper = exact_interval(voters // 2, voters, true, false, confidence)
     return (upper - lower) / 2
@@ -250,13 +250,13 @@ def half_width(voters: int, epsilon: Any, confidence: float = 0.95) -> float:
 def _held_counts(
     counts: tuple[float, float], each: int, voters: int, law: Law
 ) -> tuple[float, float]:
-    """Unbiased counts of those right and wrong, held to at least 0."""
+    """Estimate the counts of right and wrong without bias, then clip them at 0."""
     noise, gap = voters * each * law.other, law.own - law.other
     return max((counts[0] - noise) / gap, 0.0), max((counts[1] - noise) / gap, 0.0)
 
 
 def _support(votes: Votes) -> npt.NDArray[np.int64]:
-    """How often votes name each symbol: (classes, groups, wrong or right)."""
+    """Count how often votes name each symbol: (classes, groups, wrong or right)."""
     counts = np.bincount(votes.symbols.ravel(), minlength=votes.ballot.law.symbols)
     return counts.reshape(votes.ballot.shape)
 
@@ -270,13 +270,13 @@ def _by_part(
     chances = parts.chances(law, each)
     counts = parts.count(votes, axis, chances.least)
     ends = parts.interval(counts, voters, chances, confidence, everybody=len(values) == 1)
-    found = {}
+    estimates = {}
     support = _support(votes).sum(axis=1 - axis).astype(float).tolist()
     for value, (minus, plus), low, high in zip(values, support, *ends, strict=True):
         plus, minus = _held_counts((plus, minus), each, voters, law)
         accuracy = plus / (plus + minus) if plus + minus else math.nan
-        # The estimate counts every symbol that was named, the interval every vote once.
+        # The estimate counts every named symbol, the interval every vote once.
         known = (low, high) if math.isnan(accuracy) else (min(low, accuracy), max(high, accuracy))
         size = min(plus + minus, float(voters))
-        found[value] = Estimate(accuracy, (float(known[0]), float(known[1])), size, confidence)
-    return found
+        estimates[value] = Estimate(accuracy, (float(known[0]), float(known[1])), size, confidence)
+    return estimates

@@ -1,7 +1,7 @@
-r"""Votes: people try a classifier on their own row, and answer through a channel how it did.
+r"""Votes: people try a classifier on their own row, and report through a channel if it was right.
 
 A vote is one symbol: right or wrong, or also the voter's class and group where those are private
-and asked for. The whole ε goes to that symbol; nothing is split. What leaves a device is the vote.
+and asked for. The whole ε goes to that symbol; nothing is split. Only the vote leaves a device.
 
 References
 ----------
@@ -25,12 +25,13 @@ import numpy.typing as npt
 from tacit.data import labels
 from tacit.local import origins
 from tacit.local.reports import REFUSED
-from tacit.privacy import artifact, canonical, errors, files
+from tacit.privacy import artifact, canonical, errors, files, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee, Unit
 from tacit.privacy.mechanisms import RandomizedResponse, SubsetSelection
 from tacit.privacy.randomness import Randomness, Seeded, source
+from tacit.privacy.shown import Shown
 
 FORMAT = "tacit-votes/2"
 _LARGEST_FILE = 2**30
@@ -49,8 +50,8 @@ class Law(NamedTuple):
     other: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ballot:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Ballot(Shown):
     r"""The local mechanism of one vote: was the classifier right?
 
     With neither classes nor groups it is Warner's coin [War65]_:
@@ -58,8 +59,8 @@ class Ballot:
     .. math:: P(\tilde c \ne c) = p = \frac{1}{e^\varepsilon + 1}
 
     With C classes, G groups or both, a vote is one of 2CG symbols (class, group, right) through
-    one channel with the whole ε: subset selection of the size with the smallest variance, which is
-    randomized response where that size is one.
+    one channel with the whole ε: subset selection with the size of smallest variance, which is
+    randomized response if that size is one.
 
     Parameters
     ----------
@@ -68,10 +69,10 @@ class Ballot:
     classes : int or sequence, optional
         Ask for the voter's class too, privately: C means 0, …, C − 1.
     groups : sequence of str, optional
-        Ask for the voter's group too, privately. Groups that are known anyway cost nothing: hand
+        Ask for the voter's group too, privately. Groups that are known anyway cost nothing: pass
         them to `Votes` instead.
     unit : Unit
-        What one vote is about: a person, who votes once.
+        The unit of a vote: a person, who votes once.
 
     Notes
     -----
@@ -106,7 +107,7 @@ class Ballot:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Classes, groups and answers; one class or group where they are not asked for."""
+        """The numbers of classes, groups and answers; 1 for classes or groups not asked for."""
         return len(self.classes or (None,)), len(self.groups or (None,)), 2
 
     @property
@@ -126,7 +127,7 @@ class Ballot:
 
     @cached_property
     def law(self) -> Law:
-        """The channel's own probabilities, asked of it."""
+        """The probabilities of the channel."""
         channel = self.channel
         if isinstance(channel, SubsetSelection):
             return Law(channel.categories, channel.event.size, *channel.inclusion)
@@ -135,17 +136,17 @@ class Ballot:
 
     @property
     def event(self) -> Event:
-        """What runs on one voter's row."""
+        """The event that runs on one voter's row."""
         return self.channel.event
 
     @property
     def guarantee(self) -> Guarantee:
-        """Towards the voter."""
+        """The guarantee towards the voter."""
         return self.channel.guarantee
 
     @property
     def certificate(self) -> Certificate:
-        """Of one vote."""
+        """The certificate of one vote."""
         return Certificate.issue(self.event, not_protected=(REFUSED,))
 
     def release(
@@ -156,7 +157,7 @@ class Ballot:
         groups: Any = None,
         rng: Randomness | None = None,
     ) -> Votes:
-        """One vote for each row: whether it was right, and its class and group where asked for."""
+        """Release one vote per row: whether it was right, and class and group if asked for."""
         right = errors.integers("Ballot.release", correct, lower=0, upper=1)
         if right.ndim != 1:
             raise errors.InvalidData("Ballot.release: answers must be one column.")
@@ -176,14 +177,12 @@ class Ballot:
             if declared is not None:
                 codes = labels.codes(f"Ballot.release, {name}", given, declared)
                 if codes.size != count:
-                    raise errors.InvalidData(
-                        f"Ballot.release: {name} must be as many as the answers."
-                    )
+                    raise errors.InvalidData(f"Ballot.release: {name} must be one per answer.")
                 part = part * len(declared) + codes
         return part
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON-ready data, for `from_plain`."""
+        """Return JSON-ready data, for `from_plain`."""
         return {
             "epsilon": str(self.epsilon),
             "classes": None if self.classes is None else list(self.classes),
@@ -197,16 +196,16 @@ class Ballot:
         return Ballot(**{**data, "epsilon": Fraction(data["epsilon"])})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Votes:
-    """Votes as they left the devices: whoever counts them sees nothing else.
+    """Votes as they left the devices; whoever counts them sees nothing else.
 
     Parameters
     ----------
     ballot : Ballot
         The mechanism that released them.
     symbols : array
-        One symbol, or one row of symbols, a vote; what the channel cannot have said is refused.
+        One symbol or one row of symbols per vote; what the channel cannot release is refused.
     groups : sequence of str, optional
         The group of each voter, where it is known anyway.
     about : str
@@ -232,19 +231,27 @@ class Votes:
         width = 2 if self.ballot.law.size > 1 else 1
         if symbols.ndim != width:
             raise errors.InvalidData(f"Votes: symbols must have {width} dimensions.")
-        # The channel's own check: it has no probability for what it cannot have said.
+        # The channel's own check: it refuses what it cannot have released.
         self.ballot.channel.log_prob(symbols, np.zeros(len(symbols), np.int64))
         symbols.flags.writeable = False
         object.__setattr__(self, "symbols", symbols)
         if self.groups is not None:
             groups = tuple(str(group) for group in self.groups)
             if len(groups) != len(symbols):
-                raise errors.InvalidData("Votes: groups must be as many as votes.")
+                raise errors.InvalidData("Votes: groups must be one per vote.")
             object.__setattr__(self, "groups", groups)
         releases = origins.settled("Votes", self.releases, len(symbols))
         object.__setattr__(self, "releases", releases)
         object.__setattr__(self, "event", self.ballot.event)
         object.__setattr__(self, "guarantee", self.ballot.guarantee)
+
+    def __repr__(self) -> str:
+        """Show their number and guarantee in one line, and no vote."""
+        return shown.line("Votes", {"votes": len(self), "seeded": self.seeded}, self.guarantee)
+
+    def _repr_html_(self) -> str:
+        rows = {"votes": len(self), "guarantee": self.guarantee, "seeded": self.seeded}
+        return shown.table("Votes", rows)
 
     def __len__(self) -> int:
         return len(self.symbols)
@@ -257,14 +264,14 @@ class Votes:
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Guarantee, event and what is not protected."""
+        """The certificate: guarantee, event and what is not protected."""
         further = () if self.groups is None else (KNOWN_GROUP,)
         stream = Seeded(0) if self.seeded else None
         return Certificate.issue(self.event, not_protected=(REFUSED, *further), rng=stream)
 
     @staticmethod
     def concatenate(parts: Sequence[Votes]) -> Votes:
-        """All votes of one ballot about one model; the same vote twice is refused."""
+        """Join votes of one ballot about one model; refuse a vote that occurs twice."""
         if not parts:
             errors.refuse("concatenate", "parts", "at least one", 0)
         first = parts[0]
@@ -285,7 +292,7 @@ class Votes:
         return Votes(first.ballot, symbols, groups, first.about, seeded, releases)
 
     def write(self, path: str | Path) -> Path:
-        """Write JSON, whole or not at all; a file that exists may be the only draw and stays."""
+        """Write JSON, all or nothing; never replace a file, which may be the only draw."""
         path = Path(path)
         files.must_be_free("votes", path)
         files.create(path, _sealed(self._body()))
@@ -305,7 +312,7 @@ class Votes:
 
     @staticmethod
     def read(path: str | Path) -> Votes:
-        """Read what `write` wrote; a changed byte is refused."""
+        """Read what `write` wrote; refuse a changed byte."""
         path = Path(path)
         if not path.is_file():
             errors.refuse("votes", "path", "an existing file", str(path), "Check the path.")
@@ -322,7 +329,7 @@ class Votes:
             *(errors.TacitError, ValueError, KeyError, TypeError, AttributeError),
             *(RecursionError, ArithmeticError),
         ) as error:
-            # A value of the file is not echoed: our own messages do not, others might.
+            # Values of the file must not be shown: our own messages do not, others might.
             own = f" {error}" if isinstance(error, errors.TacitError) else ""
             raise errors.InvalidData(
                 f"{path}: it must be an unchanged file of {FORMAT}.{own}"
@@ -331,15 +338,15 @@ class Votes:
 
 
 def outcomes(model: Any, rows: Any, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[Any]]:
-    """On voters' devices: whether the model is right on each row, and the row's class.
+    """Compute, on voters' devices, whether the model is right on each row, and the row's class.
 
-    Raw, and private: this goes into a ballot and nowhere else.
+    Both are raw and private: they are for a ballot only.
     """
     declared = np.asarray(model.classes_)
     place = labels.codes("vote", truth, tuple(declared.tolist()))
     said = np.asarray(model.predict(rows))
     if said.shape != place.shape:
-        raise errors.InvalidData("vote: labels must be as many as rows.")
+        raise errors.InvalidData("vote: labels must be one per row.")
     return said == declared[place], declared[place]
 
 
@@ -353,7 +360,7 @@ def cast(
     known_groups: Any = None,
     rng: Randomness | None = None,
 ) -> Votes:
-    """On voters' devices: try the model on each row, and vote.
+    """Try the model on each row and vote, on voters' devices.
 
     `groups` are private and part of the vote, on a ballot that asks for them; `known_groups` are
     known to whoever counts.
@@ -365,7 +372,7 @@ def cast(
 
 
 def fingerprint(model: Any) -> str:
-    """Which model it is, where it can be stored; else ""."""
+    """Return the fingerprint of a model that can be stored, else ""."""
     return artifact.fingerprint(model) if hasattr(model, "parts") else ""
 
 
@@ -376,7 +383,7 @@ def _declared_groups(groups: Any) -> tuple[str, ...]:
 
 
 def _sealed(body: dict[str, Any]) -> bytes:
-    """Canonical JSON with the digest of everything else."""
+    """Return canonical JSON that includes the digest of everything else."""
     return canonical.lines({**body, "digest": canonical.sha256(canonical.text(body))})
 
 

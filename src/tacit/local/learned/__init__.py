@@ -1,1 +1,1 @@
-"""Mechanisms learned from in-house data, and what they are made of: features and encoders."""
+"""Mechanisms learned from in-house data, and their parts: features and encoders."""

@@ -1,4 +1,4 @@
-r"""Features from a plain autoencoder: the narrow layer of a network that learned to copy rows.
+r"""Features from a plain autoencoder: the narrow layer of a network that reproduces rows.
 
 An encoder f and a decoder g are fitted to the in-house rows by
 
@@ -56,9 +56,9 @@ class AutoencoderFeatures:
     encoder : nn.Sequential
         Linear and ReLU layers, in float32.
     device : str
-        Where `transform` computes; no part of what is saved.
+        Where `transform` computes; it is not saved.
     losses : tuple of float
-        Mean loss of every epoch, where it was trained just now.
+        Mean loss of every epoch, if it was trained in this process.
     """
 
     front: TableFrontEnd
@@ -69,7 +69,7 @@ class AutoencoderFeatures:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the encoder's layers, inputs and outputs included."""
+        """The sizes of the encoder's layers, inputs and outputs included."""
         layers = [layer for layer in self.encoder if isinstance(layer, nn.Linear)]
         return (layers[0].in_features, *(layer.out_features for layer in layers))
 
@@ -78,7 +78,7 @@ class AutoencoderFeatures:
         return self.sizes[-1]
 
     def transform(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """Latents, (n, dimension)."""
+        """Compute latents, (n, dimension)."""
         latents = np.empty((len(rows), self.dimension), dtype=np.float32)
         with encoders.inference():
             for start in range(0, len(rows), _BLOCK_ROWS):
@@ -88,7 +88,7 @@ class AutoencoderFeatures:
         return latents
 
     def alone(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """The same to about 1e-4, in whole numbers: a latent depends on its own row alone."""
+        """Compute the same to about 1e-4, in integers: a latent depends on its own row alone."""
         layers = [layer for layer in self.encoder if isinstance(layer, nn.Linear)]
         weights = [encoders.to_arrays(layer) for layer in layers]
         limits = (1.0, *(features.FARTHEST for _ in layers[1:]))
@@ -102,20 +102,20 @@ class AutoencoderFeatures:
         return latents
 
     def on(self, device: str) -> AutoencoderFeatures:
-        """The same features, computed on another device."""
+        """Return the same features, computed on another device."""
         device = devices.resolve("AutoencoderFeatures.on", device)
         encoder = encoders.restore(lambda: encoders.mlp(self.sizes), self.parts()[1])
         return AutoencoderFeatures(self.front, encoder.to(device), device, self.losses)
 
     def parts(self) -> tuple[dict[str, Any], encoders.Arrays]:
-        """JSON-ready parameters, and the weights."""
+        """Return JSON-ready parameters, and the weights."""
         return {"sizes": list(self.sizes)}, encoders.to_arrays(self.encoder)
 
 
 def from_parts(
     schema: Schema, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> AutoencoderFeatures:
-    """Features back from what `parts` gave."""
+    """Rebuild features from what `parts` returned."""
     front, sizes = encoders.front_end(schema), tuple(params["sizes"])
     if sizes[0] != front.dimension:
         errors.refuse("AutoencoderFeatures", "inputs", f"{front.dimension} as in schema", sizes[0])
@@ -143,14 +143,14 @@ def fit(
     rows : Rows
         In-house rows; all of them are kept on the device.
     seed : int
-        Of weights and order.
+        Seed of weights and order.
     device : str
         Where to train ("auto" is a GPU where there is one), and where the features then compute;
         see `AutoencoderFeatures.on`.
     outputs, epochs, batch, learning_rate
-        Length of the latent; the rest is of Adam.
+        Length of the latent, and parameters of Adam.
     progress : callable, optional
-        Told the epoch, their number and the mean loss.
+        Called with the epoch, the number of epochs and the mean loss.
     """
     where = "autoencoder.fit"
     device = devices.resolve(where, device)
@@ -179,7 +179,7 @@ def fit_private(
     device: str = "cpu",
     rng: Randomness | None = None,
 ) -> tuple[AutoencoderFeatures, private_training.Trained]:
-    """The same with a central guarantee; and what training ran. The features compute on the CPU."""
+    """Train with a central guarantee; return features on the CPU, and the record of training."""
     device = devices.resolve("autoencoder.fit_private", device)
     front, law = encoders.front_end(schema), _law(schema)
     networks = encoders.build(seed, _networks(schema, _OUTPUTS)).to(device)
@@ -206,7 +206,7 @@ def fit_private(
 
 @dataclass(frozen=True)
 class _Autoencoder:
-    """Both networks while they are trained."""
+    """Encoder and decoder during training."""
 
     front: TableFrontEnd
     law: Likelihood
@@ -227,7 +227,7 @@ class _Autoencoder:
         generator: torch.Generator,
         progress: Progress | None,
     ) -> tuple[float, ...]:
-        """Mean loss of every epoch."""
+        """Train; return the mean loss of every epoch."""
         optimiser = torch.optim.Adam(self.networks.parameters(), lr=rate)
         losses: list[float] = []
         for epoch in range(epochs):
@@ -247,7 +247,7 @@ class _Autoencoder:
         return tuple(losses)
 
     def losses(self, rows: encoders.Batch) -> Tensor:
-        """Negative log-likelihood of each row given its own latent."""
+        """Compute the negative log-likelihood of each row given its own latent."""
         encode, decode = self.networks
         return -self.law.log_prob(decode(encode(self.front(rows))), rows)
 

@@ -3,16 +3,14 @@ r"""The codebook mechanism: one report of a codeword, or of codeword and label, 
 A raw row goes through public features and the quantizer to a codeword k among K, both learned on
 in-house rows without labels. With a label y among C classes the symbol is k·C + y. Subset selection
 over the symbols releases it: ε-local DP whatever the encoder does, as the channel's inputs are the
-symbols and it treats any two of them alike.
+symbols, and any two of them are treated alike.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
@@ -21,22 +19,21 @@ import numpy.typing as npt
 
 from tacit.data import labels, schema
 from tacit.data.schema import Rows, Schema
+from tacit.local.channels import SymbolChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import codebook_storage, private_quantizer
 from tacit.local.learned import features as features_of
 from tacit.local.learned import quantizer as quantizers
-from tacit.local.learned.base import Learned, refuse_channel_alone
+from tacit.local.learned.base import Learned
 from tacit.local.learned.features import Features, blocks
 from tacit.local.learned.private_features import Learning
 from tacit.local.learned.quantizer import Quantizer
 from tacit.local.learned.rule import codewords_for
-from tacit.local.report_files import Columns
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
-from tacit.privacy.events import Event
-from tacit.privacy.guarantees import Guarantee, Unit
+from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
-from tacit.privacy.randomness import Randomness, source
+from tacit.privacy.randomness import Randomness
 
 DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
     "scattering": (48, True, "linked"),
@@ -51,10 +48,10 @@ DEFAULTS: dict[str, tuple[int | None, bool, str]] = {
 _OF_IMAGES = ("scattering", "invariant")
 
 UNLABELLED = 64
-"""Codewords where no label is reported: learners then have a model of the rows, and no table."""
+"""Codewords if no label is reported: learners then use a model of the rows, not a table."""
 
 
-class Codebook(Learned):
+class Codebook(Learned[SymbolChannel]):
     """A mechanism learned without labels; people report one symbol each.
 
     Parameters
@@ -62,9 +59,9 @@ class Codebook(Learned):
     epsilon : float
         Local privacy parameter of one report, label included.
     people : int, optional
-        How many are expected to report; needed with `classes` unless `codewords` is given.
+        The expected number of reports; needed with `classes` unless `codewords` is given.
     classes : int or sequence, optional
-        The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
+        The labels that people may have: C means 0, …, C − 1. Without it no label can be reported.
     codewords : int, optional
         K. By default from ε, people and classes: see `tacit.learned.rule`; 64 without classes.
     features : str or Features, optional
@@ -75,15 +72,15 @@ class Codebook(Learned):
     subset_size : int, optional
         Symbols in a report; by default the best for counts.
     unit : Unit
-        What one report is about: "person" where everyone reports one row once.
+        The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
-        What all that is learned from the in-house rows may cost them. Without, they are not
-        protected, and what was learned must not leave the house.
+        The total cost to the in-house rows of all that is learned from them. Without it they are
+        not protected, and what was learned must stay in-house.
 
     Attributes
     ----------
     inhouse_ : Protection
-        What protects the in-house rows: see `tacit.inhouse`.
+        The protection of the in-house rows: see `tacit.inhouse`.
 
     Notes
     -----
@@ -154,10 +151,10 @@ class Codebook(Learned):
         public_features: bool = False,
         rng: Randomness | None = None,
     ) -> Self:
-        """Learn features (where they are learned), cells and codewords from in-house rows.
+        """Learn features (if they are learned), cells and codewords from in-house rows.
 
-        `inhouse_public` states that the in-house rows are public, `public_features` that features
-        which were handed in fitted were learned without them; certificates say so. `rng` draws
+        `inhouse_public` states that the in-house rows are public, `public_features` that fitted
+        features which were passed in were learned without them; certificates say so. `rng` draws
         the noise of a central guarantee. `device` is where features are trained, as in `VLM.fit`;
         the fitted mechanism computes on the CPU, see `on`.
         """
@@ -165,7 +162,7 @@ class Codebook(Learned):
         device = devices.resolve("Codebook.fit", device, used=trains)
         if image is None and self.features in _OF_IMAGES:
             image = _square(raw)
-        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
+        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
         given = schema or infer_schema(raw, image, private=self.central is not None)
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
@@ -180,10 +177,10 @@ class Codebook(Learned):
         return self
 
     def _fit_privately(self, learning: Learning) -> None:
-        """Within the central budget."""
+        """Fit within the central budget."""
         given, learned = learning.schema, learning.features()
         _, damped, grouping = _defaults(learned)
-        found = private_quantizer.fit(
+        private = private_quantizer.fit(
             given,
             learned,
             learning.rows,
@@ -193,13 +190,17 @@ class Codebook(Learned):
             damped=damped,
             seed=learning.seed,
         )
-        self._set(given, learned, found.quantizer)
-        self.counts_, self.links_, self.prototypes_ = found.counts, found.links, found.prototypes
+        self._set(given, learned, private.quantizer)
+        self.counts_, self.links_, self.prototypes_ = (
+            private.counts,
+            private.links,
+            private.prototypes,
+        )
 
     def _fit_plain(
         self, kind: str | Features, given: Schema, rows: Rows, seed: int, device: str
     ) -> None:
-        """Without noise: the best codewords, and no promise to the in-house rows."""
+        """Fit without noise: the best codewords, and no guarantee towards the in-house rows."""
         learned = kind
         if isinstance(learned, str):
             learned = features_of.fit(learned, given, rows, seed, device=device)
@@ -223,35 +224,27 @@ class Codebook(Learned):
         return codewords_for(float(self.epsilon), self.people, len(self.classes))
 
     def _set(self, given: Schema, learned: Features, quantizer: Quantizer) -> None:
-        self.__dict__.pop("_channels", None)
+        self._forget_channels()
         self._schema, self.features_, self.quantizer_ = given, learned, quantizer
         self.codewords_ = quantizer.codewords
 
-    def at(self, epsilon: float) -> Codebook:
-        """The same fitted mechanism at another ε."""
-        other = copy.copy(self)
-        other.epsilon = errors.epsilon_in_range("Codebook", epsilon)
-        other.__dict__.pop("_channels", None)
-        return other
-
     def on(self, device: str) -> Codebook:
-        """The same fitted mechanism; features that were trained compute on another device."""
+        """Return the same fitted mechanism, with trained features on another device."""
         self._must_encode()
-        other = copy.copy(self)
+        other = self._copy()
         device = devices.resolve("Codebook.on", device, used=hasattr(self.features_, "on"))
         other.features_ = features_of.on(self.features_, device)
         return other
 
     def regrouped(self, groups: Any, *, subset_size: int | None = None) -> Codebook:
-        """A coarser mechanism: codeword k becomes groups[k]. For people who report no label."""
+        """Return a coarser mechanism, for reports without labels: codeword k becomes groups[k]."""
         mapping = errors.integers("regrouped", groups, lower=0)
         if mapping.shape != (self.codewords_,):
             errors.refuse("regrouped", "groups", f"{self.codewords_} numbers", mapping.shape)
         used, mapping = np.unique(mapping, return_inverse=True)
         if len(used) < 2:
             errors.refuse("regrouped", "groups", "at least two", len(used))
-        other = copy.copy(self)
-        other.__dict__.pop("_channels", None)
+        other = self._copy()
         old = self.quantizer_
         other._set(
             self.schema, self.features_, Quantizer(old.projection, old.cells, mapping[old.groups])
@@ -268,54 +261,38 @@ class Codebook(Learned):
 
     # --- the channel ---------------------------------------------------------------------------
 
-    @property
-    def schema(self) -> Schema:
-        """Of raw rows."""
-        self._must_encode()
-        return self._schema
-
     def _channel_alone(self) -> Codebook:
-        """Reports show how many codewords there are: that, and nothing else of D1, stays in it."""
-        other = copy.copy(self)
-        other._schema = other.features = None  # type: ignore[assignment]
+        """Keep the number of codewords, which reports show, and nothing else of D1."""
+        other = self._copy()
+        other._schema = other.features = None
         other.features_ = other.quantizer_ = None  # type: ignore[assignment]
         other.counts_ = np.zeros_like(self.counts_)
         other.links_ = other.prototypes_ = None  # type: ignore[assignment]
         return other
 
-    @cached_property
-    def _channels(self) -> dict[bool, SubsetSelection]:
-        return {}
+    def _shown(self) -> dict[str, Any]:
+        return {"codewords": getattr(self, "codewords_", self.codewords), "people": self.people}
 
-    def channel(self, labelled: bool) -> SubsetSelection:
-        """The law of a report of a codeword, or of codeword and label."""
+    def _make_channel(self, labelled: bool) -> SymbolChannel:
         self._must_be_fitted()
-        if labelled not in self._channels:
-            if labelled and self.classes is None:
-                labels.refuse_undeclared("Codebook")
-            symbols = self.codewords_ * (len(self.classes or ()) if labelled else 1)
-            self._channels[labelled] = SubsetSelection(
-                categories=symbols, epsilon=self.epsilon, size=self.subset_size, unit=self.unit
-            )
-        return self._channels[labelled]
-
-    def event(self, labelled: bool) -> Event:
-        """What runs on one person's row."""
-        return self.channel(labelled).event
-
-    def guarantee(self, labelled: bool) -> Guarantee:
-        """Towards the person who reports."""
-        return self.channel(labelled).guarantee
+        classes = self.classes if labelled else None
+        law = SubsetSelection(
+            categories=self.codewords_ * (1 if classes is None else len(classes)),
+            epsilon=self.epsilon,
+            size=self.subset_size,
+            unit=self.unit,
+        )
+        return SymbolChannel(law=law, classes=classes)
 
     # --- on a person's device ------------------------------------------------------------------
 
-    def encode(self, raw: Any) -> npt.NDArray[np.int64]:
-        """The codeword of each row."""
-        return self.encode_rows(self.schema.rows(raw, "Codebook"))
+    def _encode(self, raw: Any, where: str) -> npt.NDArray[np.int64]:
+        # All rows at once: `encode_rows` has blocks of its own.
+        return self.encode_rows(self.schema.rows(raw, where))
 
     def encode_rows(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """The codeword of each checked row."""
-        # Silent, whatever the weights: a warning for some people's rows would tell.
+        """Return the codeword of each checked row."""
+        # Silent whatever the weights: a warning for some rows would reveal something about them.
         with np.errstate(all="ignore"):
             parts = [
                 self.quantizer_(features_of.transform(self.features_, block))
@@ -323,60 +300,24 @@ class Codebook(Learned):
             ]
         return np.concatenate(parts)
 
-    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
-        """One report a row, of the codeword or of codeword and label."""
-        rows = self.schema.rows(raw, "Codebook.release")
-        codes = None if labels is None else self._codes(labels, len(rows))
-        symbols = self.encode_rows(rows)
-        if codes is not None:
-            symbols = symbols * len(self.classes or ()) + codes
-        stream = source(rng)
-        sets = self.channel(codes is not None).release(symbols, stream)
-        return Reports(self, {"symbols": sets}, codes is not None, not stream.secure)
-
-    def _codes(self, given: Any, count: int) -> npt.NDArray[np.int64]:
-        codes = labels.codes("Codebook.release", given, self.classes)
-        if len(codes) != count:
-            raise errors.InvalidData("Codebook.release: labels must be as many as rows.")
-        return codes
-
-    def log_prob(
-        self, columns: Columns, encoded: Any, codes: Any = None
-    ) -> npt.NDArray[np.float64]:
-        """The exact law of reports given codewords, and codes of labels where reported."""
-        symbols = errors.integers("Codebook.log_prob", encoded)
-        if codes is not None:
-            symbols = symbols * len(self.classes or ()) + errors.integers("log_prob", codes)
-        return self.channel(codes is not None).log_prob(columns["symbols"], symbols)
-
-    def check(self, columns: Columns, labelled: bool) -> Columns:
-        """Reports as the narrowest integers; what the channel cannot have released is refused."""
-        if set(columns) != {"symbols"} or columns["symbols"].ndim != 2:
-            raise errors.InvalidData("reports: columns must be 'symbols' alone, sets of symbols.")
-        channel = self.channel(labelled)
-        if len(columns["symbols"]):
-            channel._sets(columns["symbols"])
-        narrow = np.min_scalar_type(channel.categories - 1)
-        return {"symbols": columns["symbols"].astype(narrow, copy=False)}
-
     # --- what a learner may ask ----------------------------------------------------------------
 
     def posterior(self, reports: Reports, prior: Any = None) -> npt.NDArray[np.float64]:
-        """P(codeword | report) for reports without a label; in-house shares are the prior."""
-        channel = self.channel(False)
+        """Compute P(codeword | report) for reports without labels; the prior is in-house shares."""
+        law = self.channel(False).symbols
         mass = self.counts_ + 1.0 if prior is None else np.asarray(prior, np.float64)
         odds = np.zeros((len(reports), self.codewords_))
-        np.put_along_axis(odds, reports.columns["symbols"].astype(np.int64), channel.log_odds, 1)
+        np.put_along_axis(odds, reports.columns["symbols"].astype(np.int64), law.log_odds, 1)
         weights = mass * np.exp(odds - odds.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def clean_features(self, raw: Any, level: str = "latent") -> npt.NDArray[np.float32]:
-        """The codeword as an indicator, or its prototype."""
+        """Return the codeword as an indicator, or its prototype."""
         indicator = np.eye(self.codewords_, dtype=np.float32)[self.encode(raw)]
         return indicator if _latent(level) else indicator @ self.prototypes_
 
     def released_features(self, reports: Reports, level: str = "latent") -> npt.NDArray[np.float32]:
-        """P(codeword | report), or the prototype that it expects."""
+        """Return P(codeword | report), or the expected prototype."""
         expected = self.posterior(reports).astype(np.float32)
         if _latent(level):
             return expected
@@ -384,17 +325,17 @@ class Codebook(Learned):
         return expected @ self.prototypes_
 
     def vectors(self, raw: Any) -> npt.NDArray[np.float32]:
-        """What cells are made of: projected features of clean rows."""
+        """Compute projected features of clean rows, in which cells are defined."""
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project(self.features_, rows, self.quantizer_.projection)
 
     def vectors_alone(self, raw: Any) -> npt.NDArray[np.float32]:
-        """The same up to rounding, each from its row alone: what a guarantee to rows rests on."""
+        """Compute the same up to rounding, each from its row alone, as guarantees to rows need."""
         rows = self.schema.rows(raw, "Codebook")
         return quantizers.project_alone(self.features_, rows, self.quantizer_.projection)
 
     def codes_alone(self, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """The codeword of each vector, whatever the others are: decided in whole numbers."""
+        """Return the codeword of each vector, decided in integers, independent of the others."""
         cells, groups = self.quantizer_.cells, self.quantizer_.groups
         bound = 2 * float(np.linalg.norm(cells, axis=1).max()) + 1e-6
         return np.asarray(groups[private_quantizer.ranks(vectors, cells, bound, 1)[:, 0]])
@@ -402,7 +343,7 @@ class Codebook(Learned):
     # --- storage -------------------------------------------------------------------------------
 
     def onnx(self) -> bytes | None:
-        """The encoder for devices without Python: rows to codewords; None without `onnx`."""
+        """Export the encoder for devices without Python; None without the `onnx` package."""
         if find_spec("onnx") is None or self.quantizer_ is None:
             return None
         from tacit.local.learned.onnx import codebook_encoder
@@ -419,7 +360,7 @@ class Codebook(Learned):
         )
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and weights."""
+        """Return JSON-ready parameters and weights."""
         self._must_be_fitted()
         return codebook_storage.parts(self)
 
@@ -428,23 +369,14 @@ class Codebook(Learned):
         """Rebuild what `parts` took apart."""
         return codebook_storage.rebuilt(cls, parameters, arrays)
 
-    def _must_be_fitted(self) -> None:
-        if not hasattr(self, "quantizer_"):
-            raise errors.InvalidParameter("Codebook: it must be fitted first. Call fit.")
-
-    def _must_encode(self) -> None:
-        self._must_be_fitted()
-        if self.quantizer_ is None:
-            refuse_channel_alone("Codebook")
-
 
 def infer_schema(raw: Any, image: tuple[int, int] | None, private: bool = False) -> Schema:
-    """Bounds and categories from in-house rows; see `tacit.schema.infer`."""
+    """Read bounds and categories off in-house rows; see `tacit.schema.infer`."""
     return (schema.of_bytes if private else schema.infer)(raw, image, "Codebook.fit")
 
 
 def _square(raw: Any) -> tuple[int, int] | None:
-    """Flat rows that were said to be images are square ones, where their width allows it."""
+    """Guess the size of flat images: square, if their width allows it."""
     if not isinstance(raw, np.ndarray) or raw.ndim != 2:
         return None
     side = math.isqrt(raw.shape[1])
@@ -452,7 +384,7 @@ def _square(raw: Any) -> tuple[int, int] | None:
 
 
 def default_features(given: Schema) -> str:
-    """Scattering for images, quantiles for tables, values for other arrays."""
+    """Choose scattering for images, quantiles for tables, raw values for other arrays."""
     if isinstance(given, schema.TableSchema):
         return "quantile"
     return "raw" if given.image is None else "scattering"

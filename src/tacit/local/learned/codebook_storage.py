@@ -1,4 +1,4 @@
-"""A codebook taken apart into JSON and arrays, and put together again."""
+"""Storage of a codebook as JSON and arrays."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _WHOLE = ("groups", "counts")
 
 
 def parts(mechanism: Codebook) -> tuple[dict[str, Any], codec.Arrays]:
-    """Parameters and weights; of a copy with the channel alone, no weights and no bounds."""
+    """Return parameters and weights; without weights and bounds for a channel-alone copy."""
     parameters: dict[str, Any] = {
         **codec.settings(mechanism, _SETTINGS),
         "codewords": mechanism.codewords_,
         "inhouse": mechanism.inhouse_.to_plain(),
     }
-    found = mechanism.quantizer_
-    if found is None:
+    stored = mechanism.quantizer_
+    if stored is None:
         return parameters, {"counts": mechanism.counts_}
     settings, weights = mechanism.features_.parts()
     parameters["schema"] = mechanism.schema.to_plain()
     parameters["features"] = {"kind": mechanism.features_.kind, "settings": settings}
     arrays: codec.Arrays = {
-        "cells": found.cells,
-        "groups": found.groups,
-        "mean": found.projection.mean,
+        "cells": stored.cells,
+        "groups": stored.groups,
+        "mean": stored.projection.mean,
         "counts": mechanism.counts_,
         "prototypes": mechanism.prototypes_,
         **codec.nested(weights, "features"),
     }
-    optional = {"matrix": found.projection.matrix, "links": mechanism.links_}
+    optional = {"matrix": stored.projection.matrix, "links": mechanism.links_}
     arrays |= {name: array for name, array in optional.items() if array is not None}
     return parameters, arrays
 
 
 def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: codec.Arrays) -> Codebook:
-    """What `parts` took apart; arrays that do not fit each other are refused."""
+    """Rebuild what `parts` returned; refuse arrays that do not fit each other."""
     settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
     made = kind(**codec.exact("Codebook", settings, "epsilon"))
     made.inhouse_ = Protection.from_plain(parameters["inhouse"])
-    # In the types that encoding counts on: narrower ones would wrap for some people.
+    # In the types that encoding assumes: narrower ones would overflow for some rows.
     floats = {name: arrays[name].astype(np.float32) for name in _FLOATS if name in arrays}
     whole = {
         name: errors.integers("Codebook", arrays[name], lower=0)
@@ -67,7 +67,7 @@ def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: codec.Arra
     described, weights = parameters["features"], codec.part(arrays, "features")
     made.features = features.from_parts(described["kind"], given, described["settings"], weights)
     projection = Projection(floats["mean"], floats.get("matrix"))
-    found = Quantizer(projection, floats["cells"], whole["groups"])
-    quantizer.must_fit(made.features, found, arrays)
-    made._set(given, made.features, found)
+    restored = Quantizer(projection, floats["cells"], whole["groups"])
+    quantizer.must_fit(made.features, restored, arrays)
+    made._set(given, made.features, restored)
     return made

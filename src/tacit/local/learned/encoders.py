@@ -1,7 +1,7 @@
-r"""Torch building blocks: what rows look like to a network, encoders, and likelihoods of rows.
+r"""Torch building blocks: inputs of networks, encoders, and likelihoods of rows.
 
-Every likelihood reads its parameters from the outputs of a decoder, and speaks of rows in the
-layout of `TableFrontEnd`: numbers, then missing indicators, then one-hot categories.
+Every likelihood reads its parameters from the outputs of a decoder, and takes rows in the layout of
+`TableFrontEnd`: numbers, then missing indicators, then one-hot categories.
 
 References
 ----------
@@ -38,7 +38,7 @@ TABLE_ENCODER = TABLE_DECODER = (500, 500)
 """Hidden layers for Lending Club [000]_."""
 
 MISSING = 0.5
-"""What stands for a missing number, beside its indicator: the middle of the public range."""
+"""The value of a missing number, beside its indicator: the middle of the public range."""
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 _LOG_SCALES = (math.log(0.01), 0.0)
@@ -58,7 +58,7 @@ class RowsLike(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
     """Rows as tensors on a device."""
 
@@ -73,7 +73,7 @@ class Batch:
 
 
 def to_batch(rows: RowsLike, device: str | torch.device = "cpu") -> Batch:
-    """Rows on a device."""
+    """Copy rows to a device."""
     return Batch(_numbers(rows, device), _codes(rows, device))
 
 
@@ -86,7 +86,7 @@ def _codes(rows: RowsLike, device: str | torch.device | None) -> Tensor:
 
 
 def _tensor(values: Any, dtype: torch.dtype, device: str | torch.device | None) -> Tensor:
-    # Torch warns of arrays that it might write to and may not.
+    # Torch warns about read-only arrays.
     if isinstance(values, np.ndarray) and not values.flags.writeable:
         values = values.copy()
     return torch.as_tensor(values, dtype=dtype, device=device)
@@ -96,7 +96,7 @@ def _tensor(values: Any, dtype: torch.dtype, device: str | torch.device | None) 
 
 
 def mlp(sizes: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Linear layers of these sizes, the input's first, with an activation between them."""
+    """Build linear layers of these sizes, inputs first, with an activation between them."""
     if len(sizes) < 2 or min(sizes) < 1:
         errors.refuse("mlp", "sizes", "two or more positive integers", tuple(sizes))
     layers: list[nn.Module] = []
@@ -106,7 +106,7 @@ def mlp(sizes: Sequence[int], activation: Callable[[], nn.Module] = nn.ReLU) -> 
 
 
 class ConvEncoder(nn.Module):
-    """Images to vectors: three blocks of convolution, and two linear layers.
+    """An encoder of images: three blocks of convolution, and two linear layers.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ class ConvEncoder(nn.Module):
 
     Notes
     -----
-    `layers` holds Conv2d, GroupNorm, ReLU, AvgPool2d, Flatten and Linear only, and no image looks
-    at another one's statistics: a vector is the same in any batch.
+    `layers` holds only Conv2d, GroupNorm, ReLU, AvgPool2d, Flatten and Linear, and no image affects
+    the statistics of another: a vector is the same in any batch.
     """
 
     def __init__(
@@ -150,23 +150,23 @@ class ConvEncoder(nn.Module):
             layers += [nn.Conv2d(channels, out, 3, padding=1), nn.GroupNorm(8, out), nn.ReLU()]
             channels = out
         layers += [nn.Flatten(), *mlp([channels * height * width, hidden, outputs])]
-        # Channels beside each other in memory: a quarter less time on a CPU, equal to 1e-6.
+        # Channels last in memory: a quarter less time on a CPU, equal to 1e-6.
         self.layers = nn.Sequential(*layers)
         self.layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> ConvEncoder:
-        """An untrained encoder of the shape that `settings` gave."""
+        """Build an untrained encoder of the shape in `settings`."""
         shapes = {name: tuple(settings[name]) for name in ("image", "widths")}
         return cls(**{**settings, **shapes})
 
     def settings(self) -> dict[str, Any]:
-        """Its shape, JSON-ready."""
+        """The shape, JSON-ready."""
         shape = {"image": list(self.image), "outputs": self.outputs, "widths": list(self.widths)}
         return {**shape, "hidden": self.hidden, "unit": self.unit}
 
     def forward(self, images: Tensor) -> Tensor:
-        """Vectors of images (n, 1, h, w) or flat ones (n, h·w), within [0, 1]."""
+        """Encode images (n, 1, h, w) or (n, h·w), within [0, 1]."""
         vectors: Tensor = self.layers(images.reshape(-1, 1, *self.image)).float()
         return F.normalize(vectors, dim=1) if self.unit else vectors
 
@@ -196,11 +196,11 @@ class TableFrontEnd:
 
     @property
     def dimension(self) -> int:
-        """Inputs of the network."""
+        """The number of inputs of the network."""
         return self.numbers + len(self.indicated) + sum(self.places)
 
     def __call__(self, rows: RowsLike, device: str | torch.device | None = None) -> Tensor:
-        """Inputs (n, dimension), where the rows are unless a device is named."""
+        """Compute inputs (n, dimension), on the device of the rows unless one is given."""
         numbers = _numbers(rows, device)
         filled = torch.nan_to_num(numbers, nan=MISSING)
         missing = numbers[:, list(self.indicated)].isnan().float()
@@ -209,14 +209,14 @@ class TableFrontEnd:
         return torch.cat([filled, missing, *hot], dim=1)
 
     def _places_of(self, rows: RowsLike, device: torch.device) -> Tensor:
-        """Codes from 0 on: other values have the last place."""
+        """Map codes to places from 0: other values have the last place."""
         codes = _codes(rows, device)
         last = torch.tensor(self.places, dtype=torch.int64, device=device) - 1
         return torch.where(codes < 0, last, codes)
 
 
 def front_end(schema: Schema) -> TableFrontEnd:
-    """The front end of a schema's rows."""
+    """Build the front end for a schema."""
     if isinstance(schema, ArraySchema):
         return TableFrontEnd(schema.width)
     indicated = [i for i, c in enumerate(schema.continuous) if c.missing == "indicate"]
@@ -228,29 +228,29 @@ def front_end(schema: Schema) -> TableFrontEnd:
 
 
 class Likelihood(Protocol):
-    """A law of rows, whose parameters are the outputs of a decoder."""
+    """A distribution of rows whose parameters are the outputs of a decoder."""
 
     @property
     def parameter_count(self) -> int:
-        """Outputs that the decoder needs."""
+        """The number of outputs of the decoder."""
         ...
 
     def log_prob(self, parameters: Tensor, rows: RowsLike) -> Tensor:
-        """Log-density of each row, (n,), for parameters (n, parameter_count)."""
+        """Compute the log-density of each row, (n,), for parameters (n, parameter_count)."""
         ...
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """The row to expect, in the layout of `TableFrontEnd`."""
+        """Return the expected row, in the layout of `TableFrontEnd`."""
         ...
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """A draw, in the same layout."""
+        """Draw a row, in the same layout."""
         ...
 
 
 @dataclass(frozen=True)
 class GaussianOnLogits:
-    r"""Numbers in [0, 1], Gaussian after a logit: images as in [000]_.
+    r"""A Gaussian on the logits of numbers in [0, 1]: images as in [000]_.
 
     .. math:: s = \operatorname{logit}(\alpha + (1 - 2\alpha)\,x), \qquad
               s_j \sim \mathcal{N}(m_j, \sigma^2)
@@ -261,13 +261,13 @@ class GaussianOnLogits:
         Pixels.
     smoothing : float
         α in (0, 1/2): keeps the logits of black and white finite, within ±2.94 for 0.05 [DSB17]_.
-        [000]_ names a logit and no constant.
+        [000]_ uses a logit without stating the constant.
     scale : float
         σ, the same for all pixels.
 
     Notes
     -----
-    `log_prob` is the density of s. That of x has one more term, which no parameter enters:
+    `log_prob` is the density of s. That of x has one more term, without parameters:
     :math:`\sum_j \log(1-2\alpha) - \log u_j - \log(1-u_j)` with :math:`u = \alpha + (1-2\alpha)x`.
     `mean` is the image whose logits are m: the median of x, cut to [0, 1].
     """
@@ -285,7 +285,7 @@ class GaussianOnLogits:
         return self.numbers
 
     def logits(self, numbers: Tensor) -> Tensor:
-        """S of the formula."""
+        """Compute s of the formula."""
         return torch.logit(self.smoothing + (1 - 2 * self.smoothing) * numbers)
 
     def log_prob(self, parameters: Tensor, rows: RowsLike) -> Tensor:
@@ -309,7 +309,7 @@ class Bernoulli:
 
     Notes
     -----
-    A law where numbers are 0 or 1; between them, the usual cross-entropy, which is no density.
+    This is a distribution if numbers are 0 or 1; otherwise it is the usual cross-entropy.
     """
 
     numbers: int
@@ -391,7 +391,7 @@ class Mixed:
 
 
 def likelihood(schema: Schema) -> Likelihood:
-    """The law that goes with the type of rows: logits for images, columns for the rest."""
+    """Choose the likelihood by the type of rows: logits for images, columns for the rest."""
     if isinstance(schema, ArraySchema) and schema.image is not None:
         return GaussianOnLogits(schema.width)
     return Mixed(front_end(schema))
@@ -415,14 +415,14 @@ def _one_hot_draw(logits: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def build(seed: int, make: Callable[[], AnyModule]) -> AnyModule:
-    """A module with weights drawn from `seed`; the ambient generator stays as it was."""
+    """Build a module with weights drawn from `seed`; restore the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return make()
 
 
 def to_arrays(module: nn.Module) -> Arrays:
-    """Weights as plain float32 arrays."""
+    """Return the weights as float32 arrays."""
     return {
         name: np.array(value.detach().to("cpu", torch.float32).numpy(), order="C")
         for name, value in module.state_dict().items()
@@ -430,7 +430,7 @@ def to_arrays(module: nn.Module) -> Arrays:
 
 
 def restore(make: Callable[[], AnyModule], arrays: Mapping[str, npt.NDArray[Any]]) -> AnyModule:
-    """A module with the weights that `to_arrays` gave, ready for inference."""
+    """Build a module with weights from `to_arrays`, ready for inference."""
     module = build(0, make)
     weights = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
     expected = {name: value.shape for name, value in module.state_dict().items()}
@@ -442,7 +442,7 @@ def restore(make: Callable[[], AnyModule], arrays: Mapping[str, npt.NDArray[Any]
 
 @contextlib.contextmanager
 def inference() -> Iterator[None]:
-    """No gradients, and float32 all through: TF32 would move codewords between devices."""
+    """Disable gradients and TF32, which would make codewords depend on the device."""
     with (
         torch.no_grad(),
         torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False),

@@ -1,4 +1,4 @@
-r"""Features: what a codebook measures distances in. The fixed ones, and the door to the trained.
+r"""Features, the space of a codebook's distances: fixed ones, and access to trained ones.
 
 ========== ======================================================= ============= =============
 kind       features                                                rows          reads D1 for
@@ -43,10 +43,10 @@ TRAINED = ("autoencoder", "invariant")
 QUANTILES = 100
 RANDOM = 512
 LEAST_DEVIATION = 0.1
-"""A column of codes that varies less than this is not blown up to weigh like the others."""
+"""Columns of codes with a smaller standard deviation are not scaled to unit variance."""
 
 FARTHEST = 256.0
-"""Of features whose range is not known: what is beyond is held to it, where that is needed."""
+"""The limit for features of unknown range: values beyond it are clipped where needed."""
 
 _BLOCK = 1024
 
@@ -65,18 +65,18 @@ class Features(Protocol):
         ...
 
     def transform(self, rows: Rows) -> Floats:
-        """One vector a row, (n, dimension). See also `alone`."""
+        """Compute one vector per row, (n, dimension). See also `alone`."""
         ...
 
     def parts(self) -> Parts:
-        """JSON-ready parameters and weights: with the schema, all that rebuilds it."""
+        """Return JSON-ready parameters and weights, which rebuild it together with the schema."""
         ...
 
 
 def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "cpu") -> Features:
-    """Features of this kind; those that learn do so from these rows, without labels.
+    """Fit features of this kind to rows without labels, if they learn at all.
 
-    Those that are trained are so on `device`, and compute there; see `on`.
+    Trained features are trained on `device`, and compute there; see `on`.
     """
     errors.choice("features", "kind", kind, FIXED + TRAINED)
     if kind == "scattering":
@@ -93,7 +93,7 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
 
 
 def on(features: Features, device: str) -> Features:
-    """The same features, on another device where they compute on one."""
+    """Return the same features on another device, if they use one."""
     move = getattr(features, "on", None)
     return features if move is None else move(device)
 
@@ -101,7 +101,7 @@ def on(features: Features, device: str) -> Features:
 def from_parts(
     kind: str, schema: Schema, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> Features:
-    """Rebuild what `parts` took apart; arrays of another shape are refused."""
+    """Rebuild what `parts` returned; refuse arrays of another shape."""
     errors.choice("features", "kind", kind, FIXED + TRAINED)
     if kind == "scattering":
         return Scattering(schema)
@@ -117,7 +117,7 @@ def from_parts(
 
 
 def alone(features: Features, rows: Rows) -> Floats:
-    """One vector a row, whose bits depend on that row alone: what a guarantee to rows rests on.
+    """Compute one vector per row, whose bits depend on that row alone, as guarantees need.
 
     In whole numbers where they are this library's and can (they have `alone`), else from one row
     at a time.
@@ -161,7 +161,7 @@ def reach(features: Features) -> float:
 
 
 def blocks(rows: Rows, size: int = _BLOCK) -> Iterator[Rows]:
-    """Rows a block at a time: features of all of them at once may not fit the memory."""
+    """Yield rows in blocks: features of all of them at once may not fit into memory."""
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
@@ -194,7 +194,7 @@ class Scattering:
         return scattering.transform(rows.numbers, self.image)
 
     def alone(self, rows: Rows) -> Floats:
-        """In whole numbers."""
+        """Compute the features in integers."""
         return scattering.transform_alone(rows.numbers, self.image)
 
     def parts(self) -> Parts:
@@ -203,7 +203,7 @@ class Scattering:
 
 @dataclass(frozen=True)
 class Raw:
-    """Numbers as they are, marks of missing ones, and codes as indicators."""
+    """Raw numbers, indicators of missing ones, and one-hot codes."""
 
     schema: Schema
     kind: ClassVar[str] = "raw"
@@ -218,7 +218,7 @@ class Raw:
         return _layout(self.schema, rows, np.nan_to_num(rows.numbers, nan=0.5))
 
     def alone(self, rows: Rows) -> Floats:
-        """The same: every number is computed by itself."""
+        """Compute the same: every number is computed by itself."""
         return self.transform(rows)
 
     def parts(self) -> Parts:
@@ -227,7 +227,7 @@ class Raw:
 
 @dataclass(frozen=True, eq=False)
 class Quantile:
-    r"""Numbers through their distribution on D1, and all columns of equal weight.
+    r"""Numbers mapped through their distribution on D1, with equal weight for all columns.
 
     .. math:: u(x) = \frac{\#\{q_i < x\} + \#\{q_i \le x\}}{2 \cdot 101}, \qquad
               \sqrt{12}\,\bigl(u(x) - \tfrac12\bigr), \qquad
@@ -255,7 +255,7 @@ class Quantile:
 
     @classmethod
     def fit(cls, schema: Schema, rows: Rows) -> Quantile:
-        """Quantiles, frequencies of categories and of missing numbers."""
+        """Compute quantiles, and frequencies of categories and of missing numbers."""
         levels = np.linspace(0, 1, QUANTILES + 1)
         quantiles = np.empty((rows.numbers.shape[1], levels.size), np.float32)
         for index, column in enumerate(rows.numbers.T):
@@ -265,7 +265,7 @@ class Quantile:
 
     @classmethod
     def of(cls, schema: Schema, quantiles: Floats, share: npt.NDArray[np.float64]) -> Quantile:
-        """From quantiles of the numbers, and how often each mark and each indicator is 1."""
+        """Build from quantiles of numbers, and the frequency of each indicator."""
         numbers = quantiles.shape[0]
         offset = np.concatenate([np.full(numbers, 0.5), share])
         scale = np.concatenate([np.full(numbers, np.sqrt(12.0)), _weights(schema, share)])
@@ -273,7 +273,7 @@ class Quantile:
 
     @classmethod
     def from_parts(cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> Quantile:
-        """Rebuild, and refuse weights that do not fit the schema."""
+        """Rebuild the features; refuse weights that do not fit the schema."""
         width = Raw(schema).dimension
         return cls(
             schema,
@@ -295,7 +295,7 @@ class Quantile:
         return out
 
     def alone(self, rows: Rows) -> Floats:
-        """The same: every number is computed by itself."""
+        """Compute the same: every number is computed by itself."""
         return self.transform(rows)
 
     def _levels(self, numbers: Floats) -> Floats:
@@ -337,7 +337,7 @@ class RandomFourier:
 
     @classmethod
     def draw(cls, schema: Schema, base: Raw | Quantile, seed: int) -> RandomFourier:
-        """Draw the weights of features of these."""
+        """Draw the weights of random features of the given features."""
         variance = len(schema.names) / (1 if isinstance(base, Quantile) else 12)
         rng = np.random.default_rng(seed)
         weights = rng.normal(scale=variance**-0.5, size=(base.dimension, RANDOM))
@@ -346,7 +346,7 @@ class RandomFourier:
 
     @classmethod
     def from_parts(cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> RandomFourier:
-        """Rebuild, and refuse weights that do not fit the schema."""
+        """Rebuild the features; refuse weights that do not fit the schema."""
         table = isinstance(schema, TableSchema)
         base = Quantile.from_parts(schema, arrays) if table else Raw(schema)
         weights = _array(arrays, "weights", (base.dimension, RANDOM))
@@ -366,7 +366,7 @@ class RandomFourier:
         return out
 
     def alone(self, rows: Rows) -> Floats:
-        """Angles in whole numbers, and their cosines from a table: equal to about 1e-5."""
+        """Compute angles in integers, and cosines from a table: equal to about 1e-5."""
         turns = rowwise.Product.of(self.weights / (2 * np.pi), self.base.reach)
         out = np.empty((len(rows), self.dimension), np.float32)
         for start in range(0, len(rows), _BLOCK):
@@ -388,14 +388,14 @@ def _count_numbers(schema: Schema) -> int:
 
 
 def _indicated(schema: Schema) -> list[int]:
-    """Which numbers may be missing."""
+    """Return the indices of numbers that may be missing."""
     if isinstance(schema, ArraySchema):
         return []
     return [i for i, column in enumerate(schema.continuous) if column.missing == "indicate"]
 
 
 def _slots(schema: Schema) -> list[int]:
-    """Indicators of each column of codes; unseen values have the last."""
+    """Return the number of indicators of each column of codes; unseen values have the last."""
     if isinstance(schema, ArraySchema):
         return []
     return [len(column.categories) + (column.unseen == "other") for column in schema.categorical]
@@ -404,13 +404,13 @@ def _slots(schema: Schema) -> list[int]:
 def _layout(schema: Schema, rows: Rows, numbers: Floats) -> Floats:
     parts = [numbers, np.isnan(rows.numbers[:, _indicated(schema)]).astype(np.float32)]
     for codes, slots in zip(rows.codes.T, _slots(schema), strict=True):
-        # −1 counts from the end: the last slot is for what is missing or unseen.
+        # −1 counts from the end: the last slot is for missing or unseen values.
         parts.append(np.eye(slots, dtype=np.float32)[codes])
     return np.concatenate(parts, axis=1)
 
 
 def indicator_counts(schema: Schema, rows: Rows) -> npt.NDArray[np.int64]:
-    """In how many rows each mark and each indicator is 1: at most one a column, in each row."""
+    """Count the rows in which each indicator is 1: in each row, at most one per column."""
     counts = [np.isnan(rows.numbers[:, _indicated(schema)]).sum(axis=0)]
     for codes, slots in zip(rows.codes.T, _slots(schema), strict=True):
         counts.append(np.bincount(codes % slots, minlength=slots))
@@ -426,8 +426,8 @@ def _weights(schema: Schema, share: npt.NDArray[np.float64]) -> npt.NDArray[np.f
 
 
 def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...]) -> Floats:
-    found = arrays.get(name)
-    if found is None or found.shape != shape or not np.isfinite(found).all():
-        got = None if found is None else found.shape
+    array = arrays.get(name)
+    if array is None or array.shape != shape or not np.isfinite(array).all():
+        got = None if array is None else array.shape
         errors.refuse("features.from_parts", name, f"finite, of shape {shape}", got)
-    return np.asarray(found, np.float32)
+    return np.asarray(array, np.float32)

@@ -1,4 +1,4 @@
-r"""Features from an encoder that learned, without labels, to ignore small changes of an image.
+r"""Features from an encoder that is trained, without labels, to ignore small deformations.
 
 Two random deformations of an image must end near each other and far from those of other images
 [CKNH20]_. With unit vectors z of a batch of B images in two views, and i' the other view of i, the
@@ -38,7 +38,7 @@ from tacit.local.learned.encoders import ConvEncoder
 from tacit.privacy import devices, errors
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
-"""Images (n, 1, h, w) in [0, 1] and a generator on their device in; changed images out."""
+"""A function of images (n, 1, h, w) in [0, 1] and a generator on their device to changed images."""
 
 Progress = Callable[[int, int, float], None]
 """Called after every epoch with the epoch (from 1), their number, and the mean loss."""
@@ -60,9 +60,9 @@ class InvariantFeatures:
     encoder : ConvEncoder
         In evaluation mode, float32.
     device : str
-        Where `transform` computes; no part of what is saved.
+        Where `transform` computes; it is not saved.
     losses : tuple of float
-        Mean loss of every epoch, where it was trained just now.
+        Mean loss of every epoch, if it was trained in this process.
     """
 
     encoder: ConvEncoder = field(repr=False)
@@ -75,7 +75,7 @@ class InvariantFeatures:
         return self.encoder.outputs
 
     def transform(self, rows: Rows) -> npt.NDArray[np.float32]:
-        """One unit vector a row, (n, dimension)."""
+        """Compute one unit vector per row, (n, dimension)."""
         step = _CPU_BLOCK if self.device == "cpu" else _DEVICE_BLOCK
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         with encoders.inference():
@@ -85,21 +85,21 @@ class InvariantFeatures:
         return vectors
 
     def on(self, device: str) -> InvariantFeatures:
-        """The same features, computed on another device."""
+        """Return the same features, computed on another device."""
         device = devices.resolve("InvariantFeatures.on", device)
         made = from_parts(None, *self.parts())
         made.encoder.to(device)
         return replace(made, device=device, losses=self.losses)
 
     def parts(self) -> tuple[dict[str, Any], encoders.Arrays]:
-        """JSON-ready parameters and the weights."""
+        """Return JSON-ready parameters and the weights."""
         return self.encoder.settings(), encoders.to_arrays(self.encoder)
 
 
 def from_parts(
     schema: Schema | None, params: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
 ) -> InvariantFeatures:
-    """Features back from what `parts` gave."""
+    """Rebuild features from what `parts` returned."""
     encoder = encoders.restore(lambda: ConvEncoder.from_settings(params), arrays)
     if schema is not None and _image(schema) != encoder.image:
         errors.refuse("InvariantFeatures", "image", f"{encoder.image}", _image(schema))
@@ -129,16 +129,16 @@ def fit(
     rows : Rows
         In-house images; all of them are kept on the device.
     seed : int
-        Of weights, order and deformations.
+        Seed of weights, order and deformations.
     device : str
         Where to train ("auto" is a GPU where there is one), and where the features then compute;
         see `InvariantFeatures.on`.
     augment : callable, optional
         What the features should ignore: by default `small_deformations`.
     epochs, batch, temperature, learning_rate, outputs
-        Of AdamW on the loss above, with warm-up and a cosine schedule. A GPU computes in bfloat16.
+        Of AdamW, with warm-up and a cosine schedule. A GPU computes in bfloat16.
     progress : callable, optional
-        Told the epoch, their number and the mean loss.
+        Called with the epoch, the number of epochs and the mean loss.
 
     Notes
     -----
@@ -166,7 +166,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _Trainer:
-    """What stays the same from step to step."""
+    """The state of training that does not change between steps."""
 
     encoder: ConvEncoder
     augment: Augmentation
@@ -176,7 +176,7 @@ class _Trainer:
     def train(
         self, images: Tensor, epochs: int, batch: int, rate: float, progress: Progress | None
     ) -> tuple[float, ...]:
-        """Mean loss of every epoch; images that fill no whole batch sit an epoch out."""
+        """Train; return the mean loss of every epoch. An incomplete last batch is skipped."""
         steps = len(images) // batch
         weights = self.encoder.parameters()
         optimiser = torch.optim.AdamW(weights, lr=rate, weight_decay=_WEIGHT_DECAY)
@@ -191,7 +191,7 @@ class _Trainer:
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 schedule.step()
-                # Summed on the device: reading it every step would make the device wait.
+                # Summed on the device: reading it at every step would stall the device.
                 total += loss.detach()
             losses.append(float(total) / steps)
             if progress is not None:
@@ -199,7 +199,7 @@ class _Trainer:
         return tuple(losses)
 
     def loss(self, images: Tensor) -> Tensor:
-        """Of two fresh views of a batch."""
+        """Compute the loss of two fresh views of a batch."""
         kind = images.device.type
         with torch.no_grad():
             views = [self.augment(images, self.generator) for _ in range(2)]
@@ -209,7 +209,7 @@ class _Trainer:
 
 
 def contrastive_loss(vectors: Tensor, temperature: float) -> Tensor:
-    """The loss above for unit vectors of two views, the second half in the order of the first."""
+    """Compute the loss for unit vectors of two views, the second half in the order of the first."""
     count = len(vectors)
     similarity = vectors @ vectors.T / temperature
     similarity = similarity.masked_fill(
@@ -220,12 +220,12 @@ def contrastive_loss(vectors: Tensor, temperature: float) -> Tensor:
 
 
 def small_deformations(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Affine and elastic moves, then thicker or thinner strokes, anew for every image.
+    """Deform every image by random affine and elastic moves and changes of stroke width.
 
     Rotation to ±20°, scale to ±20 % on each axis, shear to ±0.3, shift to ±15 % of the image; a
-    smooth field of displacements with deviation 3 % of the image at 5 × 5 knots [SSP03]_; then a
-    blend with the dilation (up to all of it) or the erosion (up to 0.7) by one pixel. All uniform
-    but the displacements. What comes from beyond the edge has the edge's value.
+    smooth field of displacements, σ = 3 % of the image at 5 × 5 knots [SSP03]_; then a
+    blend with the dilation (up to all of it) or the erosion (up to 0.7) by one pixel. All are
+    uniform except the displacements. Pixels beyond the edge have the edge's value.
     """
     count, _, height, width = images.shape
     grid = F.affine_grid(_affine(images, generator), [count, 1, height, width], align_corners=False)
@@ -242,7 +242,7 @@ def small_deformations(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _affine(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Random matrices (n, 2, 3) from output to input coordinates, both in [-1, 1]."""
+    """Draw random matrices (n, 2, 3) from output to input coordinates, both in [-1, 1]."""
     draws = _uniform(images, (6, len(images)), generator)
     angle, scale = _TURN * draws[0], 1 + _SCALE * draws[1:3]
     # An image is 2 wide in these coordinates.
@@ -259,7 +259,7 @@ def _uniform(like: Tensor, shape: tuple[int, ...], generator: torch.Generator) -
 
 
 def _rate(steps: int) -> Callable[[int], float]:
-    """Linear warm-up, then half a cosine to zero."""
+    """Return the learning rate: linear warm-up, then half a cosine to zero."""
     warm = max(1, round(_WARM_UP * steps))
 
     def factor(step: int) -> float:

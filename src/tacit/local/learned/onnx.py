@@ -1,13 +1,13 @@
-r"""Encoders as ONNX graphs: what runs on a person's device, without Python or torch.
+r"""Encoders as ONNX graphs, for a person's device without Python or torch.
 
 A graph takes checked rows, `numbers` (n, p) in [0, 1] with NaN where missing and `codes` (n, q)
 with −1 where missing or unseen, and gives what the noise is then applied to: a codeword, or a
-vector that is still to be put on its grid. Noise is no part of it: that has to come from the
+vector that is still to be put on its grid. Noise is not part of a graph: it has to come from the
 device's own entropy.
 
 Notes
 -----
-Graphs are written node by node. `Value` stands for an array that is not there yet, so that
+Graphs are written node by node. `Value` stands for an array that is not computed yet, so that
 `scattering.scatter` writes its own graph. The result is checked, and the same for the same weights.
 Sums are taken in another order than by numpy or torch: the last digits differ, and a point that is
 as near to one cell as to another can change its codeword.
@@ -42,7 +42,7 @@ def codebook_encoder(
     cells: npt.NDArray[Any],
     groups: npt.NDArray[Any] | None = None,
 ) -> bytes:
-    r"""Rows to `codeword`, int64 (n,): features, projection, nearest cell, and its group.
+    r"""Export rows to `codeword`, int64 (n,): features, projection, nearest cell, and its group.
 
     .. math:: z = (f(x) - m) A, \qquad
               g\Bigl(\arg\min_k \|c_k\|^2 - 2\,z \cdot c_k\Bigr)
@@ -70,19 +70,19 @@ def codebook_encoder(
 
 
 def network_encoder(schema: Schema, network: Any, name: str = "latent") -> bytes:
-    """Rows, laid out as by `encoders.front_end`, through a torch network: float32 (n, d)."""
+    """Export a torch network on rows in the layout of `encoders.front_end`: float32 (n, d)."""
     graph = Graph()
     return graph.finish(name, apply_network(network, row_layout(schema, *graph.rows(schema))))
 
 
 def features_encoder(schema: Schema, features: Features) -> bytes:
-    """Rows to `features`, float32 (n, D)."""
+    """Export rows to `features`, float32 (n, D)."""
     graph = Graph()
     return graph.finish("features", apply_features(features, schema, *graph.rows(schema)))
 
 
 def run(model: bytes, rows: Rows, block: int = 512) -> npt.NDArray[Any]:
-    """What ONNX Runtime makes of rows, one thread, a block at a time."""
+    """Run a graph on rows with ONNX Runtime, in one thread and in blocks."""
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -101,7 +101,7 @@ def run(model: bytes, rows: Rows, block: int = 512) -> npt.NDArray[Any]:
 
 
 class Graph:
-    """Nodes and constants in the order in which they are asked for."""
+    """Nodes and constants in the order in which they are added."""
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
@@ -109,7 +109,7 @@ class Graph:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def rows(self, schema: Schema) -> tuple[Value | None, Value | None]:
-        """The inputs: `numbers` and `codes`, None where the schema has no such columns."""
+        """Add the inputs `numbers` and `codes`; None if the schema has no such columns."""
         array = isinstance(schema, ArraySchema)
         numbers = schema.width if isinstance(schema, ArraySchema) else len(schema.continuous)
         codes = 0 if array else len(schema.names) - numbers
@@ -126,7 +126,7 @@ class Graph:
         return Value(self, name)
 
     def node(self, operator: str, *inputs: Any, **attributes: Any) -> Value:
-        """One operator applied to values, arrays and numbers."""
+        """Add one operator applied to values, arrays and numbers."""
         from onnx import helper
 
         names = [self._name(value) for value in inputs]
@@ -150,7 +150,7 @@ class Graph:
         return self.node("Concat", *values, axis=axis) if len(values) > 1 else values[0]
 
     def finish(self, name: str, result: Value, *, whole: bool = False) -> bytes:
-        """The checked model with one output, float32 (n, d) or int64 (n,)."""
+        """Return the checked model with one output, float32 (n, d) or int64 (n,)."""
         import onnx
         from onnx import TensorProto, helper, numpy_helper
 
@@ -172,7 +172,7 @@ class Graph:
 
 
 class Value:
-    """An array that a graph will compute: what numpy arrays offer, as far as encoders ask."""
+    """An array that a graph will compute, with the operations of numpy that encoders use."""
 
     __array_ufunc__ = None  # numpy then leaves `array @ value` to this class
 
@@ -204,7 +204,7 @@ class Value:
         return self.graph.node("ReduceSum", self, np.array([axis], np.int64), keepdims=0)
 
     def __getitem__(self, key: Any) -> Value:
-        """Slices from the first axis on, or, after an ellipsis, up to the last."""
+        """Slice leading axes, or, after an ellipsis, trailing axes."""
         parts = key if isinstance(key, tuple) else (key,)
         first = -(len(parts) - 1) if parts[0] is Ellipsis else 0
         slices = parts[1:] if parts[0] is Ellipsis else parts
@@ -221,7 +221,7 @@ class Value:
 def apply_features(
     features: Any, schema: Schema, numbers: Value | None, codes: Value | None
 ) -> Value:
-    """The nodes of `features.transform`."""
+    """Add the nodes of `features.transform`."""
     if features.kind == "scattering":
         assert numbers is not None
         return _scattering(features, numbers)
@@ -241,7 +241,7 @@ def apply_features(
 def row_layout(
     schema: Schema, numbers: Value | None, codes: Value | None, shown: Value | None = None
 ) -> Value:
-    """Numbers (or what is `shown` for them), marks of missing ones, one-hot codes."""
+    """Add numbers (or `shown` in their place), indicators of missing ones, and one-hot codes."""
     parts: list[Value] = []
     if numbers is not None:
         graph, indicated = numbers.graph, _indicated(schema)
@@ -255,7 +255,7 @@ def row_layout(
         for index, column in enumerate(schema.categorical):
             slots = len(column.categories) + (column.unseen == "other")
             code = codes.graph.node("Gather", codes, np.int64(index), axis=1)
-            # −1 counts from the end: the last place is for what is missing or unseen.
+            # −1 counts from the end: the last place is for missing or unseen values.
             parts.append(_one_hot(code, slots))
     return parts[0].graph.concat(parts, axis=1)
 
@@ -272,7 +272,7 @@ def _one_hot(code: Value, slots: int) -> Value:
 
 
 def _levels(features: Any, numbers: Value) -> Value:
-    """Shares of quantiles below and up to each number, averaged."""
+    """Average the shares of quantiles below, and up to, each number."""
     graph = numbers.graph
     column = graph.node("Unsqueeze", numbers, np.array([2], np.int64))
     counts = [
@@ -283,7 +283,7 @@ def _levels(features: Any, numbers: Value) -> Value:
 
 
 def _scattering(features: Any, numbers: Value) -> Value:
-    """Images are the last axis in there, and the first one outside."""
+    """Move images to the last axis for scattering, and back to the first one."""
     graph = numbers.graph
     stacked = graph.node("Transpose", numbers, perm=[1, 0]).reshape(*features.image, -1)
     channels: Value = scattering.scatter(stacked, scattering.bank(*features.image), graph)
@@ -294,7 +294,7 @@ def _scattering(features: Any, numbers: Value) -> Value:
 
 
 def apply_network(network: Any, x: Value) -> Value:
-    """The nodes of a torch network in evaluation mode; layers it does not know are refused.
+    """Add the nodes of a torch network in evaluation mode; refuse unknown layers.
 
     A network is a layer, a `Sequential`, or an encoder of images with `image`, `layers` and `unit`.
     """
@@ -312,7 +312,7 @@ def apply_network(network: Any, x: Value) -> Value:
 
 
 def _unit(x: Value) -> Value:
-    """Rows of norm 1, as torch's `normalize` does it."""
+    """Scale rows to norm 1, as torch's `normalize` does."""
     norm = x.graph.node("ReduceL2", x, axes=[1], keepdims=1)
     return x / x.graph.node("Max", norm, 1e-12)
 
@@ -333,7 +333,7 @@ def _convolution(layer: Any, x: Value) -> Value:
 
 
 def _group_norm(layer: Any, x: Value) -> Value:
-    """By instance normalisation of groups, which older runtimes have."""
+    """Add group norm as instance normalisation of groups, which older runtimes support."""
     groups, graph = layer.num_groups, x.graph
     ones, zeros = np.ones(groups, np.float32), np.zeros(groups, np.float32)
     flat = graph.node("Reshape", x, np.array([0, groups, -1], np.int64))

@@ -1,4 +1,4 @@
-"""Features for a codebook with a central guarantee: what they cost, and what is proved of them."""
+"""Features for a codebook with a central guarantee: their cost, and what is proved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.privacy.guarantees import Adjacency
 from tacit.privacy.randomness import Randomness
 
 SHARE = 0.1
-"""Of the budget, where features read the rows: for quantiles and the shares of categories."""
+"""The share of the budget for features that read quantiles and frequencies off the rows."""
 
 ALIKE = "Features that were handed in give a row that is alone the same numbers every time."
 GIVEN = "The features were learned without the in-house rows, as their owner states."
@@ -33,9 +33,9 @@ _READ_NO_ROW = (Scattering, Raw)
 """Exact types of features that are fixed: a name, or a base class, proves nothing."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Learning:
-    """One fit within a central budget: features first, then whatever else is learned."""
+    """One fit within a central budget: features first, then everything else."""
 
     kind: str | Features
     schema: Schema
@@ -53,7 +53,7 @@ class Learning:
         self.budget = Budget(self.target.noise_multiplier, self.rng)
 
     def features(self) -> Features:
-        """Features of the kind that was asked for; `budget` is then what is left."""
+        """Fit the requested features; `budget` is then what remains."""
         kind, schema = self.kind, self.schema
         if not isinstance(kind, str):
             return self._handed_in(kind)
@@ -79,7 +79,7 @@ class Learning:
         return features
 
     def _autoencoder(self) -> Features:
-        """Trained with DP-Adam on half of ε and δ: basic composition leaves the other half."""
+        """Train with DP-Adam on half of ε and δ: basic composition leaves the other half."""
         from tacit.local.learned import autoencoder
 
         half = Target(self.target.epsilon / 2, self.target.delta / 2)
@@ -92,7 +92,7 @@ class Learning:
         return learned
 
     def protection(self, public: bool) -> Protection:
-        """What all of it gives the in-house rows."""
+        """Return the protection of the in-house rows by everything that ran."""
         if self.unproven is not None:
             return Protection.unproven(self.unproven, public)
         event = self.budget.event
@@ -120,14 +120,14 @@ def _quantile(schema: Schema, rows: Rows, budget: Budget) -> Quantile:
 
 
 def _shares(schema: Schema, rows: Rows, budget: Budget, part: float) -> npt.NDArray[np.float64]:
-    """How often each mark and each indicator is 1: noisy counts over the noisy number of rows.
+    """Estimate how often each indicator is 1: noisy counts over the noisy number of rows.
 
-    Not over the number itself: one row more would then move the features of all the others.
+    The exact number would let one more row move the features of all others.
     """
     counts = features_of.indicator_counts(schema, rows)
     if not counts.size:
         return counts.astype(np.float64)
-    # A row adds one to at most one count of each column, and one to their number.
+    # A row adds one to at most one count of each column, and one to the number of rows.
     columns = len(schema.names) + 1
     noisy = budget.noisy(np.append(counts, len(rows)), columns, part)[0]
     return np.asarray(np.clip(noisy[:-1] / max(noisy[-1], 1), 0, 1))

@@ -1,26 +1,26 @@
 r"""From features to codewords with a central guarantee towards the in-house rows.
 
-Every number that is read off the rows comes with Gaussian noise on integers
-(`tacit.private_statistics`), so that the whole costs what one Gaussian with noise multiplier z
-costs: query i has the share :math:`s_i` of :math:`1/z^2`, and :math:`\sum_i s_i = 1`.
+Every number that is read off the rows has Gaussian noise on integers
+(`tacit.private_statistics`), so that the total cost is that of one Gaussian with noise multiplier
+z: query i has the share :math:`s_i` of :math:`1/z^2`, and :math:`\sum_i s_i = 1`.
 
 1. Features are reduced to at most 256 directions that are known without the rows: those of
    synthetic images (`tacit.learned.synthetic`), or random ones.
 2. A quantile of the norms, the mean, a quantile of the distances from it, and the covariance give
-   the principal components that stand out of the noise; where hardly any does, those of the
-   synthetic images are taken.
+   the principal components above the noise; if there are too few, those of the synthetic images
+   are used.
 3. Many public candidates (normal with that covariance) are counted; the fullest are the first
-   cells. Noisy steps of k-means move them; empty ones are put beside the fullest.
-4. Linked codewords: the graph of `tacit.learned.quantizer` is counted with noise, what is below
-   the noise is left out, and the rest is clustered.
+   cells. Noisy steps of k-means move them; empty ones are moved next to the fullest.
+4. Linked codewords: the graph of `tacit.learned.quantizer` is counted with noise, counts below the
+   noise are dropped, and the rest is clustered.
 5. The rows of each codeword are counted, and their mean is the prototype.
 
 Notes
 -----
 What is not noise is post-processing, or public: bounds, shares, the number of cells. The number of
-rows is public, and enters the number of cells: neighbours have the same places, and in one of them
-nothing is in one place (zero-out). All that depends on a row is computed from that row alone, by
-arithmetic that leaves a library no choice (`privacy.rowwise`), and is whole before it meets others.
+rows is public, and the number of cells depends on it: neighbours have equally many rows, one of
+which is blank in one of them (zero-out). Everything that depends on a row is computed from that row
+alone, by arithmetic with a fixed order (`privacy.rowwise`), and is rounded to integers before sums.
 """
 
 from __future__ import annotations
@@ -60,45 +60,45 @@ SHARES = {
     "counts": 0.01,
     "prototypes": 0.03,
 }
-"""What each query gets; where no graph is needed, the steps have its share too."""
+"""The share of each query; if no graph is needed, the steps get its share too."""
 
 MOST_AXES, MOST_COMPONENTS, FEWEST_COMPONENTS, PUBLIC_COMPONENTS = 256, 32, 8, 16
 ROWS_PER_CELL, CANDIDATES, STEPS = 175, 8, 5
 _SYNTHETIC, _BLOCK = 4096, 1024
-_WIDEST = 4.0  # norms are looked for up to so many times the root of the number of features
+_WIDEST = 4.0  # norms are searched up to this many times the root of the number of features
 _INSIDE, _BEYOND, _ROOM = 0.8, 1.15, 1.05
-_LINKS = ((1, 2), (2, 1))  # place and weight: twice those of `quantizer`, to be whole
+_LINKS = ((1, 2), (2, 1))  # rank and weight: twice those of `quantizer`, so that they are integers
 _OUTSTANDING = 2.0
-_BITS = 11  # coordinates in ranks: products of whole numbers below 2^24 are exact in float32
+_BITS = 11  # coordinates in ranks: products of integers below 2^24 are exact in float32
 
 
 @dataclass
 class Budget:
-    """Hands out shares of one Gaussian, and writes down what ran."""
+    """A budget of one Gaussian in shares, with a record of what ran."""
 
     noise_multiplier: float
     rng: Randomness | None = None
     spent: list[events.Event] = field(default_factory=list)
 
     def share(self, part: float) -> dict[str, Any]:
-        """The arguments of a query that may cost this part."""
+        """Return the arguments of a query that may cost this part."""
         return {"noise_multiplier": self.multiplier(part), "rng": self.rng}
 
     def multiplier(self, part: float) -> float:
-        """The noise multiplier of a query that may cost this part, rounded up."""
+        """Return the noise multiplier of a query that may cost this part, rounded up."""
         return self.noise_multiplier / math.sqrt(part) * (1 + 1e-12)
 
     def part(self, share: float) -> Budget:
-        """A budget within this one: what it spends is written down in the same place."""
+        """Return a part of this budget; what it spends is recorded here."""
         return Budget(self.multiplier(share), self.rng, self.spent)
 
     def take(self, released: Released[Any]) -> Any:
-        """The value; its event is written down."""
+        """Return the value of a release, and record its event."""
         self.spent.append(released.event)
         return released.value
 
     def noisy(self, counts: Integers, squared: int, part: float) -> tuple[Integers, float]:
-        """Counts that one row changes by √squared at most, and the deviation of their noise."""
+        """Add noise to counts of ℓ2 sensitivity √squared; return them and the noise's σ."""
         sensitivity = math.sqrt(squared) * (1 + 1e-12)
         noise = Gaussian(
             sensitivity=sensitivity,
@@ -110,7 +110,7 @@ class Budget:
 
     @property
     def event(self) -> events.Event:
-        """All that ran."""
+        """The composition of everything that ran."""
         return events.Composed(tuple(self.spent))
 
     @property
@@ -119,9 +119,9 @@ class Budget:
         return not source(self.rng).secure
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Private:
-    """What is learned, all of it covered by the budget."""
+    """The learned parts of a codebook, all covered by the budget."""
 
     quantizer: Quantizer
     counts: Integers
@@ -140,7 +140,7 @@ def fit(
     damped: bool,
     seed: int,
 ) -> Private:
-    """Projection, cells, codewords, their counts, links and prototypes, within the budget."""
+    """Learn projection, cells, codewords, counts, links and prototypes within the budget."""
     if len(rows) < codewords:
         quantizer.refuse_too_few(codewords)
     axes = public_axes(schema, features, seed)
@@ -169,21 +169,21 @@ def fit(
 # --- 1. directions that need no rows ---------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Axes:
-    """A centre and orthonormal directions that nobody's rows were needed for."""
+    """A centre and orthonormal directions that do not depend on the in-house rows."""
 
     center: npt.NDArray[np.float64]
     directions: npt.NDArray[np.float64]
     """(dimension, at most 256)"""
     widest: float
-    """No row is expected to lie further from the centre, or from another row."""
+    """The expected largest distance of a row from the centre, or from another row."""
     variances: npt.NDArray[np.float64] | None = None
-    """Of synthetic rows along each direction, the largest first; None where there are none."""
+    """Variances of synthetic rows along each direction, largest first; None without them."""
 
 
 def public_axes(schema: Schema, features: Features, seed: int) -> Axes:
-    """Principal directions of synthetic images; random ones where rows are no images."""
+    """Return principal directions of synthetic images; random ones if rows are not images."""
     dimension = features.dimension
     if not isinstance(schema, ArraySchema) or schema.image is None:
         widest, directions = _WIDEST * math.sqrt(dimension), np.eye(dimension)
@@ -197,13 +197,13 @@ def public_axes(schema: Schema, features: Features, seed: int) -> Axes:
     rows = Rows(images, np.empty((len(images), 0), np.int64))
     seen = np.concatenate([features.transform(block) for block in blocks(rows)])
     count = min(MOST_AXES, dimension)
-    found = PCA(count, svd_solver="randomized", random_state=seed).fit(seen.astype(np.float64))
-    widest = 3 * float(np.sqrt(((seen - found.mean_) ** 2).sum(axis=1).max()))
-    return Axes(found.mean_, found.components_.T, widest, found.explained_variance_)
+    analysis = PCA(count, svd_solver="randomized", random_state=seed).fit(seen.astype(np.float64))
+    widest = 3 * float(np.sqrt(((seen - analysis.mean_) ** 2).sum(axis=1).max()))
+    return Axes(analysis.mean_, analysis.components_.T, widest, analysis.explained_variance_)
 
 
 def _reduced(features: Features, rows: Rows, axes: Axes) -> Floats:
-    """Along the public directions; what a row becomes depends on that row alone."""
+    """Project rows on the public directions, each row by itself."""
     product = Product.of(axes.directions, axes.widest)
     parts = [product(features_of.alone(features, one) - axes.center) for one in blocks(rows)]
     return np.concatenate(parts, dtype=np.float32)
@@ -215,21 +215,21 @@ def _reduced(features: Features, rows: Rows, axes: Axes) -> Floats:
 def _components(
     reduced: Floats, axes: Axes, budget: Budget, damped: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Mean, projection, and the deviation of every projected coordinate."""
+    """Estimate mean, projection, and the standard deviation of every projected coordinate."""
     inside = _norm_within(reduced, axes.widest, "norms", budget)
     mean = budget.take(statistics.mean(reduced, inside, **budget.share(SHARES["mean"]))).point
     around = (reduced - mean).astype(np.float32)
     inside = _norm_within(around, axes.widest, "distances", budget)
     most = min(MOST_COMPONENTS, reduced.shape[1])
     share = budget.share(SHARES["covariance"])
-    found = budget.take(statistics.pca(reduced, most, inside, mean, **share))
-    if found.above_noise < FEWEST_COMPONENTS and axes.variances is not None:
-        # The rows are too few to tell: those of synthetic images, which come first here.
+    released = budget.take(statistics.pca(reduced, most, inside, mean, **share))
+    if released.above_noise < FEWEST_COMPONENTS and axes.variances is not None:
+        # Too few rows: use the components of synthetic images, which come first here.
         most = min(PUBLIC_COMPONENTS, most)
         directions, variances = np.eye(len(mean))[:most], axes.variances[:most]
     else:
-        kept = min(max(found.above_noise, FEWEST_COMPONENTS), most)
-        directions, variances = found.directions[:kept], found.variances[:kept]
+        kept = min(max(released.above_noise, FEWEST_COMPONENTS), most)
+        directions, variances = released.directions[:kept], released.variances[:kept]
     least = max(1e-3 * float(variances[0]), (axes.widest / 1024) ** 2)
     deviation = np.sqrt(np.maximum(variances, least))
     scale = np.sqrt(deviation) if damped else np.ones_like(deviation)
@@ -239,22 +239,22 @@ def _components(
 
 
 def _norm_within(vectors: Floats, widest: float, name: str, budget: Budget) -> float:
-    """A length that most vectors do not pass.
+    """Estimate a length that most vectors do not exceed.
 
-    A little more than the 80 % quantile: where rows are few, the noise would carry a higher one
-    away to the end of the range.
+    It is slightly more than the 80 % quantile: with few rows, noise would move a higher quantile to
+    the end of the range.
     """
     norms = rowwise.lengths(vectors.astype(np.float64))
     share = budget.share(SHARES[name])
-    found = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
-    return max(_BEYOND * float(found[0]), widest / 1024)
+    released = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
+    return max(_BEYOND * float(released[0]), widest / 1024)
 
 
 # --- 3. cells --------------------------------------------------------------------------------
 
 
 def _count(rows: int, codewords: int, grouping: str) -> int:
-    """Cells: as many as the noise allows where they are linked, else one a codeword."""
+    """Choose the number of cells: as many as noise allows if linked, else one per codeword."""
     if grouping == "compact":
         return codewords
     return max(min(quantizer.MOST_CELLS, rows // ROWS_PER_CELL), codewords)
@@ -269,7 +269,7 @@ def _cells(
     budget: Budget,
     seed: int,
 ) -> Floats:
-    """Noisy k-means from the fullest of many public candidates."""
+    """Run noisy k-means from the fullest of many public candidates."""
     public = np.random.default_rng(seed)
     drawn = public.standard_normal((CANDIDATES * count, len(spread))).astype(np.float32) * spread
     codes = ranks(vectors, drawn, bound, 1)[:, 0]
@@ -281,22 +281,22 @@ def _cells(
 
 
 def ranks(vectors: Floats, cells: Floats, bound: float, places: int) -> Integers:
-    """The nearest cells of each vector in order, decided in whole numbers.
+    """Return the nearest cells of each vector in order, decided in integers.
 
-    So that the rank of one row does not depend on how a product with others was rounded.
+    The rank of one row then does not depend on how a product with others was rounded.
     """
     ball = GridBall("ranks", bound, 2.0 ** (math.ceil(math.log2(bound)) - _BITS), order=2)
     whole = ball.clip(cells).astype(np.float32)
     half = (whole**2).sum(axis=1) / 2
-    found = []
+    nearest = []
     for start in range(0, len(vectors), _BLOCK):
         block = ball.clip(vectors[start : start + _BLOCK]).astype(np.float32)
         distance = half - block @ whole.T
         if places == 1:
-            found.append(distance.argmin(axis=1)[:, None])
+            nearest.append(distance.argmin(axis=1)[:, None])
         else:
-            found.append(np.argsort(distance, axis=1, kind="stable")[:, :places])
-    return np.concatenate(found)
+            nearest.append(np.argsort(distance, axis=1, kind="stable")[:, :places])
+    return np.concatenate(nearest)
 
 
 # --- 4. linked codewords ---------------------------------------------------------------------
@@ -305,11 +305,11 @@ def ranks(vectors: Floats, cells: Floats, bound: float, places: int) -> Integers
 def _linked(
     ranked: Integers, cells: Floats, codewords: int, budget: Budget, seed: int
 ) -> tuple[Integers, Floats]:
-    """Groups of cells that many rows lie between, and how codewords are linked."""
+    """Group cells that many rows lie between; return the groups and links of codewords."""
     graph = np.zeros((len(cells), len(cells)), np.int64)
     for place, weight in _LINKS:
         np.add.at(graph, (ranked[:, 0], ranked[:, place]), weight)
-    # One row adds 2 in one place and 1 in another.
+    # One row adds 2 to one entry and 1 to another.
     squared = sum(weight**2 for _, weight in _LINKS)
     counted, sigma = budget.noisy(graph, squared, SHARES["graph"])
     noisy = counted.astype(np.float64)
@@ -326,10 +326,10 @@ def _linked(
 def _prototypes(
     schema: Schema, rows: Rows, codes: Integers, counts: Integers, budget: Budget
 ) -> Floats:
-    """The mean row of each codeword, indicators of categories included."""
+    """Estimate the mean row of each codeword, indicators of categories included."""
     values, table = features_of.Raw(schema), isinstance(schema, TableSchema)
-    # From the middle of [0, 1] a row of numbers is at most √d/2 away; one of a table has at most a
-    # number and a mark, or one indicator, in each column.
+    # A row of numbers is at most √d/2 from the middle of [0, 1]; a row of a table has at most a
+    # number and a missing indicator, or one indicator, in each column.
     columns, middle = len(schema.names), 0.0 if table else 0.5
     bound = math.sqrt(2 * columns) if table else math.sqrt(columns) / 2
     share = budget.share(SHARES["prototypes"])
@@ -338,6 +338,6 @@ def _prototypes(
         mine = values.transform(rows[np.flatnonzero(codes == code)]) - middle
         released = statistics.vector_sum(mine, bound, **share)
         sums.append(released.value)
-    # A row is in one codeword alone: all the sums together cost what one of them costs.
+    # A row is in a single codeword: all sums together cost as much as one of them.
     budget.spent.append(released.event)
     return np.clip(middle + np.stack(sums) / counts[:, None], 0, 1).astype(np.float32)

@@ -2,14 +2,14 @@ r"""Training of a variational mechanism with a central guarantee towards the in-
 
 DP-Adam moves encoder and decoder together, from a start that does not depend on the in-house rows:
 random weights, or weights fitted to public rows (for images, by default, to the pen strokes of
-`tacit.learned.synthetic`). Then everything that a gradient depends on is private or public, and
-both networks carry the guarantee.
+`tacit.learned.synthetic`). Then everything that a gradient depends on is private or public, and the
+guarantee covers both networks.
 
 Notes
 -----
 The two stages of [000]_ are offered for comparison, and nothing is proved of them: the first stage
 fits the decoder to every in-house row without noise, so under a neighbouring data set *every*
-gradient of the second stage changes. What DP-Adam is calibrated to is that one of them does.
+gradient of the second stage changes, but DP-Adam is calibrated to a change of one gradient.
 
 References
 ----------
@@ -38,7 +38,7 @@ from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 
 USUAL = Training(epochs=100, batch_size=2048, learning_rate=4e-3)
-"""Large batches and many passes: noise falls with both, and neither costs more privacy."""
+"""Large batches and many passes: both reduce the noise for the same budget."""
 
 TRAINED = ("both", "encoder", "decoder")
 PUBLIC_START = "Training started from weights fitted to rows that their owner states are public."
@@ -46,7 +46,7 @@ _STROKES, _STROKE_STEPS = 8192, 2000
 
 
 def reason(fixed: str) -> str:
-    """Why nothing is proved of the paper's second stage."""
+    """Explain why nothing is proved of the paper's second stage."""
     return (
         f"the first stage fitted the {fixed} to every in-house row without noise, so that one row "
         "changes every gradient of the second stage, and not one"
@@ -54,7 +54,7 @@ def reason(fixed: str) -> str:
 
 
 def checked_trained(trained: str | None, two_stage: str | None) -> str:
-    """What DP-Adam moves: by default both networks, and in two stages the encoder."""
+    """Check which networks DP-Adam trains: by default both; in two stages the encoder."""
     if two_stage is not None:
         errors.choice("VLM.fit", "two_stage", two_stage, ("paper",))
     usual = "both" if two_stage is None else "encoder"
@@ -62,7 +62,7 @@ def checked_trained(trained: str | None, two_stage: str | None) -> str:
 
 
 def start_rows(schema: Schema, public_rows: Any, seed: int) -> Rows | None:
-    """Rows of nobody, or public ones, that training may start from; None for random weights."""
+    """Return synthetic or public rows that training starts from; None for random weights."""
     if isinstance(public_rows, str):
         errors.choice("VLM.fit", "public_rows", public_rows, ("synthetic",))
         if not isinstance(schema, ArraySchema) or schema.image is None:
@@ -72,7 +72,7 @@ def start_rows(schema: Schema, public_rows: Any, seed: int) -> Rows | None:
     return None if public_rows is None else schema.rows(public_rows, "VLM.fit")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrivateFit:
     """One fit of a variational mechanism within a central budget."""
 
@@ -88,23 +88,23 @@ class PrivateFit:
     progress: variational.Progress | None
 
     def from_public(self, schema: Schema, public_rows: Any) -> Protection:
-        """DP-Adam from weights fitted to public rows, or from random ones."""
+        """Train by DP-Adam from weights fitted to public rows, or from random ones."""
         start, assumed = start_rows(schema, public_rows, self.seed), []
         if start is not None:
             passes = max(1, -(-_STROKE_STEPS * 128 // len(start)))
             self._plain(start, Training(epochs=passes))
             assumed = [] if isinstance(public_rows, str) else [PUBLIC_START]
-        found = self._train()
+        trained = self._train()
         return Protection.of(
-            found.event,
+            trained.event,
             self.target.delta,
-            assumptions=[*found.assumptions, *assumed],
+            assumptions=[*trained.assumptions, *assumed],
             public=self.public,
-            seeded=found.seeded,
+            seeded=trained.seeded,
         )
 
     def two_stage(self, first: Training, fresh: Sequence[nn.Sequential]) -> Protection:
-        """The paper's way: all without noise, then one network with it, from fresh weights."""
+        """Train as in the paper: all without noise, then one network with it, from new weights."""
         if self.trained == "both":
             errors.refuse("VLM.fit", "trained", "encoder or decoder in two stages", self.trained)
         self._plain(self.rows, first)
@@ -133,7 +133,7 @@ class PrivateFit:
             learning_rate=self.settings.learning_rate,
             decay=True,
             rng=self.rng,
-            # The loss is no part of what is protected: nobody is told.
+            # The loss is not covered by the guarantee, so it is not shown.
             progress=lambda step, steps: self._say(step, steps),
         )
 

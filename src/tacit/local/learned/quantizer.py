@@ -1,14 +1,14 @@
-r"""From features to codewords: a projection, many small cells, and cells joined into codewords.
+r"""Quantization of features: a projection, many small cells, and cells joined into codewords.
 
 Cells are those of k-means. `compact` codewords are cells; `linked` ones are groups of cells that
-many rows lie between, found by spectral clustering of the graph
+many rows lie between, by spectral clustering of the graph
 
 .. math:: W_{ab} = \#\{\text{rows whose nearest cell is } a \text{ and second nearest } b\}
           + \tfrac12 \#\{\ldots \text{ third nearest } b\}, \qquad W + W^\top.
 
-Where classes are clusters of any shape, as in images, a few linked codewords do what hundreds of
-compact ones would, and the noise is spread over few symbols. Where they are not, as in most tables,
-linking joins what should stay apart.
+If classes are clusters of any shape, as in images, a few linked codewords replace hundreds of
+compact ones, and the noise is spread over few symbols. If they are not, as in most tables, linking
+joins rows that should stay apart.
 
 References
 ----------
@@ -53,12 +53,12 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class Quantizer:
-    """Vectors to codewords.
+    """A map from vectors to codewords.
 
     Parameters
     ----------
     projection : Projection
-        What features go through first.
+        The projection of features, applied first.
     cells : array, (M, q)
         Their centres.
     groups : array, (M,)
@@ -75,27 +75,27 @@ class Quantizer:
         return int(self.groups.max()) + 1
 
     def __call__(self, features: Floats) -> Integers:
-        """The codeword of each row of features."""
+        """Return the codeword of each row of features."""
         return self.of_vectors(self.projection(features))
 
     def of_vectors(self, vectors: Floats) -> Integers:
-        """The codeword of each row of projected features."""
+        """Return the codeword of each row of projected features."""
         return self.groups[nearest(vectors, self.cells)]
 
 
 def project(features: Features, rows: Rows, projection: Projection) -> Floats:
-    """Projected features of all rows, a block at a time."""
+    """Project the features of all rows, in blocks."""
     parts = []
     for block in blocks(rows):
         made = projection(features.transform(block))
-        # Everybody has a vector: an error would tell whose row has none.
+        # Every row gets a vector: an error would reveal which row has none.
         finite = np.nan_to_num(made, nan=0.0, posinf=_FAR, neginf=-_FAR)
         parts.append(np.clip(finite, -_FAR, _FAR))
     return np.ascontiguousarray(np.concatenate(parts), np.float32)
 
 
 def project_alone(features: Features, rows: Rows, projection: Projection) -> Floats:
-    """The same up to rounding; the vector of a row depends on that row alone."""
+    """Compute the same up to rounding; the vector of a row depends on that row alone."""
     matrix, mean = projection.matrix, projection.mean
     if matrix is None:
         matrix = np.eye(len(mean), dtype=np.float32)
@@ -107,10 +107,10 @@ def project_alone(features: Features, rows: Rows, projection: Projection) -> Flo
 def fit_projection(
     features: Features, rows: Rows, components: int | None, damped: bool, seed: int
 ) -> Projection:
-    """Principal components of a sample of the rows.
+    """Fit principal components of a sample of the rows.
 
-    Damped ones are divided by the square root of their deviation: half-way between distances of
-    the features and distances that weigh all components alike.
+    Damped components are divided by the square root of their standard deviation: a compromise
+    between distances of the features and distances that weight all components equally.
     """
     from sklearn.decomposition import PCA
 
@@ -126,7 +126,7 @@ def fit_projection(
 
 
 def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tuple[Floats, Integers]:
-    """Centres and the codeword of each; those that no row is nearest to are left out."""
+    """Fit cell centres and the codeword of each; drop cells that no row is nearest to."""
     errors.choice("codebook", "grouping", grouping, GROUPINGS)
     if len(vectors) < codewords:
         refuse_too_few(codewords)
@@ -142,7 +142,7 @@ def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tupl
 
 
 def refuse_too_few(codewords: int) -> NoReturn:
-    """One line for both ways to fit."""
+    """Raise the error for too few rows, which both ways to fit share."""
     raise errors.InvalidData(
         f"codebook: in-house rows must be at least as many as the {codewords} codewords. "
         "Give more rows, or fix codewords."
@@ -150,7 +150,7 @@ def refuse_too_few(codewords: int) -> NoReturn:
 
 
 def nearest(vectors: Floats, cells: Floats) -> Integers:
-    """The nearest cell of each vector; the first one where several are."""
+    """Return the nearest cell of each vector; the first one if several are equally near."""
     return _ranked(vectors, cells, 1)[:, 0]
 
 
@@ -159,29 +159,29 @@ def _k_means(vectors: Floats, count: int, seed: int) -> Floats:
 
     batch = min(4096, len(vectors))
     settings: dict[str, Any] = {"n_init": 3, "batch_size": batch, "max_iter": 60}
-    found = MiniBatchKMeans(count, random_state=seed, **settings).fit(vectors)
-    return np.asarray(found.cluster_centers_, np.float32)
+    clustering = MiniBatchKMeans(count, random_state=seed, **settings).fit(vectors)
+    return np.asarray(clustering.cluster_centers_, np.float32)
 
 
 def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integers:
-    """The codeword of each cell, from how many rows lie between any two."""
+    """Cluster cells into codewords, by the number of rows between any two cells."""
     from sklearn.cluster import SpectralClustering
 
     clustering = SpectralClustering(
         codewords, affinity="precomputed", assign_labels="cluster_qr", random_state=seed
     )
-    # The constant keeps the graph in one piece, whatever the data.
+    # The constant keeps the graph connected, whatever the data.
     labels = clustering.fit_predict(graph + 1e-6)
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
 
 
 def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
-    """How the rows between codewords are shared out: row k sums to 1 over the others, or to 0."""
+    """Return the shares of rows between codewords: row k sums to 1 over the others, or to 0."""
     return links_of(_graph(vectors, cells), groups)
 
 
 def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
-    """The same of a graph that is counted already."""
+    """Return the same for a graph that is already counted."""
     member = np.eye(int(groups.max()) + 1)[groups]
     between = member.T @ graph @ member
     np.fill_diagonal(between, 0.0)
@@ -190,7 +190,7 @@ def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
 
 
 def _graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
-    """W + Wᵀ above."""
+    """Count the graph W + Wᵀ of the module."""
     ranked = _ranked(vectors, cells, 1 + len(_NEIGHBOURS))
     graph = np.zeros((len(cells), len(cells)))
     for place, weight in _NEIGHBOURS:
@@ -199,7 +199,7 @@ def _graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
 
 
 def _ranked(vectors: Floats, cells: Floats, places: int) -> Integers:
-    """The nearest cells of each vector, in order."""
+    """Return the nearest cells of each vector, in order."""
     return np.concatenate(list(_ranked_blocks(vectors, cells, places)))
 
 
@@ -225,7 +225,7 @@ def _sample(count: int, most: int, seed: int) -> Integers:
 
 
 def means(values: Features, rows: Rows, codes: Integers, count: int) -> Floats:
-    """The mean row of each codeword, indicators of categories included."""
+    """Compute the mean row of each codeword, indicators of categories included."""
     totals = np.zeros((count, values.dimension))
     for start, block in enumerate(blocks(rows)):
         at = codes[start * 1024 : start * 1024 + len(block)]
@@ -236,7 +236,7 @@ def means(values: Features, rows: Rows, codes: Integers, count: int) -> Floats:
 def must_fit(
     learned: Features, quantizer: Quantizer, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> None:
-    """Weights of another shape than the rest must be refused before anything is encoded."""
+    """Refuse weights whose shapes do not fit each other, before anything is encoded."""
     matrix, cells, groups = quantizer.projection.matrix, quantizer.cells, quantizer.groups
     width = learned.dimension if matrix is None else matrix.shape[1]
     count = int(groups.max()) + 1

@@ -1,19 +1,19 @@
-r"""How many codewords: decided before anybody reports, from ε, the people and the classes alone.
+r"""The number of codewords, chosen before anybody reports, from ε, people and classes alone.
 
-With few codewords, several classes share one and the table cannot tell them apart; with many, each
-is seen by few people and the noise hides which class it belongs to. The rule maximises
+With few codewords, several classes share one and the table cannot distinguish them; with many, each
+is reported by few people and the noise hides its class. The rule maximises
 
 .. math:: \frac1C + \Bigl(1 - \frac1C\Bigr) \Bigl(1 - \frac{C}{C-1} A(K)\Bigr)
           \Bigl(1 - \frac{C}{C-1} E(K)\Bigr), \qquad A(K) = a\,\frac{C}{K}, \qquad
           E(K) = \sum_k m_k\, P\bigl(\hat n_{k, y} > \hat n_{k, y_k}
           \text{ for some } y \ne y_k\bigr).
 
-E is worked out from the variance of the counts that subset selection over K·C symbols leaves: a
-codeword is misread where the noisy count of another class passes that of its own. Its people are
+E follows from the variance of counts under subset selection over K·C symbols: a codeword is
+misread if the noisy count of another class exceeds that of its own. Its people are
 n·m_k, of whom nine in ten have its main class; the shares m_k are spread like a Gamma variable of
 shape 2, as codewords of real data are never equal. A is a model, not a measurement: the constant
 is that of codebooks on the 8 × 8 digits that come with scikit-learn (`benchmarks/rule.py`), and is
-the same for every data set. No label and no row of anybody enters.
+the same for every data set. No label and no row is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tacit.privacy import errors
 from tacit.privacy.mechanisms.subset_selection import SubsetSelection
 
 IMPURITY = 0.15
-"""a: the share of people whose class is not their codeword's, at one codeword a class."""
+"""a: the share of people whose class is not their codeword's, at one codeword per class."""
 
 PURITY = 0.9
 _FEWEST_PER_CLASS, _MOST_PER_CLASS = 1.2, 128
@@ -39,20 +39,20 @@ _SHAPE, _SHARES = 2.0, 16
 
 @lru_cache(maxsize=256)
 def codewords_for(epsilon: float, people: int, classes: int) -> int:
-    """The number of codewords that minimises the expected error."""
+    """Return the number of codewords that minimises the expected error."""
     errors.epsilon_in_range("codewords_for", epsilon)
     people = errors.whole("codewords_for", "people", people, least=1)
     classes = errors.whole("codewords_for", "classes", classes, least=2, most=2**12)
     steps = np.arange(0, math.log2(_MOST_PER_CLASS / _FEWEST_PER_CLASS), 0.125)
     candidates = np.unique(np.ceil(classes * _FEWEST_PER_CLASS * 2**steps).astype(int))
     candidates = candidates[: max(int((candidates <= people // _LEAST_PEOPLE).sum()), 1)]
-    found = [expected_error(int(k), epsilon, people, classes) for k in candidates]
-    # Where nothing can be learned all are equally bad: the fewest among the best are taken.
-    return int(candidates[np.flatnonzero(np.array(found) <= min(found) + _TIE)[0]])
+    expected = [expected_error(int(k), epsilon, people, classes) for k in candidates]
+    # If nothing can be learned all are equally bad: choose the fewest among the best.
+    return int(candidates[np.flatnonzero(np.array(expected) <= min(expected) + _TIE)[0]])
 
 
 def expected_error(codewords: int, epsilon: float, people: int, classes: int) -> float:
-    """One minus the accuracy above; 1 − 1/C where the noise hides everything."""
+    """Compute one minus the accuracy above; 1 − 1/C if the noise hides everything."""
     shares = gamma.ppf((np.arange(_SHARES) + 0.5) / _SHARES, _SHAPE)
     shares = shares / shares.sum()
     counts = people * shares * _SHARES / codewords
@@ -69,7 +69,7 @@ def expected_error(codewords: int, epsilon: float, people: int, classes: int) ->
 
 
 def _misread(count: float, codewords: int, epsilon: float, people: int, classes: int) -> float:
-    """The chance that noise makes another class look larger in a codeword of so many people."""
+    """Compute the probability that another class looks larger in a codeword of `count` people."""
     main, other = count * PURITY, count * (1 - PURITY) / (classes - 1)
     own, rest = _deviations(main, other, codewords * classes, epsilon, people)
     x = np.linspace(-5.0, 5.0, 101)
@@ -80,7 +80,7 @@ def _misread(count: float, codewords: int, epsilon: float, people: int, classes:
 
 @lru_cache(maxsize=4096)
 def _law(symbols: int, epsilon: float) -> tuple[float, float]:
-    """How often a report holds its own symbol, and any other one."""
+    """Return the probability that a report holds its own symbol, and any other one."""
     channel = SubsetSelection(categories=symbols, epsilon=epsilon)
     return channel.inclusion
 
@@ -90,7 +90,7 @@ def _deviations(
 ) -> tuple[float, float]:
     p, q = _law(symbols, epsilon)
     noise = people * q * (1 - q)
-    # Beside the noise, the people of a codeword are themselves a sample.
+    # Besides the noise, the people of a codeword are themselves a sample.
     spread = [
         math.sqrt((noise + mean * (p * (1 - p) - q * (1 - q))) / (p - q) ** 2 + mean)
         for mean in (main, other)

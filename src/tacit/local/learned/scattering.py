@@ -5,13 +5,13 @@ For an image x, Morlet wavelets ψ of 2 scales and 8 angles and a Gaussian φ,
 .. math:: x \star \phi, \qquad |x \star \psi_{j,l}| \star \phi, \qquad
           \bigl||x \star \psi_{0,l}| \star \psi_{1,l'}\bigr| \star \phi,
 
-81 channels, each kept at every fourth pixel and divided by (its ℓ2 norm + 0.001): a channel says
-where something of that shape is, not how strong the stroke was.
+81 channels, each kept at every fourth pixel and divided by (its ℓ2 norm + 0.001): a channel tells
+where a shape is, not how strong the stroke was.
 
 Notes
 -----
 Everything is matrix products: an image of 28 × 28 is 32 × 32 with its border, and at that size
-products with Fourier matrices take as long as fast transforms (0.5 ms an image, one core). In
+products with Fourier matrices take as long as fast transforms (0.5 ms per image, one core). In
 return the same function runs on numpy arrays, on torch tensors and on the tracer that writes ONNX
 graphs. The images are the last axis, so that no step moves data.
 
@@ -50,7 +50,7 @@ BORDER = 2
 CHANNELS = 1 + 2 * ANGLES + ANGLES**2
 FLOOR = 1e-3
 
-_BLOCK_PIXELS = 32 * 32 * 32  # images a block: its widest intermediate arrays stay in the cache
+_BLOCK_PIXELS = 32 * 32 * 32  # images per block: the widest intermediate arrays stay in the cache
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Separable:
         return self.columns @ second(halfway.reshape(*lead, height, self.columns.shape[1], -1))
 
     def exactly(self, limit: float, halfway: float) -> Separable:
-        """With products that are exact: what goes into either is held to a limit."""
+        """Return the same map with exact products: inputs are clipped to a limit."""
         rows, first = rowwise.exactly(self.rows, limit, axis=1)
         columns, second = rowwise.exactly(self.columns, halfway, axis=1)
         return Separable(rows, columns, self.parts, (first, second))
@@ -93,12 +93,12 @@ class Bank:
     blur, blur_full, blur_half : Separable
         ⋆ φ at every fourth pixel: of images, of moduli, of moduli at every second pixel.
     fine : sequence of array, (u, 1, v, 1)
-        Transfer functions of the first scale, one an angle.
+        Transfer functions of the first scale, one per angle.
     coarse : sequence of array, (angles, u / 2, 1, v / 2, 1)
         Those of the second scale in quarters, one for each set of frequencies that fall together
         when every second pixel is kept.
     level : Steps, optional
-        What channels must be on, so that their squares add up exactly.
+        The grid of channels, on which sums of squares are exact.
     """
 
     forward: Separable
@@ -113,7 +113,7 @@ class Bank:
     level: Steps | None = None
 
     def convert(self, to: Callable[[Floats], Any]) -> Bank:
-        """The same bank with every array passed through `to`, such as `torch.from_numpy`."""
+        """Return the same bank with every array passed through `to`, such as `torch.from_numpy`."""
         maps: dict[str, Any] = {
             name: Separable(to(value.rows), to(value.columns), value.parts)
             for name, value in vars(self).items()
@@ -124,17 +124,17 @@ class Bank:
 
 
 def padded(size: int) -> int:
-    """The side of an image with its border: 28 becomes 32."""
+    """Return the side of an image with its border: 28 becomes 32."""
     return -(-(size + 2 * BORDER) // STRIDE) * STRIDE
 
 
 def dimension(image: tuple[int, int]) -> int:
-    """Features of an image: 81 channels at every fourth pixel."""
+    """Return the number of features of an image: 81 channels at every fourth pixel."""
     return CHANNELS * (padded(image[0]) // STRIDE) * (padded(image[1]) // STRIDE)
 
 
 def transform(images: Any, image: tuple[int, int]) -> Floats:
-    """Features (n, D) of images (n, height · width) with pixels in [0, 1], in blocks."""
+    """Compute features (n, D) of images (n, height · width) with pixels in [0, 1], in blocks."""
     pixels = np.asarray(images, np.float32)
     if pixels.ndim != 2 or pixels.shape[1] != image[0] * image[1]:
         shape = f"(n, {image[0] * image[1]})"
@@ -143,9 +143,9 @@ def transform(images: Any, image: tuple[int, int]) -> Floats:
 
 
 def transform_alone(images: Any, image: tuple[int, int]) -> Floats:
-    """The same to about 1e-5, in whole numbers: what a row becomes depends on that row alone.
+    """Compute the same to about 1e-5, in integers: the features of a row depend on it alone.
 
-    For what a guarantee towards the images rests on; it takes three times as long.
+    Guarantees towards the images need this; it takes three times as long.
     """
     return _in_blocks(np.clip(np.asarray(images, np.float64), 0, 1), image, exact_bank(*image))
 
@@ -160,7 +160,7 @@ def _in_blocks(pixels: npt.NDArray[Any], image: tuple[int, int], filters: Bank) 
         features = scatter(block.reshape(*image, -1), filters, np)
         out[start : start + step] = features.reshape(out.shape[1], -1).T
 
-    # A thread a block, and none inside a block: products this small are slower in several threads.
+    # One thread per block: products this small are slower in several threads.
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(_usable_cores()) as pool:
         list(pool.map(fill, range(0, len(pixels), step)))
     return out
@@ -171,7 +171,7 @@ def _usable_cores() -> int:
 
 
 def scatter(images: Any, filters: Bank, xp: Any) -> Any:
-    """Normalised channels (81, pixels, n) of images (height, width, n).
+    """Compute normalised channels (81, pixels, n) of images (height, width, n).
 
     `xp` is numpy, torch or a tracer: it has `sqrt` and `concat`, and its arrays have `@`, `*`, `+`,
     `/`, slices, `reshape` and `sum`.
@@ -192,7 +192,7 @@ def scatter(images: Any, filters: Bank, xp: Any) -> Any:
 
 
 def _coarse(frequencies: Any, filters: Bank, xp: Any) -> Any:
-    """|· ⋆ ψ| ⋆ φ for the wavelets of the second scale, at every second pixel until φ."""
+    """Compute |· ⋆ ψ| ⋆ φ for wavelets of the second scale, at every second pixel until φ."""
     first, second, third, fourth = filters.coarse
     h, w = first.shape[1], first.shape[3]
     folded = (
@@ -215,14 +215,14 @@ def _modulus(z: Any, width: int, xp: Any) -> Any:
 
 @cache
 def bank(height: int, width: int) -> Bank:
-    """Matrices and filters for images of this size, in float32."""
+    """Build matrices and filters for images of this size, in float32."""
     inner, full = (height, width), (padded(height), padded(width))
     half = (full[0] // 2, full[1] // 2)
     fourier, fourier_half = [_fourier(n) for n in full], [_fourier(n) for n in half]
     seen = [matrix[:, _inside(n)] for matrix, n in zip(fourier, inner, strict=True)]
     blur = [_blur(n, 1) for n in full]
     fine, coarse = (_morlet(full, scale) for scale in (0, 1))
-    coarse = coarse[:, :, None, :, None] / 4  # a mean over the four that fall together
+    coarse = coarse[:, :, None, :, None] / 4  # a mean over the four frequencies that coincide
     h, w = half
     quarters = [coarse[:, a : a + h, :, b : b + w] for a in (0, h) for b in (0, w)]
     return Bank(
@@ -240,10 +240,11 @@ def bank(height: int, width: int) -> Bank:
 
 @cache
 def exact_bank(height: int, width: int) -> Bank:
-    r"""The same bank with products that are exact.
+    r"""Build the same bank with exact products.
 
     Pixels are within [0, 1] and :math:`\lVert\psi\rVert_1 < 1`, so that no channel is beyond 1, no
-    transform of n numbers beyond n. That is how fine the grids can be; what is beyond is held.
+    transform of n numbers beyond n. This decides how fine the grids can be; larger values are
+    clipped.
     """
     made = bank(height, width)
     full, most = padded(height) * padded(width), max(padded(height), padded(width))
@@ -276,19 +277,19 @@ def _fourier(size: int) -> Complexes:
 
 
 def _morlet(full: tuple[int, int], scale: int) -> npt.NDArray[np.float64]:
-    """Transfer functions, (angles, u, v): a Gabor filter less what makes its mean 0."""
+    """Compute transfer functions, (angles, u, v): Gabor filters, corrected to mean 0."""
     sigma, frequency = 0.8 * 2**scale, 0.75 * np.pi / 2**scale
     filters = []
     for index in range(ANGLES):
         angle = (ANGLES // 2 - 1 - index) * np.pi / ANGLES
         wave, bell = (_gabor(full, sigma, angle, f) for f in (frequency, 0.0))
-        # Real: the wavelet is even in its real part and odd in the other.
+        # Real, as the wavelet has an even real part and an odd imaginary part.
         filters.append(np.fft.fft2(wave - wave.sum() / bell.sum() * bell).real)
     return np.stack(filters)
 
 
 def _gabor(full: tuple[int, int], sigma: float, angle: float, frequency: float) -> Complexes:
-    """A plane wave under a Gaussian that is twice as wide across it, wrapped around the image."""
+    """Compute a plane wave under a Gaussian, twice as wide across it, with periodic wrapping."""
     slant = 4.0 / ANGLES
     offsets = [np.arange(-2 * n, 3 * n) for n in full]
     x, y = np.meshgrid(*offsets, indexing="ij")
@@ -300,7 +301,7 @@ def _gabor(full: tuple[int, int], sigma: float, angle: float, frequency: float) 
 
 
 def _blur(size: int, step: int) -> npt.NDArray[np.float64]:
-    """One axis of ⋆ φ, from every `step`-th pixel to every fourth."""
+    """Build one axis of ⋆ φ, from every `step`-th pixel to every fourth."""
     sigma = 0.8 * 2
     offsets = np.arange(-2 * size, 3 * size)
     bell = np.exp(-(offsets**2) / (2 * sigma**2)) / np.sqrt(2 * np.pi * sigma**2)
@@ -319,7 +320,7 @@ def _real_to_complex(rows: Complexes, columns: Complexes) -> Separable:
 
 
 def _complex(rows: Complexes, columns: Complexes) -> Separable:
-    """Rows come as (row, part), columns as (part, column): no step has to move data."""
+    """Order rows as (row, part) and columns as (part, column), so that no step moves data."""
     pairs = np.array([[rows.real, -rows.imag], [rows.imag, rows.real]]).transpose(2, 0, 3, 1)
     split = pairs.reshape(2 * rows.shape[0], 2 * rows.shape[1])
     return Separable(_float32(split), _float32(_complex_columns(columns)), parts=2)

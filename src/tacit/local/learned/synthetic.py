@@ -1,6 +1,6 @@
-"""Images of nobody: random pen strokes, drawn from a public seed.
+"""Synthetic images: random pen strokes, drawn from a public seed.
 
-What features of images look like can be learned from these at no cost to anybody. Their principal
+The distribution of image features can be learned from these at no privacy cost. Their principal
 directions hold 92 % of the variance of MNIST's scattering features in 256 dimensions of 5,184,
 where a random projection holds 5 % (`benchmarks/central.py basis`).
 """
@@ -18,7 +18,7 @@ _BLOCK = 256
 
 
 def strokes(count: int, image: tuple[int, int], seed: int) -> Floats:
-    """Images in [0, 1], (count, height · width): one to three smooth strokes, centred."""
+    """Draw images in [0, 1], (count, height · width): one to three smooth strokes, centred."""
     rng = np.random.default_rng(seed)
     sizes = [min(_BLOCK, count - start) for start in range(0, count, _BLOCK)]
     return np.concatenate([_block(size, image, rng) for size in sizes])
@@ -35,7 +35,7 @@ def _block(count: int, image: tuple[int, int], rng: np.random.Generator) -> Floa
 
 
 def _stroke(count: int, image: tuple[int, int], rng: np.random.Generator) -> Floats:
-    """A curve whose heading turns and swings, thick as a pen; one in each image."""
+    """Draw one curve per image, with a pen's thickness and a turning, swinging direction."""
     side = min(image)
     time = np.linspace(0, 1, _POINTS)
 
@@ -62,7 +62,7 @@ def _stroke(count: int, image: tuple[int, int], rng: np.random.Generator) -> Flo
 
 
 def _centred(canvas: Floats) -> Floats:
-    """Shifted in whole pixels until the centre of mass is in the middle."""
+    """Shift images by whole pixels until the centre of mass is in the middle."""
     height, width = canvas.shape[1:]
     mass = canvas.sum(axis=(1, 2)) + 1e-9
     y = np.rint(height / 2 - (canvas.sum(axis=2) @ np.arange(height)) / mass).astype(int)

@@ -47,14 +47,14 @@ Progress = Callable[[int, int, float], None]
 
 
 def clip(outputs: Tensor, radius: float, order: int) -> Tensor:
-    """ν: what lies outside the ℓ1 or ℓ2 ball is scaled onto it."""
+    """Apply ν: scale latents outside the ℓ1 or ℓ2 ball onto it."""
     norm: Tensor = torch.linalg.vector_norm(outputs, ord=order, dim=1, keepdim=True)
     norm = norm.clamp_min(1e-12)
     return outputs * (radius / norm).clamp(max=1)
 
 
 def divergence(center: Tensor, spread: Tensor, noise: str) -> Tensor:
-    """KL of posterior and prior, one number a row; spread is b or σ."""
+    """Compute the KL of posterior and prior, one number per row; spread is b or σ."""
     if noise == "laplace":
         size = center.abs()
         expected = (size + spread * torch.exp(-size / spread)) / PRIOR_SCALE
@@ -63,7 +63,7 @@ def divergence(center: Tensor, spread: Tensor, noise: str) -> Tensor:
 
 
 def standard_noise(like: Tensor, noise: str, generator: torch.Generator | None) -> Tensor:
-    """Laplace or Gaussian draws of scale 1, for training only: never what is released."""
+    """Draw Laplace or Gaussian noise of scale 1, for training only: it is never released."""
     if noise == "gaussian":
         return torch.randn(like.shape, generator=generator, device=like.device)
     uniform = torch.rand(like.shape, generator=generator, device=like.device) - 0.5
@@ -71,7 +71,7 @@ def standard_noise(like: Tensor, noise: str, generator: torch.Generator | None) 
 
 
 def law_of(schema: Schema, name: str | None) -> Likelihood:
-    """The likelihood of this name; by default the one that goes with the type of rows."""
+    """Return the likelihood of this name; by default the one for the type of rows."""
     if name is None:
         return encoders.likelihood(schema)
     if name == "mixed":
@@ -86,7 +86,7 @@ def law_of(schema: Schema, name: str | None) -> Likelihood:
 def sizes_for(
     schema: Schema, latent_dimension: int, law: Likelihood
 ) -> tuple[list[int], list[int]]:
-    """Layers of encoder and decoder: the paper's for images, and for tables."""
+    """Return the layer sizes of encoder and decoder: the paper's for images, and for tables."""
     image = isinstance(schema, ArraySchema) and schema.image is not None
     into = encoders.IMAGE_ENCODER if image else encoders.TABLE_ENCODER
     back = encoders.IMAGE_DECODER if image else encoders.TABLE_DECODER
@@ -95,7 +95,7 @@ def sizes_for(
 
 
 def posterior(law: Event, released: Tensor, clean: Tensor) -> Tensor:
-    """P(clean latent j | released latent i) under the noise of this event, (n, m)."""
+    """Compute P(clean latent j | released latent i) under the noise of this event, (n, m)."""
     order = 1.0 if isinstance(law, events.Laplace) else 2.0
     distance = torch.cdist(released, clean, p=order, compute_mode="donot_use_mm_for_euclid_dist")
     if isinstance(law, events.Laplace):
@@ -105,7 +105,7 @@ def posterior(law: Event, released: Tensor, clean: Tensor) -> Tensor:
 
 
 def checked_delta(where: str, noise: str, delta: Any) -> float | None:
-    """δ of Gaussian noise; Laplace noise has none."""
+    """Check δ: Gaussian noise needs one, Laplace noise has none."""
     if noise == "laplace":
         if delta is not None:
             remedy = "Laplace noise needs none; say noise='gaussian' for (ε, δ)."
@@ -117,7 +117,7 @@ def checked_delta(where: str, noise: str, delta: Any) -> float | None:
 
 
 def checked_pretraining(where: str, value: Any) -> float | str:
-    """The ε of the noise while training, or "learned"."""
+    """Check the ε of the noise in training, or "learned"."""
     if value == "learned":
         return "learned"
     number = errors.positive(where, "pretraining_epsilon", value)
@@ -127,7 +127,7 @@ def checked_pretraining(where: str, value: Any) -> float | str:
 
 
 def spread_for(epsilon: float | str, radius: float, delta: float | None) -> float:
-    """B or σ of the posterior while training; where it is learned, where that starts."""
+    """Compute b or σ of the posterior in training; its initial value if it is learned."""
     if isinstance(epsilon, str):
         return PRIOR_SCALE
     if delta is not None:
@@ -137,7 +137,7 @@ def spread_for(epsilon: float | str, radius: float, delta: float | None) -> floa
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How long and how fast: Adam, whose learning rate falls to zero in a straight line."""
+    """Settings of training by Adam, whose learning rate falls linearly to zero."""
 
     epochs: int = 20
     batch_size: int = 128
@@ -152,7 +152,7 @@ class Training:
     def of(
         cls, epochs: int | None, batch_size: int | None, rate: float | None, usual: Training
     ) -> Training:
-        """What was asked for, and the usual where nothing was."""
+        """Return the given settings, with defaults for those not given."""
         return cls(
             epochs=usual.epochs if epochs is None else epochs,
             batch_size=usual.batch_size if batch_size is None else batch_size,
@@ -161,14 +161,14 @@ class Training:
 
 
 class Spread(nn.Module):
-    """B or σ of the posterior: a layer, so that its gradient is known for every example."""
+    """The b or σ of the posterior: a layer, so that its per-example gradients are known."""
 
     def __init__(self, start: float, learned: bool) -> None:
         super().__init__()
         self.log = nn.Parameter(torch.tensor(math.log(start)), requires_grad=learned)
 
     def forward(self, center: Tensor) -> Tensor:
-        """One number a row, (n, 1)."""
+        """Return one number per row, (n, 1)."""
         return torch.ones_like(center[..., :1]) * self.log.exp()
 
     @property
@@ -178,7 +178,7 @@ class Spread(nn.Module):
 
 @dataclass(frozen=True)
 class Objective:
-    """What is maximised, and what it is made of."""
+    """The training objective and its parts."""
 
     front: TableFrontEnd
     law: Likelihood
@@ -200,7 +200,7 @@ class Objective:
         seed: int,
         device: str,
     ) -> Objective:
-        """With random weights."""
+        """Build an objective with random weights."""
         law = law_of(schema, likelihood)
         sizes = sizes_for(schema, latent_dimension, law)
         encoder, decoder = encoders.build(seed, lambda: [encoders.mlp(size) for size in sizes])  # type: ignore[type-var]
@@ -209,7 +209,7 @@ class Objective:
         return cls(front, law, *parts, radius, noise)
 
     def losses(self, rows: Batch, generator: torch.Generator | None = None) -> Tensor:
-        """Negative bound of each row, with one draw of the noise."""
+        """Compute the negative bound of each row, with one draw of the noise."""
         center = clip(self.encoder(self.front(rows)), self.radius, ORDERS[self.noise])
         spread = self.spread(center)
         latent = center + spread * standard_noise(center, self.noise, generator)
@@ -218,7 +218,7 @@ class Objective:
 
     @property
     def networks(self) -> nn.ModuleDict:
-        """All that can be trained."""
+        """All networks that can be trained."""
         parts = {"encoder": self.encoder, "decoder": self.decoder, "spread": self.spread}
         return nn.ModuleDict(parts)
 
@@ -232,11 +232,11 @@ def train(
     device: str,
     progress: Progress | None = None,
 ) -> list[float]:
-    """Fit encoder, decoder and, where it is learned, the spread; the mean loss of each epoch."""
+    """Fit encoder, decoder and the spread, if learned; return the mean loss of each epoch."""
     generator = torch.Generator(device).manual_seed(seed)
     data = encoders.to_batch(rows, device)
     weights = [one for one in objective.networks.parameters() if one.requires_grad]
-    # "fused": a step is then one kernel, and small networks are bound by the number of kernels.
+    # "fused" makes a step one kernel: small networks are limited by the number of kernels.
     optimizer = torch.optim.Adam(weights, lr=settings.learning_rate, fused=True)
     steps = settings.epochs * math.ceil(len(data) / settings.batch_size)
     fall = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)

@@ -8,7 +8,7 @@ released with discrete Laplace noise,
           e^{-|\tilde z_i - \mu_i(x)|/t}, \qquad t = \frac{2R}{\varepsilon_x}
 
 A label is released beside it by K-ary randomized response: ε is split into (1 − s)ε for the row and
-sε for the label. `noise="gaussian"` is the sibling with an ℓ2 ball, a normal variable rounded to
+sε for the label. `noise="gaussian"` is the variant with an ℓ2 ball, a normal variable rounded to
 the grid, and (ε, δ).
 
 References
@@ -23,7 +23,6 @@ import copy
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,20 +31,19 @@ import torch
 from torch import Tensor, nn
 
 from tacit.data import labels, schema
-from tacit.data.schema import ArraySchema, Rows, Schema, row_blocks
+from tacit.data.schema import ArraySchema, Rows, Schema
+from tacit.local.channels import LatentChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import encoders, private_variational, variational, vlm_storage
-from tacit.local.learned.base import Learned, refuse_channel_alone
+from tacit.local.learned.base import Learned
 from tacit.local.learned.variational import Training
 from tacit.local.report_files import Columns
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, devices, errors
-from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.events import Composed, Event
-from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
-from tacit.privacy.mechanisms import DiscreteLaplace, Gaussian, RandomizedResponse
+from tacit.privacy.guarantees import Adjacency, Unit
+from tacit.privacy.mechanisms import DiscreteLaplace, Gaussian
 from tacit.privacy.mechanisms.bounding import GridBall
-from tacit.privacy.randomness import Randomness, source
+from tacit.privacy.randomness import Randomness
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -55,7 +53,7 @@ _BLOCK_ROWS = 4096
 _FAR = 2.0**100  # beyond every ball, and a float32
 
 
-class VLM(Learned):
+class VLM(Learned[LatentChannel]):
     """A mechanism learned without labels; people report a noised latent, and a flipped label.
 
     Parameters
@@ -70,27 +68,27 @@ class VLM(Learned):
     pretraining_epsilon : float or "learned"
         The noise while training: that of a report of the latent alone at this ε, or learned.
     classes : int or sequence, optional
-        The labels that people may have: C means 0, …, C − 1. Without, no label can be reported.
+        The labels that people may have: C means 0, …, C − 1. Without it no label can be reported.
     label_share : float
-        s, what the label gets of ε; the paper's λ is 1 − s.
+        s, the label's share of ε; the paper's λ is 1 − s.
     noise : {"laplace", "gaussian"}
         Pure ε-DP, or (ε, δ).
     delta : float, optional
-        Of the Gaussian noise; none for Laplace.
+        δ of the Gaussian noise; none for Laplace.
     likelihood : {"logits", "bernoulli", "mixed"}, optional
         Law of rows given latents while training; by default the one that fits their type.
     grid : float, optional
         g, a power of two; by default about a thousandth of a quarter of the radius.
     unit : Unit
-        What one report is about: "person" where everyone reports one row once.
+        The unit of a report: "person" if everyone reports one row once.
     central_epsilon, central_delta : float, optional
-        What encoder and decoder together may cost the in-house rows, by DP-Adam: see
-        `tacit.learned.private_variational`. Without, these are not protected.
+        The total cost of encoder and decoder to the in-house rows, by DP-Adam: see
+        `tacit.learned.private_variational`. Without it the rows are not protected.
 
     Attributes
     ----------
     inhouse_ : Protection
-        What protects the in-house rows: see `tacit.inhouse`.
+        The protection of the in-house rows: see `tacit.inhouse`.
 
     Notes
     -----
@@ -148,7 +146,7 @@ class VLM(Learned):
 
     @property
     def radius(self) -> float:
-        """L, as given."""
+        """The radius l, as given."""
         return float(self.ball.radius)
 
     def fit(
@@ -169,9 +167,9 @@ class VLM(Learned):
         rng: Randomness | None = None,
         progress: variational.Progress | None = None,
     ) -> Self:
-        """Learn encoder and decoder from in-house rows; the bounds too, where no schema is given.
+        """Learn encoder and decoder from in-house rows, and the bounds if no schema is given.
 
-        By default 20 epochs, or as many as make 2,000 steps. The fitted mechanism computes on the
+        The default is 20 epochs, or more to make 2,000 steps. The fitted mechanism computes on the
         CPU; see `on`.
 
         Parameters
@@ -181,18 +179,19 @@ class VLM(Learned):
         inhouse_public : bool
             State that the in-house rows are public; certificates say so.
         public_rows : rows, "synthetic" or None
-            With a central guarantee: what weights are fitted to before they see the in-house rows.
-            "synthetic" are pen strokes for images, and random weights otherwise, as is None.
+            With a central guarantee: rows that weights are fitted to before they see the in-house
+            rows. "synthetic" means pen strokes for images, and random weights otherwise; None means
+            random weights.
         two_stage : {"paper"}, optional
             With a central ε: train as the paper does, for comparison. Nothing is proved of it.
         trained : {"both", "encoder", "decoder"}, optional
-            With a central guarantee: what DP-Adam moves; the rest stays as it started. By default
-            both, and the encoder in two stages.
+            With a central guarantee: the networks that DP-Adam trains; another one keeps its
+            initial weights. By default both, and in two stages the encoder.
         rng : Randomness, optional
-            Of the noise of a central guarantee.
+            The generator of the noise of a central guarantee.
         """
         device = devices.resolve("VLM.fit", device)
-        self.inhouse_ = Protection.none(inhouse_public)  # until all is done
+        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
         given = schema or _inferred(raw, image, self.central is not None)
         rows = given.rows(raw, "VLM.fit")
         seed = errors.whole("VLM.fit", "seed", seed, least=0)
@@ -246,62 +245,49 @@ class VLM(Learned):
         )
 
     def _set(self, given: Schema, encoder: nn.Sequential, decoder: nn.Sequential) -> None:
-        for cached in ("_channels", "_guarantees"):
-            self.__dict__.pop(cached, None)
+        self._forget_channels()
         self._schema = given
         self._law = variational.law_of(given, self.likelihood)
         self._front = encoders.front_end(given)
         self.encoder_ = encoder.eval().requires_grad_(False)
         self.decoder_ = decoder.eval().requires_grad_(False)
 
-    def at(self, epsilon: float) -> VLM:
-        """The same fitted mechanism at another ε."""
-        other = copy.copy(self)
-        other.epsilon = errors.epsilon_in_range("VLM", epsilon)
-        for cached in ("_channels", "_guarantees"):
-            other.__dict__.pop(cached, None)
-        return other
-
     def on(self, device: str) -> VLM:
-        """The same fitted mechanism, computing on another device."""
-        other = copy.copy(self)
+        """Return the same fitted mechanism, computing on another device."""
+        other = self._copy()
         other.device = devices.resolve("VLM.on", device)
         other.encoder_ = copy.deepcopy(self.encoder_).to(other.device)
         other.decoder_ = copy.deepcopy(self.decoder_).to(other.device)
         return other
 
     def _channel_alone(self) -> VLM:
-        other = copy.copy(self)
+        other = self._copy()
         other._schema = other.encoder_ = other.decoder_ = None  # type: ignore[assignment]
         other._law = other._front = None  # type: ignore[assignment]
         other.losses_ = []
-        # What training made of it is no part of the channel.
+        # Its trained value is not part of the channel.
         other.spread_ = variational.spread_for(self.pretraining_epsilon, self.radius, self.delta)
         return other
 
     # --- the channel ---------------------------------------------------------------------------
 
-    @property
-    def schema(self) -> Schema:
-        """Of raw rows."""
-        self._must_encode()
-        return self._schema
+    def _shown(self) -> dict[str, Any]:
+        given = {"latent_dimension": self.latent_dimension, "radius": self.radius}
+        return {**given, "noise": self.noise, "label_share": self.label_share}
 
-    @cached_property
-    def _channels(self) -> dict[bool, tuple[DiscreteLaplace | Gaussian, RandomizedResponse | None]]:
-        return {}
-
-    def channel(
-        self, labelled: bool
-    ) -> tuple[DiscreteLaplace | Gaussian, RandomizedResponse | None]:
-        """Noise on the grid steps of a latent, and the flip of a label where one is reported."""
-        if labelled not in self._channels:
-            row, flip = self.epsilon, None
-            if labelled:
-                row, label = labels.split("VLM", self.epsilon, self.label_share)
-                flip = labels.flip(self.classes, label, "VLM", self.unit)
-            self._channels[labelled] = (self._noise(row), flip)
-        return self._channels[labelled]
+    def _make_channel(self, labelled: bool) -> LatentChannel:
+        row, flip = self.epsilon, None
+        if labelled:
+            row, label = labels.split("VLM", self.epsilon, self.label_share)
+            flip = labels.flip(self.classes, label, "VLM", self.unit)
+        return LatentChannel(
+            noise=self._noise(row),
+            dimension=self.latent_dimension,
+            ball=self.ball,
+            label=flip,
+            classes=self.classes if labelled else None,
+            stated_delta=self.delta,
+        )
 
     def _noise(self, epsilon: Fraction) -> DiscreteLaplace | Gaussian:
         steps = 2 * self.ball.radius_steps
@@ -310,49 +296,10 @@ class VLM(Learned):
             return DiscreteLaplace(epsilon=epsilon, sensitivity=steps, **scope)
         return Gaussian(sensitivity=steps, epsilon=float(epsilon), delta=self.delta, **scope)
 
-    @property
-    def label_matrix(self) -> npt.NDArray[np.float64]:
-        """Row y holds the law of the report of someone whose label has code y."""
-        flip = self.channel(True)[1]
-        assert flip is not None
-        return flip.matrix
-
-    def event(self, labelled: bool) -> Event:
-        """What runs on one person's row."""
-        noise, flip = self.channel(labelled)
-        return noise.event if flip is None else Composed((noise.event, flip.event))
-
-    def guarantee(self, labelled: bool) -> Guarantee:
-        """Towards the person who reports."""
-        if labelled not in self._guarantees:
-            self._guarantees[labelled] = guarantee_of(self.event(labelled), self.delta)
-        return self._guarantees[labelled]
-
-    @cached_property
-    def _guarantees(self) -> dict[bool, Guarantee]:
-        # Composing a Gaussian with a flip takes a while. The ε found is at most the one asked for.
-        return {}
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """Where the noise is added: stated, as it is what the proof is about."""
-        step, steps = self.ball.step, self.ball.radius_steps
-        return (
-            f"A latent is put on a grid of step {step:g} and clipped in whole steps to a ball of "
-            f"radius {steps}; noise is added to the steps.",
-        )
-
     # --- on a person's device ------------------------------------------------------------------
 
-    def encode(self, raw: Any) -> Integers:
-        """Clipped latents in grid steps, (n, d): what the noise is added to."""
-        self._must_encode()
-        return np.concatenate(
-            [self.encode_rows(rows) for rows in row_blocks(self._schema, raw, "VLM")]
-        )
-
     def encode_rows(self, rows: Rows) -> Integers:
-        """The same of checked rows."""
+        """Return clipped latents in grid steps, (n, d), for checked rows."""
         encoded = np.empty((len(rows), self.latent_dimension), np.int64)
         for start in range(0, len(rows), _BLOCK_ROWS):
             block = rows[start : start + _BLOCK_ROWS]
@@ -360,92 +307,43 @@ class VLM(Learned):
         return encoded
 
     def _outputs(self, rows: Rows) -> Floats:
-        """The encoder's outputs; arrays have no gaps and no codes, and need no layout."""
+        """Compute the encoder's outputs; arrays have neither missing values nor codes."""
         with encoders.inference():
             if isinstance(self._schema, ArraySchema):
                 inputs = torch.as_tensor(rows.numbers, device=self.device)
             else:
                 inputs = self._front(rows, self.device)
             outputs: Tensor = self.encoder_(inputs)
-        # Whatever the weights, everybody has a latent: whose report is missing would tell.
+        # Every row gets a latent, whatever the weights: a missing report would reveal something.
         finite = np.nan_to_num(outputs.cpu().numpy(), nan=0.0, posinf=_FAR, neginf=-_FAR)
         return np.asarray(finite, np.float32)
-
-    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
-        """One report a row: a noised latent in grid steps, and a flipped label where given."""
-        self._must_encode()
-        codes = None if labels is None else self._codes(labels)
-        encoded = np.concatenate(
-            [self.encode_rows(b) for b in row_blocks(self._schema, raw, "VLM.release")]
-        )
-        noise, flip = self.channel(codes is not None)
-        stream = source(rng)
-        columns: Columns = {}
-        if codes is not None and flip is not None:
-            if len(codes) != len(encoded):
-                raise errors.InvalidData("VLM.release: labels must be as many as rows.")
-            columns["label"] = flip.release(codes, stream)
-        columns["latent"] = noise.release(encoded, stream)
-        return Reports(self, columns, codes is not None, not stream.secure)
-
-    def _codes(self, given: Any) -> Integers:
-        return labels.codes("VLM.release", given, self.classes)
-
-    def log_prob(
-        self, columns: Columns, encoded: Any, codes: Any = None
-    ) -> npt.NDArray[np.float64]:
-        """The exact law of reports given clean grid steps, and codes of labels where reported."""
-        noise, flip = self.channel(codes is not None)
-        total = noise.log_prob(columns["latent"], encoded).sum(axis=-1)
-        if flip is not None:
-            total = total + flip.log_prob(columns["label"], codes)
-        return np.asarray(total)
-
-    def check(self, columns: Columns, labelled: bool) -> Columns:
-        """Reports as integers; what the channel cannot have released is refused."""
-        names = {"latent", "label"} if labelled else {"latent"}
-        if set(columns) != names or columns["latent"].shape[1:] != (self.latent_dimension,):
-            wanted = f"'latent' ({self.latent_dimension} wide)" + " and 'label'" * labelled
-            raise errors.InvalidData(f"reports: columns must be {wanted}.")
-        if len({len(column) for column in columns.values()}) != 1:
-            raise errors.InvalidData("reports: columns must be of equal length.")
-        checked = {"latent": _integers("reports", columns["latent"], 2**62)}
-        if labelled:
-            codes = _integers("reports", columns["label"], len(self.classes or ()) - 1)
-            if codes.ndim != 1 or bool(np.any(codes < 0)):
-                raise errors.InvalidData("reports: 'label' must hold codes of declared classes.")
-            checked["label"] = codes
-        return checked
 
     # --- what a learner may ask ----------------------------------------------------------------
 
     def clean_features(self, raw: Any, level: str = "latent") -> Floats:
-        """Of clean rows: their latents, or what these are decoded to."""
+        """Return the latents of clean rows, or the rows that they are decoded to."""
         return self._features(self.encode(raw), level, None)
 
     def released_features(
         self, reports: Reports | Columns, level: str = "latent", sample: bool = False, seed: int = 0
     ) -> Floats:
-        """Of reports: latents, or decoded rows, the mean or a draw from the decoder's law.
+        """Return released latents, or decoded rows: the mean, or a draw from the decoder.
 
-        Drawn rows are post-processing: `seed` hides nothing and need not.
+        Drawn rows are post-processing: privacy does not depend on `seed`.
         """
         columns = reports.columns if isinstance(reports, Reports) else reports
         return self._features(columns["latent"], level, seed if sample else None)
 
-    def posterior(self, reports: Reports | Columns, inhouse: Any, labelled: bool = True) -> Floats:
-        """P(in-house row j | released latent i), (n, m), if people look like the in-house rows.
+    def posterior(self, reports: Reports, inhouse: Any) -> Floats:
+        """Compute P(in-house row j | released latent i), (n, m), if people look like these rows.
 
-        `inhouse` holds clean grid steps, as `encode` gives them; `labelled` says whether the
-        reports have labels, and so how much noise they have.
+        `inhouse` holds clean grid steps, as `encode` gives them.
         """
-        columns = reports.columns if isinstance(reports, Reports) else reports
-        labelled = reports.labelled if isinstance(reports, Reports) else labelled
         released, clean = (
             torch.as_tensor(np.asarray(steps, np.float32), device=self.device)
-            for steps in (columns["latent"], inhouse)
+            for steps in (reports.columns["latent"], inhouse)
         )
-        law = self.channel(labelled)[0].event
+        law = self.channel(reports.labelled).noise.event
         return np.asarray(variational.posterior(law, released, clean).cpu().numpy())
 
     def _features(self, steps: Integers, level: str, seed: int | None) -> Floats:
@@ -466,7 +364,7 @@ class VLM(Learned):
     # --- storage -------------------------------------------------------------------------------
 
     def onnx(self) -> bytes | None:
-        """The encoder as a graph: rows to latents that are still to be put on their grid."""
+        """Export the encoder as a graph: rows to latents that are not on their grid yet."""
         if self.encoder_ is None:
             return None
         from tacit.local.learned.onnx import network_encoder
@@ -474,7 +372,7 @@ class VLM(Learned):
         return network_encoder(self.schema, self.encoder_)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and weights."""
+        """Return JSON-ready parameters and weights."""
         self._must_be_fitted()
         return vlm_storage.parts(self)
 
@@ -483,19 +381,6 @@ class VLM(Learned):
         """Rebuild what `parts` took apart."""
         return vlm_storage.rebuilt(cls, parameters, arrays)
 
-    def _must_be_fitted(self) -> None:
-        if not hasattr(self, "encoder_"):
-            raise errors.InvalidParameter("VLM: it must be fitted first. Call fit.")
-
-    def _must_encode(self) -> None:
-        self._must_be_fitted()
-        if self.encoder_ is None:
-            refuse_channel_alone("VLM")
-
 
 def _inferred(raw: Any, image: tuple[int, int] | None, private: bool) -> Schema:
     return (schema.of_bytes if private else schema.infer)(raw, image, "VLM.fit")
-
-
-def _integers(where: str, values: Any, most: int) -> Integers:
-    return errors.integers(where, values, lower=-most, upper=most)

@@ -1,4 +1,4 @@
-"""A variational mechanism taken apart into JSON and arrays, and put together again."""
+"""Storage of a variational mechanism as JSON and arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SETTINGS = (
 
 
 def parts(mechanism: VLM) -> tuple[dict[str, Any], codec.Arrays]:
-    """Parameters and weights; of a copy with the channel alone, no weights and no bounds."""
+    """Return parameters and weights; without weights and bounds for a channel-alone copy."""
     parameters: dict[str, Any] = {
         **codec.settings(mechanism, _SETTINGS),
         "grid": mechanism.ball.step,
@@ -46,7 +46,7 @@ def parts(mechanism: VLM) -> tuple[dict[str, Any], codec.Arrays]:
 
 
 def rebuilt(kind: type[VLM], parameters: dict[str, Any], arrays: codec.Arrays) -> VLM:
-    """What `parts` took apart; weights that are not finite are refused."""
+    """Rebuild what `parts` returned; refuse weights that are not finite."""
     settings = dict(parameters)
     stored, spread = settings.pop("schema", None), settings.pop("spread")
     protection = Protection.from_plain(settings.pop("inhouse"))

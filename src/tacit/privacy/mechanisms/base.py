@@ -1,4 +1,4 @@
-"""What every mechanism offers, and what a channel offers beyond it."""
+"""Protocols: what every mechanism offers, and what a channel adds to it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class Mechanism(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it promises, to whom."""
+        """The guarantee, with the neighbours and unit that it holds for."""
         ...
 
     @property
     def event(self) -> Event:
-        """What accounting composes."""
+        """The event that accounting composes."""
         ...
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Any:
-        """The draw: from OS entropy, unless a test passes its own `rng`."""
+        """Draw a release, from OS entropy unless a test passes its own `rng`."""
         ...
 
 
@@ -34,7 +34,7 @@ class Channel(Mechanism, Protocol):
     """A mechanism that can state its own law."""
 
     def log_prob(self, released: Any, raw: Any) -> Any:
-        """Natural logarithm of the exact probability of `released` given `raw`."""
+        """Compute the natural logarithm of the exact probability of `released` given `raw`."""
         ...
 
 
@@ -43,13 +43,13 @@ class FiniteChannel(Channel, Protocol):
     """A channel whose inputs and outputs can be listed."""
 
     def inputs(self) -> Iterable[Any]:
-        """Every raw value."""
+        """List every raw value."""
         ...
 
     def outputs(self) -> Iterable[Any]:
-        """Every released value."""
+        """List every released value."""
         ...
 
     def adjacent(self, first: Any, second: Any) -> bool:
-        """Whether the guarantee speaks of this pair of inputs."""
+        """Test whether the guarantee covers this pair of inputs."""
         ...

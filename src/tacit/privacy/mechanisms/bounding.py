@@ -1,7 +1,7 @@
-"""Bounding what one person can contribute: a grid, integer norms, projections.
+"""Bounds on one person's contribution: a grid, integer norms, projections.
 
 Floats are quantised first and bounded afterwards, in integers: rounding after clipping would add
-up to half a step a coordinate to the norm that the noise is calibrated to.
+up to half a step per coordinate to the norm that the noise is calibrated to.
 
 References
 ----------
@@ -33,7 +33,7 @@ _SATURATION = 2.0**40
 
 
 def power_of_two(where: str, name: str, value: Any) -> float:
-    """A grid step: dividing by a power of two is exact in floating point."""
+    """Check a grid step: dividing by a power of two is exact in floating point."""
     number = float(errors.positive(where, name, value))
     if math.frexp(number)[0] != 0.5 or not 2.0**-40 <= number <= 2.0**40:
         nearest = 2.0 ** min(max(math.floor(math.log2(number)), -40), 40)
@@ -42,14 +42,14 @@ def power_of_two(where: str, name: str, value: Any) -> float:
 
 
 def grid_for(spread: float) -> float:
-    """A step about a thousandth of the noise: coarse enough to be exact, too fine to matter."""
+    """Return a step of about a thousandth of the noise: exact, and too fine to affect accuracy."""
     return 2.0 ** (math.floor(math.log2(spread)) - 10)
 
 
 def quantize(raw: Any, grid: float, where: str = "quantize") -> Integers:
-    """Nearest multiples of the grid step, as integers; far out values saturate at 2^40 steps.
+    """Round to multiples of the grid step, as integers; values saturate at 2^40 steps.
 
-    Halves go up, always: values d steps apart then end at most ⌈d⌉ apart. (Halves to even would
+    Halves always round up: values d steps apart then end at most ⌈d⌉ apart. (Halves to even would
     send 0.5 and 1.5 to 0 and 2.) Half steps are floored first, which is exact in floats.
     """
     reach = _SATURATION * grid
@@ -91,16 +91,19 @@ class GridBall:
         return errors.whole(self.where, "radius / grid", steps, least=1, most=LARGEST_RADIUS)
 
     def clip(self, raw: Any) -> Integers:
-        """The clipped vector (last axis) in grid steps."""
-        steps = np.atleast_1d(quantize(raw, self.step, self.where))
+        """Quantise and clip vectors (last axis); return grid steps."""
+        return self.clip_steps(np.atleast_1d(quantize(raw, self.step, self.where)))
+
+    def clip_steps(self, steps: Integers) -> Integers:
+        """Clip vectors (last axis) of grid steps; those inside the ball stay as they are."""
         return _clip(steps, self.radius_steps, self.order)
 
     def release(self, noise: Channel, raw: Any, rng: Randomness | None) -> Reals:
-        """Clipped vectors through an integer mechanism, back on the scale of the data."""
+        """Release clipped vectors through an integer mechanism, on the scale of the data."""
         return np.asarray(noise.release(self.clip(raw), rng).astype(np.float64) * self.step)
 
     def log_prob(self, noise: Channel, released: Any, raw: Any) -> Reals:
-        """The law of that, one number a vector."""
+        """Compute the log-probability of such a release, one number per vector."""
         steps = np.atleast_1d(errors.reals(self.where, released)) / self.step
         return np.asarray(noise.log_prob(steps, self.clip(raw)).sum(axis=-1))
 
@@ -118,23 +121,23 @@ def clip_l2(values: Integers, radius: int) -> Integers:
 def _clip(values: Integers, radius: int, order: int) -> Integers:
     radius = errors.whole("clip", "radius", radius, least=1, most=LARGEST_RADIUS)
     real = values.astype(np.float64)
-    # In an order that the length fixes: the norm of a row must not depend on where it stands.
+    # Summed in a fixed order: the norm of a row must not depend on its position.
     size = np.abs(real)
     if values.ndim:
         size = (rowwise.total(size) if order == 1 else rowwise.lengths(size))[..., None]
     scaled = real * np.minimum(radius / np.maximum(size, 1.0), 1.0)
-    # Towards zero, but not off a whole number that only rounding has missed.
+    # Truncate towards zero, except where only rounding has missed an integer.
     nearest = np.rint(scaled)
     whole = np.abs(scaled - nearest) <= 2.0**-20
     clipped = np.where(whole, nearest, np.trunc(scaled)).astype(np.int64)
-    # Decided in integers: a float norm can be off by one unit. Few rows ever need a second look.
+    # Decided in integers, as a float norm can be off by one unit. Few rows need a second step.
     while np.any(outside := (np.abs(clipped) ** order).sum(axis=-1) > radius**order):
         clipped[outside] -= np.sign(clipped[outside])
     return clipped
 
 
 def project_l1(vector: Any, radius: float) -> Reals:
-    """Nearest point of the ℓ1 ball [DSSC08]_."""
+    """Project a vector to the nearest point of the ℓ1 ball [DSSC08]_."""
     radius = float(errors.positive("project_l1", "radius", radius))
     x = errors.reals("project_l1", vector)
     with np.errstate(over="ignore"):
@@ -144,7 +147,7 @@ def project_l1(vector: Any, radius: float) -> Reals:
 
 
 def project_l2(vector: Any, radius: float) -> Reals:
-    """Nearest point of the ℓ2 ball."""
+    """Project a vector to the nearest point of the ℓ2 ball."""
     radius = float(errors.positive("project_l2", "radius", radius))
     x = errors.reals("project_l2", vector)
     largest = float(np.abs(x).max())
@@ -153,12 +156,12 @@ def project_l2(vector: Any, radius: float) -> Reals:
 
 
 def project_simplex(vector: Any, total: float = 1.0) -> Reals:
-    """Nearest point with entries ≥ 0 that sum to `total` [DSSC08]_."""
+    """Project to the nearest point with entries ≥ 0 that sum to `total` [DSSC08]_."""
     total = float(errors.positive("project_simplex", "total", total))
     x = errors.reals("project_simplex", vector)
     if x.ndim != 1:
         errors.refuse("project_simplex", "vector", "one-dimensional", x.shape)
-    # Projecting commutes with a shift, and what lies far below the largest ends at 0 anyway.
+    # Projecting commutes with a shift, and entries far below the largest end at 0 anyway.
     with np.errstate(over="ignore"):
         x = np.maximum(x - x.max(), -2 * total)
     descending = np.sort(x)[::-1]
@@ -168,15 +171,15 @@ def project_simplex(vector: Any, total: float = 1.0) -> Reals:
 
 
 def project_counts(rows: Integers, total: int) -> Integers:
-    """Each row's nearest whole numbers of this sum, none negative.
+    """Project each row to the nearest integers ≥ 0 with this sum.
 
-    All positive entries lose one level; where it is no whole number, the largest lose one more.
+    All positive entries lose the same amount; if it is not an integer, the largest lose one more.
     """
     order = np.argsort(-rows, axis=1, kind="stable")
     down = np.take_along_axis(rows, order, axis=1)
     excess = np.cumsum(down, axis=1) - total
     size = np.arange(1, rows.shape[1] + 1)
-    # The most entries that stay positive when they share the excess.
+    # The largest number of entries that stay positive when they share the excess.
     kept = (down * size > excess).sum(axis=1)
     place = np.arange(len(rows))
     share, rest = np.divmod(excess[place, kept - 1], kept)

@@ -1,4 +1,4 @@
-r"""Unbiased counts from reports in which each category shows up with one of two probabilities.
+r"""Unbiased counts from reports that hold each category with one of two probabilities.
 
 References
 ----------
@@ -19,15 +19,15 @@ from scipy.stats import binom
 from tacit.privacy import errors
 
 _WINDOW = 24
-"""Deviations on both sides together: what lies beyond has a chance below 1e-30."""
+"""Standard deviations on both sides together: the tails have a probability below 1e-30."""
 
 
 @dataclass(frozen=True)
 class CountEstimate:
-    """Unbiased counts and their estimated variances, one a category.
+    """Unbiased counts and their estimated variances, one per category.
 
-    The variance is that of the randomisation: the counts are of the people who reported. For a
-    population they were drawn from, add the variance of drawing them.
+    The variance is that of the randomisation: the counts are of the people who reported. To infer
+    the population that they were sampled from, add the sampling variance.
     """
 
     counts: npt.NDArray[np.float64]
@@ -38,14 +38,14 @@ class CountEstimate:
     other: float
 
     def interval(self, confidence: float = 0.95) -> npt.NDArray[np.float64]:
-        r"""Exact intervals for the counts, one row of two ends a category.
+        r"""Compute exact intervals for the counts, one row with two ends per category.
 
         A count k is in the interval where neither tail of its support
 
         .. math:: S \sim \mathrm{Bin}(k, p) + \mathrm{Bin}(n - k, q)
 
-        is rarer than half the risk. Both tails are monotone in k: the interval misses with a chance
-        of at most the risk, for every n, k and confidence.
+        is rarer than half the risk. Both tails are monotone in k: the interval misses with a
+        probability of at most the risk, for every n, k and confidence.
         """
         confidence = errors.probability("interval", "confidence", confidence, zero=False)
         seen, places = np.unique(self.support, return_inverse=True)
@@ -54,15 +54,15 @@ class CountEstimate:
         return np.array(ends, np.float64)[places.reshape(np.shape(self.support))]
 
     def _ends(self, support: int, tail: float) -> tuple[int, int]:
-        """The least count whose upper tail, and the largest whose lower tail, is not too rare."""
+        """Find the least and the largest count whose upper and lower tail are not too rare."""
         least = _first(lambda k: self._tails(k, support)[1] > tail, self.reports)
         beyond = _first(lambda k: not self._tails(k, support)[0] > tail, self.reports)
         most = beyond - 1 if self._tails(beyond, support)[0] <= tail else beyond
-        # Where no count gives such a support by chance, the nearest one is as good as it gets.
+        # If no count makes such a support likely enough, take the nearest one.
         return min(least, max(most, 0)), max(most, least)
 
     def _tails(self, count: int, support: int) -> tuple[float, float]:
-        """P(S ≤ support) and P(S ≥ support) where so many have the category."""
+        """Compute P(S ≤ support) and P(S ≥ support) for this count of the category."""
         own = np.arange(count + 1)
         if count > _WINDOW**2:
             reach = _WINDOW * math.sqrt(count) / 2
@@ -75,7 +75,7 @@ class CountEstimate:
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:
-    """The first of 0, …, most for which it holds, once it does for all later ones; else `most`."""
+    """Bisect for the first of 0, …, most where a monotone condition holds; else `most`."""
     low, high = 0, most
     while low < high:
         middle = (low + high) // 2
@@ -86,7 +86,7 @@ def _first(holds: Callable[[int], bool], most: int) -> int:
 def unbiased_counts(
     support: npt.NDArray[np.int64], reports: int, true: float, other: float
 ) -> CountEstimate:
-    r"""With p the chance that a report supports its own category and q any other one:
+    r"""Estimate counts, if a report supports its own category with probability p and others with q.
 
     .. math:: \hat n_v = \frac{s_v - nq}{p - q}, \qquad
               \mathrm{Var}\,\hat n_v = \frac{n_v\,p(1-p) + (n - n_v)\,q(1-q)}{(p-q)^2}

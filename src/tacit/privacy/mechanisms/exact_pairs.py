@@ -1,7 +1,7 @@
 r"""Neighbouring rows of integer weights, compared exactly.
 
 A float comparison that is clear beyond its rounding error settles most of the numbers; the rest
-is settled in whole numbers of any length, against a rational lower bound of :math:`e^\varepsilon`.
+is settled in integers of any length, against a rational lower bound of :math:`e^\varepsilon`.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from tacit.privacy.randomness.reals import exp_floor
 _BITS = 128
 _LARGEST = 700.0  # as in `errors.epsilon_in_range`
 _CLEAR = 2.0**-47
-"""More than all rounding of a float comparison: at most 2^-52 for each weight (53 leading bits),
-2^-52 for a total, and 2^-53 for each of four operations."""
+"""More than the total rounding error of a float comparison: at most 2^-52 for each weight (53
+leading bits), 2^-52 for a total, and 2^-53 for each of four operations."""
 
 
 class Comparison:
-    """All pairs of neighbours, both ways."""
+    """All pairs of neighbours, in both directions."""
 
     def __init__(self, rows: Rows, pairs: Integers) -> None:
         self._rows = rows
-        found = rows.representatives(np.concatenate([pairs, pairs[:, ::-1]]))
-        self._pairs = [(int(x), int(y)) for x, y in found]
+        representatives = rows.representatives(np.concatenate([pairs, pairs[:, ::-1]]))
+        self._pairs = [(int(x), int(y)) for x, y in representatives]
 
     def violation(self, epsilon: Fraction, delta: float) -> tuple[int, int] | None:
-        r"""A pair x, y with :math:`\sum_r (P(r|x) - e^\varepsilon P(r|y))_+ > \delta`, if any."""
+        r"""Find x, y with :math:`\sum_r (P(r|x) - e^\varepsilon P(r|y))_+ > \delta`, if any."""
         bound = exp_floor(epsilon, _BITS)
-        # A float, or the decimal that denotes it: whichever is less.
+        # The float, or the decimal that it prints as, whichever is smaller.
         least = min(Fraction(delta), Fraction(repr(delta)))
         holds = self._approximate if delta else self._pure
         return next((pair for pair in self._pairs if not holds(*pair, bound, least)), None)
 
     def _pure(self, x: int, y: int, bound: int, delta: Fraction) -> bool:
-        """w_x(r) W_y ≤ e^ε w_y(r) W_x for every r."""
+        """Test that w_x(r) W_y ≤ e^ε w_y(r) W_x for every r."""
         (first, up), (second, down) = self._rows.leading(x), self._rows.leading(y)
         left, right = self._rows.total(y) << _BITS, bound * self._rows.total(x)
-        # Scaled so that the bound is between ½ and 2: what underflows is far below it.
+        # Scaled so that the bound lies between ½ and 2: numbers that underflow are far below it.
         power = right.bit_length() - left.bit_length()
         most = float(Fraction(right << max(-power, 0), left << max(power, 0)))
         with np.errstate(all="ignore"):
@@ -53,7 +53,7 @@ class Comparison:
         return all(ours[r] * left <= theirs[r] * right for r in unclear)
 
     def _approximate(self, x: int, y: int, bound: int, delta: Fraction) -> bool:
-        """The hockey-stick sum: of floats with their error on top, or else of whole numbers."""
+        """Bound the hockey-stick sum: in floats with their error added, or else in integers."""
         columns, odds = self._rows.columns, float(Fraction(bound, 1 << _BITS))
         total = self._hockey_stick(x, y, odds)
         # A probability below 2^-1022 may be off by 2^-1074, which e^ε raises.
@@ -70,14 +70,14 @@ class Comparison:
         return float(np.maximum(gap, 0.0, out=gap).sum())
 
     def smallest_epsilon(self, delta: float) -> float:
-        """The smallest ε at δ: found in floats, then raised until whole numbers agree."""
+        """Compute the smallest ε at δ in floats, then raise it until integers confirm it."""
         if self.violation(Fraction(0), delta) is None:
             return 0.0
-        found = self._estimate(delta)
-        slack = 2.0**-44 * max(found, 1.0)
-        while found + slack <= _LARGEST:
-            if self.violation(Fraction(repr(found + slack)), delta) is None:
-                return found + slack
+        estimate = self._estimate(delta)
+        slack = 2.0**-44 * max(estimate, 1.0)
+        while estimate + slack <= _LARGEST:
+            if self.violation(Fraction(repr(estimate + slack)), delta) is None:
+                return estimate + slack
             slack *= 4
         return math.inf
 
@@ -86,7 +86,7 @@ class Comparison:
             return max(self._log_odds(x, y) for x, y in self._pairs)
         largest = 0.0
         for x, y in self._pairs:
-            # Most pairs hold at the largest ε so far, which is quicker to see than their own.
+            # Most pairs hold at the largest ε so far: quicker to check than to compute their own.
             odds = math.exp(min(largest, _LARGEST))
             if self._hockey_stick(x, y, odds) > delta:
                 largest = max(largest, _pair_epsilon(self._rows.law(x), self._rows.law(y), delta))

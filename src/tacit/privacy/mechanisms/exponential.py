@@ -1,4 +1,4 @@
-r"""Choosing one of many by score: the exponential mechanism, and permute-and-flip.
+r"""Private selection by score: the exponential mechanism, and permute-and-flip.
 
 References
 ----------
@@ -23,6 +23,7 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, source, uniform_below
 from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.shown import Shown
 
 _DOUBT = 2.0**-36
 _MOST_CANDIDATES = 2**14
@@ -31,9 +32,9 @@ _LARGEST_SCORE = 1e150
 Reals = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exponential:
-    r"""Draws a candidate with weight :math:`e^{\varepsilon u_i / (2\Delta)}` [MT07]_.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exponential(Shown):
+    r"""A draw of one candidate with weight :math:`e^{\varepsilon u_i / (2\Delta)}` [MT07]_.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class Exponential:
 
     Notes
     -----
-    ε-DP. Data are scores, one a candidate (last axis); the release is the index of a candidate.
+    ε-DP. Data are scores, one per candidate (last axis); the release is the index of a candidate.
     Scores are read exactly as the floats they are, and the draw inverts the exact weights: floats
     decide unless they are too close to call. `PermuteAndFlip` is never worse in expectation.
     """
@@ -72,7 +73,7 @@ class Exponential:
         return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """The index of the chosen candidate, for each row of scores."""
+        """Draw the index of a candidate for each row of scores."""
         scores, stream = _scores("Exponential", raw), source(rng)
         rows = scores.reshape(-1, scores.shape[-1])
         cumulative = np.cumsum(np.exp(-_exponents(self._rate, rows)), axis=-1)
@@ -91,9 +92,9 @@ class Exponential:
         return _pick(log_weight, released)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PermuteAndFlip:
-    r"""Candidates in random order; the first whose coin lands heads [MS20]_.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PermuteAndFlip(Shown):
+    r"""The first candidate, in random order, whose coin lands heads [MS20]_.
 
     .. math:: P(\text{heads}_i) = e^{-\varepsilon(u_* - u_i)/(2\Delta)}
 
@@ -126,7 +127,7 @@ class PermuteAndFlip:
         return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """The index of the chosen candidate, for each row of scores."""
+        """Draw the index of a candidate for each row of scores."""
         scores, stream = _scores("PermuteAndFlip", raw), source(rng)
         rows = scores.reshape(-1, scores.shape[-1])
 
@@ -178,7 +179,7 @@ def _gaps(scores: Reals) -> Reals:
 
 
 def _exponents(rate: Fraction, scores: Reals) -> Reals:
-    with np.errstate(over="ignore"):  # beyond floats a chance is 0
+    with np.errstate(over="ignore"):  # a probability below the smallest float is 0
         return np.asarray(float(rate) * _gaps(scores))
 
 
@@ -195,7 +196,7 @@ def _pick(log_prob: Reals, released: Any) -> Reals:
 
 
 def _invert(prefix: int, scores: Reals, rate: Fraction, rng: Randomness) -> int:
-    """Settle a draw that floats could not: enclose the cumulative weights in integers."""
+    """Decide a draw that floats could not: enclose the cumulative weights in integers."""
     exponents = [-rate * _exact_gap(scores, index) for index in range(len(scores))]
     bits = 64
     while True:

@@ -25,13 +25,14 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, discrete_gaussian, rounded_gaussian, source
+from tacit.privacy.shown import Shown
 
 _LARGEST_SIGMA = 2**45
 _WIDE = 1e3
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiscreteGaussian(Shown):
     r"""Integers plus discrete Gaussian noise [CKS20]_.
 
     .. math:: P(y \mid x) \propto e^{-(y - x)^2 / (2\sigma^2)} \text{ on the integers}
@@ -86,7 +87,7 @@ class DiscreteGaussian:
         return _stated(self.event, self.epsilon, self.delta)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """The array plus independent noise on every entry."""
+        """Add independent noise to every entry of the array."""
         values = errors.held_integers("DiscreteGaussian", raw)
         entries = values.shape[-1] if values.ndim else 1
         if self.dimension not in (None, entries):
@@ -98,7 +99,7 @@ class DiscreteGaussian:
         return values + noise.reshape(values.shape)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Entry by entry; sum over entries for the whole array."""
+        """Compute the log-probability of each entry; sum them for the whole array."""
         width = float(2 * self.event.variance)
         return -(_difference(released, raw) ** 2) / width - self._log_normaliser
 
@@ -112,8 +113,8 @@ class DiscreteGaussian:
         return float(logsumexp(-(k**2) / (2 * variance)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gaussian:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Gaussian(Shown):
     r"""Integers plus a normal variable, rounded: the analytic Gaussian mechanism [BW18]_.
 
     .. math:: P(y \mid x) = \Phi\!\left(\frac{y - x + 1/2}{\sigma}\right)
@@ -156,28 +157,28 @@ class Gaussian:
         return _stated(self.event, self.epsilon, self.delta)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """The array plus independent noise on every entry."""
+        """Add independent noise to every entry of the array."""
         values = errors.held_integers("Gaussian", raw)
         noise = rounded_gaussian(self.event.sigma, values.size, source(rng))
         return values + noise.reshape(values.shape)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Entry by entry; sum over entries for the whole array."""
+        """Compute the log-probability of each entry; sum them for the whole array."""
         distance = np.abs(_difference(released, raw))
         sigma = float(self.event.sigma)
         if sigma > _WIDE:
-            # The density at the middle of the cell, and how much it bends there.
+            # The density at the middle of the cell, and its curvature there.
             z = distance / sigma
             bend = np.log1p((z**2 - 1) / (24 * sigma**2))
             return np.asarray(-(z**2) / 2 - math.log(sigma * math.sqrt(2 * math.pi)) + bend)
-        # Both ends in the lower tail, where the logarithm keeps its digits.
+        # Both ends in the lower tail, where the logarithm is accurate.
         near = log_ndtr((0.5 - distance) / sigma)
         far = log_ndtr((-0.5 - distance) / sigma)
         return np.asarray(near + np.log(-np.expm1(far - near)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalGaussian:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LocalGaussian(Shown):
     """A person's own vector, ℓ2-clipped, with noise for any two inputs: (ε, δ)-local DP.
 
     The sibling of `LocalLaplace`: put on the grid, clipped in integers to ⌊radius/grid⌋ steps, then
@@ -195,7 +196,7 @@ class LocalGaussian:
 
     @cached_property
     def ball(self) -> bounding.GridBall:
-        """Grid and clipping: what noise is added to."""
+        """The grid and the ball that vectors are clipped to."""
         return bounding.GridBall("LocalGaussian", self.radius, self.grid, order=2)
 
     @cached_property
@@ -220,14 +221,14 @@ class LocalGaussian:
         return self.ball.release(self._noise, raw, rng)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """One number a vector."""
+        """Compute the log-probability of each vector."""
         return self.ball.log_prob(self._noise, released, raw)
 
 
 def _target(
     where: str, sigma: float | None, epsilon: float | None, delta: float | None
 ) -> Fraction | tuple[float, float]:
-    """Either σ, or the pair (ε, δ)."""
+    """Check that either σ or the pair (ε, δ) is given."""
     if sigma is not None and epsilon is None and delta is None:
         return errors.positive(where, "sigma", sigma)
     if sigma is None and epsilon is not None and delta is not None:
@@ -241,7 +242,7 @@ def _target(
 
 
 def _variance_for(epsilon: float, delta: float, sensitivity: int, dimension: int) -> Fraction:
-    """Smallest variance that gives (ε, δ): exactly for one entry, through zCDP for more."""
+    """Compute the smallest variance for (ε, δ): exactly for one entry, else through zCDP."""
     squared = Fraction(sensitivity**2)
     through_zcdp = squared / (2 * Fraction(repr(concentration_for(epsilon, delta))))
     if not profile.discrete_is_exact(through_zcdp, squared, dimension):
@@ -250,7 +251,7 @@ def _variance_for(epsilon: float, delta: float, sensitivity: int, dimension: int
 
 
 def _freeze_target(mechanism: DiscreteGaussian | Gaussian) -> None:
-    """Keep ε and δ as the floats they were: what was passed in may change later."""
+    """Store ε and δ as floats: the objects that were passed in may change later."""
     for name in ("epsilon", "delta"):
         if (value := getattr(mechanism, name)) is not None:
             number = float(errors.rational(type(mechanism).__name__, name, value))
@@ -258,7 +259,7 @@ def _freeze_target(mechanism: DiscreteGaussian | Gaussian) -> None:
 
 
 def _stated(event: events.Event, epsilon: float | None, delta: float | None) -> Guarantee:
-    """What was asked for (the calibration is on its safe side), else the natural statement."""
+    """State the requested (ε, δ), which the calibration meets, else the natural guarantee."""
     if epsilon is None or delta is None:
         return of_leaf(event)
     return ApproxDP(epsilon=epsilon, delta=delta, **events.scope_of(event))

@@ -1,4 +1,4 @@
-r"""Rows of whole-number weights: written out, or as 53-bit numbers with shifts, up to symmetry.
+r"""Rows of integer weights: listed, or as 53-bit numbers with shifts, up to symmetry.
 
 A row is the law of one input: column r has probability w_r / Σw. Everything that is drawn or
 compared comes from these integers, so no rounding lies between what is proved and what is drawn.
@@ -27,7 +27,7 @@ _BLOCK = 2**20
 
 
 class Rows(Protocol):
-    """Integer weights, one row an input."""
+    """Integer weights, one row per input."""
 
     @property
     def columns(self) -> int:
@@ -39,32 +39,32 @@ class Rows(Protocol):
         ...
 
     def weights(self, row: int) -> list[int]:
-        """The integers of a row."""
+        """Return the integers of a row."""
         ...
 
     def total(self, row: int) -> int:
-        """Their sum."""
+        """Return the sum of a row."""
         ...
 
     def leading(self, row: int) -> tuple[Reals, Integers]:
-        r"""Floats m and shifts s with :math:`m 2^s \le w \le m (1 + 2^{-52}) 2^s`."""
+        r"""Return floats m and shifts s with :math:`m 2^s \le w \le m (1 + 2^{-52}) 2^s`."""
         ...
 
     def law(self, row: int) -> Reals:
-        """Probabilities of a row as floats, each within 2^-50 of itself (or below 2^-1022)."""
+        """Return the probabilities of a row, each with relative error 2^-50 (or below 2^-1022)."""
         ...
 
     def representatives(self, pairs: Integers) -> Integers:
-        """Pairs of rows whose comparison settles that of all these pairs."""
+        """Return pairs of rows whose comparison decides that of all these pairs."""
         ...
 
     def digest(self) -> str:
-        """SHA-256 of the weights."""
+        """Compute the SHA-256 of the weights."""
         ...
 
 
 class ListedRows:
-    """Any integers ≥ 0, written out."""
+    """Listed rows of any integers ≥ 0."""
 
     def __init__(self, weights: Sequence[Sequence[int]]) -> None:
         self._rows = [_integers_of(row, weights) for row in _rows_of(weights)]
@@ -106,16 +106,16 @@ class ListedRows:
 
 
 class Symmetry:
-    """A group of permutations of the inputs, which are the outputs too.
+    """A group of permutations of the inputs, which are also the outputs.
 
     Parameters
     ----------
     actions : array of int
-        One permutation a row, all of the group, the identity first.
+        One permutation per row, the whole group, the identity first.
 
     Notes
     -----
-    An array with one row an orbit (that of its first member, in order) stands for the table
+    An array with one row per orbit (that of its first member, in order) represents the table
     w(x, r) = w₀(x₀, gr), where x₀ is the first of the orbit of x and g takes x there.
     """
 
@@ -128,13 +128,13 @@ class Symmetry:
         for action in self._actions:
             if {one.tobytes() for one in self._actions[:, action]} != known:
                 errors.refuse("Symmetry", "actions", "a group of permutations", self._actions.shape)
-        # The first permutation that does it: the identity, where a member is the first itself.
+        # The first permutation that maps there: the identity for the first member itself.
         self._image = self._actions.argmin(axis=0)
         self.firsts, self._stored = np.unique(self._actions.min(axis=0), return_inverse=True)
 
     @classmethod
     def none(cls, size: int) -> Symmetry:
-        """No permutation but the identity."""
+        """Return the group that holds the identity alone."""
         return cls(np.arange(size)[None])
 
     def __len__(self) -> int:
@@ -142,17 +142,17 @@ class Symmetry:
         return len(self._stored)
 
     def stored(self, row: int) -> int:
-        """Which stored row this one is an image of."""
+        """Return the stored row that this one is an image of."""
         return int(self._stored[row])
 
     def row(self, array: Any, row: int) -> npt.NDArray[Any]:
-        """A row of the table that stored rows (an array, or some of them by number) stand for."""
+        """Return a row of the table that stored rows (an array, or some by number) represent."""
         image = self._image[row]
-        found: npt.NDArray[Any] = array[self._stored[row]]
-        return found[self._actions[image]] if image else found
+        stored: npt.NDArray[Any] = array[self._stored[row]]
+        return stored[self._actions[image]] if image else stored
 
     def representatives(self, pairs: Integers) -> Integers:
-        """Each pair (x, y) as (x₀, gy), once."""
+        """Map each pair (x, y) to (x₀, gy), without repeats."""
         if len(self._actions) == 1:
             return pairs
         moved = self._actions[self._image[pairs[:, :1]], pairs]
@@ -175,7 +175,7 @@ class ScaledRows:
     Parameters
     ----------
     log_weights : array
-        Logarithms, one row an orbit of `symmetry`; −∞ is a weight of 0. Each row is scaled to a
+        Logarithms, one row per orbit of `symmetry`; −∞ is a weight of 0. Each row is scaled to a
         largest weight of about 1 and every weight keeps 53 bits, so that an integer is as near to
         its logarithm as floats are (about 2^-50).
     symmetry : Symmetry, optional
@@ -254,7 +254,7 @@ class ScaledRows:
 
 
 def _scaled(logs: Reals) -> tuple[Integers, npt.NDArray[np.int32]]:
-    """Whole numbers of 53 bits, and powers of two; a weight of 0 has the power of the largest."""
+    """Return 53-bit integers and powers of two; a weight of 0 has the power of the largest."""
     exponents = (logs - logs.max(axis=1, keepdims=True)) / math.log(2)
     zero = np.isneginf(exponents)
     exponents[zero] = 0.0
@@ -268,7 +268,7 @@ def _scaled(logs: Reals) -> tuple[Integers, npt.NDArray[np.int32]]:
 
 
 def _sum(parts: Integers, shifts: npt.NDArray[np.int32]) -> int:
-    """Exactly: numbers of one shift are added first, in two halves whose sums floats hold."""
+    """Sum exactly: first numbers of equal shift, in two halves whose sums floats can hold."""
     high = np.bincount(shifts, parts >> 27)
     low = np.bincount(shifts, parts & (2**27 - 1))
     powers = np.flatnonzero(high + low).tolist()

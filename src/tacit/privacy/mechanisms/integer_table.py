@@ -1,4 +1,4 @@
-r"""A finite channel as a table of whole-number weights, certified pair by pair.
+r"""A finite channel as a table of integer weights, certified pair by pair.
 
 References
 ----------
@@ -26,18 +26,19 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.exact_pairs import Comparison
 from tacit.privacy.mechanisms.integer_rows import Integers, ListedRows, Rows, ScaledRows, Symmetry
 from tacit.privacy.randomness import Inversion, Randomness, source
+from tacit.privacy.shown import Shown
 
 _MOST_LAWS = 512
 
 
-@dataclass(frozen=True, eq=False)
-class IntegerTable:
-    r"""Column r of row x is drawn with probability exactly w(x, r) / Σw(x, ·).
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerTable(Shown):
+    r"""A finite channel that draws column r of row x with probability exactly w(x, r) / Σw(x, ·).
 
     Parameters
     ----------
     weights : nested sequences of int, or Rows
-        One row an input, one column an output; integers ≥ 0, a row not all 0.
+        One row per input, one column per output; integers ≥ 0, no row all 0.
     pairs : sequence of (int, int)
         The neighbouring rows, each pair once, in either order.
     epsilon, delta : float
@@ -114,7 +115,7 @@ class IntegerTable:
         )
 
     def _digest(self) -> str:
-        """Of the weights, and of which rows were compared."""
+        """Hash the weights, and which rows were compared."""
         listed = np.unique(np.sort(self._pairs, axis=1), axis=0).astype("<i8")
         return sha256(self.rows.digest().encode() + listed.tobytes()).hexdigest()
 
@@ -122,11 +123,11 @@ class IntegerTable:
     def _pairs(self) -> Integers:
         """The pairs as an array."""
         try:
-            found = np.asarray(self.pairs)
-            if found.ndim == 2 and found.shape[1] == 2 and found.dtype.kind in "iu":
-                inside = (found >= 0) & (found < len(self.rows))
-                if found.size and bool(np.all(inside & (found[:, ::-1] != found))):
-                    return found.astype(np.int64)
+            pairs = np.asarray(self.pairs)
+            if pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu":
+                inside = (pairs >= 0) & (pairs < len(self.rows))
+                if pairs.size and bool(np.all(inside & (pairs[:, ::-1] != pairs))):
+                    return pairs.astype(np.int64)
         except (TypeError, ValueError, OverflowError):
             pass
         errors.refuse("IntegerTable", "pairs", "pairs of different rows", self.pairs)
@@ -140,7 +141,7 @@ class IntegerTable:
         return of_leaf(self.event)
 
     def exact_epsilon(self, delta: float | None = None) -> float:
-        """The smallest ε of this table at δ (by default its own), rounded up."""
+        """Compute the smallest ε of this table at δ (by default its own), rounded up."""
         delta = errors.probability(
             "exact_epsilon", "delta", self.event.delta if delta is None else delta
         )
@@ -149,7 +150,7 @@ class IntegerTable:
         return self._exact[delta]
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """A column for each row that is asked for."""
+        """Draw a column for each given row."""
         rows, stream = self._rows_of(raw), source(rng)
         flat = rows.ravel()
         drawn = np.empty_like(flat)
@@ -161,14 +162,14 @@ class IntegerTable:
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
         columns = errors.integers("IntegerTable", released, lower=0, upper=self.rows.columns - 1)
         columns, rows = np.broadcast_arrays(columns, self._rows_of(raw))
-        found = np.empty(rows.shape)
+        logs = np.empty(rows.shape)
         for row in np.unique(rows):
             at = rows == row
             parts, shifts = (one[columns[at]] for one in self.rows.leading(int(row)))
             with np.errstate(divide="ignore"):  # a weight of 0
-                found[at] = np.log(parts) + shifts * math.log(2)
-            found[at] -= math.log(self.rows.total(int(row)))
-        return found
+                logs[at] = np.log(parts) + shifts * math.log(2)
+            logs[at] -= math.log(self.rows.total(int(row)))
+        return logs
 
     def inputs(self) -> range:
         return range(len(self.rows))
@@ -203,7 +204,7 @@ class IntegerTable:
 
 
 class _Law:
-    """Exact draws from one row: a uniform real against cumulative sums, bit by bit."""
+    """Exact draws from one row: a uniform real compared with cumulative sums, bit by bit."""
 
     def __init__(self, rows: Rows, row: int) -> None:
         self._rows, self._row = rows, row
@@ -232,10 +233,10 @@ def from_log_weights(
     unit: Unit = Unit.RECORD,
     symmetry: Symmetry | None = None,
 ) -> IntegerTable:
-    """A table of the integers nearest to these weights, with 53 bits for the smallest.
+    """Build a table of the integers nearest to these weights, with 53 bits for the smallest.
 
     A table that would be tight at ε needs an ε larger by the rounding of its logarithms, or weights
-    flattened by as much (1e-12, say). With a `symmetry`, `log_weights` holds one row an orbit: see
+    flattened by as much (1e-12, say). With a `symmetry`, `log_weights` holds one row per orbit: see
     `ScaledRows`.
     """
     rows = ScaledRows(log_weights, symmetry)

@@ -1,4 +1,4 @@
-r"""Laplace noise on the integers, and on reals by way of a grid.
+r"""Laplace noise on the integers, and on real numbers through a grid.
 
 References
 ----------
@@ -25,12 +25,13 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 _LARGEST_SCALE = 2**50
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiscreteLaplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiscreteLaplace(Shown):
     r"""Integers plus two-sided geometric noise.
 
     .. math:: P(y \mid x) = \tanh\!\left(\frac{1}{2t}\right) e^{-|y - x|/t}, \qquad
@@ -87,21 +88,21 @@ class DiscreteLaplace:
         return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """The array plus independent noise on every entry."""
+        """Add independent noise to every entry of the array."""
         values = errors.held_integers("DiscreteLaplace", raw)
         noise = discrete_laplace(self.event.scale, values.size, source(rng))
         return values + noise.reshape(values.shape)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Entry by entry; sum over entries for the whole array."""
-        # Released values may lie further out than raw ones are allowed to.
+        """Compute the log-probability of each entry; sum them for the whole array."""
+        # Released values may lie farther from zero than raw ones may.
         difference = errors.integers("log_prob", released, lower=-(2**62), upper=2**62)
         difference = difference - errors.held_integers("log_prob", raw)
         return log_mass(self.event.scale, difference)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Geometric:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Geometric(Shown):
     r"""A count in a public range plus two-sided geometric noise, clamped to the range [GRS09]_.
 
     Notes
@@ -168,8 +169,8 @@ class Geometric:
         return np.clip(values, self.lower, self.upper)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Laplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Laplace(Shown):
     """Real answers of known ℓ1 sensitivity, on a grid: the central Laplace mechanism [DMNS06]_.
 
     Parameters
@@ -231,7 +232,7 @@ class Laplace:
         return self._noise.release(self._steps(raw), rng).astype(np.float64) * self.step
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Entry by entry; sum over entries for the whole array."""
+        """Compute the log-probability of each entry; sum them for the whole array."""
         released = errors.reals("Laplace", released) / self.step
         return self._noise.log_prob(released, self._steps(raw))
 
@@ -245,8 +246,8 @@ class Laplace:
         return steps
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalLaplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LocalLaplace(Shown):
     """A person's own vector, ℓ1-clipped, with noise for any two inputs: ε-local DP.
 
     Parameters
@@ -262,7 +263,7 @@ class LocalLaplace:
     -----
     The vector is put on the grid, clipped in integers to ⌊radius/grid⌋ steps, and gets exact
     discrete Laplace noise of scale 2⌊radius/grid⌋/ε steps. The last axis of the data is the
-    vector; every other axis is people.
+    vector; the other axes are different people.
     """
 
     epsilon: float
@@ -275,7 +276,7 @@ class LocalLaplace:
 
     @cached_property
     def ball(self) -> bounding.GridBall:
-        """Grid and clipping: what noise is added to."""
+        """The grid and the ball that vectors are clipped to."""
         return bounding.GridBall("LocalLaplace", self.radius, self.grid, order=1)
 
     @cached_property
@@ -299,18 +300,18 @@ class LocalLaplace:
         return self.ball.release(self._noise, raw, rng)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """One number a vector."""
+        """Compute the log-probability of each vector."""
         return self.ball.log_prob(self._noise, released, raw)
 
 
 def log_mass(scale: Fraction, difference: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Ln P(noise = difference)."""
+    """Compute ln P(noise = difference)."""
     rate = float(1 / scale)
     return np.asarray(math.log(math.tanh(rate / 2)) - np.abs(difference) * rate)
 
 
 def log_tail(scale: Fraction, k: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    r"""Ln P(noise ≥ k): :math:`r^k/(1+r)` for k ≥ 0, one minus that at 1 − k below."""
+    r"""Compute ln P(noise ≥ k): :math:`r^k/(1+r)` for k ≥ 0, one minus that at 1 − k below."""
     rate = float(1 / scale)
     distance = np.where(k >= 0, k, 1 - k)
     upper = -distance * rate - math.log1p(math.exp(-rate))

@@ -1,4 +1,4 @@
-r"""Geometric noise on counts of a known total: on the whole lattice, then projected.
+r"""Geometric noise on counts with a known total: on the whole lattice, then projected.
 
 References
 ----------
@@ -24,6 +24,7 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -34,8 +35,8 @@ _LARGEST_ENTRY = 2**52
 _MOST_CELLS = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class LatticeGeometric:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LatticeGeometric(Shown):
     r"""K counts with a public sum n, plus noise that keeps the sum.
 
     .. math:: P(r \mid x) = \frac{1}{Z} e^{-\varepsilon \|r - x\|_1 / 2}, \qquad
@@ -92,7 +93,7 @@ class LatticeGeometric:
         return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Integers:
-        """Noisy counts with the same sum; the last axis is the vector."""
+        """Release noisy counts with the same sum; the last axis is the vector."""
         counts, stream = self._counts(raw), source(rng)
         noise = self._noise(counts.size // self.categories, stream)
         return counts + noise.reshape(counts.shape)
@@ -101,7 +102,7 @@ class LatticeGeometric:
         accepted: list[Integers] = []
         missing, most = size, max(_MOST_CELLS // self.categories, 1)
         while missing:
-            # One in about √k is accepted, whatever ε is.
+            # About one in √k is accepted, whatever ε is.
             proposed = min(2 * missing * math.isqrt(self.categories) + 16, most)
             kept = self._proposals(proposed, rng)[:missing]
             accepted.append(kept)
@@ -120,7 +121,7 @@ class LatticeGeometric:
         return np.column_stack([free, last])[keep]
 
     def log_prob(self, released: Any, raw: Any) -> Reals:
-        """One number a vector; −∞ where the sum is not the total."""
+        """Compute the log-probability of each vector; −∞ if its sum is not the total."""
         seen, counts = self._released(released), self._counts(raw)
         distance = np.abs(seen - counts).sum(axis=-1)
         law = -distance * float(1 / self.event.scale) - self.log_normaliser
@@ -136,11 +137,11 @@ class LatticeGeometric:
         return series - free * math.log(-math.expm1(-epsilon))
 
     def projected(self, released: Any) -> Integers:
-        r"""The nearest counts ≥ 0 with the same sum, in whole numbers: post-processing.
+        r"""Project to the nearest integer counts ≥ 0 with the same sum, as post-processing.
 
         The Euclidean projection to the simplex takes the same amount off every entry that stays
-        positive. Here it is ⌊ ⌋ of that amount, and what is left over comes off the largest
-        entries, one each (the first of equal ones).
+        positive. Here that amount is rounded down, and the remainder is taken off the largest
+        entries, one each (the first among equal ones).
         """
         seen = self._released(released)
         if bool(np.any(seen.sum(axis=-1) != self.total)):
@@ -149,7 +150,7 @@ class LatticeGeometric:
         return bounding.project_counts(flat, self.total).reshape(seen.shape)
 
     def adjacent(self, first: Any, second: Any) -> bool:
-        """Whether one unit moved."""
+        """Test whether one unit moved."""
         return int(np.abs(np.asarray(first) - np.asarray(second)).sum()) == 2
 
     def _released(self, released: Any) -> Integers:

@@ -24,13 +24,14 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
 from tacit.privacy.randomness import Randomness, source
 from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.shown import Shown
 
 _TOTAL = 2**events.WEIGHT_BITS
 
 
-@dataclass(frozen=True, kw_only=True)
-class RandomizedResponse:
-    r"""A category in, a category out: the true one with the highest probability that ε allows.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RandomizedResponse(Shown):
+    r"""A channel from category to category: the true one has the highest probability that ε allows.
 
     .. math:: P(y \mid x) = \frac{e^\varepsilon}{e^\varepsilon + K - 1}\;(y = x),
               \qquad \frac{1}{e^\varepsilon + K - 1}\;(y \ne x)
@@ -63,7 +64,7 @@ class RandomizedResponse:
 
     @classmethod
     def warner(cls, truth: float) -> RandomizedResponse:
-        r"""Warner's design: answer truthfully with probability p, else the opposite [War65]_."""
+        r"""Make Warner's design: the true answer with probability p, else the opposite [War65]_."""
         truth = errors.probability("RandomizedResponse.warner", "truth", truth)
         if not truth > 0.5:
             errors.refuse("RandomizedResponse.warner", "truth", "above 1/2", truth)
@@ -90,14 +91,14 @@ class RandomizedResponse:
 
     @property
     def matrix(self) -> npt.NDArray[np.float64]:
-        """K × K: row x holds the law of the report of someone in category x."""
+        """The K × K matrix whose row x is the law of a report of category x."""
         off = self.event.other / _TOTAL
         matrix = np.full((self.categories, self.categories), off)
         np.fill_diagonal(matrix, self.event.keep / _TOTAL)
         return matrix
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """One report for each raw category."""
+        """Release one report for each raw category."""
         released = self._categories(raw).copy()
         words = source(rng).words(released.size).reshape(released.shape)
         moved = words >= np.uint64(self.event.keep)
@@ -113,7 +114,7 @@ class RandomizedResponse:
         return np.where(same, keep, other)
 
     def estimate_counts(self, released: Any) -> CountEstimate:
-        """How many people are in each category, unbiased."""
+        """Estimate how many people are in each category, without bias."""
         reports = self._categories(released).ravel()
         support = np.bincount(reports, minlength=self.categories)
         keep, other = self.event.keep / _TOTAL, self.event.other / _TOTAL

@@ -1,4 +1,4 @@
-r"""Noise scaled to the data at hand: smooth bounds of the local sensitivity.
+r"""Noise scaled to the actual data: smooth bounds of the local sensitivity.
 
 References
 ----------
@@ -22,14 +22,15 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.laplace import log_mass
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 _SMALLEST_BOUND = 1e-250
-"""A floor for every data set alike, so the bound stays smooth where e^{−βk} is no float."""
+"""A lower limit for every data set, so that the bound stays smooth where e^{−βk} underflows."""
 
 _LARGEST_SCALE = 2**50
 
 _SLACK = 1e-12
-"""Far above the rounding of a bound that is computed in floats."""
+"""Far above the rounding error of a bound that is computed in floats."""
 
 
 def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
@@ -68,8 +69,8 @@ def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int
     return np.array(largest, dtype=np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmoothLaplace:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SmoothLaplace(Shown):
     """Integers plus discrete Laplace noise whose scale follows a smooth bound of the data.
 
     Parameters
@@ -103,7 +104,7 @@ class SmoothLaplace:
         epsilon = errors.epsilon_in_range("SmoothLaplace", self.epsilon)
         delta = errors.delta_in_range("SmoothLaplace", self.delta)
         largest = min(math.log1p(float(epsilon) / 2 / math.log(2 / delta)), float(epsilon) / 2)
-        # Rounded down: the digits of the logarithm are not all right.
+        # Rounded down: the last digits of the logarithm may be wrong.
         beta = Fraction(repr(largest * (1 - 1e-9)))
         if beta < 1e-9:
             errors.refuse("SmoothLaplace", "epsilon", "large enough for a bound", self.epsilon)
@@ -113,7 +114,7 @@ class SmoothLaplace:
 
     @property
     def beta(self) -> float:
-        """How fast the bound may change from neighbour to neighbour."""
+        """How fast the bound may change between neighbours."""
         return float(self.event.beta) - _SLACK
 
     @property
@@ -123,7 +124,7 @@ class SmoothLaplace:
     def release(
         self, raw: Any, rng: Randomness | None = None, *, bound: float
     ) -> npt.NDArray[np.int64]:
-        """An integer plus noise; `bound` is the smooth bound at this data."""
+        """Release an integer with noise; `bound` is the smooth bound for this data."""
         value = self._held(raw)
         if value.size != 1:
             raise errors.InvalidData(f"SmoothLaplace: data must be one number, got {value.shape}.")

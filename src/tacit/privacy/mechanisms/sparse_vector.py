@@ -1,4 +1,4 @@
-r"""Sparse vector: many threshold questions for the price of the few that are answered "above".
+r"""Sparse vector: many threshold questions, paid for by the few that are answered "above".
 
 References
 ----------
@@ -24,14 +24,15 @@ from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.laplace import log_mass, log_tail
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
+from tacit.privacy.shown import Shown
 
 ABOVE, BELOW, NOT_ASKED = 1, 0, -1
 _BLOCK, _LONGEST_SUM = 2**16, 2**28
 
 
-@dataclass(frozen=True, kw_only=True)
-class SparseVector:
-    r"""Is each answer above the threshold? Stops after `positives` times "above" [LSL17]_.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SparseVector(Shown):
+    r"""Comparisons of answers with a threshold, until `positives` of them are "above" [LSL17]_.
 
     Parameters
     ----------
@@ -114,23 +115,23 @@ class SparseVector:
         stream = source(rng)
         threshold_scale, comparison_scale, answer_scale = self.scales
         bar = self.threshold + int(discrete_laplace(threshold_scale, 1, stream)[0])
-        left = self.event.positives
+        remaining = self.event.positives
         for answer in answers:
             checked = errors.held_integers("SparseVector", answer)
             if checked.size != 1:
-                raise errors.InvalidData("SparseVector: one answer at a time.")
+                raise errors.InvalidData("SparseVector: data must be one answer at a time.")
             value = int(checked.item())
             if value + int(discrete_laplace(comparison_scale, 1, stream)[0]) < bar:
                 yield BELOW, 0
                 continue
             noise = int(discrete_laplace(answer_scale, 1, stream)[0]) if self.numeric else 0
             yield ABOVE, value + noise if self.numeric else 0
-            left -= 1
-            if left == 0:
+            remaining -= 1
+            if remaining == 0:
                 return
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """Outcomes for the answers along the last axis; other axes are independent runs."""
+        """Release outcomes for the answers along the last axis; other axes are independent runs."""
         answers = errors.held_integers("SparseVector", raw)
         if answers.ndim == 0:
             raise errors.InvalidData("SparseVector: data must be a sequence of answers.")
@@ -143,7 +144,7 @@ class SparseVector:
     def _run(
         self, runs: npt.NDArray[np.int64], rng: Randomness
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The same as `ask`, for many runs at once."""
+        """Do the same as `ask`, for many runs at once."""
         threshold_scale, comparison_scale, answer_scale = self.scales
         bar = self.threshold + discrete_laplace(threshold_scale, len(runs), rng)[:, None]
         noise = discrete_laplace(comparison_scale, runs.size, rng).reshape(runs.shape)
@@ -157,7 +158,7 @@ class SparseVector:
         return outcomes, values
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """One number a run: the threshold's noise is summed over, far beyond any weight."""
+        """Compute the log-probability of each run, summed over the threshold's noise."""
         answers = errors.held_integers("SparseVector", raw)
         outcomes = errors.integers("SparseVector", released, lower=-(2**62), upper=2**62)
         values = np.zeros_like(outcomes)
@@ -165,7 +166,7 @@ class SparseVector:
             outcomes, values = outcomes[..., 0], outcomes[..., 1]
         shape = np.broadcast_shapes(outcomes.shape, answers.shape)
         triples = np.stack([np.broadcast_to(a, shape) for a in (outcomes, values, answers)], -1)
-        known: dict[bytes, float] = {}  # few runs differ, and each costs a sum
+        known: dict[bytes, float] = {}  # few runs differ, and each needs a sum
 
         def log_prob_of(run: npt.NDArray[np.int64]) -> float:
             key = run.tobytes()
@@ -201,13 +202,13 @@ class SparseVector:
     def _log_prob_of_comparisons(
         self, above: npt.NDArray[np.bool_], answers: npt.NDArray[np.int64]
     ) -> float:
-        """Sum over the noise of the threshold: out to where every comparison is decided."""
+        """Sum over the noise of the threshold, out to where every comparison is decided."""
         threshold_scale, comparison_scale, _ = self.scales
         margin = math.ceil(45 * (threshold_scale + comparison_scale))
         start = min(int(answers.min()), 0) - margin
         stop = max(int(answers.max()), 0) + margin + 1
         if stop - start > _LONGEST_SUM:
-            # How long the sum is depends on the answers: no number here.
+            # The length of the sum depends on the answers: the error must not state it.
             raise errors.InvalidData("SparseVector: the noise is too wide to sum its law.")
         total = -math.inf
         for first in range(start, stop, _BLOCK):

@@ -1,4 +1,4 @@
-r"""Subset selection: a report is a set of categories that holds the true one more often than not.
+r"""Subset selection: a report is a set of categories that is likely to hold the true one.
 
 References
 ----------
@@ -24,14 +24,15 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
 from tacit.privacy.randomness import Randomness, bernoulli, source, subsets
 from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.shown import Shown
 
 _TOTAL = 2**events.WEIGHT_BITS
 _BLOCK_CELLS = 1 << 22
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubsetSelection:
-    r"""A category in, `size` categories out.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SubsetSelection(Shown):
+    r"""A channel from one category to a set of `size` categories.
 
     .. math:: P(S \mid x) = \frac{p}{\binom{K-1}{d-1}}\;(x \in S), \qquad
               \frac{1-p}{\binom{K-1}{d}}\;(x \notin S), \qquad
@@ -87,18 +88,18 @@ class SubsetSelection:
 
     @property
     def inclusion(self) -> tuple[float, float]:
-        """The chance that a report holds its own category, and that it holds any other one."""
+        """The probability that a report holds its own category, and that it holds any other one."""
         p = self.event.inclusion / _TOTAL
         return p, _other(self.categories, self.event.size, p)
 
     @property
     def log_odds(self) -> float:
-        """How much more likely, in logarithms, a set is from a category in it than from one not."""
+        """The log-odds of a set given a category in it against one not in it."""
         p, d, k = Fraction(self.event.inclusion, _TOTAL), self.event.size, self.categories
         return math.log(p * (k - d) / ((1 - p) * d))
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
-        """One sorted row of `size` categories for each raw category."""
+        """Release one sorted row of `size` categories for each raw category."""
         values = self._categories(raw)
         flat, stream = values.ravel(), source(rng)
         rows = max(_BLOCK_CELLS // self.categories, 1)
@@ -121,7 +122,7 @@ class SubsetSelection:
         return np.nonzero(chosen)[1].reshape(raw.size, self.event.size)
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        sets = self._sets(released)
+        sets = self.must_be_sets(released)
         held = np.any(sets == self._categories(raw)[..., None], axis=-1)
         p, d, k = self.event.inclusion / _TOTAL, self.event.size, self.categories
         log_held = math.log(p) - math.log(math.comb(k - 1, d - 1))
@@ -131,14 +132,14 @@ class SubsetSelection:
         return np.where(held, log_held, log_missed)
 
     def estimate_counts(self, released: Any) -> CountEstimate:
-        """How many people are in each category, unbiased."""
-        sets = self._sets(released)
+        """Estimate how many people are in each category, without bias."""
+        sets = self.must_be_sets(released)
         support = np.bincount(sets.ravel(), minlength=self.categories)
         return unbiased_counts(support, sets.size // self.event.size, *self.inclusion)
 
     @property
     def report_bytes(self) -> int:
-        """Bytes of one report on the wire."""
+        """Bytes of one report in compact form."""
         return -(-min(self.categories, self.event.size * self._place_bits) // 8)
 
     @property
@@ -146,8 +147,8 @@ class SubsetSelection:
         return (self.categories - 1).bit_length()
 
     def to_bytes(self, released: Any) -> npt.NDArray[np.uint8]:
-        """The compact form, one row of `report_bytes` each: a bitmap or a list, if shorter."""
-        sets = self._sets(released).reshape(-1, self.event.size)
+        """Encode each set in `report_bytes` bytes: as a bitmap, or as a list if that is shorter."""
+        sets = self.must_be_sets(released).reshape(-1, self.event.size)
         if self.categories <= self.event.size * self._place_bits:
             bits = np.zeros((len(sets), self.categories), np.uint8)
             np.put_along_axis(bits, sets, 1, axis=1)
@@ -157,7 +158,7 @@ class SubsetSelection:
         return np.packbits(bits, axis=1)
 
     def from_bytes(self, wire: Any) -> npt.NDArray[np.int64]:
-        """Read the compact form back; what is no report is refused."""
+        """Decode the compact form; refuse bytes that are not a report."""
         packed = np.asarray(wire)
         if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != self.report_bytes:
             raise errors.InvalidData(
@@ -170,18 +171,18 @@ class SubsetSelection:
             raise errors.InvalidData("SubsetSelection: a report must end in zeros.")
         if width < self.categories:
             weights = 1 << np.arange(self._place_bits)[::-1]
-            return self._sets(body.reshape(len(body), self.event.size, -1) @ weights)
+            return self.must_be_sets(body.reshape(len(body), self.event.size, -1) @ weights)
         if bool(np.any(body.sum(axis=1) != self.event.size)):
             raise errors.InvalidData(
                 f"SubsetSelection: a report must list {self.event.size} categories."
             )
-        return self._sets(np.nonzero(body)[1].reshape(len(body), self.event.size))
+        return self.must_be_sets(np.nonzero(body)[1].reshape(len(body), self.event.size))
 
     def inputs(self) -> range:
         return range(self.categories)
 
     def outputs(self) -> npt.NDArray[np.int64]:
-        """All sets, for audits; refused where there are more than a million."""
+        """List all sets, for audits; refuse if there are more than a million."""
         count = math.comb(self.categories, self.event.size)
         if count > 10**6:
             errors.refuse("SubsetSelection.outputs", "sets", "at most a million", count)
@@ -193,7 +194,8 @@ class SubsetSelection:
     def _categories(self, raw: Any) -> npt.NDArray[np.int64]:
         return errors.integers("SubsetSelection", raw, lower=0, upper=self.categories - 1)
 
-    def _sets(self, released: Any) -> npt.NDArray[np.int64]:
+    def must_be_sets(self, released: Any) -> npt.NDArray[np.int64]:
+        """Return released sets as integers; refuse what is not a sorted set of `size` symbols."""
         sets = self._categories(released)
         if sets.ndim == 0 or sets.shape[-1] != self.event.size:
             raise errors.InvalidData(
@@ -205,7 +207,7 @@ class SubsetSelection:
 
 
 def best_size(categories: int, epsilon: float) -> int:
-    """The subset size with the smallest variance of a rare category's count."""
+    """Return the subset size with the smallest variance of a rare category's count."""
 
     def variance(size: int) -> float:
         p = 1 / (1 + (categories - size) / size * math.exp(-epsilon))
@@ -218,5 +220,5 @@ def best_size(categories: int, epsilon: float) -> int:
 
 
 def _other(categories: int, size: int, inclusion: float) -> float:
-    """The chance that a report holds a given category other than its own."""
+    """Return the probability that a report holds a given category other than its own."""
     return (size - inclusion) / (categories - 1)
