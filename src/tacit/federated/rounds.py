@@ -26,7 +26,7 @@ from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.algorithms.server_updates import ServerState
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.coordinator import cohort as cohort
 from tacit.federated.model import Data, Evaluation, Model, serving
 from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
@@ -102,7 +102,7 @@ class Round:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class RunResult:
     """Where a run ended: the server's state, what clients keep, and every round."""
 
     server: ServerState
@@ -197,7 +197,7 @@ class Server:
         Gives the start and the layout, and judges.
     sizes : sequence of int
         Rows of each client; without weights only how many clients there are is read.
-    gathering : Gathering
+    coordinator : Coordinator
         Who is asked, and what is made of replies.
     limits : Limits
         What no honest reply exceeds.
@@ -209,12 +209,12 @@ class Server:
         config: Config,
         model: Model,
         sizes: Sequence[int],
-        gathering: Gathering,
+        coordinator: Coordinator,
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        gathering.admit(algorithm, config, len(sizes))
+        coordinator.admit(algorithm, config, len(sizes))
         self.algorithm, self.config, self.model = algorithm, config, model
-        self.gathering, self.limits, self.clients = gathering, limits, len(sizes)
+        self.coordinator, self.limits, self.clients = coordinator, limits, len(sizes)
         self.state = begin(config, model, sizes)
 
     def open(self, number: int) -> list[int]:
@@ -225,7 +225,7 @@ class Server:
         BudgetExceeded
             Where the round would cost more than is left; nothing has happened then.
         """
-        self.asked = self.gathering.choose(number, self.clients)
+        self.asked = self.coordinator.choose(number, self.clients)
         self._number, self._there, self._skipped = number, self.asked, False
         self._rejected: list[tuple[int, str]] = []
         self._down = 0
@@ -246,12 +246,12 @@ class Server:
         heard = {client: reply for client, reply in replies.items() if client in asked}
         taken, refused = accept(phase, layout, heard, self.limits)
         for client, reply in list(taken.items()):
-            if why := self.gathering.refuses(self._number, client, reply):
+            if why := self.coordinator.refuses(self._number, client, reply):
                 refused[client] = why
                 del taken[client]
         self._rejected += refused.items()
         self._there = list(taken)
-        averaged = self.gathering.gather(self._number, phase, taken, layout)
+        averaged = self.coordinator.gather(self._number, phase, taken, layout)
         if averaged is None:
             self._skipped = True
         else:
@@ -282,10 +282,10 @@ def run(
     seed: int = 0,
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
-    gathering: Gathering | None = None,
+    coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run an algorithm over clients in this process.
 
     Parameters
@@ -301,14 +301,14 @@ def run(
     config : Config, optional
         The algorithm's own without it.
     participation : float
-        C, the share of the clients that are asked in a round; where no gathering is given.
+        C, the share of the clients that are asked in a round; where no coordinator is given.
     seed : int
         Of who is asked, and of the order of rows at each client.
     test : Data, optional
         Rows on which the global model is judged after each round.
     limits : Limits
         What no honest reply exceeds.
-    gathering : Gathering, optional
+    coordinator : Coordinator, optional
         Who is asked and what is made of replies: where a guarantee or a defence comes in. The
         weighted mean without it.
     intercept : callable, optional
@@ -318,10 +318,10 @@ def run(
 
     Notes
     -----
-    Without a gathering that brings a guarantee there is none. Under one for clients, a client whose
-    part raises is silent: an error would tell its rows. Replies that are missing or refused
+    Without a coordinator that brings a guarantee there is none. Under one for clients, a client
+    whose part raises is silent: an error would tell its rows. Replies that are missing or refused
     leave the mean to the others; where none is left the round is skipped, says so, and the model
-    stays. A gathering that refuses a further round ends the run, which says why; the model of the
+    stays. A coordinator that refuses a further round ends the run, which says why; the model of the
     rounds before is there. A party that has nothing left to spend is silent; where that is so of
     all that were asked, the run ends and says why.
 
@@ -338,8 +338,8 @@ def run(
     settled = chosen.config() if config is None else config
     must_agree(clients, settled)
     must_fit(model, clients)
-    gatherer = Plain(seed, participation) if gathering is None else gathering
-    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     loop = _Loop(server, clients, seed, intercept)
     history: list[Round] = []
     for number in range(1, rounds + 1):
@@ -348,10 +348,10 @@ def run(
         except errors.BudgetExceeded as refusal:
             if not history:
                 raise
-            return Outcome(server.state, loop.states, tuple(history), str(refusal))
+            return RunResult(server.state, loop.states, tuple(history), str(refusal))
         if callback is not None and callback(history[-1]):
             break
-    return Outcome(server.state, loop.states, tuple(history))
+    return RunResult(server.state, loop.states, tuple(history))
 
 
 def must_fit(model: Model, clients: Sequence[object]) -> None:
@@ -370,7 +370,7 @@ def must_agree(clients: Sequence[object], config: Config) -> None:
 
 
 def personal_accuracy(
-    algorithm: Algorithm, model: Model, outcome: Outcome, tests: Sequence[Data]
+    algorithm: Algorithm, model: Model, outcome: RunResult, tests: Sequence[Data]
 ) -> float:
     """Mean over clients of how right each one's own model is on its own test rows.
 
@@ -424,7 +424,7 @@ class _Loop:
                 refusal = refused
                 continue
             except Exception:
-                if not self.server.gathering.hides_failures:
+                if not self.server.coordinator.hides_failures:
                     raise
                 continue
             size += payload.nbytes(reply.record)

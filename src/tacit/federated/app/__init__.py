@@ -13,6 +13,7 @@ from tacit.privacy import lazy
 
 if TYPE_CHECKING:
     from tacit.federated.app.client import client_app as client_app
+    from tacit.federated.app.engines import Transport as Transport
     from tacit.federated.app.engines import run as run
     from tacit.federated.app.grid import Faults as Faults
     from tacit.federated.app.grid import LocalGrid as LocalGrid
@@ -24,7 +25,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "client": ["client_app"],
-        "engines": ["run"],
+        "engines": ["Transport", "run"],
         "grid": ["Faults", "LocalGrid"],
         "mods": ["Mods"],
         "questions": ["Questions"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,36 @@ from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Ended, Federation
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Layout, Limits
-from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_agree, must_fit
+from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_agree, must_fit
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
     from tacit.federated.record_level.silo import Silo
+
+
+@dataclass(frozen=True)
+class Transport:
+    """The simulated path of messages between server and clients.
+
+    Parameters
+    ----------
+    faults : Faults
+        Drop-out and latency.
+    mods : Mods
+        Mods of the client app. Attacks are allowed, since every client is simulated.
+    state : Path, optional
+        Folder in which clients keep their states, in addition to the context.
+    timeout : float
+        Simulated seconds that the server waits for replies.
+    """
+
+    faults: Faults = Faults()  # noqa: RUF009
+    mods: Mods = Mods()  # noqa: RUF009
+    state: Path | None = None
+    timeout: float = 3600.0
 
 
 def run(
@@ -52,33 +74,24 @@ def run(
     seed: int = 0,
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
-    gathering: Gathering | None = None,
+    coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
-    faults: Faults = Faults(),  # noqa: B008
-    mods: Mods = Mods(),  # noqa: B008
-    state: Path | None = None,
-    timeout: float = 3600.0,
+    transport: Transport = Transport(),  # noqa: B008
     questions: Questions | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run an algorithm over clients in this process, as Flower apps on a `LocalGrid`.
 
     Parameters
     ----------
-    algorithm, model, clients, rounds, config, participation, seed, test, limits, gathering
+    algorithm, model, clients, rounds, config, participation, seed, test, limits, coordinator
         As in `tacit.federated.rounds.run`.
     intercept : callable, optional
         As there, as the attack among the mods (`Attackers.intercept`).
     callback : callable, optional
         Told every round. What is true ends the run.
-    faults : Faults
-        Drop-out and latency.
-    mods : Mods
-        Of the client app; attacks too, since every client is simulated.
-    state : Path, optional
-        Folder where clients keep their states beside the context.
-    timeout : float
-        Simulated seconds that the server waits for answers.
+    transport : Transport
+        What happens to messages between server and clients.
     questions : Questions, optional
         What silos are asked besides training, and what came of it.
     """
@@ -91,18 +104,18 @@ def run(
     must_agree(clients, settled)
     must_fit(model, clients)
     held = [_client(chosen, settled, model, f"client-{k}", one) for k, one in enumerate(clients)]
-    keeper = Keeper(state)
+    keeper = Keeper(transport.state)
     app = client_app(
         lambda context: held[int(context.node_config["partition-id"])],
         actions=[phase.name for phase in chosen.phases],
         keeper_of=lambda context: keeper,
-        mods=attacked(mods, intercept, model.layout),
+        mods=attacked(transport.mods, intercept, model.layout),
         simulated=True,
     )
-    gatherer = Plain(seed, participation) if gathering is None else gathering
-    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     run_id = secrets.randbits(63)
-    grid = LocalGrid(app, len(clients), run_id, faults)
+    grid = LocalGrid(app, len(clients), run_id, transport.faults)
     strategy = Federation(
         server,
         Numbered(list(grid.contexts)),
@@ -112,9 +125,9 @@ def run(
         questions=questions,
     )
     with flower.identity(run_id), flower.quiet():
-        stopped = drive(strategy, grid, rounds, timeout)
+        stopped = drive(strategy, grid, rounds, transport.timeout)
     states = _states(strategy, grid, held)
-    return Outcome(server.state, states, tuple(strategy.history), stopped)
+    return RunResult(server.state, states, tuple(strategy.history), stopped)
 
 
 def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:

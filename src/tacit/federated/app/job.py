@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.federated.algorithms.registry import Algorithm, algorithm
 from tacit.federated.config import Config, Pruning
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Unit
 
@@ -161,7 +161,7 @@ class Job:
         built = small_cnn(image=(height, width), classes=int(self.classes or 0))
         return TorchModel(built, seed=self.seed)
 
-    def gathering(self, ledger: Ledger | None = None, account: str | None = None) -> Gathering:
+    def coordinator(self, ledger: Ledger | None = None, account: str | None = None) -> Coordinator:
         """Who is asked, and what is made of answers."""
         if self.privacy is None:
             return Plain(self.seed, self.participation)
@@ -178,8 +178,8 @@ class Job:
             self.clients, rounds=self.rounds, ledger=ledger, account=account, **given
         )
 
-    def _silos(self, ledger: Ledger | None) -> Gathering:
-        from tacit.federated.record_level.server import Silos
+    def _silos(self, ledger: Ledger | None) -> Coordinator:
+        from tacit.federated.record_level.server import SiloServer
 
         if ledger is not None:
             remedy = "Each silo charges its own: tacit federate node --ledger."
@@ -187,7 +187,7 @@ class Job:
                 "federation", "ledger", "left out where records are protected", "", remedy
             )
         given = self.privacy or {}
-        return Silos(
+        return SiloServer(
             given["delta"],
             overlapping=given.get("overlapping", False),
             epsilon=given["epsilon"],

@@ -33,7 +33,7 @@ from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.model import Data
-from tacit.federated.rounds import Outcome, Server
+from tacit.federated.rounds import RunResult, Server
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 
@@ -173,22 +173,22 @@ def serve(
 ) -> None:
     """Run a job over the nodes of a grid, and leave its result in a folder."""
     test = read_data(work / TEST) if (work / TEST).is_file() else None
-    gathering, model, roster = job.gathering(*(ledger or ())), job.model(), Named(known)
+    coordinator, model, roster = job.coordinator(*(ledger or ())), job.model(), Named(known)
     roster.meet(grid, job.clients, patience, arrived=lambda here: _tell(work, {"here": here}))
-    core = Server(job.chosen, job.config(), model, roster.sizes, gathering)
+    core = Server(job.chosen, job.config(), model, roster.sizes, coordinator)
     questions = job.questions()
     strategy = Federation(
         core,
         roster,
         seed=job.seed,
         test=test,
-        callback=lambda one: _tell(work, result.line(one, job, gathering, questions)),
+        callback=lambda one: _tell(work, result.line(one, job, coordinator, questions)),
         questions=questions,
     )
     with flower.quiet():
         stopped = drive(strategy, grid, job.rounds, patience)
-    outcome = Outcome(core.state, {}, tuple(strategy.history), stopped)
-    result.save(outcome, job, model.layout, gathering, work / RESULT, questions)
+    outcome = RunResult(core.state, {}, tuple(strategy.history), stopped)
+    result.save(outcome, job, model.layout, coordinator, work / RESULT, questions)
 
 
 def _tell(work: Path, line: dict[str, Any]) -> None:

@@ -161,7 +161,7 @@ class Questions:
     def _believed(self, message: Message, roster: Roster, server: Server) -> int | None:
         """The silo behind an answer, once its statement of what it spent is taken down."""
         client = roster.client(message.metadata.src_node_id)
-        remember: Any = getattr(server.gathering, "state", None)
+        remember: Any = getattr(server.coordinator, "state", None)
         if client is not None:
             self.heard(client, message)
         if client is None or remember is None or not message.has_content():

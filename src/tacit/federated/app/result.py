@@ -19,9 +19,9 @@ import numpy as np
 
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions
-from tacit.federated.coordinator import Gathering
+from tacit.federated.coordinator import Coordinator
 from tacit.federated.payload import Layout
-from tacit.federated.rounds import Outcome, Round
+from tacit.federated.rounds import Round, RunResult
 from tacit.privacy import errors, events
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Adjacency, NotPrivate, Unit
@@ -35,10 +35,10 @@ _NOTHING = (
 
 
 def save(
-    outcome: Outcome,
+    outcome: RunResult,
     job: Job,
     layout: Layout,
-    gathering: Gathering,
+    coordinator: Coordinator,
     path: Path,
     questions: Questions | None = None,
 ) -> Path:
@@ -49,7 +49,7 @@ def save(
     partial = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         (partial / MODEL).write_bytes(_tensors(outcome, layout, asked))
-        certificate = certify(gathering, partial / MODEL)
+        certificate = certify(coordinator, partial / MODEL)
         (partial / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
         told = history(outcome, job, asked)
         told["guarantee"] = str(certificate.guarantee)
@@ -61,9 +61,9 @@ def save(
     return path
 
 
-def certify(gathering: Gathering, artifact: Path) -> Certificate:
-    """What the gathering promises of its global model; without a promise, that there is none."""
-    own = getattr(gathering, "certificate", None)
+def certify(coordinator: Coordinator, artifact: Path) -> Certificate:
+    """What the coordinator promises of its global model; without a promise, that there is none."""
+    own = getattr(coordinator, "certificate", None)
     if own is not None:
         found: Certificate = own(artifact)
         return found
@@ -71,7 +71,7 @@ def certify(gathering: Gathering, artifact: Path) -> Certificate:
     return Certificate.issue(events.Declared(nothing), artifact=artifact, not_protected=_NOTHING)
 
 
-def history(outcome: Outcome, job: Job, asked: Questions) -> dict[str, Any]:
+def history(outcome: RunResult, job: Job, asked: Questions) -> dict[str, Any]:
     """The job and its rounds, to print and to save; how many silos had ended their budgets."""
     told: dict[str, Any] = {
         "job": json.loads(job.to_json()),
@@ -103,12 +103,12 @@ def plain(one: Round, job: Job, asked: Questions) -> dict[str, Any]:
     return told
 
 
-def line(one: Round, job: Job, gathering: Gathering, asked: Questions) -> dict[str, Any]:
+def line(one: Round, job: Job, coordinator: Coordinator, asked: Questions) -> dict[str, Any]:
     """A line of progress: a round, and what is spent by now."""
-    return {**plain(one, job, asked), "epsilon": getattr(gathering, "spent", None)}
+    return {**plain(one, job, asked), "epsilon": getattr(coordinator, "spent", None)}
 
 
-def _tensors(outcome: Outcome, layout: Layout, asked: Questions) -> bytes:
+def _tensors(outcome: RunResult, layout: Layout, asked: Questions) -> bytes:
     try:
         from safetensors.numpy import save as tensors
     except ImportError:

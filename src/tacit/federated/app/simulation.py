@@ -27,10 +27,10 @@ from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.attacks.threats import Attackers
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Limits
-from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_fit
+from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_fit
 from tacit.privacy import errors
 
 
@@ -45,16 +45,16 @@ def run(
     seed: int = 0,
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
-    gathering: Gathering | None = None,
+    coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
     patience: float = 600.0,
-) -> Outcome:
+) -> RunResult:
     """As `tacit.federated.app.engines.run`, on Ray; what clients keep is not handed back.
 
     Parameters
     ----------
-    algorithm, clients, rounds, config, participation, seed, test, limits, gathering, callback
+    algorithm, clients, rounds, config, participation, seed, test, limits, coordinator, callback
         As there.
     build : callable
         Gives the model, here and once in every worker.
@@ -76,10 +76,10 @@ def run(
         remedy = "Workers know algorithms by their names."
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
     settled = chosen.config() if config is None else config
-    gatherer = Plain(seed, participation) if gathering is None else gathering
+    coordinator = Plain(seed, participation) if coordinator is None else coordinator
     model = build()
     must_fit(model, clients)
-    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     roster = Named()
     strategy = Federation(server, roster, seed=seed, test=test, callback=callback)
     stopped: list[str] = []
@@ -97,7 +97,7 @@ def run(
         mods = attacked(Mods(), intercept, server.model.layout)
         nodes = client_app(source.client, keeper_of=source.keeper, mods=mods, simulated=True)
         flower.simulate(app, nodes, len(clients))
-    return Outcome(server.state, {}, tuple(strategy.history), stopped[0])
+    return RunResult(server.state, {}, tuple(strategy.history), stopped[0])
 
 
 class _Source:

@@ -55,7 +55,7 @@ import numpy.typing as npt
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.payload import Layout, Payload
 from tacit.privacy import errors
 
@@ -117,7 +117,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class NormBounding(Gathering):
+class NormBounding(Coordinator):
     r"""The mean of replies that are shortened to a norm of at most C [SKSM19]_.
 
     .. math:: \bar v = \frac1n \sum_k v_k \min(1, C / \lVert v_k \rVert)
@@ -131,11 +131,11 @@ class NormBounding(Gathering):
     """
 
     bound: float
-    over: Gathering = Plain()  # noqa: RUF009
+    over: Coordinator = Plain()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         errors.positive("NormBounding", "bound", self.bound)
-        remedy = "A private gathering bounds every reply itself; a secure sum hides them."
+        remedy = "A private coordinator bounds every reply itself; a secure sum hides them."
         _require_plain("NormBounding", self.over, remedy)
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
@@ -155,7 +155,7 @@ class NormBounding(Gathering):
 
 
 @dataclass(frozen=True)
-class Robust(Gathering):
+class Robust(Coordinator):
     """One of Flower's rules in the place of the mean.
 
     Parameters
@@ -173,14 +173,14 @@ class Robust(Gathering):
     replies than the rule needs is skipped, since nothing is known of its outcome. (Flower's own
     strategies average what Multi-Krum keeps by claimed weights, and check n for Bulyan alone.)
 
-    Single replies are read. So it cannot stand under secure aggregation, which hides them, nor over
-    a private gathering: its noise fits a sum that one client moves by at most C, and one client may
-    change which reply Krum takes altogether.
+    The rule reads single replies. So it cannot run under secure aggregation, which hides them, nor
+    over a private coordinator: that noise is calibrated to a sum that one client moves by at most
+    C, whereas one client may change which reply Krum selects altogether.
     """
 
     rule: str
     attackers: int
-    over: Gathering = Plain()  # noqa: RUF009
+    over: Coordinator = Plain()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         errors.choice("Robust", "rule", self.rule, list(RULES))
@@ -252,9 +252,9 @@ def _averaged(taken: Mapping[int, Payload], combine: Callable[[Floats], Floats])
     return Averaged(parts, float(len(payloads)))
 
 
-def _require_plain(where: str, over: Gathering, remedy: str) -> None:
+def _require_plain(where: str, over: Coordinator, remedy: str) -> None:
     if not isinstance(over, Plain):
-        errors.refuse(where, "over", "a plain gathering", type(over).__name__, remedy)
+        errors.refuse(where, "over", "a plain coordinator", type(over).__name__, remedy)
 
 
 def _require_stateless(where: str, algorithm: Algorithm) -> None:

@@ -69,7 +69,7 @@ from tacit.federated.client_level.adaptive import Adaptive
 from tacit.federated.client_level.plan import plan
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering
+from tacit.federated.coordinator import Coordinator
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Limits, Payload, Vector
 from tacit.federated.rounds import Reply
@@ -258,7 +258,7 @@ def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, l
         [Data(np.full((1, 1), place), np.zeros(1, np.int64)) for place in range(clients)],
         stretches * length,
         config=fedsgd.config(weighted=False),
-        gathering=watched,
+        coordinator=watched,
         intercept=spoken,
         limits=Limits(magnitude=2 * loud),
     )
@@ -267,7 +267,7 @@ def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, l
     return int(((evidence[every, named] > 0) == inside[every, named]).sum())
 
 
-class _Watched(Gathering):
+class _Watched(Coordinator):
     """A plan at work, and the evidence for each canary in what it releases, round by round."""
 
     def __init__(self, privacy: ClientPrivacy) -> None:

@@ -22,7 +22,7 @@ _WORDS = 2**32
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClientPlan:
     """Sampling, noise and rounds, settled before any client is asked."""
 
     clients: int
@@ -71,7 +71,7 @@ def plan(
     rounds: int | None = None,
     noise_multiplier: float | None = None,
     accountant: str = "pld",
-) -> Plan:
+) -> ClientPlan:
     """Noise for the rounds, or rounds for the noise; parameters are those of `ClientPrivacy`.
 
     Examples
@@ -99,9 +99,9 @@ def plan(
             epsilon, delta, sampling_probability=q, steps=rounds, accountant=accountant
         )
         multiplier = errors.positive(where, "noise_multiplier", found)
-        return Plan(count, threshold, rounds, multiplier, delta)
+        return ClientPlan(count, threshold, rounds, multiplier, delta)
     multiplier = errors.positive(where, "noise_multiplier", noise_multiplier)
-    most = Plan(count, threshold, rounds or 1, multiplier, delta)
+    most = ClientPlan(count, threshold, rounds or 1, multiplier, delta)
     # Where the rounds are known one look is enough; how many there could be takes many.
     if rounds is not None and most.epsilon(rounds) <= epsilon:
         return most

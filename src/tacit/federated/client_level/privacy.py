@@ -57,9 +57,9 @@ from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.client_level.adaptive import Adaptive, update_multiplier
 from tacit.federated.client_level.plan import plan
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering
+from tacit.federated.coordinator import Coordinator
 from tacit.federated.payload import Layout, Payload, Vector
-from tacit.federated.payment import Till
+from tacit.federated.payment import Payment
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger
@@ -98,7 +98,7 @@ def clip(replies: Vector, norm: float) -> Clipped:
     return Clipped(_BALL.clip(scaled), within)
 
 
-class ClientPrivacy(Gathering):
+class ClientPrivacy(Coordinator):
     r"""(ε, δ)-DP towards clients: Poisson cohorts, clipped replies, noisy sums.
 
     Parameters
@@ -168,7 +168,7 @@ class ClientPrivacy(Gathering):
         self.clip_norms: dict[str, float] = {}
         """C by clip unit, as it stands; with `Adaptive` a release of its own."""
         whole = self.plan.event(self.plan.rounds)
-        self._till = Till("ClientPrivacy", whole, self.plan.delta, ledger, account)
+        self._payment = Payment("ClientPrivacy", whole, self.plan.delta, ledger, account)
         self._rng = source(rng)
         self._asked: set[int] = set()
         self._open: list[Phase] = []
@@ -223,9 +223,9 @@ class ClientPrivacy(Gathering):
                 f"ClientPrivacy: rounds must be at most {self.plan.rounds}, the plan at this "
                 f"epsilon, got {self.run + 1}. Plan for more, with more noise."
             )
-        self._till.stay()
-        if self._till.charges:  # else `run` is the count
-            self._till.begin("round", self.run + 1, self.plan.event())
+        self._payment.stay()
+        if self._payment.charges:  # else `run` is the count
+            self._payment.begin("round", self.run + 1, self.plan.event())
         self.run += 1
         asked = self.plan.sample(self._rng)
         self._asked, self._open = set(asked), list(self._phases)

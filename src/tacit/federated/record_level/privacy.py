@@ -139,7 +139,7 @@ class RecordPrivacy:
             remedy = "How right a model is on the silo's rows would be a release without noise."
             errors.refuse(_WHERE, "accuracy of pruning", "0", rule.accuracy, remedy)
 
-    def plan(self, rows: int, algorithm: Algorithm, config: Config) -> Plan:
+    def plan(self, rows: int, algorithm: Algorithm, config: Config) -> SiloPlan:
         """Noise and draws of a silo with so many rows."""
         self.admit(algorithm, config)
         count = errors.whole(_WHERE, "rows", rows, least=1, most=_WORDS)
@@ -150,7 +150,7 @@ class RecordPrivacy:
         size, epochs = trained, 1
         if "epochs" in algorithm.reads:
             size, epochs = min(config.batch_size or trained, trained), config.epochs
-        return Plan(
+        return SiloPlan(
             privacy=self,
             trained=trained,
             tested=tested,
@@ -182,7 +182,7 @@ class RecordPrivacy:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SiloPlan:
     """Sampling, noise and draws of one silo; of its rows only their number enters."""
 
     privacy: RecordPrivacy

@@ -27,7 +27,7 @@ from pathlib import Path
 from tacit.federated.algorithms import server_updates as aggregation
 from tacit.federated.algorithms.registry import Phase
 from tacit.federated.algorithms.server_updates import Averaged
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.payload import Layout, Payload, Rejected, read_statement
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
@@ -35,7 +35,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
 
 
-class Silos(Gathering):
+class SiloServer(Coordinator):
     """The weighted mean of silos' replies, each with a statement of its cost.
 
     Parameters
@@ -55,7 +55,7 @@ class Silos(Gathering):
 
     Examples
     --------
-    >>> server = Silos(delta=1e-4)
+    >>> server = SiloServer(delta=1e-4)
     >>> server.state(0, (2.0, 1e-4)), server.state(1, (3.0, 1e-4)), server.spent
     (True, True, 3.0)
     """
@@ -70,11 +70,14 @@ class Silos(Gathering):
         seed: int = 0,
         unit: Unit | str = Unit.RECORD,
     ) -> None:
-        self.delta = errors.delta_in_range("Silos", delta)
+        self.delta = errors.delta_in_range("SiloServer", delta)
         self.overlapping = bool(overlapping)
         if epsilon is not None:
-            epsilon = float(errors.epsilon_in_range("Silos", epsilon))
-        self.epsilon, self.unit = epsilon, Unit(errors.choice("Silos", "unit", unit, list(Unit)))
+            epsilon = float(errors.epsilon_in_range("SiloServer", epsilon))
+        self.epsilon, self.unit = (
+            epsilon,
+            Unit(errors.choice("SiloServer", "unit", unit, list(Unit))),
+        )
         self._plain = Plain(seed, participation)
         self.stated: dict[int, tuple[float, float]] = {}
         """The largest statement of every silo that counted."""
@@ -160,7 +163,7 @@ class Silos(Gathering):
 
     def _ran(self) -> events.Event:
         if self.event is None:
-            raise errors.TacitError("Silos: no reply has counted yet, so there is no release.")
+            raise errors.TacitError("SiloServer: no reply has counted yet, so there is no release.")
         return self.event
 
 

@@ -35,10 +35,10 @@ from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Vector
-from tacit.federated.payment import Till
+from tacit.federated.payment import Payment
 from tacit.federated.record_level import held_out as judging
 from tacit.federated.record_level.normalisation import Moments, Normalisation
-from tacit.federated.record_level.privacy import Plan, RecordPrivacy
+from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
 from tacit.federated.rounds import Reply
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors, events
@@ -107,7 +107,7 @@ class Silo:
         self.plan = privacy.plan(len(data), self.algorithm, config)
         plan = self.plan
         name = None if run is None else f"{run} {_short(plan)}"
-        self._till = Till(_WHERE, plan.whole, float(privacy.delta), ledger, account, name)
+        self._payment = Payment(_WHERE, plan.whole, float(privacy.delta), ledger, account, name)
         self._stream = Keystream() if rng is None else source(rng)
         self._rng = source(rng)
         clip = errors.positive(_WHERE, "clip_norm", privacy.clip_norm)
@@ -236,12 +236,12 @@ class Silo:
         """Begin the first one that nobody has begun."""
         most = self.privacy.evaluations
         for number in range(1, most + 1):
-            if self._till.has("evaluation", number):
+            if self._payment.has("evaluation", number):
                 continue
             try:
                 self._begin("evaluation", number, self.plan.event(0, evaluations=1))
             except errors.BudgetExceeded:
-                if self._till.has("evaluation", number):
+                if self._payment.has("evaluation", number):
                     continue  # by another process, meanwhile
                 raise
             return
@@ -251,7 +251,7 @@ class Silo:
 
     def _begin(self, kind: str, number: int, event: events.Event | None) -> None:
         assert event is not None
-        self._till.begin(kind, number, event)
+        self._payment.begin(kind, number, event)
 
     def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         """Rows that are trained on, as the module takes them; their labels; whether they count."""
@@ -267,9 +267,9 @@ class Silo:
     def event(self) -> events.Event | None:
         """What was begun so far, by this process or another; None before anything was."""
         return self.plan.event(
-            self._till.begun("round"),
-            statistics=self._till.begun("statistics") > 0,
-            evaluations=self._till.begun("evaluation"),
+            self._payment.begun("round"),
+            statistics=self._payment.begun("statistics") > 0,
+            evaluations=self._payment.begun("evaluation"),
         )
 
     @property
@@ -281,9 +281,9 @@ class Silo:
     def spent(self) -> float:
         """ε of all that was begun so far."""
         return self.plan.epsilon(
-            self._till.begun("round"),
-            statistics=self._till.begun("statistics") > 0,
-            evaluations=self._till.begun("evaluation"),
+            self._payment.begun("round"),
+            statistics=self._payment.begun("statistics") > 0,
+            evaluations=self._payment.begun("evaluation"),
         )
 
     def certificate(
@@ -359,7 +359,7 @@ class _Loss:
         return self._model.losses(module(rows), labels) * counts
 
 
-def _short(plan: Plan) -> str:
+def _short(plan: SiloPlan) -> str:
     """Names a plan: with another one, the same run is another run, and pays for itself.
 
     Else rows could change sides between two jobs that cost the same, on one charge.

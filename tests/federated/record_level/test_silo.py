@@ -22,7 +22,7 @@ from tacit.federated.model import Data
 from tacit.federated.payload import Part, Payload
 from tacit.federated.record_level import silo as silo_module
 from tacit.federated.record_level.normalisation import Moments, Normalisation, combine
-from tacit.federated.record_level.privacy import Plan, RecordPrivacy
+from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors, events
@@ -247,7 +247,7 @@ def test_full_batches_cost_what_a_gaussian_costs(share: float) -> None:
 def test_samples_cost_what_an_oracle_said(share: float, expected: float) -> None:
     """Golden values of dp-accounting's PLDAccountant: 20 draws, q = 1/5, z = 1."""
     privacy = RecordPrivacy(epsilon=3, delta=1e-4, rounds=4, statistics=share)
-    plan = Plan(privacy, 500, 0, 2**32 // 5, 5, Fraction(1))
+    plan = SiloPlan(privacy, 500, 0, 2**32 // 5, 5, Fraction(1))
     found = plan.epsilon(4, statistics=share > 0)
     assert expected <= found <= expected * (1 + 2e-5)
 
