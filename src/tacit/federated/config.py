@@ -58,7 +58,8 @@ class Config:
     momentum, weight_decay : float
         Momentum and weight decay of local steps.
     gradient_norm : float, optional
-        Norm to which the gradient of a local step is clipped, for stability. It brings no guarantee.
+        Norm to which the gradient of a local step is clipped, for stability only: it brings no
+        guarantee.
     weighted : bool
         Weight clients by their number of rows; otherwise equally.
     server_rate : float

@@ -27,7 +27,7 @@ class Coordinator(Protocol):
     """
 
     hides_failures: bool = False
-    """Whether a client whose computation raises counts as silent: an error could reveal its rows."""
+    """Whether a client whose computation raises counts as silent: an error may reveal its rows."""
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
         """Refuse, before the first round, settings under which the guarantee cannot hold.
@@ -46,7 +46,7 @@ class Coordinator(Protocol):
         """
 
     def refuses(self, number: int, client: int, reply: Payload) -> str:
-        """Return why a well-formed reply does not count in this round, or "" if it does (default)."""
+        """Return why a well-formed reply does not count in this round, or "" if it does."""
         return ""
 
     def gather(

@@ -2,7 +2,7 @@ r"""Payloads: the named arrays and the weight that a client sends, and how they 
 
 A payload has parts ("update", "mask"), each with one number per parameter of the model. A phase of
 an algorithm declares its parts beforehand, so the server never relies on a client for them. On the
-wire a part is a set of float32 arrays under the names of the parameters; in memory it is one vector.
+wire a part is a set of float32 arrays named after the parameters; in memory it is one vector.
 
 Notes
 -----

@@ -220,7 +220,7 @@ def test_bad_guarantees_for_records_are_refused(given: dict[str, Any], message: 
 
 
 def test_a_job_has_a_network_and_algorithms_that_a_silo_can_run() -> None:
-    with pytest.raises(errors.InvalidParameter, match="algorithm must be one of a single exchange"):
+    with pytest.raises(errors.InvalidParameter, match="algorithm must be one with a single exchange"):
         Job("fsvrg", 2, 1, (3, 2), privacy=RECORD)
     job = Job("fedavg", 2, 1, network="cnn", image=(12, 12), classes=3, privacy=RECORD)
     assert Job.from_json(job.to_json()) == job

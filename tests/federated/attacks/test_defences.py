@@ -168,12 +168,12 @@ class Private(Coordinator):
 def test_combinations_that_cannot_hold(name: str) -> None:
     with pytest.raises(errors.InvalidParameter, match="reads single replies: a secure sum hides"):
         Robust(name, 1, Private())
-    with pytest.raises(errors.InvalidParameter, match="bounds every reply itself"):
+    with pytest.raises(errors.InvalidParameter, match="clips every reply itself"):
         NormBounding(1.0, Private())
     for kept in ("feddyn", "subfedavg"):
         chosen = algorithm(kept)
         for coordinator in (Robust(name, 0), NormBounding(1.0)):
-            with pytest.raises(errors.InvalidParameter, match="clients keep nothing"):
+            with pytest.raises(errors.InvalidParameter, match="clients keep no state"):
                 coordinator.admit(chosen, chosen.config(), 20)
 
 

@@ -213,7 +213,7 @@ def test_the_server_reports_the_largest_or_the_sum(overlapping: bool) -> None:
     said = " ".join(certificate.assumptions)
     assert ("No person has records in two silos" in said) is not overlapping
     assert ("epsilons of all silos are summed" in said) is overlapping
-    assert "its own word" in said
+    assert "its own claim" in said
 
 
 def test_a_silo_that_was_there_less_states_less() -> None:

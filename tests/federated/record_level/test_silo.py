@@ -170,7 +170,7 @@ def test_masks_are_read_off_private_weights() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("fsvrg", {}, "algorithm must be one of a single exchange, got 'fsvrg'.*nothing cancels"),
+        ("fsvrg", {}, "algorithm must be one with a single exchange, got 'fsvrg'.*nothing cancels"),
         ("subfedavg", {}, "accuracy of pruning must be 0, got 0.5.*release without noise"),
     ],
 )
@@ -343,7 +343,7 @@ def test_a_blank_row_counts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_certificates_say_what_ran() -> None:
     one = silo(given={"held_out": 4, "evaluations": 1})
-    with pytest.raises(errors.TacitError, match="nothing was begun"):
+    with pytest.raises(errors.TacitError, match="Nothing was begun"):
         one.certificate()
     asked(one)
     one.evaluate(one._model.start())
@@ -359,7 +359,7 @@ def test_certificates_say_what_ran() -> None:
 def test_there_is_one_of_it() -> None:
     one = silo()
     assert copy.copy(one) is one is copy.deepcopy(one)
-    with pytest.raises(errors.TacitError, match="a copy spends twice"):
+    with pytest.raises(errors.TacitError, match="A copy would spend twice"):
         pickle.dumps(one)
 
 
