@@ -117,13 +117,13 @@ def test_a_run_ends_where_no_silo_can_pay_and_goes_on_where_one_can() -> None:
     given: dict[str, Any] = {"config": config, "coordinator": SiloServer(1e-3)}
     found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 3, **given)
     assert len(found.history) == 2
-    assert "must have budget left" in found.stopped
+    assert "must have budget remaining" in found.stopped
     fresh, _ = silos("fedavg", privacy, epochs=1)
     mixed = [some[0], *fresh[1:]]
     given["coordinator"] = SiloServer(1e-3)
     found = engines.run("fedavg", TorchModel(mlp(3, 2)), mixed, 2, **given)
     assert [one.counted for one in found.history] == [2, 2]
-    with pytest.raises(errors.BudgetExceeded, match="must have budget left"):
+    with pytest.raises(errors.BudgetExceeded, match="must have budget remaining"):
         engines.run(
             "fedavg", TorchModel(mlp(3, 2)), some, 1, **{**given, "coordinator": SiloServer(1e-3)}
         )
@@ -142,7 +142,7 @@ def test_where_every_budget_is_spent_the_run_says_so_before_it_trains() -> None:
         "questions": Questions.of(privacy, 2, 2),
         "transport": Transport(Faults(dropout=1 - 1e-12)),
     }
-    with pytest.raises(errors.InvalidData, match="got 0 answers from 3 silos"):
+    with pytest.raises(errors.InvalidData, match="got 0 replies from 3 silos"):
         engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
 
 
@@ -220,7 +220,9 @@ def test_bad_guarantees_for_records_are_refused(given: dict[str, Any], message: 
 
 
 def test_a_job_has_a_network_and_algorithms_that_a_silo_can_run() -> None:
-    with pytest.raises(errors.InvalidParameter, match="algorithm must be one with a single exchange"):
+    with pytest.raises(
+        errors.InvalidParameter, match="algorithm must be one with a single exchange"
+    ):
         Job("fsvrg", 2, 1, (3, 2), privacy=RECORD)
     job = Job("fedavg", 2, 1, network="cnn", image=(12, 12), classes=3, privacy=RECORD)
     assert Job.from_json(job.to_json()) == job
@@ -357,11 +359,12 @@ def test_a_node_pays_from_its_own_ledger_and_no_exchange_is_computed_twice(
         reason = str(node(job, tmp_path, 4)(order(1)).error.reason)
         assert "records" not in reason
         assert "left" not in reason
+        assert "remaining" not in reason
     assert len(keys()) == 5
     lines = capsys.readouterr().err.splitlines()  # for the owner, and nothing but lines
     assert lines[0].startswith("tacit: statistics answered. The whole job may cost (4, 0.001)-DP, ")
     assert "account records has epsilon = " in lines[0]
-    assert lines[0].endswith(" left.")
+    assert lines[0].endswith(" remaining.")
     assert lines[1].startswith("tacit: statistics refused. Silo: statistics 1 of this run must be")
     whats = [one.split(".")[0] for one in lines[2:6]]
     assert whats == [

@@ -350,7 +350,7 @@ def test_certificates_say_what_ran() -> None:
     found = one.certificate()
     assert found.event == one.event == one.plan.event(1, evaluations=1)
     assert isinstance(found.event, events.Parallel)
-    assert any("by their place" in line for line in found.assumptions)
+    assert any("depends on their position" in line for line in found.assumptions)
     whole = one.certificate(whole_plan=True)
     assert whole.event == one.plan.whole
     assert whole.guarantee.epsilon == pytest.approx(4)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The algorithms as Flower apps, and three engines that run them without a change.
+"""The algorithms as Flower apps, and three engines that run them unchanged.
 
-`client` and `strategy` are the shells: they read messages, call the pure functions, write messages.
-`engines` runs them in this process, `deployment` over the network, `simulation` on Ray; `joining`
-is what a silo's owner starts.
+`client` and `strategy` are thin shells: they read messages, call the pure functions, and write
+messages. `engines` runs them in this process, `deployment` over the network, `simulation` on Ray;
+`joining` builds the command that a silo's owner starts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Run an algorithm through the Flower apps, in this process: the default engine.
+"""The default engine, which runs an algorithm through the Flower apps in this process.
 
 The same client app and the same strategy run over a network (`deployment`) or on Ray
-(`simulation`). With the same seed and without noise all of them come to the arrays of the plain
+(`simulation`). With the same seed and without noise all of them give the same arrays as the plain
 loop, `tacit.federated.rounds.run`.
 """
 
@@ -87,13 +87,13 @@ def run(
     algorithm, model, clients, rounds, config, participation, seed, test, limits, coordinator
         As in `tacit.federated.rounds.run`.
     intercept : callable, optional
-        As there, as the attack among the mods (`Attackers.intercept`).
+        As there; it becomes the attack among the mods (`Attackers.intercept`).
     callback : callable, optional
-        Told every round. What is true ends the run.
+        Called with every round. A true result ends the run.
     transport : Transport
-        What happens to messages between server and clients.
+        The simulated path of messages between server and clients.
     questions : Questions, optional
-        What silos are asked besides training, and what came of it.
+        What silos are asked besides training; results are stored in it.
     """
     chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
     errors.whole("run", "rounds", rounds, least=1)
@@ -131,12 +131,12 @@ def run(
 
 
 def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
-    """Run a strategy's rounds; why the next one was refused, where one was.
+    """Run a strategy's rounds, and return why the next one was refused, or "" if none was.
 
     Raises
     ------
     BudgetExceeded
-        Where not even the first round can be paid.
+        If not even the first round can be paid.
     """
     try:
         strategy.prepare(grid, timeout)
@@ -151,7 +151,7 @@ def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
 
 
 def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
-    """Mods with an attack that changes or loses answers; `Mods` refuses it outside a simulation."""
+    """Add an attack that changes or drops replies; `Mods` refuses it outside a simulation."""
     if intercept is None:
         return mods
     if mods.attack is not None:
@@ -164,7 +164,7 @@ def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
         _, order = wire.received(message, layout)
         arrived = intercept(order.number, order.client, wire.read_answer(answer))
         if arrived is None:
-            raise errors.TacitError("client: its answer was lost on its way.")
+            raise errors.TacitError("client: its reply was lost on its way.")
         return Message(wire.answered(arrived), reply_to=message)
 
     return replace(mods, attack=attack)
@@ -179,12 +179,12 @@ def _client(
 
 
 def _states(strategy: Federation, grid: LocalGrid, held: Sequence[Client]) -> dict[int, State]:
-    """What clients keep, as far as it counts."""
+    """Return the states of clients that count."""
     if not strategy.server.algorithm.state:
         return {}
-    found = {}
+    states = {}
     for client, exchange in sorted(strategy.counted.items()):
         context: Context = grid.contexts[client + 1]
         kept = Keeper().load(context, held[client].name, held[client].data)
-        found[client] = kept.at(grid.run.run_id, exchange).state
-    return found
+        states[client] = kept.at(grid.run.run_id, exchange).state
+    return states

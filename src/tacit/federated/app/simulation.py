@@ -1,6 +1,6 @@
-"""The same apps in Flower's own simulation, on Ray, where that is installed.
+"""The same apps in Flower's own simulation on Ray, if that is installed.
 
-Clients run in worker processes, so their rows go there as files; the server runs in a thread of
+Clients run in worker processes, which read their rows from files; the server runs in a thread of
 this process.
 """
 
@@ -50,22 +50,24 @@ def run(
     callback: Callable[[Round], object] | None = None,
     patience: float = 600.0,
 ) -> RunResult:
-    """As `tacit.federated.app.engines.run`, on Ray; what clients keep is not handed back.
+    """Run an algorithm as `tacit.federated.app.engines.run` does, on Ray.
+
+    The states of clients are not returned.
 
     Parameters
     ----------
     algorithm, clients, rounds, config, participation, seed, test, limits, coordinator, callback
         As there.
     build : callable
-        Gives the model, here and once in every worker.
+        Builds the model, here and once in every worker.
     intercept : callable, optional
-        As there, in the workers. They do not hear each other: clones are refused.
+        As there, in the workers. They do not communicate, so clones are refused.
     patience : float
-        Seconds to wait for workers, and for the answers of an exchange.
+        Seconds to wait for workers, and for the replies of an exchange.
     """
     attackers = getattr(intercept, "__self__", None)
     if isinstance(attackers, Attackers) and attackers.attack.clones:
-        remedy = "Clones are one attacker, and workers do not hear each other: run them locally."
+        remedy = "Clones are one attacker, and workers do not communicate: run them locally."
         errors.refuse("simulation", "intercept", "without clones", attackers.attack.name, remedy)
     if find_spec("ray") is None:
         raise errors.TacitError(
@@ -101,7 +103,7 @@ def run(
 
 
 class _Source:
-    """Gives clients in a worker, each from its file."""
+    """The source of clients in a worker, each read from its file."""
 
     def __init__(
         self, algorithm: Algorithm, config: Config, build: Callable[[], Model], folder: str
@@ -120,7 +122,7 @@ class _Source:
 
 
 _MODELS: dict[str, Model] = {}
-"""Of a worker, by run: a model that was pickled would be one whose parameters fell apart."""
+"""Models of a worker by run: pickling a model would separate its parameters from the buffer."""
 
 
 @lru_cache(maxsize=128)
