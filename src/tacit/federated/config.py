@@ -67,7 +67,7 @@ class Config:
     proximal : float
         :math:`\mu`, the proximal coefficient of FedProx.
     alpha : float
-        :math:`\alpha`, the regularisation coefficient of FedDyn.
+        :math:`\alpha`, the regularization coefficient of FedDyn.
     step_size : float
         h of FSVRG: a client with :math:`n_k` rows uses the step size :math:`h / n_k` for each row.
     pruning : Pruning

@@ -1,8 +1,8 @@
-r"""Networks for `TorchModel`: a small convolutional network, and initialisation by pre-training.
+r"""Networks for `TorchModel`: a small convolutional network, and initialization by pre-training.
 
 The convolutional network is designed for noisy gradients. It has no batch normalisation, under
 which no gradient belongs to one example alone; the inputs of the last layer have norm 1, so that
-one clip norm fits every image; and the last layer is initialised at 0, so that its first step goes
+one clip norm fits every image; and the last layer is initialized at 0, so that its first step goes
 in the right direction.
 
 A builder is a pure function of sizes and weights: every party that builds it gets the same module.

@@ -7,7 +7,7 @@ Proof. `begin` writes, then returns; only then is anything computed. A Rényi ac
 every exchange under its own key. Other accounts cannot add up single exchanges without loss, so
 they are charged for the whole plan under the key of the run, before the first exchange; each
 exchange then leaves a mark, a charge of zero under its own key. The ledger accepts a key once, in
-one transaction: a second attempt, in this process or another, is recognised and refused. So every
+one transaction: a second attempt, in this process or another, is recognized and refused. So every
 exchange of the plan is computed at most once, and the plan is paid.
 
 Notes

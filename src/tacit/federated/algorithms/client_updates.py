@@ -94,7 +94,7 @@ def dynamic(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""Run local steps on a loss that is regularised towards the global optimum: FedDyn [AZN21]_.
+    r"""Run local steps on a loss that is regularized towards the global optimum: FedDyn [AZN21]_.
 
     .. math:: F_k(w) - \langle g_k, w \rangle + \tfrac{\alpha}{2} \|w - w_t\|^2, \qquad
               g_k \leftarrow g_k - \alpha (w_k - w_t)

@@ -1,4 +1,4 @@
-r"""Classes of held-out rows, in a layout that no row's values change.
+r"""Predicted classes of held-out rows, in a layout that does not depend on the rows' values.
 
 Theorem. With one row blanked, what is found for the others is the same, bit by bit. So one record
 changes one count of a confusion matrix by one at most.
@@ -39,14 +39,14 @@ Rows = npt.NDArray[Any]
 
 
 class Judged(NamedTuple):
-    """The class that each row gets, and whether it counts: rows that are blank do not."""
+    """The predicted class of each row, and whether it counts: blank rows do not."""
 
     classes: npt.NDArray[np.int64]
     there: npt.NDArray[np.bool_]
 
 
 def admit(where: str, model: TorchModel, rows: Rows) -> None:
-    """Refuse a module that cannot be mapped over rows; only their shape and type are looked at."""
+    """Refuse a module that cannot be mapped over rows; only their shape and type are read."""
     made_up = np.random.default_rng(0).integers(2, size=(2, *rows.shape[1:])).astype(rows.dtype)
     try:
         _classes(model, model.start(), made_up)
@@ -57,14 +57,14 @@ def admit(where: str, model: TorchModel, rows: Rows) -> None:
 
 
 def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.bool_]) -> Judged:
-    """Classes of the rows, under these weights; it raises only where blank rows alone would.
+    """Predict the classes of rows; raises only if it would also raise on blank rows.
 
     Parameters
     ----------
     model : TorchModel
-        It is left as it is.
+        The model, which is not changed.
     weights : array
-        Whoever chose them.
+        Any weights, which may come from a hostile server.
     rows, there : array
         Rows in their places, and which of them are not blank.
     """
@@ -83,7 +83,7 @@ def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.
 def _guarded(
     model: TorchModel, weights: Vector, block: Rows
 ) -> tuple[npt.NDArray[np.int64], Sequence[int]]:
-    """Classes of a block, and the slots on which the module raises: they are made blank."""
+    """Predict the classes of a block; slots on which the module raises are made blank."""
     try:
         return _classes(model, weights, block), ()
     except Exception:
@@ -93,7 +93,7 @@ def _guarded(
 
 
 def _raising(model: TorchModel, weights: Vector, block: Rows, slots: list[int]) -> list[int]:
-    """Those of the slots on which the module raises, by halves."""
+    """Find the slots on which the module raises, by bisection."""
     alone = np.zeros_like(block)
     alone[slots] = block[slots]
     if not alone.any():
