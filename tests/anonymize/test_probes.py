@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tacit.anonymize import attackers, probes
-from tacit.anonymize.probes import ATTACKERS, probe
+from tacit.anonymize.attackers import ATTACKERS
+from tacit.anonymize.probes import probe
 from tacit.anonymize.released import Ranks, Standard, White, split
 from tacit.local.inference.validation import exact_interval
 from tacit.privacy.errors import InvalidData, InvalidParameter

@@ -241,10 +241,10 @@ def counting_ceiling(label_accuracy: float | ErrorBound, codes_per_label: int) -
     where = "counting_ceiling"
     count = errors.whole(where, "codes_per_label", codes_per_label, least=1)
     counted = label_accuracy if isinstance(label_accuracy, ErrorBound) else None
-    given = label_accuracy if counted is None else counted.accuracy
-    accuracy = _at_least_zero(where, "label_accuracy", given)
+    value = label_accuracy if counted is None else counted.accuracy
+    accuracy = _at_least_zero(where, "label_accuracy", value)
     if not 0 < accuracy <= 1:
-        errors.refuse(where, "label_accuracy", "in (0, 1]", given)
+        errors.refuse(where, "label_accuracy", "in (0, 1]", value)
     holds = f"{FOR_EVERY_ATTACKER}, if the label alone gives away at most {accuracy:.1%}"
     if counted is not None:
         holds += f" ({counted.holds})"

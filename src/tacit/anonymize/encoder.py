@@ -317,9 +317,9 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
     def _branch(self, branch: nn.Module, representation: Any) -> Floats:
         import torch
 
-        given = torch.as_tensor(np.array(representation, np.float32))
+        inputs = torch.as_tensor(np.array(representation, np.float32))
         with torch.no_grad():
-            return np.asarray(branch(given).softmax(dim=1).numpy())
+            return np.asarray(branch(inputs).softmax(dim=1).numpy())
 
     def _fitted(self) -> Self:
         if not hasattr(self, "networks_"):

@@ -71,11 +71,11 @@ class FittingProblem:
     @property
     def local(self) -> Local | None:
         """The local channel, if there is an ε."""
-        given = self.settings
-        if given.epsilon is None:
+        settings = self.settings
+        if settings.epsilon is None:
             return None
-        cells = len(self.classes.regular) * given.styles if self.robust else None
-        return Local(errors.epsilon_in_range(WHERE, given.epsilon), Unit(given.unit), cells)
+        cells = len(self.classes.regular) * settings.styles if self.robust else None
+        return Local(errors.epsilon_in_range(WHERE, settings.epsilon), Unit(settings.unit), cells)
 
     def solve(
         self, strength: float, progress: Progress | None = None, start: Fitted | None = None
@@ -134,21 +134,21 @@ class FittingProblem:
         return encoder, self._branch(self.width(encoder), len(self.classes.regular))
 
     def _encoder(self, bounded: bool) -> nn.Module:
-        given = self.settings
-        if isinstance(given.encoder, nn.Module):
-            own = copy.deepcopy(given.encoder)
+        settings = self.settings
+        if isinstance(settings.encoder, nn.Module):
+            own = copy.deepcopy(settings.encoder)
             if not any(weights.requires_grad for weights in own.parameters()):
                 errors.refuse(WHERE, "encoder", "a module with weights to train", "none")
             return nn.Sequential(own, networks.L1Ball()) if bounded else own
-        dimensions = (given.dimensions or DIMENSIONS) if bounded else given.dimensions
+        dimensions = (settings.dimensions or DIMENSIONS) if bounded else settings.dimensions
         width = self.reader.width
-        return networks.encoder(width, given.encoder, given.dropout, dimensions, bounded)
+        return networks.encoder(width, settings.encoder, settings.dropout, dimensions, bounded)
 
     def _branch(self, inputs: int, outputs: int) -> nn.Module:
-        given = self.settings
-        if callable(given.branches):
-            return given.branches(inputs, outputs)
-        return networks.branch(inputs, given.branches, given.dropout, outputs)
+        settings = self.settings
+        if callable(settings.branches):
+            return settings.branches(inputs, outputs)
+        return networks.branch(inputs, settings.branches, settings.dropout, outputs)
 
     def _with_adversaries(self, encoder: nn.Module, regular: nn.Module, width: int) -> Networks:
         private = [self._branch(width, count) for count in self._people()]
@@ -176,15 +176,15 @@ class FittingProblem:
         return int(shown.shape[1])
 
     def _trainer(self, net: Networks, progress: Progress | None) -> Trainer:
-        given = self.settings
-        schedule = given.schedule or Schedule()
+        settings = self.settings
+        schedule = settings.schedule or Schedule()
         net.to(self.device)
         private = net.private  # a plain classifier has none
         training, validation = (
             Data(rows.inputs, rows.regular, rows.private if private else ())
             for rows in (self.training, self.validation)
         )
-        return Trainer(net, training, validation, schedule, given.seed, progress)
+        return Trainer(net, training, validation, schedule, settings.seed, progress)
 
 
 def posed(

@@ -86,11 +86,11 @@ def mutual_information(
     where = "mutual_information"
     level = level_of(where, confidence)
     mixing = errors.probability(where, "mixing", mixing, zero=False)
-    given = as_array(where, "losses", losses)
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.all(given >= 0):
+    array = as_array(where, "losses", losses)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.all(array >= 0):
         raise errors.InvalidData(f"{where}: losses must be one number per row, at least 0.")
-    codes, values = people_of(where, private, len(given))
-    kept = np.exp(-given.astype(np.float64)) * (1 - mixing)
+    codes, values = people_of(where, private, len(array))
+    kept = np.exp(-array.astype(np.float64)) * (1 - mixing)
     mixed = -np.log(kept + mixing / len(values))
     reach = math.log1p(len(values) * (1 - mixing) / mixing)
     margin = _bernstein(mixed, reach, level / 2)
@@ -137,15 +137,15 @@ def code_information(codes: Any, private: Any, *, confidence: float = 0.95) -> I
 
 def rows_by_person_and_code(where: str, codes: Any, private: Any) -> Integers:
     """Count rows by person and code."""
-    given = as_array(where, "codes", codes)
-    if given.ndim == 0 or given.size == 0 or given.dtype.kind not in "biufU":
+    array = as_array(where, "codes", codes)
+    if array.ndim == 0 or array.size == 0 or array.dtype.kind not in "biufU":
         raise errors.InvalidData(
             f"{where}: codes must be numbers or strings, one value or one row per sample."
         )
-    if given.dtype.kind == "f" and not bool(np.isfinite(given).all()):
+    if array.dtype.kind == "f" and not bool(np.isfinite(array).all()):
         raise errors.InvalidData(f"{where}: codes must be finite, without NaN or infinity.")
-    place = distinct(given)
-    person, values = people_of(where, private, len(given))
+    place = distinct(array)
+    person, values = people_of(where, private, len(array))
     table = np.zeros((len(values), int(place.max()) + 1), np.int64)
     np.add.at(table, (person, place), 1)
     return table

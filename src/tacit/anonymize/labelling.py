@@ -33,7 +33,7 @@ class Classes:
         named = private_columns(where, private)
         return cls(
             _classes(where, "the regular label", regular),
-            {name: _classes(where, f"{name} label", found) for name, found in named.items()},
+            {name: _classes(where, f"{name} label", label) for name, label in named.items()},
         )
 
     def regular_codes(self, where: str, given: Any) -> Integers:
@@ -47,8 +47,8 @@ class Classes:
             wanted = ", ".join(self.private)
             raise errors.InvalidData(f"{where}: private must hold, in this order: {wanted}.")
         return {
-            name: _codes(where, f"{name} label", found, self.private[name])
-            for name, found in named.items()
+            name: _codes(where, f"{name} label", label, self.private[name])
+            for name, label in named.items()
         }
 
 

@@ -40,7 +40,7 @@ class Linked:
     chance : tuple of float
         Shares for a random ranking: 1/n and 5/n.
     rule : str
-        The one of `RULES` that was best on the references alone.
+        The one of `linkage_rules.RULES` that was best on the references alone.
     """
 
     top1: float

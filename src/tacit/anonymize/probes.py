@@ -123,7 +123,7 @@ def probe(
         Rows on which attackers are tested, of people among the first rows. Without them every
         person's rows are split at random.
     attackers : sequence of str, optional
-        Some of `ATTACKERS`; all of them by default.
+        Some of `tacit.anonymize.attackers.ATTACKERS`; all of them by default.
     share : float
         Share of each person's rows on which attackers are tested, if there are no test rows.
     seed : int
@@ -220,9 +220,9 @@ def _cores() -> int:
 def _chosen(where: str, attackers: Sequence[str] | None) -> tuple[str, ...]:
     if attackers is None:
         return tuple(ATTACKERS)
-    given = [attackers] if isinstance(attackers, str) else list(attackers)
-    if not given:
-        errors.refuse(where, "attackers", "at least one", given)
+    names = [attackers] if isinstance(attackers, str) else list(attackers)
+    if not names:
+        errors.refuse(where, "attackers", "at least one", names)
     return tuple(
-        dict.fromkeys(errors.choice(where, "attackers", one, tuple(ATTACKERS)) for one in given)
+        dict.fromkeys(errors.choice(where, "attackers", one, tuple(ATTACKERS)) for one in names)
     )

@@ -31,9 +31,9 @@ def as_array(where: str, name: str, raw: Any) -> npt.NDArray[Any]:
 
 def vectors(where: str, representation: Any) -> Reals:
     """Return one row of finite numbers per sample; images are flattened."""
-    given = as_array(where, "representation", representation)
-    given = given.astype(np.uint8) if given.dtype == bool else given
-    array = errors.reals(where, given)
+    rows = as_array(where, "representation", representation)
+    rows = rows.astype(np.uint8) if rows.dtype == bool else rows
+    array = errors.reals(where, rows)
     if array.ndim == 0:
         raise errors.InvalidData(f"{where}: representation must be rows of numbers, got one.")
     return array.reshape(len(array), -1)
@@ -55,11 +55,11 @@ def people(where: str, private: Any, rows: int) -> tuple[Integers, npt.NDArray[A
 
 def people_among(where: str, known: npt.NDArray[Any], private: Any, rows: int) -> Integers:
     """Return the code of each row's person among known people; refuse unknown people."""
-    given = _labels(where, private, rows)
-    if (given.dtype.kind == "U") != (known.dtype.kind == "U"):
+    labels = _labels(where, private, rows)
+    if (labels.dtype.kind == "U") != (known.dtype.kind == "U"):
         raise errors.InvalidData(f"{where}: private must be strings in both parts, or in neither.")
-    place = np.searchsorted(known, given).clip(max=len(known) - 1)
-    unseen = known[place] != given
+    place = np.searchsorted(known, labels).clip(max=len(known) - 1)
+    unseen = known[place] != labels
     if bool(unseen.any()):
         raise errors.InvalidData(
             f"{where}: people of the test rows must be among the {len(known)} of the training "
@@ -223,26 +223,26 @@ def _leading(centred: Reals, seed: int) -> tuple[Reals, Reals]:
 
 def _labels(where: str, private: Any, rows: int) -> npt.NDArray[Any]:
     """Return one label per row, numbers or strings; refuse missing labels."""
-    given = as_array(where, "private", private)
-    if given.ndim != 1 or len(given) != rows:
+    labels = as_array(where, "private", private)
+    if labels.ndim != 1 or len(labels) != rows:
         raise errors.InvalidData(
-            f"{where}: private must be one label per row, got shape {given.shape} for {rows} rows."
+            f"{where}: private must be one label per row, got shape {labels.shape} for {rows} rows."
         )
-    missing = np.fromiter(map(_is_missing, given.tolist()), bool, len(given))
+    missing = np.fromiter(map(_is_missing, labels.tolist()), bool, len(labels))
     if bool(missing.any()):
         raise errors.InvalidData(
             f"{where}: private must have no missing labels; row {int(np.argmax(missing))} has "
             "none. Leave such rows out."
         )
-    if given.dtype.kind == "O":
-        words = all(isinstance(label, str) for label in given)
+    if labels.dtype.kind == "O":
+        words = all(isinstance(label, str) for label in labels)
         try:
-            given = given.astype(str if words else np.float64)
+            labels = labels.astype(str if words else np.float64)
         except (TypeError, ValueError):
             raise errors.InvalidData(
                 f"{where}: private must be all numbers or all strings."
             ) from None
-    return given
+    return labels
 
 
 def _is_missing(label: Any) -> bool:

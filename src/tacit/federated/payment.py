@@ -54,8 +54,8 @@ class Payment:
         run: str | None = None,
     ) -> None:
         if (ledger is None) != (account is None):
-            given = account if ledger is None else "a ledger alone"
-            errors.refuse(where, "ledger and account", "given together", given)
+            alone = account if ledger is None else "a ledger alone"
+            errors.refuse(where, "ledger and account", "given together", alone)
         self._where, self._plan, self._delta = where, plan, delta
         self._ledger, self._account = ledger, account
         self._named = run is not None

@@ -250,7 +250,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _attackers(text: str | None) -> list[str] | None:
-    from tacit.anonymize.probes import ATTACKERS
+    from tacit.anonymize.attackers import ATTACKERS
 
     if text is None:
         return None

@@ -145,11 +145,11 @@ class Job:
 
     def config(self) -> Config:
         """Return the settings. Under a guarantee for clients all have equal weight."""
-        given = dict(self.settings)
-        if "pruning" in given:
-            given["pruning"] = _pruning(given["pruning"])
+        settings = dict(self.settings)
+        if "pruning" in settings:
+            settings["pruning"] = _pruning(settings["pruning"])
         usual = {"weighted": False} if self.unit == "client" else {}
-        return self.chosen.config(**{**usual, **given})
+        return self.chosen.config(**{**usual, **settings})
 
     def model(self) -> TorchModel:
         """Build the network, with initial weights from the seed."""
@@ -172,12 +172,12 @@ class Job:
         from tacit.federated.client_level.adaptive import Adaptive
         from tacit.federated.client_level.privacy import ClientPrivacy
 
-        given = {"cohort": self.clients, **self.privacy}
-        given.pop("unit", None)
-        if "adaptive" in given:
-            given["adaptive"] = Adaptive(**_table("adaptive", given["adaptive"], Adaptive))
+        settings = {"cohort": self.clients, **self.privacy}
+        settings.pop("unit", None)
+        if "adaptive" in settings:
+            settings["adaptive"] = Adaptive(**_table("adaptive", settings["adaptive"], Adaptive))
         return ClientPrivacy(
-            self.clients, rounds=self.rounds, ledger=ledger, account=account, **given
+            self.clients, rounds=self.rounds, ledger=ledger, account=account, **settings
         )
 
     def _silos(self, ledger: Ledger | None) -> Coordinator:
@@ -188,11 +188,11 @@ class Job:
             errors.refuse(
                 "federation", "ledger", "left out where records are protected", "", remedy
             )
-        given = self.privacy or {}
+        settings = self.privacy or {}
         return SiloServer(
-            given["delta"],
-            overlapping=given.get("overlapping", False),
-            epsilon=given["epsilon"],
+            settings["delta"],
+            overlapping=settings.get("overlapping", False),
+            epsilon=settings["epsilon"],
             participation=self.participation,
             seed=self.seed,
         )
@@ -204,10 +204,10 @@ class Job:
         from tacit.federated.record_level.privacy import RecordPrivacy
 
         left_out = ("unit", "overlapping")
-        given = {name: value for name, value in self.privacy.items() if name not in left_out}
-        if "bounds" in given:
-            given["bounds"] = tuple(given["bounds"])
-        privacy = RecordPrivacy(rounds=self.rounds, **given)
+        settings = {name: value for name, value in self.privacy.items() if name not in left_out}
+        if "bounds" in settings:
+            settings["bounds"] = tuple(settings["bounds"])
+        privacy = RecordPrivacy(rounds=self.rounds, **settings)
         privacy.admit(self.chosen, self.config())
         return privacy
 

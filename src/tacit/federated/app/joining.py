@@ -44,8 +44,8 @@ class Terms:
         if self.require is not None:
             errors.choice("node", "require", self.require, UNITS)
         if (self.ledger is None) != (self.account is None):
-            given = "account" if self.ledger is None else "ledger"
-            errors.refuse("node", "ledger and account", "given together", given)
+            alone = "account" if self.ledger is None else "ledger"
+            errors.refuse("node", "ledger and account", "given together", alone)
         if self.require == "client" and self.ledger is not None:
             remedy = "A guarantee for clients is charged by the server."
             errors.refuse("node", "ledger", "left out where clients are protected", None, remedy)
@@ -112,11 +112,11 @@ def node(
         errors.refuse("node", "key", "left out without TLS", str(key), "Give authority.")
     if key is not None:
         check_key(key)
-    given = {"name": name, "data": str(data.resolve()), **terms.plain()}
+    config = {"name": name, "data": str(data.resolve()), **terms.plain()}
     if state is not None:
-        given["state"] = str(state.resolve())
+        config["state"] = str(state.resolve())
     told = own_folder(work) / f"node-{free_port()}.toml"
-    write_own(told, toml(given))
+    write_own(told, toml(config))
     secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
     return [
         *(program("flower-supernode"), *secure),

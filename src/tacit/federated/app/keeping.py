@@ -178,8 +178,8 @@ def _write(path: Path, kept: Kept) -> None:
 def _read(path: Path) -> Kept:
     try:
         # From bytes: numpy leaves a file open that it cannot read.
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
         head = json.loads(arrays.pop("head").tobytes())
         parts = {
             part: {n.removeprefix(part): a for n, a in arrays.items() if n.startswith(part)}

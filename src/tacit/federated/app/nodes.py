@@ -116,8 +116,8 @@ def _silo(job: Job, model: TorchModel, data: Data, terms: Terms, run: str) -> It
     if privacy is None or terms.ledger is None:
         raise errors.InvalidData("client: a job must have a guarantee for records to ask this.")
     with Ledger(terms.ledger) as ledger:
-        given: dict[str, Any] = {"ledger": ledger, "account": terms.account, "run": run}
-        yield Silo(model, data, privacy, job.chosen, job.config(), **given)
+        payment: dict[str, Any] = {"ledger": ledger, "account": terms.account, "run": run}
+        yield Silo(model, data, privacy, job.chosen, job.config(), **payment)
 
 
 def keeper_of(context: Context) -> Keeper:
@@ -136,9 +136,9 @@ def main(grid: Grid, context: Context) -> None:
     work = Path(str(context.run_config["work"]))
     try:
         job = Job.from_json(str(context.run_config["job"]))
-        given = json.loads((work / SERVER).read_text(encoding="utf-8"))
-        with _opened(given) as ledger:
-            serve(Polling(grid), job, work, float(given["patience"]), ledger, _known(given))
+        settings = json.loads((work / SERVER).read_text(encoding="utf-8"))
+        with _opened(settings) as ledger:
+            serve(Polling(grid), job, work, float(settings["patience"]), ledger, _known(settings))
     except errors.TacitError as error:
         _tell(work, {"error": str(error), "kind": type(error).__name__})
     except Exception as error:  # so that whoever waits is told

@@ -134,25 +134,25 @@ class Questions:
         """Ask for moments, and return those that can be read, in the order of silos."""
         there = roster.there(grid, range(server.clients))
         asked = [Message(RecordDict(), node, wire.STATISTICS) for node in there.values()]
-        found = {}
+        by_client = {}
         for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
             client, moments = self._believed(message, roster, server), wire.read_moments(message)
             if client is not None and moments is not None:
-                found[client] = moments
-        return [found[client] for client in sorted(found)]
+                by_client[client] = moments
+        return [by_client[client] for client in sorted(by_client)]
 
     def judged(
         self, number: int, roster: Roster, server: Server, replies: Iterable[Message]
     ) -> None:
         """Sum the confusion matrices of silos after a round, and score them."""
-        found = {}
+        by_client = {}
         for message in replies:
             client = self._believed(message, roster, server)
             counts = wire.read_confusion(message, self.classes)
             if client is not None and counts is not None:
-                found[client] = counts
-        total = sum(found.values(), np.zeros((self.classes, self.classes), dtype=np.int64))
-        self.scores[number] = scores(total, len(found))
+                by_client[client] = counts
+        total = sum(by_client.values(), np.zeros((self.classes, self.classes), dtype=np.int64))
+        self.scores[number] = scores(total, len(by_client))
 
     def heard(self, client: int, message: Message) -> None:
         """Record from its last message whether a silo can still pay."""

@@ -112,12 +112,12 @@ class Named:
         here = [node for node in grid.get_node_ids() if known is None or node in known]
         new = [node for node in here if node not in self._met]
         asked = [Message(RecordDict(), node, wire.DESCRIBE) for node in new]
-        found: dict[str, int] = {}
+        rows_by_name: dict[str, int] = {}
         for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
             node, told = message.metadata.src_node_id, wire.read_description(message)
             if told is None:
                 self._refusal = wire.refusal(message)
             elif known is None or node in known:
                 self._met[node] = told[0] if known is None else known[node]
-                found[self._met[node]] = told[1]
-        return found
+                rows_by_name[self._met[node]] = told[1]
+        return rows_by_name

@@ -77,10 +77,10 @@ def normalisation(message: Message, bounds: Bounds = EVERYTHING) -> Normalisatio
     InvalidData
         If the server sent something else.
     """
-    given = message.content.get(_INPUT)
-    if given is None:
+    record = message.content.get(_INPUT)
+    if record is None:
         return None
-    arrays = flower.read_arrays(given) if isinstance(given, ArrayRecord) else {}
+    arrays = flower.read_arrays(record) if isinstance(record, ArrayRecord) else {}
     if set(arrays) != {"mean", "deviation"}:
         raise errors.InvalidData("client: a normalisation must have a mean and a deviation.")
     return Normalisation(arrays["mean"], arrays["deviation"], bounds)  # type: ignore[arg-type]
