@@ -11,7 +11,7 @@ import pytest
 from scipy.special import xlogy
 from scipy.stats import multinomial
 
-from tacit.anonymize import bounds
+from tacit.anonymize import bounds, information
 from tacit.privacy.errors import InvalidData, InvalidParameter
 
 
@@ -155,7 +155,7 @@ def drawn_losses(rng, soft):
 def test_the_information_is_at_least_the_lower_end():
     rng = np.random.default_rng(7)
     best = LEAK / LEAK.sum(axis=0)
-    found = [bounds.mutual_information(drawn_losses(rng, best), PEOPLE) for _ in range(200)]
+    found = [information.mutual_information(drawn_losses(rng, best), PEOPLE) for _ in range(200)]
     assert np.mean([one.interval[0] <= TRUE_INFORMATION for one in found]) >= 0.95
     # The figure itself is no such bound: without the margin half of the runs say too much.
     assert np.mean([one.value <= TRUE_INFORMATION for one in found]) < 0.8
@@ -166,7 +166,7 @@ def test_the_information_is_at_least_the_lower_end():
 def test_the_upper_end_is_about_this_attacker_alone():
     rng = np.random.default_rng(8)
     blind = np.full((3, 3), 1 / 3)
-    found = bounds.mutual_information(drawn_losses(rng, blind), PEOPLE)
+    found = information.mutual_information(drawn_losses(rng, blind), PEOPLE)
     assert found.interval[1] < TRUE_INFORMATION
     assert "no more than the information" in found.about
 
@@ -176,11 +176,11 @@ def test_an_attacker_that_ruled_the_truth_out():
     sure = np.eye(3)
     losses = drawn_losses(rng, sure)
     assert np.isinf(losses).any()
-    found = bounds.mutual_information(losses, PEOPLE)
+    found = information.mutual_information(losses, PEOPLE)
     assert math.isfinite(found.value)
     assert 0 <= found.interval[0] <= found.interval[1] <= found.entropy
     # A single row makes no interval but the whole range.
-    assert bounds.mutual_information([0.1, 0.2], ["a", "b"]).interval == (0, math.log(2))
+    assert information.mutual_information([0.1, 0.2], ["a", "b"]).interval == (0, math.log(2))
 
 
 def drawn(joint, rows, rng):
@@ -190,7 +190,7 @@ def drawn(joint, rows, rng):
 
 def test_the_information_of_codes():
     rng = np.random.default_rng(10)
-    found = [bounds.code_information(*drawn(LEAK, 400, rng)) for _ in range(150)]
+    found = [information.code_information(*drawn(LEAK, 400, rng)) for _ in range(150)]
     assert np.mean([one.value for one in found]) == pytest.approx(TRUE_INFORMATION, abs=0.01)
     covered = [one.interval[0] <= TRUE_INFORMATION <= one.interval[1] for one in found]
     assert np.mean(covered) > 0.9
@@ -200,7 +200,7 @@ def test_counted_information_without_the_correction_is_too_large():
     rng = np.random.default_rng(11)
     nothing = np.full((30, 10), 1 / 300)
     codes, person = drawn(nothing, 1000, rng)
-    found = bounds.code_information(codes, person)
+    found = information.code_information(codes, person)
     table = np.zeros((30, 10))
     np.add.at(table, (person, codes), 1 / 1000)
     counted = entropy(table.sum(axis=1)) + entropy(table.sum(axis=0)) - entropy(table.ravel())
@@ -330,7 +330,7 @@ def test_codes_are_told_apart_by_bytes(codes):
 def test_the_information_of_very_many_cells_is_too_large():
     """What the docstring warns of: nearly a code a row, and nothing told."""
     rng = np.random.default_rng(15)
-    found = bounds.code_information(rng.integers(0, 10_000, 300), rng.integers(0, 3, 300))
+    found = information.code_information(rng.integers(0, 10_000, 300), rng.integers(0, 3, 300))
     assert found.interval[0] > 0.3
 
 
@@ -341,7 +341,7 @@ def test_bounds_are_said_and_stored():
     bound = bounds.error_bound_from_adversary(3.0, 30)
     assert str(bound).endswith("right, if the adversary is the best there is")
     assert json.loads(json.dumps(bound.to_dict()))["accuracy"] == bound.accuracy
-    found = bounds.code_information([0, 1] * 20, [0, 0, 1, 1] * 10)
+    found = information.code_information([0, 1] * 20, [0, 0, 1, 1] * 10)
     assert json.loads(json.dumps(found.to_dict()))["interval"] == list(found.interval)
 
 
@@ -357,21 +357,21 @@ SECRET = "alexandra"
         (lambda: bounds.inverse_g(math.nan, 3), "value must be finite"),
         (lambda: bounds.inverse_g(1.0, 1), "people must be"),
         (lambda: bounds.error_bound(-1, 3), "conditional_entropy must be at least 0"),
-        (lambda: bounds.error_bound(math.log2(30), 30), "at most the logarithm of the people"),
+        (lambda: bounds.error_bound(math.log2(30), 30), "at most the logarithm of people"),
         (lambda: bounds.error_bound_from_adversary(-1, 3), "loss must be at least 0"),
         (lambda: bounds.error_bound_from_information(-1, 1, 3), "information must be"),
         (lambda: bounds.error_bound_from_information(0, 9, 3), "entropy must be at most"),
         (lambda: bounds.guessing_error_ceiling("x"), "loss must be a number"),
         (lambda: bounds.counting_ceiling(0.0, 3), r"label_accuracy must be in \(0, 1\]"),
         (lambda: bounds.counting_ceiling(0.1, 0), "codes_per_label must be"),
-        (lambda: bounds.mutual_information([-1.0, 1], [0, 1]), "losses must be"),
-        (lambda: bounds.mutual_information([1.0, 1], [0, 1], mixing=0), "mixing must be"),
-        (lambda: bounds.mutual_information([1.0, 1], [SECRET] * 2), "at least two people"),
-        (lambda: bounds.code_ceiling([0, 1], [SECRET, None]), "row 1 has no label"),
-        (lambda: bounds.code_ceiling([0, 1, 2], [0, 1]), "one label a row"),
+        (lambda: information.mutual_information([-1.0, 1], [0, 1]), "losses must be"),
+        (lambda: information.mutual_information([1.0, 1], [0, 1], mixing=0), "mixing must be"),
+        (lambda: information.mutual_information([1.0, 1], [SECRET] * 2), "at least two people"),
+        (lambda: bounds.code_ceiling([0, 1], [SECRET, None]), "row 1 has none"),
+        (lambda: bounds.code_ceiling([0, 1, 2], [0, 1]), "one label per row"),
         (lambda: bounds.code_ceiling([0, math.inf], [0, 1]), "codes must be finite"),
         (lambda: bounds.code_ceiling([0, 1], [0, 1], confidence=1), "confidence must be"),
-        (lambda: bounds.code_information([], []), "codes must be"),
+        (lambda: information.code_information([], []), "codes must be"),
     ],
 )
 def test_refusals(call, says):

@@ -173,13 +173,13 @@ def test_epsilon_is_bought_with_noise(planted: Any, small: dict[str, Any], train
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"private": None}, "private must be a label of every row"),
+        ({"private": None}, "private must be one label per row"),
         ({"private": np.zeros(800, int)}, "at least two values, got one"),
         ({"y": np.ones(800, int)}, "regular label must take at least two values"),
-        ({"private": np.full(800, np.nan)}, "known of every row, got 800 without"),
-        ({"private": np.r_[[None] * 3, ["a"] * 400, ["b"] * 397]}, "got 3 without"),
+        ({"private": np.full(800, np.nan)}, "no missing values, got 800"),
+        ({"private": np.r_[[None] * 3, ["a"] * 400, ["b"] * 397]}, "no missing values, got 3"),
         ({"private": np.arange(799)}, "private must be as long as the rows, 800, got 799"),
-        ({"y": np.linspace(0, 1, 800)}, "words or whole numbers"),
+        ({"y": np.linspace(0, 1, 800)}, "strings or whole numbers"),
     ],
 )
 def test_labels_that_do_not_do(

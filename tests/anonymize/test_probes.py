@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from tacit.anonymize import probes
-from tacit.anonymize.probes import ATTACKERS, probe
+from tacit.anonymize import attackers, probes
+from tacit.anonymize.attackers import ATTACKERS
+from tacit.anonymize.probes import probe
 from tacit.anonymize.released import Ranks, Standard, White, split
 from tacit.local.inference.validation import exact_interval
 from tacit.privacy.errors import InvalidData, InvalidParameter
@@ -87,7 +88,7 @@ def test_neighbours_choose_how_many():
     who = person(900, 2)
     rows = who[:, None] + 1.2 * noise(900, 1)
     assert accuracy(rows, who, "neighbours") > 0.58
-    one = probes._voted(np.array([[1, 0, 0], [0, 1, 2], [2, 1, 1]]))
+    one = attackers._voted(np.array([[1, 0, 0], [0, 1, 2], [2, 1, 1]]))
     assert one.tolist() == [0, 0, 1]  # among equals the nearest
 
 
@@ -322,16 +323,16 @@ ZEROS = np.zeros((10, 2))
         (lambda: probe(ZEROS, [[SECRET], ["a", "b"]]), "regular array"),
         (lambda: probe(3.0, TWO), "rows of numbers"),
         (lambda: probe(ZEROS, [SECRET] * 10), "at least two people"),
-        (lambda: probe(ZEROS, [*TWO[:-1], None]), "row 9 has no label"),
-        (lambda: probe(ZEROS, [*TWO[:-1], ""]), "row 9 has no label"),
-        (lambda: probe(ZEROS, [0.0, 1.0] * 4 + [np.nan, 1.0]), "row 8 has no label"),
-        (lambda: probe(ZEROS, np.array([*TWO[:-1], 3], object)), "all numbers or all words"),
-        (lambda: probe(ZEROS, TWO[:-1]), "one label a row"),
-        (lambda: probe(ZEROS, np.zeros((10, 2))), "one label a row"),
+        (lambda: probe(ZEROS, [*TWO[:-1], None]), "row 9 has none"),
+        (lambda: probe(ZEROS, [*TWO[:-1], ""]), "row 9 has none"),
+        (lambda: probe(ZEROS, [0.0, 1.0] * 4 + [np.nan, 1.0]), "row 8 has none"),
+        (lambda: probe(ZEROS, np.array([*TWO[:-1], 3], object)), "all numbers or all strings"),
+        (lambda: probe(ZEROS, TWO[:-1]), "one label per row"),
+        (lambda: probe(ZEROS, np.zeros((10, 2))), "one label per row"),
         (lambda: probe(ZEROS, [*TWO[:-1], "c"]), "at least two rows"),
         (lambda: probe(ZEROS, TWO, ZEROS, ["c"] * 10), "among the 2 of the training"),
         (lambda: probe(ZEROS, TWO, ZEROS, [SECRET] * 9 + ["z"]), "row 9 is not"),
-        (lambda: probe(ZEROS, TWO, ZEROS, [0] * 10), "words in both parts"),
+        (lambda: probe(ZEROS, TWO, ZEROS, [0] * 10), "strings in both parts"),
         (lambda: probe(ZEROS, TWO, ZEROS), "given together"),
         (lambda: probe(ZEROS, TWO, ZEROS[:, :1], TWO), "test columns must be 2"),
         (lambda: probe(ZEROS, TWO, attackers=["oracle"]), "one of logistic"),

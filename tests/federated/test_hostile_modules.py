@@ -548,7 +548,7 @@ def test_under_a_guarantee_no_client_stops_the_run(rows: str) -> None:
     config = algorithm("fedavg").config(weighted=False)
     privacy = ClientPrivacy(4, cohort=4, epsilon=8, delta=1e-5, rounds=1)
     found = rounds.run(
-        "fedavg", TorchModel(Base), [*OTHERS, odd], 1, config=config, gathering=privacy
+        "fedavg", TorchModel(Base), [*OTHERS, odd], 1, config=config, coordinator=privacy
     )
     assert found.history[0].counted == 3
     with pytest.raises((IndexError, errors.InvalidData)):
@@ -560,7 +560,7 @@ def test_rows_that_do_not_fit_are_refused_by_their_shape() -> None:
     privacy = ClientPrivacy(1, cohort=1, epsilon=8, delta=1e-5, rounds=1)
     config = algorithm("fedavg").config(weighted=False)
     with pytest.raises(errors.InvalidData, match=r"must take rows of shape \(7,\)"):
-        rounds.run("fedavg", TorchModel(Base), [wide], 1, config=config, gathering=privacy)
+        rounds.run("fedavg", TorchModel(Base), [wide], 1, config=config, coordinator=privacy)
 
 
 def test_one_client_moves_the_clipped_sum_by_its_clip_norm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,6 +580,6 @@ def test_one_client_moves_the_clipped_sum_by_its_clip_norm(monkeypatch: pytest.M
         privacy = ClientPrivacy(21, cohort=21, epsilon=1, delta=1e-5, rounds=1, clip_norm=0.02)
         config = algorithm("fedavg").config(weighted=False)
         rounds.run(
-            "fedavg", TorchModel(Buffer), [first, *held], 1, config=config, gathering=privacy
+            "fedavg", TorchModel(Buffer), [first, *held], 1, config=config, coordinator=privacy
         )
     assert np.linalg.norm(sums[0] - sums[1]) <= 2  # two replies of one client, each of norm 1

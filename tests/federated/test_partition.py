@@ -125,7 +125,7 @@ def test_labels_tell_their_client_completely() -> None:
             r"^by_feature: strength must be in \[0",
         ),
         (lambda: partition.unbalanced(10, 2, spread=-1), "^unbalanced: spread must be above 0"),
-        (lambda: partition.shards([], 2), "^shards: labels must be one for each row"),
+        (lambda: partition.shards([], 2), "^shards: labels must be one per row"),
         (lambda: measure(ROWS, LABELS, IID[:1]), "^measure: parts must be at least two"),
     ],
 )

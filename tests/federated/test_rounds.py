@@ -196,7 +196,7 @@ class Frugal(Plain):
 
 
 def test_a_run_that_is_refused_a_round_keeps_what_it_has(quadratic: Any) -> None:
-    found = rounds.run("fedsgd", quadratic.model, quadratic.held, 9, gathering=Frugal())
+    found = rounds.run("fedsgd", quadratic.model, quadratic.held, 9, coordinator=Frugal())
     three = rounds.run("fedsgd", quadratic.model, quadratic.held, 3)
     np.testing.assert_array_equal(found.model, three.model)
     assert (len(found.history), found.stopped, three.stopped) == (3, "no more", "")

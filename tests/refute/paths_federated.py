@@ -56,7 +56,7 @@ def clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
         torch.manual_seed(0)
         made = TorchModel(module)
         config = algorithm(chosen).config(weighted=False)
-        found = rounds.run(chosen, made, people, 2, config=config, gathering=privacy, seed=0)
+        found = rounds.run(chosen, made, people, 2, config=config, coordinator=privacy, seed=0)
         return Outcome((np.asarray(found.model), privacy.clip_norms), privacy.event)
 
     def pairs(everything: bool) -> Iterator[Pair]:

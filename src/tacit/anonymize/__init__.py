@@ -1,8 +1,8 @@
-"""Representations that keep the task and lose the person, and attackers that judge them.
+"""Representations that keep the task and hide the person, and attackers that evaluate them.
 
 An encoder is deterministic: what it releases has no differential privacy, however well it hides
-people from the attackers that were tried. `tacit.anonymize.probes` tries them afresh; a local ε is
-bought by noise on top, and only then is anything promised.
+people from the attackers that were tried. `tacit.anonymize.probes` trains fresh attackers. Only
+noise on top of the encoder gives a guarantee, a local ε.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-r"""A representation of few values: what was recognised, and a style that tells nobody apart.
+r"""A representation with few values: the predicted class, and a style that hides people.
 
-Expression 6 of [FPBD22]_, :math:`\mathcal L_r + \lambda\, I(\hat P_Z; \hat Q_{U \mid Z})`, is what
-the paper wants and gives up, as the posterior of Z is unknown in high dimensions; an adversary
-stands in, and a better one finds what it missed. Where U has finitely many values the best
-adversary is a table, and the information is a sum. So U here is a cell: the predicted class ŷ, and
-one of k styles, chosen by a network to keep what rows look like,
+Expression 6 of [FPBD22]_, :math:`\mathcal L_r + \lambda\, I(\hat P_Z; \hat Q_{U \mid Z})`, is the
+paper's goal. The paper replaces it, because the posterior of Z is unknown in high dimensions, by
+the loss of an adversary, and a better adversary finds what that one missed. If U has finitely many
+values the best adversary is a table, and the information is a sum. So U here is a cell: the
+predicted class ŷ, and one of k styles, chosen by a network to preserve the appearance of rows,
 
 .. math:: \min \; \frac{E \lVert x - c_{\hat y, s(x)} \rVert^2}{E \lVert x - c_{\hat y} \rVert^2}
           + \lambda \sum_m I\bigl((\hat y, s); Z_m\bigr), \qquad
           I(C; Z) = \sum_{c, z} P(c, z) \log \frac{P(c, z)}{P(c) P(z)},
 
-with c the mean of the rows of a cell. Nothing that an attacker does with a cell, afresh or not,
-beats :math:`\sum_c \max_z P(c, z)`: see `bounds.code_ceiling`. One style is the predicted class
-alone.
+with c the mean of the rows of a cell. No attacker on a cell, freshly trained or not, has a higher
+accuracy than :math:`\sum_c \max_z P(c, z)`: see `bounds.code_ceiling`. With one style a cell is the
+predicted class alone.
 
 References
 ----------
@@ -34,14 +34,14 @@ _TINY = 1e-9
 
 
 class CodeEncoder(nn.Module):
-    """Inputs to indicators of cells.
+    """A module from inputs to indicators of cells.
 
     Parameters
     ----------
     classifier : Module
-        Inputs to logits of the regular label.
+        Module from inputs to logits of the regular label.
     inputs, classes, styles : int
-        Columns of the inputs, classes of the regular label, and styles of each.
+        Numbers of input columns, of classes of the regular label, and of styles per class.
     """
 
     def __init__(self, classifier: nn.Module, inputs: int, classes: int, styles: int) -> None:
@@ -52,26 +52,26 @@ class CodeEncoder(nn.Module):
 
     @property
     def cells(self) -> int:
-        """Values of a representation."""
+        """Number of cells."""
         return self.classes * self.styles
 
     def style_logits(self, inputs: Tensor, predicted: Tensor) -> Tensor:
-        """Of the styles of each row's own class, (n, k)."""
+        """Compute logits (n, k) of the styles of each row's predicted class."""
         logits = self.style(inputs).reshape(-1, self.classes, self.styles)
         own: Tensor = logits[torch.arange(len(inputs), device=inputs.device), predicted]
         return own
 
     def codes(self, inputs: Tensor) -> Tensor:
-        """The cell of each row."""
+        """Compute the cell of each row."""
         predicted: Tensor = self.classifier(inputs).argmax(dim=1)
         return predicted * self.styles + self.style_logits(inputs, predicted).argmax(dim=1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """One 1 a row, at its cell."""
+        """Return the one-hot indicator of each row's cell."""
         return F.one_hot(self.codes(inputs), self.cells).to(inputs.dtype)
 
     def reader(self) -> nn.Linear:
-        """The regular branch: a cell says its class."""
+        """Return the regular branch, which reads the class from the cell."""
         linear = nn.Linear(self.cells, self.classes, bias=False)
         with torch.no_grad():
             linear.weight.copy_(torch.eye(self.classes).repeat_interleave(self.styles, dim=1))
@@ -86,7 +86,7 @@ def learn_styles(
     seed: int,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
-    """Fit the styles, by Adam on blocks of rows; the classifier stays as it is."""
+    """Fit the styles by Adam on batches of rows; the classifier stays as it is."""
     if encoder.styles == 1:
         return
     order = torch.Generator().manual_seed(seed)
@@ -108,20 +108,20 @@ def learn_styles(
 
 
 def membership(logits: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """How much of each row is in each cell, (n, classes · k); rows add up to 1."""
+    """Compute the membership of each row in each cell, (n, classes · k); rows sum to 1."""
     hot = F.one_hot(predicted, classes).to(logits.dtype)
     return (hot.unsqueeze(2) * logits.softmax(dim=1).unsqueeze(1)).flatten(1)
 
 
 def unexplained(member: Tensor, rows: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """Mean squared distance from the cells' means, over that from the classes' means."""
+    """Divide the mean squared distance from cells' means by that from classes' means."""
     hot = F.one_hot(predicted, classes).to(rows.dtype)
     total = rows.square().sum()
     return (total - _explained(member, rows)) / (total - _explained(hot, rows)).clamp(min=_TINY)
 
 
 def information(member: Tensor, private: Tensor, count: int) -> Tensor:
-    """Mutual information of cells and private label, in nats, as counted in these rows."""
+    """Compute the empirical mutual information of cells and private label, in nats."""
     joint = member.T @ F.one_hot(private, count).to(member.dtype) / len(member)
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
     return (joint * torch.log((joint + _TINY) / (independent + _TINY))).sum()
@@ -129,7 +129,7 @@ def information(member: Tensor, private: Tensor, count: int) -> Tensor:
 
 @torch.no_grad()
 def prototypes(encoder: CodeEncoder, inputs: Tensor) -> Tensor:
-    """The mean of the rows of each cell: what a cell looks like. Empty ones get their class's."""
+    """Compute the mean row of each cell; an empty cell gets the mean of its class."""
     member = encoder(inputs)
     counts = member.sum(dim=0)
     means = member.T @ inputs / counts.clamp(min=1).unsqueeze(1)

@@ -1,4 +1,4 @@
-r"""An encoder that keeps the task and loses the person, as a scikit-learn transformer."""
+r"""An encoder that keeps the task and hides the person, as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tacit.privacy.randomness import Randomness
 if TYPE_CHECKING:
     from torch import nn
 
-    from tacit.anonymize.fitting import Fitted, Problem
+    from tacit.anonymize.fitting import Fitted, FittingProblem
     from tacit.anonymize.training import Schedule
 
 Floats = npt.NDArray[np.float32]
@@ -34,13 +34,13 @@ TRAININGS = ("toggled", "simultaneous", "robust")
 NOTHING = NotPrivate(adjacency=Adjacency.ANY_TWO_INPUTS, unit=Unit.RECORD)
 DETERMINISTIC = (
     "No differential privacy: the encoder is deterministic, and hides people only from attackers "
-    "that are no better than those it was tried against."
+    "that are no better than those that were tried."
 )
 FORGETFUL = (
-    "The encoder is its owner's module: it keeps nothing of a row outside of itself, as in a file "
-    "or in a variable of its program, and neither ends nor signals the process that it runs in."
+    "The encoder is its owner's module: it stores nothing about a row outside itself, such as in a "
+    "file or a global variable, and neither ends nor signals the process that it runs in."
 )
-LINKED = "Several representations of one person: each is one more chance to recognise them."
+LINKED = "Several representations of one person: each is one more chance to recognize them."
 
 OUTPUTS = ("default", "pandas")
 
@@ -48,58 +48,58 @@ _WHERE = "AnonymizingEncoder"
 
 
 class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc,call-arg]
-    r"""Representations from which the regular label can be read, and the private ones cannot.
+    r"""An encoder to representations that keep a regular label and hide private labels.
 
     Parameters
     ----------
     strength : float
-        λ ≥ 0: what hiding the private labels is worth, beside the task.
+        λ ≥ 0, the weight of hiding the private labels relative to the task.
     training : {"robust", "toggled", "simultaneous"}
-        Codes of few values, whose information on the person is counted exactly (see
-        `tacit.anonymize.codes`); or against an adversary in turn, or at once by gradient reversal.
-        Only the first stands against attackers that are trained afresh.
+        "robust" learns codes with few values, whose information about the person is counted exactly
+        (see `tacit.anonymize.codes`). The others train against an adversary, alternately or
+        simultaneously by gradient reversal. Only "robust" resists freshly trained attackers.
     encoder : tuple of int, or torch.nn.Module
         Units of its layers, or a module from (n, p) inputs to (n, d) representations.
     branches : tuple of int, or callable
-        Units of the hidden layers of every branch, or a function of inputs and outputs that makes
-        a module.
+        Units of the hidden layers of every branch, or a function of the numbers of inputs and
+        outputs that builds a module.
     dropout : float
-        Of the layers.
+        Dropout rate of the layers.
     dimensions : int, optional
-        Length of a representation, by one more linear layer; else the encoder's last one. With ε it
-        is 8 unless said.
+        Length of a representation, by an additional linear layer; by default that of the encoder's
+        last layer. With ε the default is 8.
     styles : int
-        Of the robust codes: kinds that each class is divided into.
+        Number of styles into which the robust codes divide each class.
     epsilon : float, optional
-        What one released representation may cost its record: local ε. Representations are then
-        bounded, and `transform` adds exact noise. Without it nothing is promised.
+        Local ε of one released representation. Representations are then bounded, and `transform`
+        adds exact noise. Without it there is no guarantee.
     schedule : Schedule, optional
-        How long and how fast: `tacit.anonymize.training.Schedule`.
+        Duration and rates of training: `tacit.anonymize.training.Schedule`.
     unit : {"record", "person"}
-        Whom ε protects: a person where everyone releases one row once.
+        The unit that ε protects: a person, if everyone releases one row once.
     seed : int
-        Of what is learned. The noise of a release has none.
+        Seed of training. The noise of a release has none.
     device : str
         "auto", "cpu" or "cuda".
 
     Attributes
     ----------
     classes_ : Classes
-        Values of the regular label and of every private one.
+        Values of the regular label and of every private label.
     guarantee_ : Guarantee
-        Of one released representation: not private, unless `epsilon` is given.
+        Guarantee of one released representation: not private, unless `epsilon` is given.
     history_ : list of dict
-        Held-out losses, round by round.
+        Held-out losses of each round.
     prototypes_ : array (cells, p), robust only
-        What the rows of each cell look like on average: means of in-house rows, of a single one
-        where a cell has one. They are for use in-house.
+        Mean in-house row of each cell, which is a single row if the cell has only one. They are
+        for use in-house.
 
     Notes
     -----
     Without `epsilon` an encoder is a deterministic function: **no differential privacy**. How well
-    it hides people is an empirical matter: ask `tacit.anonymize.probe`, not the adversary that it
-    was trained against. The rows that it is fitted on are not protected from whoever gets the
-    encoder; `export` refuses to hand it out unless they are public.
+    it hides people is an empirical question: use `tacit.anonymize.probe`, not the adversary that it
+    was trained against. The rows that it is fitted on are not protected from anyone who has the
+    encoder; `export` refuses to write it unless they are public.
 
     References
     ----------
@@ -114,8 +114,8 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
     >>> task, person = rng.integers(2, size=(2, 400))
     >>> rows = np.c_[task, person, task] + rng.normal(0, 0.1, (400, 3))
     >>> encoder = AnonymizingEncoder(styles=2, device="cpu").fit(rows, task, private=person)
-    >>> encoder.score(rows, task) > 0.95, encoder.transform(rows).shape
-    (True, (400, 4))
+    >>> round(encoder.score(rows, task), 2), encoder.transform(rows).shape
+    (1.0, (400, 4))
     """
 
     def __init__(
@@ -159,18 +159,18 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         inhouse_public: bool = False,
         progress: Progress | None = None,
     ) -> Self:
-        """Learn from rows whose labels and people are known in-house.
+        """Fit on in-house rows whose labels and people are known.
 
         Parameters
         ----------
         X : array (n, p) or images (n, h, w), or a table
             Rows.
         y : array (n,)
-            Regular labels: words or whole numbers.
+            Regular labels: strings or whole numbers.
         private : array (n,) or (n, m), or a table
-            What is to be hidden: one label, or several at once.
+            Labels to hide: one, or several at once.
         validation : (X, y, private), optional
-            Rows that say when to stop; else a seventh of those given.
+            Rows for early stopping; by default a seventh of the given rows.
         inhouse_public : bool
             Whether the owner states that these rows are public.
         """
@@ -188,20 +188,20 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         inhouse_public: bool = False,
         progress: Progress | None = None,
     ) -> list[AnonymizingEncoder]:
-        """Fitted encoders, the weakest strength first, each begun where the one before ended."""
+        """Fit one encoder per strength, in increasing order, each starting from the one before."""
         chosen = sorted({_strength(one) for one in strengths})
         if not chosen:
             errors.refuse("frontier", "strengths", "one or more numbers", strengths)
         problem = self._posed(X, y, private, validation)
-        found: list[AnonymizingEncoder] = []
+        encoders: list[AnonymizingEncoder] = []
         start: Fitted | None = None
         for strength in chosen:
             start = problem.solve(strength, progress, start)
-            made = type(self)(**{**self.get_params(deep=False), "strength": strength})
-            found.append(made._take(problem, start, inhouse_public))
-        return found
+            encoder = type(self)(**{**self.get_params(deep=False), "strength": strength})
+            encoders.append(encoder._take(problem, start, inhouse_public))
+        return encoders
 
-    def _posed(self, X: Any, y: Any, private: Any, validation: Any) -> Problem:
+    def _posed(self, X: Any, y: Any, private: Any, validation: Any) -> FittingProblem:
         from tacit.anonymize import fitting
 
         self._check()
@@ -218,7 +218,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         if self.epsilon is not None:
             errors.epsilon_in_range(_WHERE, self.epsilon)
 
-    def _take(self, problem: Problem, fitted: Fitted, public: bool) -> Self:
+    def _take(self, problem: FittingProblem, fitted: Fitted, public: bool) -> Self:
         self.reader_, self.classes_, self.local_ = problem.reader, problem.classes, problem.local
         self.networks_, self.history_ = fitted.networks, fitted.history
         self.representation_size_ = problem.width(fitted.networks.encoder)
@@ -232,9 +232,9 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
     # --- what it does --------------------------------------------------------------------------
 
     def transform(self, X: Any) -> Any:
-        """What may be handed out of each row: with ε, an exact release, drawn anew at every call.
+        """Compute what may be handed out: with ε, an exact release, drawn anew at every call.
 
-        Without ε the same row always gives the same representation, and nothing is promised.
+        Without ε a row always has the same representation, and there is no guarantee.
         """
         shown = self._shown(X)
         if getattr(self, "_output", "default") == "default":
@@ -244,7 +244,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         return pd.DataFrame(shown, columns=self.get_feature_names_out())
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Let `transform` give a data frame; without the rows' index, which may name people."""
+        """Let `transform` return a data frame, without the rows' index, which may name people."""
         if transform is not None:
             self._output = errors.choice("set_output", "transform", transform, OUTPUTS)
         return self
@@ -253,23 +253,23 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         return self.represent(X) if self._fitted().local_ is None else self.release(X)
 
     def release(self, X: Any, rng: Randomness | None = None) -> Floats:
-        """Representations with the noise that ε asks for; refused where no ε was given.
+        """Release representations with the noise of ε; refused if there is no ε.
 
-        Rows that do not fit what was learned (NaN, other columns) are refused, all of them. The
-        certificate is that of releases without a seeded `rng`, which is for tests.
+        If any row does not fit the schema (NaN, other columns) all rows are refused. The
+        certificate is about releases without a seeded `rng`, which is for tests.
         """
         local = self._fitted().local_
         if local is None:
-            remedy = "Fit with epsilon, or use transform, which promises nothing."
+            remedy = "Fit with epsilon, or use transform, which has no guarantee."
             errors.refuse("release", "epsilon", "given", None, remedy)
         return local.release(self.represent(X), rng)
 
     def represent(self, X: Any) -> Floats:
-        """Clean representations (n, d), for use in-house.
+        """Compute representations (n, d) without noise, for use in-house.
 
-        A module of one's own might mix the rows of a batch, or remember them. With ε each row goes
-        through a copy of it alone, and one row comes out: a row that were in the release of another
-        would cost ε there, too.
+        A user's own module might mix the rows of a batch, or remember them. With ε each row goes
+        alone through its own copy of the module, and one row comes out: a row that influenced the
+        release of another would cost ε there, too.
         """
         from tacit.anonymize.training import represent, represent_alone
 
@@ -280,27 +280,27 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         return represent_alone(encoder, inputs, self.representation_size_)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Regular labels, as read off what `transform` gives."""
+        """Predict regular labels from what `transform` returns."""
         return self.predict_from(self._shown(X))
 
     def predict_from(self, representation: Any) -> npt.NDArray[Any]:
-        """Regular labels of representations, as whoever receives them would read them."""
+        """Predict regular labels from representations, as a recipient would."""
         chances = self._branch(self._fitted().networks_.regular, representation)
         labels: npt.NDArray[Any] = np.array(self.classes_.regular)
         return np.asarray(labels[chances.argmax(axis=1)])
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of rows whose regular label is read right off their representation."""
+        """Compute the accuracy of the regular label, predicted from representations."""
         codes = self._fitted().classes_.regular_codes("score", y)
         same_length("score", len(codes), X=len(X))
         chances = self._branch(self.networks_.regular, self._shown(X))
         return float((chances.argmax(axis=1) == codes).mean())
 
     def adversary(self, representation: Any) -> dict[str, Floats]:
-        """Chances of every value of each private label, as the adversary of the training sees it.
+        """Predict probabilities of each private label with the adversary of the training.
 
-        It is the weakest judge there is: `tacit.anonymize.probe` trains others. What `export` wrote
-        has none.
+        It is the weakest attacker; `tacit.anonymize.probe` trains others. An exported encoder has
+        none.
         """
         branches = self._fitted().networks_.private
         return {
@@ -309,16 +309,16 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         }
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
-        """Names of the columns of a representation."""
+        """Return the names of the columns of a representation."""
         names = [f"representation{i}" for i in range(self._fitted().representation_size_)]
         return np.array(names, dtype=object)
 
     def _branch(self, branch: nn.Module, representation: Any) -> Floats:
         import torch
 
-        given = torch.as_tensor(np.array(representation, np.float32))
+        inputs = torch.as_tensor(np.array(representation, np.float32))
         with torch.no_grad():
-            return np.asarray(branch(given).softmax(dim=1).numpy())
+            return np.asarray(branch(inputs).softmax(dim=1).numpy())
 
     def _fitted(self) -> Self:
         if not hasattr(self, "networks_"):
@@ -329,13 +329,13 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
 
     @property
     def guarantee_(self) -> Guarantee:
-        """Of one representation that `transform` gives."""
+        """The guarantee of one representation that `transform` returns."""
         local = self._fitted().local_
         return NOTHING if local is None else local.guarantee
 
     @property
     def certificate(self) -> Certificate:
-        """Of one representation that `transform` gives: without ε, that nothing is promised."""
+        """The certificate of one representation; without ε it states that there is no guarantee."""
         local = self._fitted().local_
         event = Declared(NOTHING) if local is None else local.event
         said = (DETERMINISTIC,) if local is None else ()
@@ -357,7 +357,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
     def export(self, path: str | Path) -> Path:
         """Write what people run on their devices; refused unless the in-house rows are public.
 
-        It names nobody: private labels, the branches that recognise them and the prototypes stay.
+        Private labels, the branches that predict them and the prototypes are left out.
         """
         if not self._fitted().inhouse_.may_leave:
             remedy = "If they are, fit with inhouse_public=True (--inhouse-public)."
@@ -365,12 +365,12 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         return storage.nameless(self).save(path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters, and weights."""
+        """Return parameters, ready for JSON, and weights."""
         return storage.parts(self._fitted())
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> AnonymizingEncoder:
-        """Rebuild what `parts` took apart."""
+        """Rebuild an encoder from what `parts` returned."""
         return storage.rebuilt(cls, parameters, arrays)
 
 

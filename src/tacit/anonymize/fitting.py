@@ -1,4 +1,4 @@
-"""From rows and labels to trained networks: what `AnonymizingEncoder.fit` does, on one device."""
+"""Fitting of an `AnonymizingEncoder`: from rows and labels to trained networks, on one device."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Progress = Callable[[str, int, int], None]
 
 WHERE = "AnonymizingEncoder"
 _HELD_OUT = 7
-"""One row in so many says when to stop, unless others are given for that."""
+"""One row in this many is used for early stopping, unless validation rows are given."""
 
 
 @dataclass(eq=False)
 class Fitted:
-    """Trained networks on the CPU, what rows of each cell look like, and the losses on the way."""
+    """Trained networks on the CPU, the mean row of each cell, and the history of losses."""
 
     networks: Networks
     prototypes: npt.NDArray[np.float32] | None = None
@@ -41,19 +41,19 @@ class Fitted:
 
 
 @dataclass(eq=False)
-class Problem:
-    """What is to be learned, and how.
+class FittingProblem:
+    """Everything that is needed to fit: settings, data and device.
 
     Parameters
     ----------
     settings : AnonymizingEncoder
-        Its parameters are read, and nothing else.
+        The encoder, of which only parameters are read.
     reader, classes
-        How rows and labels are read.
+        Readers of rows and labels.
     training, validation : Data
-        Rows to learn from; rows that say when to stop.
+        Rows to train on; rows for early stopping.
     device : str
-        Where.
+        The torch device.
     """
 
     settings: AnonymizingEncoder
@@ -65,29 +65,29 @@ class Problem:
 
     @property
     def robust(self) -> bool:
-        """Whether representations are codes of few values."""
+        """Whether representations are codes with few values."""
         return self.settings.training == "robust"
 
     @property
     def local(self) -> Local | None:
-        """The channel on top, where one was asked for."""
-        given = self.settings
-        if given.epsilon is None:
+        """The local channel, if there is an ε."""
+        settings = self.settings
+        if settings.epsilon is None:
             return None
-        cells = len(self.classes.regular) * given.styles if self.robust else None
-        return Local(errors.epsilon_in_range(WHERE, given.epsilon), Unit(given.unit), cells)
+        cells = len(self.classes.regular) * settings.styles if self.robust else None
+        return Local(errors.epsilon_in_range(WHERE, settings.epsilon), Unit(settings.unit), cells)
 
     def solve(
         self, strength: float, progress: Progress | None = None, start: Fitted | None = None
     ) -> Fitted:
-        """Train, from `start` where one is given; the same seed gives the same networks."""
+        """Train, from `start` if it is given; the same seed gives the same networks."""
         device = torch.device(self.device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(self.settings.seed)
             learn = self._codes if self.robust else self._adversarial
-            found = learn(strength, progress, start)
-        found.networks.cpu().eval()
-        return found
+            fitted = learn(strength, progress, start)
+        fitted.networks.cpu().eval()
+        return fitted
 
     def _adversarial(
         self, strength: float, progress: Progress | None, start: Fitted | None
@@ -120,7 +120,7 @@ class Problem:
         return Fitted(net, codes.prototypes(coder, inputs).cpu().numpy())
 
     def untrained(self) -> Networks:
-        """Encoder and branches before training, of the shapes that the settings say."""
+        """Build encoder and branches before training, with the shapes in the settings."""
         if self.robust:
             parts = self._classifier(bounded=False)
             styles, outputs = self.settings.styles, len(self.classes.regular)
@@ -134,22 +134,22 @@ class Problem:
         return encoder, self._branch(self.width(encoder), len(self.classes.regular))
 
     def _encoder(self, bounded: bool) -> nn.Module:
-        given = self.settings
-        if isinstance(given.encoder, nn.Module):
+        settings = self.settings
+        if isinstance(settings.encoder, nn.Module):
             plain = self.local is None  # no guarantee rests on its copies
-            own = copy.deepcopy(given.encoder) if plain else copied_whole(given.encoder)
+            own = copy.deepcopy(settings.encoder) if plain else copied_whole(settings.encoder)
             if not any(weights.requires_grad for weights in own.parameters()):
                 errors.refuse(WHERE, "encoder", "a module with weights to train", "none")
             return nn.Sequential(own, networks.L1Ball()) if bounded else own
-        dimensions = (given.dimensions or DIMENSIONS) if bounded else given.dimensions
+        dimensions = (settings.dimensions or DIMENSIONS) if bounded else settings.dimensions
         width = self.reader.width
-        return networks.encoder(width, given.encoder, given.dropout, dimensions, bounded)
+        return networks.encoder(width, settings.encoder, settings.dropout, dimensions, bounded)
 
     def _branch(self, inputs: int, outputs: int) -> nn.Module:
-        given = self.settings
-        if callable(given.branches):
-            return given.branches(inputs, outputs)
-        return networks.branch(inputs, given.branches, given.dropout, outputs)
+        settings = self.settings
+        if callable(settings.branches):
+            return settings.branches(inputs, outputs)
+        return networks.branch(inputs, settings.branches, settings.dropout, outputs)
 
     def _with_adversaries(self, encoder: nn.Module, regular: nn.Module, width: int) -> Networks:
         private = [self._branch(width, count) for count in self._people()]
@@ -160,9 +160,9 @@ class Problem:
         return [len(values) for values in self.classes.private.values()]
 
     def width(self, encoder: nn.Module) -> int:
-        """Length of a representation; a module of one's own that does not fit is refused.
+        """Return the length of a representation; refuse a module that does not fit.
 
-        It must take a row alone: with ε that is how rows are encoded.
+        It must accept a single row: with ε rows are encoded one at a time.
         """
         parameters = next(encoder.parameters(), torch.zeros(0))
         with torch.no_grad():
@@ -172,26 +172,26 @@ class Problem:
                 shown = torch.zeros(0)
         if shown.ndim != 2 or len(shown) != 1:
             condition = f"a module from (n, {self.reader.width}) inputs to (n, d) representations"
-            remedy = "It must take one row as well as many."
+            remedy = "It must accept one row as well as many."
             errors.refuse(WHERE, "encoder", condition, type(encoder).__name__, remedy)
         return int(shown.shape[1])
 
     def _trainer(self, net: Networks, progress: Progress | None) -> Trainer:
-        given = self.settings
-        schedule = given.schedule or Schedule()
+        settings = self.settings
+        schedule = settings.schedule or Schedule()
         net.to(self.device)
         private = net.private  # a plain classifier has none
         training, validation = (
             Data(rows.inputs, rows.regular, rows.private if private else ())
             for rows in (self.training, self.validation)
         )
-        return Trainer(net, training, validation, schedule, given.seed, progress)
+        return Trainer(net, training, validation, schedule, settings.seed, progress)
 
 
 def posed(
     settings: AnonymizingEncoder, X: Any, y: Any, private: Any, validation: Any, device: str
-) -> Problem:
-    """Read rows and labels, and set some aside where no others say when to stop."""
+) -> FittingProblem:
+    """Read rows and labels, and set some aside for early stopping if none are given."""
     reader = RowReader.of(X, WHERE)
     classes = Classes.of(WHERE, y, private)
     training = labelled(reader, classes, (X, y, private), device)
@@ -199,17 +199,17 @@ def posed(
         held = labelled(reader, classes, validation, device)
     else:
         training, held = _divided(training, settings.seed)
-    return Problem(settings, reader, classes, training, held, device)
+    return FittingProblem(settings, reader, classes, training, held, device)
 
 
 def labelled(reader: RowReader, classes: Classes, given: tuple[Any, Any, Any], device: str) -> Data:
-    """Rows and codes of their labels, as tensors."""
+    """Read rows and the codes of their labels as tensors."""
     X, y, private = given
     inputs = reader.read(X, WHERE)
     regular, hidden = classes.regular_codes(WHERE, y), classes.private_codes(WHERE, private)
-    lengths = {name: len(found) for name, found in hidden.items()}
+    lengths = {name: len(label) for name, label in hidden.items()}
     same_length(WHERE, len(inputs), y=len(regular), **lengths)
-    as_tensor = [torch.from_numpy(found).to(device) for found in (regular, *hidden.values())]
+    as_tensor = [torch.from_numpy(label).to(device) for label in (regular, *hidden.values())]
     return Data(inputs.to(device), as_tensor[0], tuple(as_tensor[1:]))
 
 

@@ -1,4 +1,4 @@
-"""Regular and private labels of rows: their classes, and codes of what is given later."""
+"""Regular and private labels of rows: their classes, and the codes of labels given later."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ Integers = npt.NDArray[np.int64]
 
 MOST = 2**16
 PRIVATE = "private"
-"""What a private label without a name of its own is called."""
+"""Name of a private label that has no name."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Values of the regular label and of every private one, in the order of their codes."""
+    """The values of the regular label and of every private label, in the order of their codes."""
 
     regular: tuple[Any, ...]
     private: Mapping[str, tuple[Any, ...]]
 
     @classmethod
     def of(cls, where: str, regular: Any, private: Any) -> Classes:
-        """Read off the rows to learn from; a label that takes one value only is refused."""
+        """Collect the values in the rows to fit on; refuse a label with a single value."""
         named = private_columns(where, private)
         return cls(
             _classes(where, "the regular label", regular),
-            {name: _classes(where, f"{name} label", found) for name, found in named.items()},
+            {name: _classes(where, f"{name} label", label) for name, label in named.items()},
         )
 
     def regular_codes(self, where: str, given: Any) -> Integers:
-        """Codes of regular labels, all of which must be known."""
+        """Return the codes of regular labels; refuse unknown ones."""
         return _codes(where, "the regular label", given, self.regular)
 
     def private_codes(self, where: str, given: Any) -> dict[str, Integers]:
-        """Codes of every private label."""
+        """Return the codes of every private label."""
         named = private_columns(where, given)
         if list(named) != list(self.private):
             wanted = ", ".join(self.private)
             raise errors.InvalidData(f"{where}: private must hold, in this order: {wanted}.")
         return {
-            name: _codes(where, f"{name} label", found, self.private[name])
-            for name, found in named.items()
+            name: _codes(where, f"{name} label", label, self.private[name])
+            for name, label in named.items()
         }
 
 
 def private_columns(where: str, private: Any) -> dict[str, npt.NDArray[Any]]:
-    """One private label, or several: an array (n,) or (n, m), or a table by name."""
+    """Return one or several private labels by name, from an array (n,) or (n, m), or a table."""
     if private is None:
         remedy = "Give the label to hide: fit(X, y, private=person)."
-        errors.refuse(where, "private", "a label of every row", None, remedy)
+        errors.refuse(where, "private", "one label per row", None, remedy)
     table = columns_of(private)
     if table is not None:
         return dict(table)
@@ -64,12 +64,14 @@ def private_columns(where: str, private: Any) -> dict[str, npt.NDArray[Any]]:
     if array.ndim == 1:
         return {PRIVATE: array}
     if array.ndim != 2 or array.shape[1] == 0:
-        raise errors.InvalidData(f"{where}: private must be one column, or several, a row a row.")
+        raise errors.InvalidData(
+            f"{where}: private must be one or several columns, with one value per row."
+        )
     return {f"{PRIVATE} {i}": column for i, column in enumerate(array.T)}
 
 
 def same_length(where: str, rows: int, **given: int) -> None:
-    """Every row has its labels."""
+    """Refuse labels of another number than the rows."""
     for name, count in given.items():
         if count != rows:
             condition = f"as long as the rows, {rows}"
@@ -81,7 +83,7 @@ def _classes(where: str, what: str, given: Any) -> tuple[Any, ...]:
     if len(values) > MOST:
         raise errors.InvalidData(f"{where}: {what} must take at most {MOST} values.")
     if len(values) < 2:
-        people = " Nobody can be hidden among fewer than two." if "regular" not in what else ""
+        people = " No person can be hidden among fewer than two." if "regular" not in what else ""
         raise errors.InvalidData(f"{where}: {what} must take at least two values, got one.{people}")
     return labels.declare(where, [value.item() for value in values])
 
@@ -93,12 +95,12 @@ def _codes(where: str, what: str, given: Any, classes: tuple[Any, ...]) -> Integ
     except errors.InvalidData:
         raise errors.InvalidData(
             f"{where}: {what} must be among the {len(classes)} values it was fitted on. "
-            "Leave out rows of others, or fit with some of theirs."
+            "Leave out rows with other values, or fit on some of them."
         ) from None
 
 
 def _present(where: str, what: str, given: Any) -> npt.NDArray[Any]:
-    """Whole numbers or words, none of them missing."""
+    """Return whole numbers or strings; refuse missing values."""
     array = np.asarray(given)
     if array.ndim != 1 or array.size == 0:
         raise errors.InvalidData(f"{where}: {what} must be one column with at least one row.")
@@ -106,7 +108,7 @@ def _present(where: str, what: str, given: Any) -> npt.NDArray[Any]:
     if missing.any():
         count = int(missing.sum())
         raise errors.InvalidData(
-            f"{where}: {what} must be known of every row, got {count} without. Drop those rows."
+            f"{where}: {what} must have no missing values, got {count}. Drop those rows."
         )
     if array.dtype.kind == "O" and all(isinstance(value, str) for value in array):
         return array.astype(str)
@@ -117,17 +119,17 @@ def _present(where: str, what: str, given: Any) -> npt.NDArray[Any]:
     except (TypeError, ValueError, OverflowError):
         whole = None
     if whole is None or not bool(np.all(whole == array)):
-        raise errors.InvalidData(f"{where}: {what} must be words or whole numbers. Recode it.")
+        raise errors.InvalidData(f"{where}: {what} must be strings or whole numbers. Recode it.")
     return whole
 
 
 def _missing(value: Any) -> bool:
-    """None, NaN, an empty word, or what pandas has for them, which equals nothing."""
+    """Return whether a value is None, NaN, an empty string, or pandas' missing value."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return bool(value != value or value == "")
 
 
 def _fits(array: npt.NDArray[Any]) -> bool:
-    """Whether numbers are small enough to be exact as int64."""
+    """Return whether numbers are small enough to be exact as int64."""
     return bool(np.all(abs(array) < 2**53 if array.dtype.kind in "fO" else array < 2**62))

@@ -1,7 +1,7 @@
-r"""Linkage: which of n known people is behind released rows, by reference rows of each of them.
+r"""Linkage of released rows to one of n known people, by reference rows of each of them.
 
 An attacker holds references, rows whose people are known, and ranks all people by how well they fit
-a row. Several rows of one unknown person add up: what one row hints at, twenty say aloud.
+a row. Several rows of one unknown person add up: twenty weak hints can identify a person.
 
 References
 ----------
@@ -12,52 +12,35 @@ References
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 
-from tacit.anonymize.released import (
-    LEADING,
-    Coordinates,
-    Integers,
-    Ranks,
-    Reals,
-    Standard,
-    White,
-    batch,
-    distinct,
-    people,
-    people_among,
-    split,
-    vectors,
-)
+from tacit.anonymize.linkage_rules import RULES, linkage_rows
+from tacit.anonymize.released import Integers, Reals, people, people_among, split, vectors
 from tacit.local.inference.validation import exact_interval
 from tacit.privacy import errors
 
 _TOP = 5
 _GROUPS = 500  # of held-out references that choose a rule
-_BLOCK = 1024  # rows whose distances to all references are held at once
 
 
 @dataclass(frozen=True)
 class Linked:
-    """How often the right person was first, and among the first five.
+    """The share of rows whose person was ranked first, and among the first five.
 
     Attributes
     ----------
     top1, top5 : float
         Shares of the groups of `together` rows.
     intervals : tuple
-        Of both, by Clopper and Pearson; each holds on its own.
+        Intervals of Clopper and Pearson for both; each holds on its own.
     chance : tuple of float
-        What drawing people at random would get: 1/n and 5/n.
+        Shares for a random ranking: 1/n and 5/n.
     rule : str
-        The one of `RULES` that did best among the references alone.
+        The one of `linkage_rules.RULES` that was best on the references alone.
     """
 
     top1: float
@@ -80,7 +63,7 @@ class Linked:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data."""
+        """Return plain values, for JSON."""
         return {
             "top1": self.top1,
             "top5": self.top5,
@@ -109,24 +92,25 @@ def linkage(
     Parameters
     ----------
     reference, reference_person : array
-        Released rows and whose they are: what the attacker knows.
+        Released rows and their people: what the attacker knows.
     samples, sample_person : array
-        Released rows to be linked to people of the references, and the truth.
+        Released rows to be linked to people of the references, and the true people.
     together : int
-        How many rows of one person, known to be of one person, are ranked at once; their scores are
-        summed. A person's last rows that make no full group are left out.
+        Number of rows, known to be of one person, that are ranked together; their scores are
+        summed. A person's last rows that do not fill a group are left out.
     seed : int
-        Of groups, of the rows that choose a rule, and of the order of people who fit equally well.
+        Seed of the groups, of the rows that choose a rule, and of the order of people with equal
+        scores.
     confidence : float
-        Of the intervals.
+        Confidence of the intervals.
 
     Notes
     -----
     The score of a person is one of `RULES`: minus the mean squared distance to the k nearest of the
     person's references [BSI08]_, in whitened coordinates or in ranks; minus the squared distance to
-    their mean in coordinates in which people vary equally in all directions; the frequency of the
-    very row; or the log-likelihood of a logistic regression or a small network. The attacker tries
-    all on a third of the references, and takes the best.
+    their mean in coordinates in which people vary equally in all directions; the frequency of
+    exactly this row; or the log-likelihood of a logistic regression or a small network. The
+    attacker tries all rules on a third of the references, and uses the best.
 
     Examples
     --------
@@ -135,8 +119,8 @@ def linkage(
     >>> rows = rng.normal(size=(240, 3)) + rng.normal(size=(6, 3))[person]
     >>> one = linkage(rows[::2], person[::2], rows[1::2], person[1::2])
     >>> ten = linkage(rows[::2], person[::2], rows[1::2], person[1::2], together=10)
-    >>> one.chance[0] < one.top1 < ten.top1
-    True
+    >>> [round(share, 1) for share in (one.chance[0], one.top1, ten.top1)]
+    [0.2, 0.5, 0.8]
     """
     where = "linkage"
     together = errors.whole(where, "together", together, least=1)
@@ -177,27 +161,27 @@ def _linked(ranks: Integers, rule: str, count: int, together: int, confidence: f
 
 
 def _best_rule(known: Reals, person: Integers, together: int, rng: np.random.Generator) -> str:
-    """By the references alone: two thirds of each person's, tried on the rest."""
+    """Choose a rule on the references: fit on two thirds of each person's, test on the rest."""
     if np.bincount(person).min() < 3:
-        return next(iter(RULES))  # one reference is a neighbour, but makes no spread
+        return next(iter(RULES))  # a single reference has neighbours, but no variance
     held = split("linkage", person, 1 / 3, int(rng.integers(2**32)))
     truth = person[held]
-    # The same rows in other groups, too: rules are told apart by some hundred groups, which differ
-    # where nobody's rows are all in one.
+    # The same rows are grouped repeatedly: some hundred groups are needed to compare rules, and
+    # they differ if no group holds all rows of a person.
     size = max(min(together, int(np.bincount(truth).min()) // 2), 1)
     often = 1 + _GROUPS * size // len(truth)
     places = np.concatenate([_groups(truth, size, rng) for _ in range(often)])
     scores = _scores(list(RULES), known[~held], person[~held], known[held])
-    ranks = {rule: _ranks(found, truth, places, rng) for rule, found in scores.items()}
-    # By the mean reciprocal rank, which tells rules apart where few people come first, and with
-    # one voice a person: whoever has most references must not choose for all.
+    ranks = {rule: _ranks(by_rule, truth, places, rng) for rule, by_rule in scores.items()}
+    # By the mean reciprocal rank, which distinguishes rules even if few people rank first, and with
+    # equal weight per person: those with most references must not decide for all.
     owner = truth[places[:, 0]]
     weights = 1 / np.bincount(owner)[owner]
     return max(ranks, key=lambda rule: float((weights / (1 + ranks[rule])).sum()))
 
 
 def _groups(truth: Integers, together: int, rng: np.random.Generator) -> Integers:
-    """Places of rows, a group of one person's a row."""
+    """Return indices of rows, one group of a person's rows per row."""
     groups = []
     for code in np.unique(truth):
         mine = rng.permutation(np.flatnonzero(truth == code))
@@ -209,134 +193,18 @@ def _groups(truth: Integers, together: int, rng: np.random.Generator) -> Integer
 def _scores(
     rules: Sequence[str], known: Reals, person: Integers, others: Reals
 ) -> dict[str, Reals]:
-    """By each rule, a score for each row and person."""
-    shown = _shown(known, person, others)
+    """Compute the score of each row and person, by each rule."""
+    shown = linkage_rows(known, person, others)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a regression could have learned longer is no news
+        warnings.simplefilter(
+            "ignore"
+        )  # few iterations are intended, so convergence warnings are expected
         return {rule: RULES[rule](shown) for rule in rules}
 
 
 def _ranks(scores: Reals, truth: Integers, places: Integers, rng: np.random.Generator) -> Integers:
-    """How many people are ahead of the right one of each group; among equals the order is drawn."""
+    """Count the people ranked before the right one of each group; ties are broken at random."""
     summed = scores[places].sum(axis=1)
     own = np.take_along_axis(summed, truth[places[:, :1]], axis=1)
     equals = (summed == own).sum(axis=1)
     return np.asarray((summed > own).sum(axis=1) + rng.integers(0, equals), np.int64)
-
-
-class Shown(NamedTuple):
-    """What a rule sees: references with their people, rows without, as released and whitened."""
-
-    raw: tuple[Reals, Reals]
-    white: tuple[Coordinates, Coordinates]
-    person: Integers
-
-    @property
-    def shares(self) -> Reals:
-        """Of the references, by person."""
-        return np.asarray(np.bincount(self.person) / len(self.person))
-
-
-def _shown(known: Reals, person: Integers, others: Reals) -> Shown:
-    standard = Standard.of(known)
-    own = standard(known)
-    white = White.of(own)
-    leading = white(own)[:, :LEADING], white(standard(others))[:, :LEADING]
-    return Shown((known, others), leading, person)
-
-
-# --- the rules: a score for each row and person, higher where they fit better --------------------
-
-
-def _nearest(count: int, shown: Shown) -> Reals:
-    """Minus the mean squared distance to the nearest references of each person."""
-    return _near(count, shown.person, *shown.white)
-
-
-def _ranked(shown: Shown) -> Reals:
-    """The same by the three nearest in ranks, which no far row and no rounding touches."""
-    ranks = Ranks.of(shown.raw[0])
-    return _near(3, shown.person, *map(ranks, shown.raw))
-
-
-def _near(count: int, person: Integers, known: Coordinates, others: Coordinates) -> Reals:
-    from sklearn.metrics.pairwise import euclidean_distances
-
-    scores = np.empty((len(others), int(person.max()) + 1))
-    mine = [np.flatnonzero(person == code) for code in range(scores.shape[1])]
-    for start in range(0, len(others), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        squares = euclidean_distances(others[block], known, squared=True)
-        for code, places in enumerate(mine):
-            few = min(count, len(places))
-            nearest = np.partition(squares[:, places], few - 1, axis=1)[:, :few]
-            scores[block, code] = -nearest.mean(axis=1)
-    return scores
-
-
-def _mean(shown: Shown) -> Reals:
-    """Minus the squared distance to each person's mean, where people vary equally all around."""
-    from sklearn.covariance import ledoit_wolf
-
-    known, others = shown.white
-    means = np.zeros((len(shown.shares), known.shape[1]))
-    np.add.at(means, shown.person, known)
-    means /= np.bincount(shown.person)[:, None]
-    within = ledoit_wolf(known - means[shown.person], assume_centered=True)[0]
-    # A direction in which nobody varies names people for sure; the hair keeps it finite.
-    values, axes = np.linalg.eigh(within + 1e-6 * np.eye(len(within)))
-    scaled = axes / np.sqrt(values)
-    middle, rows = means @ scaled, others @ scaled
-    return np.asarray(2 * rows @ middle.T - (middle**2).sum(axis=1))
-
-
-def _codes(shown: Shown) -> Reals:
-    """Log-frequencies of the very row among each person's references, with half a row more each.
-
-    Of finitely many codes nothing tells more. A row that is no reference says nothing.
-    """
-    known, others = shown.raw
-    place = distinct(np.vstack([known, others]))
-    table = np.full((int(place.max()) + 1, len(shown.shares)), 0.5)
-    np.add.at(table, (place[: len(known)], shown.person), 1.0)
-    scores = np.log(table) - np.log(table.sum(axis=0))
-    scores[table.sum(axis=1) == table.shape[1] / 2] = 0.0
-    return np.asarray(scores[place[len(known) :]])
-
-
-def _logistic(shown: Shown) -> Reals:
-    """Log-likelihoods given each person, up to what all people share, by a linear model."""
-    from sklearn.linear_model import LogisticRegression
-
-    known, others = shown.white
-    odds = LogisticRegression(C=0.1, max_iter=60).fit(known, shown.person).decision_function(others)
-    if odds.ndim == 1:
-        odds = np.stack([np.zeros_like(odds), odds], axis=1)
-    return np.asarray(log_softmax(odds.astype(np.float64), axis=1) - np.log(shown.shares))
-
-
-def _network(shown: Shown) -> Reals:
-    """The same by a small network."""
-    from sklearn.neural_network import MLPClassifier
-
-    known, others = shown.white
-    size = batch(len(known))
-    model = MLPClassifier(128, alpha=1e-2, max_iter=20, batch_size=size, random_state=0)
-    found = model.fit(known, shown.person).predict_proba(others).astype(np.float64)
-    # No single row may rule a person out: a network is surer than it should be.
-    return np.asarray(np.log(0.99 * found + 0.01 * shown.shares) - np.log(shown.shares))
-
-
-RULES: Mapping[str, Callable[[Shown], Reals]] = MappingProxyType(
-    {
-        "nearest": partial(_nearest, 1),
-        "nearest-3": partial(_nearest, 3),
-        "nearest-10": partial(_nearest, 10),
-        "ranks": _ranked,
-        "mean": _mean,
-        "codes": _codes,
-        "logistic": _logistic,
-        "network": _network,
-    }
-)
-"""Ways to score people, by name."""

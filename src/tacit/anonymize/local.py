@@ -1,10 +1,10 @@
-r"""A local ε on top of an encoder: the bounded representation goes out through an exact channel.
+r"""A local ε on top of an encoder: bounded representations are released by an exact channel.
 
 A continuous representation lies in the ℓ1 ball of radius 1 and gets discrete Laplace noise on a
 grid (`LocalLaplace`); a code of finitely many cells gets randomized response. Both are ε-DP for any
 two inputs, for any encoder that is a function of one row: its output must be bounded, and the
-channel bounds it again, in integers. Rows that the encoder was fitted on are another matter: they
-are in every representation that it gives.
+channel clips it again, in integers. This does not cover rows that the encoder was fitted on, which
+influence every representation.
 
 So no attacker, with any knowledge of the encoder, names one of m equally likely people from one
 release with probability above :math:`e^\varepsilon / (e^\varepsilon + m - 1)`.
@@ -34,21 +34,22 @@ Floats = npt.NDArray[np.float32]
 
 RADIUS = 1.0
 DIMENSIONS = 8
-"""Of a representation that gets noise, unless said: each one more gets noise of its own."""
+"""Default dimensions of a noisy representation: each further one adds its own noise."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """What happens to a representation before it leaves.
+    """The channel through which a representation is released.
 
     Parameters
     ----------
     epsilon : Fraction
-        Of one release.
+        ε of one release.
     unit : Unit
-        Whom it protects.
+        The unit that it protects.
     cells : int, optional
-        Where representations are indicators of so many cells; else they lie in the ℓ1 ball.
+        Number of cells, if representations are indicators of cells; otherwise they lie in the ℓ1
+        ball.
     """
 
     epsilon: Fraction
@@ -71,9 +72,9 @@ class Local:
         return self.channel.guarantee
 
     def release(self, representation: Any, rng: Randomness | None = None) -> Floats:
-        """One release a row, drawn from the operating system's entropy unless a test says else.
+        """Release one representation per row, with the operating system's entropy by default.
 
-        A representation that is not finite is taken as 0: no row is answered by an error.
+        A representation that is not finite is replaced by 0: no row may cause an error.
         """
         clean = np.nan_to_num(np.asarray(representation, np.float64), posinf=0.0, neginf=0.0)
         if self.cells is None:
@@ -84,15 +85,15 @@ class Local:
         return hot
 
     def noise(self) -> nn.Module:
-        """The same law, nearly, for training: nothing that it touches is released."""
+        """Return nearly the same noise as a module, for training and not for release."""
         from tacit.anonymize import networks
 
         if self.cells is None:
-            return networks.LaplaceNoise(2 * RADIUS / float(self.epsilon))
+            return networks.TrainingLaplaceNoise(2 * RADIUS / float(self.epsilon))
         others = (self.cells - 1) * math.exp(-float(self.epsilon))
         return networks.Flips(1 / (1 + others))
 
     def ceiling(self, people: int) -> float:
-        """The most that anyone can be right about one of so many equally likely people."""
+        """Bound the probability that anyone names the right one of equally likely people."""
         errors.whole("ceiling", "people", people, least=1)
         return 1 / (1 + (people - 1) * math.exp(-float(self.epsilon)))

@@ -1,4 +1,4 @@
-"""Encoder and branches of [FPBD22]_: any torch modules, or layers of ReLU units with dropout.
+"""Encoder and branches as in [FPBD22]_: any torch modules, or layers of ReLU units with dropout.
 
 References
 ----------
@@ -17,46 +17,46 @@ from torch import Tensor, nn
 from tacit.privacy import errors
 
 PENDIGITS = {"encoder": (700,) * 8, "branches": (700,) * 2}
-"""Layers of [FPBD22]_ for pen-digits: a branch has three, and the last is its output."""
+"""Layers of [FPBD22]_ for pen digits; a branch has three, the last of which is its output."""
 
 DROPOUT = 0.1
 
 
 class L1Ball(nn.Module):
-    """Scales what lies outside the ℓ1 ball onto its surface."""
+    """A layer that scales values outside the ℓ1 ball onto its surface."""
 
     def __init__(self, radius: float = 1.0) -> None:
         super().__init__()
         self.radius = radius
 
     def forward(self, values: Tensor) -> Tensor:
-        """The same direction, with an ℓ1 norm of at most `radius`."""
+        """Scale each row to an ℓ1 norm of at most `radius`."""
         norms = values.abs().sum(dim=1, keepdim=True)
         return values * (self.radius / norms.clamp(min=self.radius))
 
 
-class LaplaceNoise(nn.Module):
-    """Laplace noise on every number, in floating point: for training, not for release."""
+class TrainingLaplaceNoise(nn.Module):
+    """Floating-point Laplace noise on every number, for training and not for release."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
     def forward(self, values: Tensor) -> Tensor:
-        """Values with noise."""
+        """Add noise to the values."""
         uniform = torch.rand_like(values).clamp(min=1e-7) - 0.5
         return values - self.scale * uniform.sign() * torch.log1p(-2 * uniform.abs())
 
 
 class Flips(nn.Module):
-    """Indicators of cells, each kept with a probability, else one of the others: for training."""
+    """Randomized response on indicators of cells, for training and not for release."""
 
     def __init__(self, truth: float) -> None:
         super().__init__()
         self.truth = truth
 
     def forward(self, hot: Tensor) -> Tensor:
-        """Indicators, some of another cell."""
+        """Replace some indicators by those of other cells."""
         rows, cells = hot.shape
         away = torch.randint(1, cells, (rows,), device=hot.device)
         kept = torch.rand(rows, device=hot.device) < self.truth
@@ -65,18 +65,18 @@ class Flips(nn.Module):
 
 
 class Networks(nn.Module):
-    """An encoder, a branch for the task, and one for each private label.
+    """An encoder, a branch for the task, and a branch for each private label.
 
     Parameters
     ----------
     encoder : Module
-        Inputs (n, p) to representations (n, d).
+        Module from inputs (n, p) to representations (n, d).
     regular : Module
-        Representations to logits of the regular label.
+        Module from representations to logits of the regular label.
     private : sequence of Module
-        Representations to logits of each private label.
+        Modules from representations to logits of each private label.
     noise : Module, optional
-        What happens to representations before a branch sees them, where they are released so.
+        Noise on representations before the branches, if they are released with noise.
     """
 
     def __init__(
@@ -93,37 +93,38 @@ class Networks(nn.Module):
 
 
 def layers(sizes: Sequence[int], dropout: float = DROPOUT) -> list[nn.Module]:
-    """Linear, ReLU and dropout between these sizes, the input's first.
+    """Build linear, ReLU and dropout layers of these sizes, beginning with the input's.
 
-    Weights begin with a variance of 2 over the inputs: with torch's own, a third of that, signals
-    fade in eight layers and SGD stands still for many epochs.
+    Initial weights have the variance 2 / inputs. With torch's default, a sixth of that, signals
+    fade in eight layers and SGD makes no progress for many epochs.
     """
-    found: list[nn.Module] = []
+    built: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(sizes):
         linear = nn.Linear(inputs, outputs)
         nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
         nn.init.zeros_(linear.bias)
-        found += [linear, nn.ReLU(), nn.Dropout(dropout)]
-    return found
+        built += [linear, nn.ReLU(), nn.Dropout(dropout)]
+    return built
 
 
 def encoder(
     inputs: int, hidden: Sequence[int], dropout: float, dimensions: int | None, bounded: bool
 ) -> nn.Sequential:
-    """Layers of ReLU units; a linear one to fewer `dimensions` at the end, in the ℓ1 ball if asked.
+    """Build layers of ReLU units, with a final linear layer to `dimensions` if given.
 
-    The paper's representation is the last layer of ReLU units itself.
+    With `bounded` the result is scaled into the ℓ1 ball. The paper's representation is the last
+    layer of ReLU units itself.
     """
     sizes = _sizes("encoder", hidden)
-    found = layers([inputs, *sizes], dropout)
+    built = layers([inputs, *sizes], dropout)
     if dimensions is not None:
         width = errors.whole("AnonymizingEncoder", "dimensions", dimensions, least=1, most=2**16)
-        found = [*found, nn.Linear(sizes[-1], width)]
-    return nn.Sequential(*found, *([L1Ball()] if bounded else []))
+        built = [*built, nn.Linear(sizes[-1], width)]
+    return nn.Sequential(*built, *([L1Ball()] if bounded else []))
 
 
 def branch(inputs: int, hidden: Sequence[int], dropout: float, outputs: int) -> nn.Sequential:
-    """Layers of ReLU units, and a last linear one whose softmax is the prediction."""
+    """Build layers of ReLU units, and a last linear layer whose softmax is the prediction."""
     sizes = [inputs, *_sizes("branches", hidden)]
     return nn.Sequential(*layers(sizes, dropout), nn.Linear(sizes[-1], outputs))
 

@@ -1,4 +1,4 @@
-r"""What is minimised: the task's loss, and the distance of the adversary's loss from a guess's.
+r"""The objective: the loss of the task, and the distance of the adversary's loss from guessing.
 
 .. math:: \mathcal L_\lambda = \mathcal L_r
           + \lambda \sum_m \bigl| \mathcal L_{p,m}^{\mathrm{obj}} - \mathcal L_{p,m} \bigr|,
@@ -7,10 +7,10 @@ r"""What is minimised: the task's loss, and the distance of the adversary's loss
           \mathcal L_p^{\mathrm{obj}} = -\frac1n \sum_i \sum_z \hat P_Z(z) \log Q(z \mid u_i).
 
 These are equations 12 and 19 to 21 of [FPBD22]_, summed over private labels m. Equation 15 of the
-paper has a minus where 12 has a plus: with it the encoder would be rewarded for giving people away.
+paper has a minus where 12 has a plus: with it the encoder would be rewarded for revealing people.
 
-The adversary is never pushed beyond guessing: where its loss is above that of a guess, the absolute
-value pulls it back. With gradient reversal ([GL15]_) there is no such floor.
+The adversary is never pushed beyond guessing: if its loss is above that of a guess, the absolute
+value pulls it back. Gradient reversal ([GL15]_) has no such limit.
 
 References
 ----------
@@ -29,17 +29,17 @@ from torch.nn import functional as F
 
 
 def shares(codes: Tensor, classes: int) -> Tensor:
-    r""":math:`\hat P_Z`: the share of each class."""
+    r"""Compute :math:`\hat P_Z`, the share of each class."""
     return torch.bincount(codes, minlength=classes).float() / len(codes)
 
 
 def entropy(chances: Tensor) -> float:
-    """In nats: the loss of a guess that knows these shares and nothing else."""
+    """Compute the entropy in nats: the loss of a guess that knows only these shares."""
     return float(torch.special.entr(chances).sum())
 
 
 def guessing_loss(logits: Tensor, chances: Tensor) -> Tensor:
-    r""":math:`\mathcal L_p^{\mathrm{obj}}`: against the empirical law of the labels."""
+    r"""Compute :math:`\mathcal L_p^{\mathrm{obj}}`, with the empirical distribution of labels."""
     return -(F.log_softmax(logits, dim=1) @ chances).mean()
 
 
@@ -48,7 +48,7 @@ def anonymizing(
     regular: tuple[Tensor, Tensor],
     private: Sequence[tuple[Tensor, Tensor, Tensor]],
 ) -> Tensor:
-    """The encoder's objective, of logits and codes, and for private labels their shares too."""
+    """Compute the encoder's objective from logits and codes, and the shares of private labels."""
     loss = F.cross_entropy(*regular)
     for logits, codes, chances in private:
         gap = guessing_loss(logits, chances) - F.cross_entropy(logits, codes)
@@ -57,5 +57,5 @@ def anonymizing(
 
 
 def reversed_gradient(values: Tensor, strength: float) -> Tensor:
-    """Values whose gradient comes back times −λ: the branch learns, the encoder unlearns."""
+    """Return the values, with a gradient that is multiplied by −λ on its way back."""
     return (1 + strength) * values.detach() - strength * values

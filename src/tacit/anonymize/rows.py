@@ -1,4 +1,4 @@
-"""Rows as the inputs of an encoder: any table, array or images."""
+"""Rows as inputs of an encoder, from tables, arrays or images."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float32]
 
 _FLAT = 1e-4
-"""A column that varies less, on the scale of its range, is left as it is."""
+"""A column with a smaller standard deviation, relative to its range, is not scaled."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowReader:
-    """How rows are read: bounds and categories as found in-house, then centre and spread.
+    """A reader of rows: bounds and categories of the in-house rows, then standardization.
 
-    What lies beyond the bounds later is clipped, an unknown category counts as "other".
+    Values of later rows beyond the bounds are clipped; an unknown category counts as "other".
 
     Parameters
     ----------
     schema : Schema
-        Of the rows. An array of numbers is a table with a column each: they need not be alike.
+        Schema of the rows. An array of numbers is read as a table, whose columns may have different
+        bounds.
     center, spread : arrays (p,)
         Inputs are (x − center) / spread; 0 and 1 for images.
     """
@@ -42,23 +43,23 @@ class RowReader:
 
     @classmethod
     def of(cls, raw: Any, where: str) -> RowReader:
-        """Read off in-house rows, which need no protection here."""
-        found = schema.infer(_named(raw), where=where)
-        width = cls(found, np.zeros(0, np.float32), np.ones(0, np.float32)).width
-        plain = cls(found, np.zeros(width, np.float32), np.ones(width, np.float32))
-        if isinstance(found, ArraySchema):
+        """Build a reader from in-house rows, which are not protected here."""
+        inferred = schema.infer(_named(raw), where=where)
+        width = cls(inferred, np.zeros(0, np.float32), np.ones(0, np.float32)).width
+        plain = cls(inferred, np.zeros(width, np.float32), np.ones(width, np.float32))
+        if isinstance(inferred, ArraySchema):
             return plain
         inputs = plain.read(raw, where).numpy()
         spread = inputs.std(axis=0)
-        return cls(found, inputs.mean(axis=0), np.where(spread > _FLAT, spread, 1).astype("f4"))
+        return cls(inferred, inputs.mean(axis=0), np.where(spread > _FLAT, spread, 1).astype("f4"))
 
     @property
     def width(self) -> int:
-        """Inputs of the encoder."""
+        """Number of inputs of the encoder."""
         return int(_front_end(self.schema).dimension)
 
     def read(self, raw: Any, where: str) -> Tensor:
-        """Inputs (n, width); what does not fit is refused in one line."""
+        """Read rows as inputs (n, width); refuse rows that do not fit."""
         array = isinstance(self.schema, ArraySchema)
         rows = self.schema.rows(raw if array else _named(raw), where)
         inputs: Tensor = _front_end(self.schema)(rows)
@@ -66,14 +67,14 @@ class RowReader:
 
 
 def _named(raw: Any) -> Any:
-    """An array (n, p) of numbers of any scale as a table; images and tables as they are."""
+    """Return an array (n, p) of numbers as a table; images and tables as they are."""
     if columns_of(raw) is not None:
         return raw
     array = np.asarray(raw)
     if array.ndim != 2 or array.dtype == np.uint8:
         return array
     if array.dtype.kind not in "iufb":
-        raise errors.InvalidData("rows: an array must hold numbers. Give a table for words.")
+        raise errors.InvalidData("rows: an array must hold numbers. Give a table for strings.")
     return {f"column {index}": column for index, column in enumerate(array.T)}
 
 

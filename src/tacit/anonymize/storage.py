@@ -1,4 +1,4 @@
-"""An anonymizing encoder taken apart into JSON and arrays, and put together again."""
+"""Conversion of an anonymizing encoder to JSON and arrays, and back."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _SHAPES = ("encoder", "branches")
 
 
 def plain(settings: dict[str, Any]) -> bool:
-    """Whether encoder and branches are layers of our own making, none of which mixes rows."""
+    """Return whether encoder and branches are this library's layers, which do not mix rows."""
     return all(isinstance(settings[name], list | tuple) for name in _SHAPES)
 
 
 def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], codec.Arrays]:
-    """Parameters and weights; modules of one's own have no form that could be read back."""
-    settings = fitted.settings_  # as fitted: parameters may have been set since
+    """Return parameters and weights; refuse a user's own modules, which cannot be rebuilt."""
+    settings = fitted.settings_  # as fitted: parameters may have been changed since
     if not plain(settings):
-        remedy = "Save a module of your own by torch, and its class by your own means."
+        remedy = "Save your own module with torch, and its class yourself."
         errors.refuse("save", "encoder and branches", "sizes of layers", "a module", remedy)
     reader, classes, local = fitted.reader_, fitted.classes_, fitted.local_
     parameters = {
@@ -55,10 +55,10 @@ def parts(fitted: AnonymizingEncoder) -> tuple[dict[str, Any], codec.Arrays]:
 def rebuilt(
     kind: type[AnonymizingEncoder], parameters: dict[str, Any], arrays: codec.Arrays
 ) -> AnonymizingEncoder:
-    """What `parts` took apart; weights that do not fit, or are not finite, are refused."""
+    """Rebuild an encoder from its parts; refuse weights that do not fit or are not finite."""
     import torch
 
-    from tacit.anonymize.fitting import Fitted, Problem
+    from tacit.anonymize.fitting import Fitted, FittingProblem
     from tacit.anonymize.training import Data
 
     for name, array in arrays.items():
@@ -68,38 +68,38 @@ def rebuilt(
     settings |= {name: tuple(parameters[name]) for name in _SHAPES}
     if (epsilon := parameters["epsilon"]) is not None:
         settings["epsilon"] = errors.rational("AnonymizingEncoder", "epsilon", epsilon)
-    made = kind(**settings, device="cpu")
+    encoder = kind(**settings, device="cpu")
     floats = [arrays[name].astype(np.float32) for name in ("center", "spread")]
     reader = RowReader(schema.from_plain(parameters["schema"]), *floats)
     declared = {name: labels.declare("AnonymizingEncoder", v) for name, v in parameters["private"]}
     classes = Classes(labels.declare("AnonymizingEncoder", parameters["regular"]), declared)
     empty = Data(torch.empty(0), torch.empty(0), ())
-    problem = Problem(made, reader, classes, empty, empty, "cpu")
+    problem = FittingProblem(encoder, reader, classes, empty, empty, "cpu")
     weights = {k: torch.tensor(a) for k, a in codec.part(arrays, "networks").items()}
-    with torch.random.fork_rng(devices=[]):  # weights before training are drawn, and not used
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, but not used
         networks = problem.untrained()
     try:
         networks.load_state_dict(weights)
     except RuntimeError:
         errors.refuse("AnonymizingEncoder", "weights", "of the stated layers", "others")
-    made._check()
-    made._take(problem, Fitted(networks.eval(), arrays.get("prototypes")), False)
-    made.inhouse_ = Protection.from_plain(parameters["inhouse"])
-    if made.inhouse_.proved:  # nothing that this library fits could promise them anything
+    encoder._check()
+    encoder._take(problem, Fitted(networks.eval(), arrays.get("prototypes")), False)
+    encoder.inhouse_ = Protection.from_plain(parameters["inhouse"])
+    if encoder.inhouse_.proved:  # no encoder that this library fits has a guarantee for them
         errors.refuse("AnonymizingEncoder", "in-house guarantee", "none", "one")
-    return made
+    return encoder
 
 
 def nameless(fitted: AnonymizingEncoder) -> AnonymizingEncoder:
-    """A copy that encodes and reads the task, and knows of no person."""
+    """Return a copy that encodes and predicts the task, without anything about people."""
     import torch
 
-    made = copy.copy(fitted)
-    made.networks_ = copy.copy(fitted.networks_)
-    made.networks_._modules = {**fitted.networks_._modules, "private": torch.nn.ModuleList()}
-    made.classes_ = Classes(fitted.classes_.regular, {})
-    made.__dict__.pop("prototypes_", None)
-    return made
+    copied = copy.copy(fitted)
+    copied.networks_ = copy.copy(fitted.networks_)
+    copied.networks_._modules = {**fitted.networks_._modules, "private": torch.nn.ModuleList()}
+    copied.classes_ = Classes(fitted.classes_.regular, {})
+    copied.__dict__.pop("prototypes_", None)
+    return copied
 
 
 def _plain(value: Any) -> Any:

@@ -1,16 +1,16 @@
-r"""How encoder and branches are trained against each other, by SGD with Nesterov momentum.
+r"""Adversarial training of encoder and branches, by SGD with Nesterov momentum.
 
-Toggled, as in section III.B of [FPBD22]_:
+Toggled training, as in section III.B of [FPBD22]_:
 
 1. encoder and regular branch together, as a plain classifier;
 2. the private branches on the frozen encoder;
 3. in turn: the encoder alone, against the objective of `tacit.anonymize.objective`; then both kinds
    of branches on the frozen encoder, each with its own cross-entropy.
 
-Simultaneous ([GL15]_): one step moves all, and the gradient of the private branches comes back
-reversed. Either way training ends where the held-out rows have not improved for a while, the best
-state is taken, and the private branches are trained on it once more: the adversary that is reported
-is as good as this training makes it, and still the weakest judge there is.
+Simultaneous training ([GL15]_): one step updates all, and the gradient of the private branches is
+reversed. Either way training ends when the held-out loss has not improved for a while, the best
+state is restored, and the private branches are trained on it once more: the reported adversary is
+as good as this training makes it, and still the weakest attacker.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tacit.anonymize.networks import Networks
 from tacit.privacy import copies, devices, errors, silence
 
 BLOCK = 4096
-"""Rows that are encoded at a time."""
+"""Number of rows that are encoded at a time."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long, and how fast.
+    """The duration and the learning rates of training.
 
     Parameters
     ----------
@@ -45,16 +45,16 @@ class Schedule:
         Epochs of the first two phases. The rate falls to zero, and the epoch that was best on
         held-out rows is taken.
     rounds : int
-        Most rounds of adversarial training.
+        Largest number of rounds of adversarial training.
     branch_epochs, encoder_epochs : int
-        Of a toggled round. A simultaneous one has as many epochs as both together.
+        Epochs of a toggled round. A simultaneous round has as many epochs as both together.
     patience : int
         Rounds without improvement that end adversarial training.
     batch : int
-        Rows of a step.
+        Number of rows in a step.
     rate, encoder_rate : float
-        Of the branches and of pre-training; of the encoder in adversarial training, which the
-        paper found to be better lower.
+        Learning rates of the branches and of pre-training, and of the encoder in adversarial
+        training, for which the paper recommends a lower one.
     """
 
     pretraining: int = 40
@@ -88,20 +88,20 @@ class Data:
 
 @dataclass(eq=False)
 class Trainer:
-    """Networks and the rows that they learn from.
+    """A trainer of networks on rows.
 
     Parameters
     ----------
     networks : Networks
         Changed in place.
     training, validation : Data
-        Rows to learn from; rows that say when to stop.
+        Rows to train on; rows for early stopping.
     schedule : Schedule
-        How long.
+        Duration and learning rates.
     seed : int
-        Of the order of rows. Dropout and noise follow torch's own generator.
+        Seed of the order of rows. Dropout and noise use torch's own generator.
     progress : callable, optional
-        Called with a phase, its epoch or round, and how many there may be.
+        Called with a phase, its epoch or round, and the largest number of these.
     """
 
     networks: Networks
@@ -122,9 +122,9 @@ class Trainer:
     # --- phases --------------------------------------------------------------------------------
 
     def pretrain(self) -> None:
-        """Encoder and regular branch as a plain classifier; without noise first, if there is any.
+        """Train encoder and regular branch as a plain classifier, first without noise.
 
-        Through strong noise alone hardly any gradient comes back, and nothing would be learned.
+        Strong noise leaves hardly any gradient, so training would not start with it.
         """
         net = self.networks
         noise = net.noisy
@@ -137,16 +137,16 @@ class Trainer:
             self._phase("pretraining", [net.encoder, net.regular], loss, self._held_out_error)
 
     def fit_adversaries(self) -> None:
-        """Private branches on the frozen encoder, until held-out rows stop improving."""
+        """Train the private branches on the frozen encoder, with early stopping."""
         shown = self.represent(self.training.inputs)
         step = self._branch_loss(shown, regular=False)
         parts = list(self.networks.private)
         self._phase("adversary", parts, step, lambda: sum(self.losses()[1]))
 
     def toggle(self, strength: float) -> None:
-        """Encoder, branches, encoder, … A round ends when the branches have caught up with it.
+        """Train encoder and branches alternately; a round ends after the branches' turn.
 
-        Right after its own turn an encoder looks anonymous: the adversary knows the one before.
+        Right after its own turn an encoder looks anonymous: the adversary knows the previous one.
         """
         schedule, net = self.schedule, self.networks
         branches = [net.regular, *net.private]
@@ -161,7 +161,7 @@ class Trainer:
         self._adversarial("toggled", strength, turn)
 
     def reverse(self, strength: float) -> None:
-        """All at once, with gradient reversal."""
+        """Train all parts at once, with gradient reversal."""
         schedule, net = self.schedule, self.networks
         parts: list[nn.Module] = [net.encoder, net.regular, *net.private]
         optimizer = self._sgd([net.encoder], schedule.encoder_rate)
@@ -184,12 +184,12 @@ class Trainer:
     # --- what is measured ----------------------------------------------------------------------
 
     def represent(self, inputs: Tensor) -> Tensor:
-        """Clean representations, without dropout."""
+        """Compute representations without noise and dropout."""
         return represent(self.networks.encoder, inputs)
 
     @torch.no_grad()
     def losses(self) -> tuple[float, list[float]]:
-        """Cross-entropies of held-out rows: of the task, and of each adversary."""
+        """Compute held-out cross-entropies of the task and of each adversary."""
         net, held = self.networks.eval(), self.validation
         shown = net.noisy(self.represent(held.inputs))
         private = [
@@ -200,9 +200,9 @@ class Trainer:
 
     @torch.no_grad()
     def _held_out_error(self) -> float:
-        """Share of wrong regular labels; of equal ones, the lower loss.
+        """Compute the held-out error of the regular label, with ties broken by the loss.
 
-        A network that is sure of itself has a growing loss long before its answers get worse.
+        The loss of an overconfident network grows long before its accuracy falls.
         """
         net, held = self.networks.eval(), self.validation
         logits = net.regular(net.noisy(self.represent(held.inputs)))
@@ -210,7 +210,7 @@ class Trainer:
         return float(wrong + 1e-3 * F.cross_entropy(logits, held.regular).clamp(max=100))
 
     def value(self, strength: float) -> float:
-        """What early stopping looks at: an adversary worse than a guess counts as a guess."""
+        """Compute what early stopping uses; an adversary worse than a guess counts as one."""
         regular, private = self.losses()
         gains = [
             max(objective.entropy(chances) - loss, 0.0)
@@ -285,7 +285,7 @@ class Trainer:
         self._until(name, epochs, one, patience=epochs)
 
     def _until(self, name: str, most: int, one: Callable[[], float], patience: int) -> None:
-        """Until `one` has not improved for a while; then back to where it was best."""
+        """Repeat `one` until its value stops improving, then restore the best state."""
         best, kept, waited = math.inf, copy.deepcopy(self.networks.state_dict()), 0
         for count in range(most):
             if self.progress is not None:
@@ -306,7 +306,7 @@ class Trainer:
         parts: Sequence[nn.Module],
         loss: Callable[[Tensor], Tensor],
     ) -> None:
-        """Only `parts` move: gradients of the others are neither kept nor worked out."""
+        """Train `parts` alone; gradients of the others are neither kept nor computed."""
         self.networks.eval().requires_grad_(False)
         for part in parts:
             part.train().requires_grad_(True)
@@ -335,13 +335,13 @@ class Trainer:
 
 @torch.no_grad()
 def represent(encoder: nn.Module, inputs: Tensor, block: int = BLOCK) -> Tensor:
-    """Representations of all rows, block by block."""
+    """Compute the representations of all rows, block by block."""
     encoder.eval()
     return torch.cat([encoder(part) for part in torch.split(inputs, block)])
 
 
 def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArray[np.float32]:
-    """One representation a row, from a module of which nothing is known.
+    """Compute one representation per row with an untrusted module.
 
     Each row has a copy of the module as it was fitted, the row's own numbers and the same random
     streams (torch's, numpy's, Python's), so that no buffer, attribute, draw or write can carry it

@@ -1,8 +1,9 @@
-"""Federated learning: algorithms as pure functions, and what carries them.
+"""Federated learning: algorithms as pure functions, and the engines that run them.
 
-`local` and `aggregation` hold the mathematics of clients and server, `algorithms` names them,
-`payload` says what travels, `rounds` runs them in one process. None of that promises privacy:
-`client_privacy` does, in the place of the mean, and `silo`, in the place of a client's rows.
+`algorithms` holds the updates of clients and server and names the algorithms, `payload` defines
+what travels, `rounds` runs an algorithm in one process, and `app` runs it on Flower. None of these
+promises privacy. `client_level` does, by replacing the mean, and `record_level`, by standing
+between an algorithm and a silo's rows. `attacks` holds simulated attacks and defences.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tacit.federated.config import Pruning as Pruning
     from tacit.federated.model import Data as Data
     from tacit.federated.record_level.privacy import RecordPrivacy as RecordPrivacy
-    from tacit.federated.record_level.server import Silos as Silos
+    from tacit.federated.record_level.server import SiloServer as SiloServer
     from tacit.federated.record_level.silo import Silo as Silo
     from tacit.federated.rounds import run as run
     from tacit.federated.torch_model import TorchModel as TorchModel
@@ -38,7 +39,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
         "config": ["Config", "Pruning"],
         "model": ["Data"],
         "record_level.privacy": ["RecordPrivacy"],
-        "record_level.server": ["Silos"],
+        "record_level.server": ["SiloServer"],
         "record_level.silo": ["Silo"],
         "rounds": ["run"],
         "torch_model": ["TorchModel"],

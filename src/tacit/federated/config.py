@@ -1,4 +1,4 @@
-"""Settings of an algorithm: what client and server must agree on before a round."""
+"""Settings of an algorithm, on which client and server must agree before a round."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ PRUNINGS = ("unstructured", "structured")
 
 @dataclass(frozen=True)
 class Pruning:
-    """When and how a client of Sub-FedAvg drops parameters.
+    """The rule by which a client of Sub-FedAvg prunes parameters.
 
     Parameters
     ----------
     kind : {"unstructured", "structured"}
-        Single weights, or whole units: neurons and channels with their bias.
+        Prune single weights, or whole units: neurons and channels with their bias.
     target : float
-        Share of what can be pruned that goes at most. With 0 every mask stays full.
+        Largest fraction of the prunable parameters that is pruned. With 0 every mask stays full.
     step : float
-        Share of what is left that goes at once.
+        Fraction of the remaining parameters that is pruned at once.
     distance : float
-        Prune only where the masks after the first and the last epoch differ in at least this share
-        of the parameters: a mask that still moves. With one epoch, those before and after it.
+        Prune only if the masks after the first and the last epoch differ in at least this fraction
+        of the parameters, so while the mask still changes. With one epoch, the masks before and
+        after it are compared.
     accuracy : float
-        Prune only once the client's own model is this good on its rows.
+        Prune only once the client's own model reaches this accuracy on its rows.
     """
 
     kind: str = "unstructured"
@@ -44,32 +45,33 @@ class Pruning:
 
 @dataclass(frozen=True)
 class Config:
-    r"""All settings; an algorithm reads those that it names, and takes no others.
+    r"""All settings; an algorithm reads those that it names and refuses others.
 
     Parameters
     ----------
     learning_rate : float
-        :math:`\eta` of local steps; of the server's step in FedSGD.
+        :math:`\eta`, the learning rate of local steps, and of the server's step in FedSGD.
     epochs : int
-        E, passes over a client's rows in a round.
+        E, the number of passes over a client's rows in a round.
     batch_size : int, optional
-        B, rows of a step. None: all of them.
+        B, the number of rows in a step. None uses all rows.
     momentum, weight_decay : float
-        Of local steps.
+        Momentum and weight decay of local steps.
     gradient_norm : float, optional
-        Longest gradient of a local step; for stability, without any guarantee.
+        Norm to which the gradient of a local step is clipped, for stability only: it brings no
+        guarantee.
     weighted : bool
-        Clients count by their number of rows; else all alike.
+        Weight clients by their number of rows; otherwise equally.
     server_rate : float
-        How far the server follows the mean update: 1 is the mean itself.
+        Step size of the server along the mean update; 1 takes the mean itself.
     proximal : float
-        :math:`\mu` of FedProx.
+        :math:`\mu`, the proximal coefficient of FedProx.
     alpha : float
-        :math:`\alpha` of FedDyn.
+        :math:`\alpha`, the regularization coefficient of FedDyn.
     step_size : float
-        h of FSVRG: a client with :math:`n_k` rows steps by :math:`h / n_k` for each.
+        h of FSVRG: a client with :math:`n_k` rows uses the step size :math:`h / n_k` for each row.
     pruning : Pruning
-        Of Sub-FedAvg.
+        Pruning rule of Sub-FedAvg.
     """
 
     learning_rate: float = 0.05

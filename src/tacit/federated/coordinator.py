@@ -1,7 +1,7 @@
-r"""Who is asked in a round, and what the server makes of the replies: the seam for guarantees.
+r"""Coordinators: which clients are asked in a round, and how the server combines their replies.
 
-Everything else of a round is the same with or without a guarantee. A `Gathering` is the only thing
-on the server that meets single replies; what it gives is all that the server's update sees.
+Everything else in a round is the same with or without a guarantee. A `Coordinator` is the only
+object on the server that reads single replies; the server's update sees only what it returns.
 """
 
 from __future__ import annotations
@@ -20,49 +20,55 @@ from tacit.federated.payload import Layout, Payload
 from tacit.privacy import errors
 
 
-class Gathering(Protocol):
-    """Chooses cohorts and combines replies. Inherit from it for `admit` and `refuses`."""
+class Coordinator(Protocol):
+    """A rule that chooses cohorts and combines replies.
+
+    Subclasses inherit default implementations of `admit` and `refuses`.
+    """
 
     hides_failures: bool = False
-    """Whether a client whose part raises is silent, as an error would tell that client's rows."""
+    """Whether a client whose computation raises counts as silent: an error may reveal its rows."""
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
-        """Refuse, before the first round, what cannot hold. By default nothing is refused."""
+        """Refuse, before the first round, settings under which the guarantee cannot hold.
+
+        By default nothing is refused.
+        """
         return None
 
     def choose(self, number: int, clients: int) -> list[int]:
-        """Clients that are asked in a round, in increasing order.
+        """Choose the clients that are asked in a round, in increasing order.
 
         Raises
         ------
         BudgetExceeded
-            Before a round that would cost more than is left.
+            Before a round that would cost more than what is remaining.
         """
 
     def refuses(self, number: int, client: int, reply: Payload) -> str:
-        """Why a well-formed reply does not count in this round; "" where it does, as by default."""
+        """Return why a well-formed reply does not count in this round, or "" if it does."""
         return ""
 
     def gather(
         self, number: int, phase: Phase, taken: Mapping[int, Payload], layout: Layout
     ) -> Averaged | None:
-        """What the replies of a phase come to; None: nothing to go on with, the round is skipped.
+        """Combine the replies of a phase; None skips the round.
 
-        `taken` holds well-formed replies by client, in increasing order. A gathering with a
-        guarantee releases noise even where it is empty.
+        `taken` holds well-formed replies by client, in increasing order. A coordinator with a
+        guarantee releases noise even if `taken` is empty.
         """
 
 
 @dataclass(frozen=True)
-class Plain(Gathering):
-    """The weighted mean over a share of the clients, without any guarantee.
+class Plain(Coordinator):
+    """The weighted mean over a fraction of the clients, without any guarantee.
 
     Parameters
     ----------
     seed : int
-        Of who is asked.
+        Seed of the choice of clients.
     participation : float
-        C, the share of the clients that are asked in a round.
+        C, the fraction of the clients that are asked in a round.
     """
 
     seed: int = 0
@@ -82,9 +88,9 @@ class Plain(Gathering):
 
 
 def cohort(seed: int, number: int, clients: int, participation: float = 1.0) -> list[int]:
-    r"""Who is asked in a round: :math:`\max(\lfloor CK \rceil, 1)` clients, in increasing order.
+    r"""Choose :math:`\max(\lfloor CK \rceil, 1)` clients for a round, in increasing order.
 
-    Repeatable, so anyone with the seed knows it: it amplifies no guarantee.
+    The choice is repeatable, so anyone who has the seed knows it: it amplifies no guarantee.
     """
     size = max(round(participation * clients), 1)
     if size == clients:

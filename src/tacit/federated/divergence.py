@@ -1,18 +1,18 @@
-r"""How far clients differ, in each of the ways that data can be non-IID.
+r"""Divergence between clients, for each of the ways in which data can be non-IID.
 
-With K the client of a row, Y its label and X the cell of a fixed grid that it lies in, the mean
-Jensen–Shannon divergence of the clients' laws from the pooled one, by their sizes, is a mutual
-information:
+Let K be the client of a row, Y its label and X the cell of a fixed partition in which it lies. The
+mean Kullback–Leibler divergence of the clients' distributions from the pooled one, weighted by the
+clients' sizes (their Jensen–Shannon divergence), is a mutual information:
 
 .. math:: \sum_k \frac{n_k}{n} \mathrm{KL}(P_k(y) \,\|\, P(y)) = I(K; Y)
 
-and so for :math:`I(K; X)`, :math:`I(K; X \mid Y)` and :math:`I(K; Y \mid X)`. Each is divided by
-the entropy of K: 0 where clients are alike, 1 where a row tells its client.
+and likewise for :math:`I(K; X)`, :math:`I(K; X \mid Y)` and :math:`I(K; Y \mid X)`. Each is divided
+by the entropy of K: it is 0 if clients are alike, and 1 if a row determines its client.
 
 Notes
 -----
-Few rows look different by chance alone. `measure` therefore also deals the same sizes out at
-random, and gives what is beyond that. It reads all rows: for simulations only.
+Small samples differ by chance alone. `measure` therefore also assigns the rows to clients of the
+same sizes at random, and returns the excess over that. It reads all rows: for simulations only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from tacit.privacy import errors
 
 
 class Divergence(NamedTuple):
-    """Each in [−1, 1] beyond chance, near 0 for clients that are alike; sizes in [0, 1]."""
+    """Divergences beyond chance, each in [−1, 1] and near 0 for clients that are alike.
+
+    `sizes` is in [0, 1] and not corrected for chance.
+    """
 
     rows: float
     """P(x): covariate shift."""
@@ -50,13 +53,13 @@ def measure(
     Parameters
     ----------
     rows, labels : array
-        Of all clients together, as they hold them.
+        Rows and labels of all clients together, as the clients hold them.
     parts : sequence of index arrays
-        Who holds which.
+        Indices of the rows that each client holds.
     cells : int
-        Rows are told apart by the nearest of so many of them, chosen at random.
+        Number of cells. Each cell is the set of rows nearest to one of so many random rows.
     seed : int
-        Of that choice, and of the random deal.
+        Seed of the choice of these rows, and of the random assignment.
     """
     flat = errors.reals("measure", rows).reshape(len(rows), -1)
     count = errors.whole("measure", "cells", cells, least=2, most=len(flat))
@@ -67,18 +70,18 @@ def measure(
     codes = np.unique(np.asarray(labels), return_inverse=True)[1]
     owners = np.concatenate([np.full(len(part), k) for k, part in enumerate(parts)])
     held = np.concatenate(list(parts))
-    found = _informations(owners, places[held], codes[held])
+    measured = _informations(owners, places[held], codes[held])
     chance = _informations(rng.permutation(owners), places[held], codes[held])
     shares = np.bincount(owners) / len(owners)
     sizes = 1 + float(np.sum(shares * np.log(shares))) / np.log(len(parts))
-    beyond: list[float] = (found - chance).tolist()
+    beyond: list[float] = (measured - chance).tolist()
     return Divergence._make((*beyond, max(sizes, 0.0)))
 
 
 def _informations(
     owners: npt.NDArray[Any], places: npt.NDArray[Any], codes: npt.NDArray[Any]
 ) -> npt.NDArray[np.float64]:
-    """I(K; X), I(K; Y), I(K; X | Y) and I(K; Y | X), in units of H(K)."""
+    """Compute I(K; X), I(K; Y), I(K; X | Y) and I(K; Y | X), in units of H(K)."""
     table = np.zeros((owners.max() + 1, places.max() + 1, codes.max() + 1))
     np.add.at(table, (owners, places, codes), 1)
 
@@ -94,5 +97,5 @@ def _informations(
 
 def _nearest(rows: npt.NDArray[np.float64], centres: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     # |x − c|² without |x|², which is the same for all centres.
-    found: npt.NDArray[Any] = (np.sum(centres**2, axis=1) - 2 * rows @ centres.T).argmin(axis=1)
-    return found
+    nearest: npt.NDArray[Any] = (np.sum(centres**2, axis=1) - 2 * rows @ centres.T).argmin(axis=1)
+    return nearest

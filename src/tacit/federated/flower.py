@@ -1,4 +1,4 @@
-"""Everything private of Flower that this library touches, in one place.
+"""All uses of Flower's private interfaces, in one place.
 
 The rest uses only what Flower documents: `ClientApp`, `ServerApp`, `Strategy`, `Grid`, `Message`
 and the records. What is here may break with a new version of Flower; nothing else should.
@@ -31,11 +31,11 @@ OFFLINE: Mapping[str, str] = MappingProxyType(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray's own next default; else it warns
     }
 )
-"""What Flower and Ray read from the environment. A run installs nothing and tells nobody."""
+"""Environment variables for Flower and Ray: a run installs nothing and reports to nobody."""
 PROMPT: Mapping[str, str] = MappingProxyType({"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"})
-"""Lets Flower's processes look for work five times a second, not once."""
+"""Makes Flower's processes poll for work five times a second instead of once."""
 HUSHED: Mapping[str, str] = MappingProxyType({"FLWR_LOG_LEVEL": "WARNING"})
-"""Lets a SuperLink's log leave out who answered when: a guarantee for clients hides it."""
+"""Keeps out of a SuperLink's log who replied when, which a guarantee for clients hides."""
 os.environ.update(OFFLINE)  # before the import: Flower reads them then
 
 from flwr.app import (  # noqa: E402
@@ -55,12 +55,12 @@ from flwr.supercore.run import Run as Run  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 _NUMPY = "numpy.ndarray"  # Flower's name for bytes as numpy.save writes them
-_PLAIN = frozenset("fiub")  # numbers and bits: no objects, texts or dates
+_PLAIN = frozenset("fiub")  # numbers and bits: no objects, strings or dates
 
 
 @contextmanager
 def identity(run_id: int) -> Iterator[None]:
-    """Let messages be made outside a run of Flower's own, as those of a server with this run."""
+    """Allow messages to be created outside Flower's own runs, as by the server of this run."""
     names = ("_task_id", "_run_id", "_node_id")
     before = [getattr(TaskIdentity, name) for name in names]
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = run_id, run_id, 1
@@ -84,14 +84,14 @@ def quiet(level: int = logging.ERROR) -> Iterator[None]:
 
 
 def empty_run(run_id: int) -> Run:
-    """A run that nobody registered; workflows ask a grid for one."""
+    """Create a run that nobody registered; workflows ask a grid for one."""
     return Run.create_empty(run_id)
 
 
 def delivered(message: Message, message_id: str) -> Message:
-    """A message as its receiver gets it: with an id, and records that are the receiver's own.
+    """Return a message as its receiver gets it: with an id, and with its own copy of the records.
 
-    Bytes are shared, since nobody can change them; names and values are copied, since mods do.
+    Bytes are shared, since they are immutable; names and values are copied, since mods change them.
     """
     message.metadata.__dict__["_message_id"] = message_id
     records = {name: _copied(record) for name, record in message.content.items()}
@@ -101,30 +101,30 @@ def delivered(message: Message, message_id: str) -> Message:
 
 
 def content(records: Mapping[str, ArrayRecord | ConfigRecord | MetricRecord]) -> RecordDict:
-    """What a message holds, of records that are known to be some: without a check of each."""
-    made = RecordDict()
-    made.__dict__["_data"] = dict(records)
-    return made
+    """Build the content of a message from records, without Flower's type check of each."""
+    built = RecordDict()
+    built.__dict__["_data"] = dict(records)
+    return built
 
 
 def failure(message: Message, error: Exception) -> Message:
-    """The reply of a node whose app raised, as Flower words it."""
+    """Build the reply of a node whose app raised, in Flower's wording."""
     reason = f"{type(error)}:<'{error}'>"
     return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
 
 def array_record(arrays: Mapping[str, npt.NDArray[Any]]) -> ArrayRecord:
-    """Arrays as Flower carries them: in numpy's own file format."""
-    made = {}
+    """Convert arrays to Flower's record, in numpy's file format."""
+    converted = {}
     for name, array in arrays.items():
         # The same bytes as Flower's own constructor, whose header costs more than a small array.
         kind, header = _header(array.dtype, array.shape)
-        made[name] = _array(kind, array.shape, _NUMPY, header + array.tobytes())
-    return _record(made)
+        converted[name] = _array(kind, array.shape, _NUMPY, header + array.tobytes())
+    return _record(converted)
 
 
 def read_arrays(record: ArrayRecord) -> dict[str, npt.NDArray[Any] | None]:
-    """Arrays of a record that anyone may have written; None where one cannot be read."""
+    """Read the arrays of an untrusted record; None for one that cannot be read."""
     return {name: _read(array) for name, array in record.items()}
 
 
@@ -152,17 +152,17 @@ def _copied(record: Any) -> Any:
 
 
 def _record(arrays: dict[str, Array]) -> ArrayRecord:
-    """A record of arrays that are known to be some, without a check of each."""
+    """Build a record of arrays, without Flower's type check of each."""
     record = ArrayRecord()
     record.__dict__["_data"] = arrays
     return record
 
 
 def _array(dtype: str, shape: tuple[int, ...], stype: str, data: bytes) -> Array:
-    """An array as its constructor makes it, without ten checks of types that are known."""
-    made = Array.__new__(Array)
-    made.__dict__.update(dtype=dtype, shape=shape, stype=stype, data=data)
-    return made
+    """Build an array as its constructor does, without its ten type checks."""
+    array = Array.__new__(Array)
+    array.__dict__.update(dtype=dtype, shape=shape, stype=stype, data=data)
+    return array
 
 
 @lru_cache(maxsize=1024)
@@ -178,29 +178,29 @@ def _read(array: Array) -> npt.NDArray[Any] | None:
     if array.stype != _NUMPY or len(data) < 10:
         return None
     start = 10 + int.from_bytes(data[8:10], "little")
-    found = _described(data[:start])
-    if found is None:
+    described = _described(data[:start])
+    if described is None:
         return None
-    shape, dtype, fortran = found
+    shape, dtype, fortran = described
     count = math.prod(shape)
     if len(data) - start != count * dtype.itemsize:
         return None
     try:
         flat = np.frombuffer(data, dtype, count, start)
         return flat.reshape(shape, order="F" if fortran else "C")
-    except (ValueError, OverflowError):  # more dimensions, or larger ones, than there can be
+    except (ValueError, OverflowError):  # more or larger dimensions than numpy supports
         return None
 
 
 @lru_cache(maxsize=1024)
 def _described(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], bool] | None:
-    """Shape, type and order from a header of version 1; None where it is another one, or none."""
+    """Read shape, type and order from a header of version 1; None for any other header."""
     try:
         stream = BytesIO(header)
         if np.lib.format.read_magic(stream) != (1, 0):
             return None
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    except Exception:  # a stranger's header: TokenError, MemoryError and RecursionError too
+    except Exception:  # an untrusted header may raise TokenError, MemoryError or RecursionError
         return None
     if dtype.kind not in _PLAIN or any(size < 0 for size in shape):
         return None

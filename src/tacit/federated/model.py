@@ -1,7 +1,7 @@
-"""What an algorithm asks of a model: a layout, a start, a gradient, a judgement.
+"""The model protocol that algorithms rely on: layout, initial parameters, gradient, evaluation.
 
-Parameters are one flat numpy vector. `tacit.federated.torch_model` makes such a model of a torch
-module; a quadratic with a closed form is another.
+Parameters are one flat numpy vector. `tacit.federated.torch_model` turns a torch module into such a
+model; a quadratic with a closed form is another example.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.privacy import copies, errors
 
 
 class Evaluation(NamedTuple):
-    """Mean loss and share of right answers; NaN where a model has no answers."""
+    """Mean loss and accuracy; NaN where a model predicts no classes."""
 
     loss: float
     accuracy: float
@@ -34,16 +34,19 @@ class Model(Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """In which clients compute."""
+        """The floating-point type in which clients compute."""
 
     def start(self) -> Vector:
-        """Parameters to begin with, the same at every call."""
+        """Return the initial parameters, the same at every call."""
 
     def gradient(self, parameters: Vector, rows: Any, labels: Any) -> Vector:
-        """Of the mean loss over the rows. The caller may change it; the next call overwrites it."""
+        """Return the gradient of the mean loss over the rows.
+
+        The caller may modify the array in place; the next call overwrites it.
+        """
 
     def evaluate(self, parameters: Vector, rows: Any, labels: Any) -> Evaluation:
-        """How good the parameters are on these rows."""
+        """Evaluate the parameters on these rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,23 +70,23 @@ class Data:
 
 
 def serving(model: Model, data: Data, rng: np.random.Generator) -> AbstractContextManager[Model]:
-    """A copy of a model that one client's part of one phase has to itself.
+    """Provide a copy of a model for one client in one phase, used by nobody else.
 
-    The engine's own model meets no rows, so every copy is as it was built; one that shares what can
-    change with its copy is refused. A model whose passes also draw, or keep what a deep copy does
-    not cover, has a `serving` of its own.
+    The engine's own model never sees rows, so every copy is as it was built; a model that shares
+    mutable state with its copy is refused. A model whose passes draw random numbers, or keep state
+    that a deep copy does not cover, defines its own `serving`.
     """
     own = getattr(model, "serving", None)
     if own is not None:
-        found: AbstractContextManager[Model] = own(data, rng)
-        return found
+        serving: AbstractContextManager[Model] = own(data, rng)
+        return serving
     return nullcontext(copied(model))
 
 
 def copied(model: Model) -> Model:
     """Copy a model whole, or refuse it."""
-    found = copy.deepcopy(model)
-    if copies.shared(model, found):
+    own = copy.deepcopy(model)
+    if copies.shared(model, own):
         remedy = "What one client's pass writes would reach the next."
         errors.refuse("run", "model", "one that copy.deepcopy copies whole", "a part", remedy)
-    return found
+    return own

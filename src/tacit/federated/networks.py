@@ -1,8 +1,9 @@
-r"""Networks for `TorchModel`: a small convolutional one for images, and a start learned elsewhere.
+r"""Networks for `TorchModel`: a small convolutional network, and initialization by pre-training.
 
-The convolutional network is made for noisy gradients. It has no batch normalisation, whose
-gradients are nobody's own; what reaches the last layer has norm 1, so that one clip norm fits every
-image; and the last layer begins at 0, so that the first step of it goes the right way.
+The convolutional network is designed for noisy gradients. It has no batch normalisation, under
+which no gradient belongs to one example alone; the inputs of the last layer have norm 1, so that
+one clip norm fits every image; and the last layer is initialized at 0, so that its first step goes
+in the right direction.
 
 A builder is a pure function of sizes and weights: every party that builds it gets the same module.
 """
@@ -20,14 +21,14 @@ from torch.nn import functional as F
 from tacit.privacy import errors
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
-"""Of a module, by the names of its state."""
+"""Weights of a module, by the names in its state dictionary."""
 
 _KERNEL = 3
 _GROUPS = 4
 
 
 class Images(nn.Module):
-    """Rows of pixels as images of one channel."""
+    """A layer that reshapes rows of pixels to images with one channel."""
 
     def __init__(self, image: tuple[int, int]) -> None:
         super().__init__()
@@ -38,27 +39,27 @@ class Images(nn.Module):
 
 
 class UnitNorm(nn.Module):
-    """Rows less their own mean, on the unit sphere."""
+    """A layer that centres each row and scales it to the unit sphere."""
 
     def forward(self, rows: Tensor) -> Tensor:
         width = rows.shape[1]
-        found: Tensor = F.layer_norm(rows, (width,)) / width**0.5
-        return found
+        scaled: Tensor = F.layer_norm(rows, (width,)) / width**0.5
+        return scaled
 
 
 def small_cnn(
     image: tuple[int, int] = (28, 28), classes: int = 2, channels: tuple[int, ...] = (32, 64)
 ) -> Callable[[], nn.Module]:
-    """Build strided convolutions with group normalisation, and one linear layer on what they find.
+    """Build a network of strided convolutions with group normalisation and one linear layer.
 
     Parameters
     ----------
     image : (int, int)
-        Height and width. Rows are images, or their pixels one after the other.
+        Height and width. Rows are images, or flattened images.
     classes : int
-        Outputs.
+        Number of outputs.
     channels : tuple of int
-        Of each convolution, multiples of 4. Each halves height and width.
+        Channels of each convolution, multiples of 4. Each convolution halves height and width.
 
     Examples
     --------
@@ -94,17 +95,17 @@ def small_cnn(
 def pretrained(
     build: Callable[[], nn.Module], weights: Weights, *, frozen: bool = False
 ) -> Callable[[], nn.Module]:
-    """Build the same network with the features of another: all but its last layer.
+    """Build the same network with the features of another one: all layers but the last.
 
     Parameters
     ----------
     build : callable
-        Of a network that is features, then a last layer, as `small_cnn` gives.
+        Builds a network that consists of features and a last layer, such as `small_cnn`'s.
     weights : mapping
-        Of the features, as `feature_weights` reads them off a trained network. They must come from
-        public data: no guarantee covers what they were learned from.
+        Weights of the features, as `feature_weights` reads them from a trained network. They must
+        come from public data: no guarantee covers the data that they were learned from.
     frozen : bool
-        Train the last layer alone: the features are public constants then, and do not travel.
+        Train only the last layer. The features are then public constants and do not travel.
     """
 
     def built() -> nn.Module:
@@ -112,7 +113,7 @@ def pretrained(
         features = _features(module)
         own = {name: tuple(value.shape) for name, value in features.state_dict().items()}
         if {name: tuple(value.shape) for name, value in weights.items()} != own:
-            remedy = "Take them off a network of the same sizes."
+            remedy = "Take them from a network of the same sizes."
             errors.refuse("pretrained", "weights", "those of the features", len(weights), remedy)
         features.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
         features.requires_grad_(not frozen)
@@ -122,7 +123,7 @@ def pretrained(
 
 
 def feature_weights(module: nn.Module) -> dict[str, npt.NDArray[np.float32]]:
-    """The weights of all but the last layer."""
+    """Return the weights of all layers but the last."""
     state = _features(module).state_dict()
     return {name: value.detach().cpu().numpy().copy() for name, value in state.items()}
 

@@ -1,8 +1,8 @@
-r"""Who holds which rows: index functions, shifts, and how far clients differ.
+r"""Partitions of rows among clients, and shifts between clients, for simulations.
 
-A partition is a list of index arrays, one for each client, that together hold every row once. Two
-functions change what clients hold instead of who holds it. The five kinds of difference are those
-of Kairouz et al. [KMA21]_, section 3.1:
+A partition is a list of index arrays, one per client, that together contain every row once. Two
+functions change the rows or labels themselves instead of assigning them. The five kinds of
+difference are those of Kairouz et al. [KMA21]_, section 3.1:
 
 =================  =====================================  =======================
 kind               what differs between clients           made by
@@ -11,11 +11,11 @@ covariate shift    :math:`P(x)`, not :math:`P(y \mid x)`  `by_feature`
 prior shift        :math:`P(y)`                           `dirichlet`, `shards`
 concept drift      :math:`P(x \mid y)`, not :math:`P(y)`  `drifted_rows`
 concept shift      :math:`P(y \mid x)`, not :math:`P(x)`  `shifted_labels`
-unbalancedness     how many rows they hold                `unbalanced`
+unbalancedness     number of rows                         `unbalanced`
 =================  =====================================  =======================
 
-For simulations: a partition and its divergences are read off all rows together, which a federation
-never has in one place.
+For simulations only: a partition is computed from all rows together, which a federation never has
+in one place.
 
 References
 ----------
@@ -42,7 +42,7 @@ _TRIES = 1000
 
 
 def iid(rows: int, clients: int, *, seed: int = 0) -> Parts:
-    """Rows at random, as many for each client as for any other, but for one.
+    """Assign rows at random; the numbers of rows differ by at most one between clients.
 
     Examples
     --------
@@ -54,7 +54,10 @@ def iid(rows: int, clients: int, *, seed: int = 0) -> Parts:
 
 
 def unbalanced(rows: int, clients: int, *, spread: float = 1.0, seed: int = 0) -> Parts:
-    """Rows at random, numbers log-normal: e^spread is one standard deviation. Nobody has none."""
+    """Assign rows at random, in log-normal numbers; every client has at least one.
+
+    `spread` is the standard deviation of the logarithm of a client's share.
+    """
     _check("unbalanced", rows, clients)
     errors.positive("unbalanced", "spread", spread)
     rng = _rng(seed)
@@ -66,20 +69,21 @@ def unbalanced(rows: int, clients: int, *, spread: float = 1.0, seed: int = 0) -
 def dirichlet(
     labels: Any, clients: int, *, concentration: float = 0.5, least: int = 1, seed: int = 0
 ) -> Parts:
-    r"""Prior shift: class c goes to clients by shares :math:`\sim \mathrm{Dir}(\alpha 1)` [HQB19]_.
+    r"""Make a prior shift: split each class by shares :math:`\sim \mathrm{Dir}(\alpha 1)` [HQB19]_.
 
     Parameters
     ----------
     labels : array
-        Of all rows.
+        Labels of all rows.
     clients : int
-        How many.
+        Number of clients.
     concentration : float
-        :math:`\alpha`: towards 0 a class has one owner, towards infinity all alike.
+        :math:`\alpha`. Towards 0 each class goes to one client, towards infinity all clients are
+        alike.
     least : int
-        Drawn again until every client has so many rows.
+        Smallest number of rows of a client; shares are drawn again until it is reached.
     seed : int
-        Of all draws.
+        Seed of all draws.
     """
     known = _labels("dirichlet", labels)
     _check("dirichlet", len(known), clients * errors.whole("dirichlet", "least", least, least=1))
@@ -99,14 +103,14 @@ def dirichlet(
 
 
 def shards(labels: Any, clients: int, *, per_client: int = 2, seed: int = 0) -> Parts:
-    """Prior shift: rows in the order of labels, cut into shards, so many dealt to each client.
+    """Make a prior shift: cut rows sorted by label into shards, and deal each client `per_client`.
 
     Examples
     --------
     >>> labels = np.repeat(np.arange(10), 100)
     >>> parts = shards(labels, 10)
-    >>> max(len(np.unique(labels[part])) for part in parts) <= 2
-    True
+    >>> max(len(np.unique(labels[part])) for part in parts)
+    2
     """
     known = _labels("shards", labels)
     each = errors.whole("shards", "per_client", per_client, least=1)
@@ -120,11 +124,11 @@ def shards(labels: Any, clients: int, *, per_client: int = 2, seed: int = 0) -> 
 
 
 def by_feature(rows: Any, clients: int, *, strength: float = 1.0, seed: int = 0) -> Parts:
-    r"""Covariate shift: clients hold neighbouring stretches of one random direction.
+    r"""Make a covariate shift: clients hold adjacent intervals along one random direction.
 
     Rows are sorted by :math:`s \cdot \mathrm{rank}(x^\top u) + (1 - s) \cdot \mathrm{uniform}` and
-    cut evenly. Who holds a row depends on x and chance alone, so :math:`P(y \mid x)` is the same
-    everywhere.
+    cut evenly. Which client holds a row depends on x and chance alone, so :math:`P(y \mid x)` is
+    the same for all clients.
     """
     flat = _flat("by_feature", rows)
     _check("by_feature", len(flat), clients)
@@ -140,10 +144,10 @@ def by_feature(rows: Any, clients: int, *, strength: float = 1.0, seed: int = 0)
 def drifted_rows(
     rows: Any, labels: Any, parts: Sequence[Indices], *, strength: float = 1.0, seed: int = 0
 ) -> npt.NDArray[np.float64]:
-    r"""Concept drift: at client k the rows of class c move by :math:`s\,\sigma \odot u_{kc}`.
+    r"""Make a concept drift: move rows of class c at client k by :math:`s\,\sigma \odot u_{kc}`.
 
-    :math:`u_{kc}` is a standard normal direction of the client's and class's own, :math:`\sigma`
-    the spread of each column. Labels stay: :math:`P(y)` does not change.
+    :math:`u_{kc}` is a standard normal vector, drawn for each client and class, and :math:`\sigma`
+    holds the columns' standard deviations. Labels stay: :math:`P(y)` does not change.
     """
     flat, known = _flat("drifted_rows", rows).copy(), _labels("drifted_rows", labels)
     size = float(errors.positive("drifted_rows", "strength", strength))
@@ -158,19 +162,19 @@ def drifted_rows(
 def shifted_labels(
     labels: Any, parts: Sequence[Indices], *, strength: float = 1.0, seed: int = 0
 ) -> npt.NDArray[Any]:
-    """Concept shift: each client has its own names for `strength` of the classes, in a circle.
+    """Make a concept shift: each client permutes a fraction `strength` of the classes cyclically.
 
     Rows stay: P(x) does not change.
     """
     known = _labels("shifted_labels", labels)
-    share, found, rng = _share("shifted_labels", strength), known.copy(), _rng(seed)
+    share, shifted, rng = _share("shifted_labels", strength), known.copy(), _rng(seed)
     classes, codes = np.unique(known, return_inverse=True)
     for part in parts:
         moved = rng.permutation(len(classes))[: max(round(share * len(classes)), 0)]
         names = np.arange(len(classes))
         names[moved] = np.roll(moved, 1)
-        found[part] = classes[names[codes[part]]]
-    return found
+        shifted[part] = classes[names[codes[part]]]
+    return shifted
 
 
 def _rng(seed: int) -> np.random.Generator:
@@ -190,7 +194,7 @@ def _share(where: str, strength: float) -> float:
 def _labels(where: str, labels: Any) -> npt.NDArray[Any]:
     known = np.asarray(labels)
     if known.ndim != 1 or len(known) == 0:
-        raise errors.InvalidData(f"{where}: labels must be one for each row, in one dimension.")
+        raise errors.InvalidData(f"{where}: labels must be one per row, in one dimension.")
     return known
 
 
@@ -199,7 +203,7 @@ def _flat(where: str, rows: Any) -> npt.NDArray[np.float64]:
 
 
 def _cuts(shares: npt.NDArray[np.float64], rows: int) -> Indices:
-    """Where to cut `rows` rows so that pieces have these shares."""
+    """Compute where to cut `rows` rows so that the pieces have these shares."""
     cuts = np.floor(np.cumsum(shares)[:-1] * rows + 1e-9).astype(np.int64)
     return np.minimum(cuts, rows)
 

@@ -1,13 +1,13 @@
-r"""What a client sends back: named arrays, a weight, and a declaration of what may be done to them.
+r"""Payloads: the named arrays and the weight that a client sends, and how they may be processed.
 
-A payload has parts ("update", "mask"), each one number for every parameter of the model. A phase
-of an algorithm declares its parts beforehand, so the server never takes a client's word for them.
-On the wire a part is float32 arrays under the names of the parameters; inside it is one vector.
+A payload has parts ("update", "mask"), each with one number per parameter of the model. A phase of
+an algorithm declares its parts beforehand, so the server never relies on a client for them. On the
+wire a part is a set of float32 arrays named after the parameters; in memory it is one vector.
 
 Notes
 -----
-A reply is data from a stranger. `decode` gives a `Payload` or a `Rejected` with the reason, and
-never raises: one bad reply must not stop a round.
+A reply is untrusted data. `decode` returns a `Payload`, or a `Rejected` with the reason, and never
+raises: one bad reply must not stop a round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from tacit.privacy import errors
 
 Vector = npt.NDArray[Any]
-"""One number for every parameter of a model, in the order of its layout."""
+"""One number per parameter of a model, in the order of its layout."""
 
 Record = dict[str, npt.NDArray[Any]]
 """Arrays as they travel, by "part/parameter"."""
@@ -47,52 +47,53 @@ class Layout:
 
     @cached_property
     def spans(self) -> dict[str, slice]:
-        """Where each parameter lies in the flat vector."""
-        found, start = {}, 0
+        """The slice of each parameter in the flat vector."""
+        spans, start = {}, 0
         for name, shape in self.shapes:
-            found[name] = slice(start, start + math.prod(shape))
+            spans[name] = slice(start, start + math.prod(shape))
             start += math.prod(shape)
-        return found
+        return spans
 
     @cached_property
     def size(self) -> int:
-        """Numbers in all."""
+        """Number of parameters."""
         return sum(math.prod(shape) for _, shape in self.shapes)
 
     def unflatten(self, vector: Vector) -> Record:
-        """Named views of a vector."""
+        """Split a vector into named views."""
         return {name: vector[self.spans[name]].reshape(shape) for name, shape in self.shapes}
 
     def flatten(self, arrays: Mapping[str, npt.NDArray[Any]]) -> Vector:
-        """One float32 vector of named arrays."""
+        """Join named arrays into one float32 vector."""
         flat = [np.ravel(arrays[name]) for name, _ in self.shapes]
         return np.concatenate(flat).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of a payload is, and what may be done to it.
+    """The declaration of one part of a payload: its type, and how it may be processed.
 
     Parameters
     ----------
     name : str
-        Of the part.
+        Name of the part.
     additive : bool
-        The server needs only the weighted sum over clients: secure aggregation may hide the rest.
+        The server needs only the weighted sum over clients; secure aggregation may hide the rest.
     clip_unit : str, optional
-        Parts of one unit are bounded together, by one norm over all of them. None: no bound can be
-        put on it, so no noise can hide it.
+        Parts of one unit are clipped together, by one norm over all of them. None means that the
+        part cannot be bounded, so no noise can hide it.
     noised : bool
-        It depends on the client's data: under a guarantee it may leave only with noise.
+        The part depends on the client's data; under a guarantee it may leave only with noise.
     binary : bool
-        Zeros and ones, eight to a byte on the wire.
+        The part holds zeros and ones, packed eight to a byte on the wire.
     kept : str, optional
-        A binary part that says where this one has values; elsewhere it is zero and is not sent.
+        Name of a binary part that marks where this part has values. Elsewhere it is zero and is
+        not sent.
 
     Notes
     -----
-    The weight of a payload is a release as well. Where clients are to be protected it is 1 for all,
-    or a public number.
+    The weight of a payload is a release as well. Where clients are protected it is 1 for all of
+    them, or a public number.
     """
 
     name: str
@@ -105,24 +106,24 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Payload:
-    """Parts of one reply as flat vectors, and its weight in the mean."""
+    """The parts of one reply as flat vectors, and its weight in the mean."""
 
     parts: Mapping[str, Vector]
     weight: float = 1.0
     stated: tuple[float, float] | None = None
-    """(ε, δ) that a silo says it has spent with this reply: its own word."""
+    """(ε, δ) that a silo claims to have spent with this reply."""
 
 
 @dataclass(frozen=True)
 class Rejected:
-    """A reply that does not count, and why."""
+    """The reason why a reply does not count."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What no honest reply exceeds: the size of a number, a weight, and a stated ε."""
+    """Limits that no honest reply exceeds: the magnitude of a number, the weight, a stated ε."""
 
     magnitude: float = 1e6
     weight: float = 1e9
@@ -135,7 +136,7 @@ class Limits:
 
 
 def norms(payload: Payload, declared: Sequence[Part]) -> dict[str, float]:
-    r"""The :math:`\ell_2` norm of each clip unit, over all its parts together."""
+    r"""Compute the :math:`\ell_2` norm of each clip unit, over all its parts together."""
     squares: dict[str, float] = {}
     for part in declared:
         if part.clip_unit is not None:
@@ -145,7 +146,7 @@ def norms(payload: Payload, declared: Sequence[Part]) -> dict[str, float]:
 
 
 def encode(payload: Payload, declared: Sequence[Part], layout: Layout) -> Record:
-    """Arrays for the wire: float32, packed bits for masks, only what is kept for sparse parts."""
+    """Encode for the wire: float32, packed bits for masks, only kept values for sparse parts."""
     sent: Record = {}
     for part in declared:
         vector = payload.parts[part.name]
@@ -172,20 +173,20 @@ def decode(
     *,
     stated: object = None,
 ) -> Payload | Rejected:
-    """Read a reply that anyone may have written: a payload as declared, or why it is none.
+    """Decode an untrusted reply into a payload as declared, or into the reason for rejecting it.
 
     Parameters
     ----------
     record, weight : object
-        What came over the wire.
+        What arrived over the wire.
     declared : sequence of Part
         What the phase asked for.
     layout : Layout
-        Of the model.
+        Layout of the model.
     limits : Limits
-        Beyond these a reply is refused.
+        A reply beyond these is rejected.
     stated : object
-        What it says of its cost, None for nothing.
+        The cost that the reply states; None if it states none.
     """
     if not _is_number(weight) or not 0 < weight <= limits.weight:  # type: ignore[operator]
         return Rejected(f"its weight is no number above 0 and up to {limits.weight:g}")
@@ -213,7 +214,7 @@ def read_statement(
     stated: object,
     limits: Limits = Limits(),  # noqa: B008
 ) -> tuple[float, float] | Rejected | None:
-    """What anyone says to have spent: ε and δ, None where nothing is said, or why it is neither."""
+    """Read an untrusted statement of cost: (ε, δ), None if absent, or why it is rejected."""
     if stated is None:
         return None
     pair = list(stated) if isinstance(stated, tuple | list) else []
@@ -227,12 +228,12 @@ def read_statement(
 
 
 def nbytes(record: Mapping[str, npt.NDArray[Any]]) -> int:
-    """Bytes of the arrays, without names and framing."""
+    """Count the bytes of the arrays, without names and framing."""
     return sum(array.nbytes for array in record.values())
 
 
 def _is_number(value: object) -> bool:
-    """One that fits a float; NaN and infinity are left to comparisons."""
+    """Return whether a value is a number that fits a float; NaN and infinity pass."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
     return not isinstance(value, int) or abs(value) <= errors.LARGEST_INTEGER
@@ -241,7 +242,7 @@ def _is_number(value: object) -> bool:
 def _read(
     record: Mapping[str, Any], part: Part, known: Mapping[str, Vector], layout: Layout
 ) -> Vector | Rejected:
-    """One part as a vector; only types and shapes are looked at."""
+    """Read one part as a vector; only types and shapes are checked."""
     flat = np.zeros(layout.size, dtype=np.float32)
     dtype = np.uint8 if part.binary else np.float32
     for name, shape in layout.shapes:

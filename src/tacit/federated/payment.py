@@ -1,20 +1,20 @@
-"""Who pays for what a federation runs: a ledger, before anything is computed.
+"""Payment for the exchanges of a federation: the ledger is charged before anything is computed.
 
-Theorem. Whatever is killed when, what was computed under a run is in its ledger, and nothing is
-computed twice on one payment.
+Theorem. Whichever process is killed at whatever time, everything that was computed in a run is in
+its ledger, and nothing is computed twice on one payment.
 
 Proof. `begin` writes, then returns; only then is anything computed. A Rényi account is charged for
 every exchange under its own key. Other accounts cannot add up single exchanges without loss, so
-they are charged for the whole plan under the key of the run, before the first exchange; exchanges
-then leave a mark each, a charge of nothing under a key of its own. The ledger takes a key once, in
-one transaction: whoever comes second, in this process or another, is told so and refused. So every
+they are charged for the whole plan under the key of the run, before the first exchange; each
+exchange then leaves a mark, a charge of zero under its own key. The ledger accepts a key once, in
+one transaction: a second attempt, in this process or another, is recognized and refused. So every
 exchange of the plan is computed at most once, and the plan is paid.
 
 Notes
 -----
 A run without a name has a random key: nobody else can begin under it, so its marks stay in memory.
-An exchange that was begun and killed is paid and lost: to compute it again would be a second
-release, on fresh samples and noise, of what was paid once.
+An exchange that was begun and then killed is paid and lost: computing it again would be a second
+release, on fresh samples and noise, for one payment.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from tacit.privacy.accounting.ledger import Ledger, line_of_text
 from tacit.privacy.guarantees import ApproxDP, PureDP, RenyiDP
 
 
-class Till:
-    """Pays for the exchanges of one run, each once.
+class Payment:
+    """Payment for the exchanges of one run, each once.
 
     Parameters
     ----------
     where : str
-        Whom an error should name.
+        Name that errors begin with.
     plan : Event
-        All that may run, fixed beforehand.
+        Everything that may run, fixed beforehand.
     delta : float
-        At which accounts in (ε, δ) state it.
+        δ at which accounts in (ε, δ) state the cost.
     ledger, account : Ledger, str, optional
-        What is charged. Without them exchanges are remembered in this process alone.
+        The account that is charged. Without them exchanges are remembered only in this process.
     run : str, optional
-        Names the run, so that another process can go on with it.
+        Name of the run, with which another process can continue it.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Till:
         run: str | None = None,
     ) -> None:
         if (ledger is None) != (account is None):
-            given = account if ledger is None else "a ledger alone"
-            errors.refuse(where, "ledger and account", "given together", given)
+            alone = account if ledger is None else "a ledger alone"
+            errors.refuse(where, "ledger and account", "given together", alone)
         self._where, self._plan, self._delta = where, plan, delta
         self._ledger, self._account = ledger, account
         self._named = run is not None
@@ -69,34 +69,34 @@ class Till:
             self._look(ledger, account)
 
     def _look(self, ledger: Ledger, account: str) -> None:
-        """What notion the account has, and what of this run it has seen."""
-        found = ledger.show(account)
-        self._by_exchange = isinstance(found.budget, RenyiDP)
-        self._at = self._delta if isinstance(found.budget, PureDP | ApproxDP) else None
+        """Read the account's privacy notion, and which exchanges of this run it was charged for."""
+        statement = ledger.show(account)
+        self._by_exchange = isinstance(statement.budget, RenyiDP)
+        self._at = self._delta if isinstance(statement.budget, PureDP | ApproxDP) else None
         start = f"{self._key}, "
-        keys = [one.key for one in found.charges if one.key.startswith(start)]
+        keys = [one.key for one in statement.charges if one.key.startswith(start)]
         self._begun = {key.removeprefix(start) for key in keys}
 
     @property
     def charges(self) -> bool:
-        """Whether there is a ledger."""
+        """Whether a ledger is charged."""
         return self._ledger is not None
 
     def begun(self, kind: str) -> int:
-        """How many exchanges of a kind were begun, by this process or another: "round", say."""
+        """Count the exchanges of a kind, such as "round", that any process has begun."""
         return sum(what.startswith(f"{kind} ") for what in self._begun)
 
     def has(self, kind: str, number: int) -> bool:
-        """Whether this one was begun."""
+        """Return whether this exchange was begun."""
         return f"{kind} {number}" in self._begun
 
     def begin(self, kind: str, number: int, event: events.Event) -> None:
-        """Pay for an exchange: on disk before this returns.
+        """Pay for an exchange; the charge is on disk before this returns.
 
         Raises
         ------
         BudgetExceeded
-            Where it was begun before, or the account has too little left.
+            If it was begun before, or the account has too little remaining.
         """
         what = f"{kind} {number}"
         on_disk = self._named and self._ledger is not None
@@ -106,14 +106,14 @@ class Till:
             self._begun.add(what)
             raise errors.BudgetExceeded(
                 f"{self._where}: {what} of this run must be new, got one that was begun before. "
-                "It is paid and, where it was interrupted, lost."
+                "It is paid and, if it was interrupted, lost."
             )
         self._begun.add(what)
         if on_disk and self._ledger is not None and self._account is not None:
             self._look(self._ledger, self._account)  # with what others began meanwhile
 
     def stay(self) -> None:
-        """Refuse a copy of the process that this was made in: it would spend twice."""
+        """Refuse to run in a fork of the process that created this: it would spend twice."""
         if os.getpid() != self._process:
             raise errors.TacitError(
                 f"{self._where}: a copy of a process must not spend what was paid once. "
@@ -121,7 +121,7 @@ class Till:
             )
 
     def _charged(self, what: str, event: events.Event) -> bool:
-        """Whether this is the first time."""
+        """Charge the ledger; return whether this exchange is new."""
         if self._ledger is None or self._account is None:
             return True
         key = f"{self._key}, {what}"

@@ -1,14 +1,13 @@
 """The plain loop: rounds over clients in one process, without messages.
 
 It is the reference for every engine. `Server` is all that happens at the server, `client_rng` and
-`answer` all that happens at a client; an engine only carries what they give. With the same seed it
-must come to the same arrays.
+`answer` all that happens at a client; an engine only transports their results. With the same seed
+it must give the same arrays.
 
 Notes
 -----
-A client's new state counts once the server has taken its reply. If a FedDyn client kept a
-correction that the server never heard of, the server's mean of all corrections would be wrong for
-ever.
+A client's new state counts once the server has accepted its reply. If a FedDyn client kept a
+correction that the server never received, the server's mean of all corrections would stay wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.algorithms.server_updates import ServerState
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.coordinator import cohort as cohort
 from tacit.federated.model import Data, Evaluation, Model, copied, serving
 from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
@@ -34,7 +33,7 @@ from tacit.privacy import errors, silence
 
 
 class Reply(NamedTuple):
-    """What one client sends in one phase."""
+    """The reply of one client in one phase."""
 
     record: Record
     weight: float
@@ -43,10 +42,10 @@ class Reply(NamedTuple):
 
 
 class Party(Protocol):
-    """A client that keeps its rows to itself and answers as it sees fit: a silo."""
+    """A client that protects its rows itself, such as a silo."""
 
     def __len__(self) -> int:
-        """Its weight, where clients count by their rows."""
+        """Return its weight, if clients are weighted by rows."""
 
     def answer(
         self,
@@ -56,38 +55,38 @@ class Party(Protocol):
         state: State,
         rng: np.random.Generator,
     ) -> tuple[Reply, State]:
-        """Its part of a phase; exchanges are numbered from 1 through all rounds.
+        """Compute its reply in a phase; exchanges are numbered from 1 through all rounds.
 
         Raises
         ------
         BudgetExceeded
-            Where it has nothing left to spend: it is silent then.
+            If it has too little budget remaining. It is then silent.
         """
 
 
 Intercept = Callable[[int, int, Reply], Reply | None]
-"""Called with round, client and reply: what arrives in its place, None for nothing. For tests and
-simulated attacks."""
+"""Called with round, client and reply; returns what arrives instead, None if it is lost. For tests
+and simulated attacks."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What happened in one round.
+    """The record of one round.
 
     Parameters
     ----------
     number : int
-        From 1.
+        Number of the round, from 1.
     asked, counted : int
-        Clients that were asked; clients whose last reply counted.
+        Numbers of clients that were asked, and of clients whose last reply counted.
     rejected : tuple of (int, str)
-        Clients whose reply did not count, and why.
+        Clients whose reply did not count, and the reason.
     skipped : bool
-        Some phase gave nothing to go on with: the model is the one before.
+        Whether a phase had no result, so that the model is the previous one.
     loss, accuracy : float
-        On the test rows, NaN without any.
+        Loss and accuracy on the test rows; NaN if there are none.
     bytes_up, bytes_down : int
-        Of arrays, all clients and phases of this round together.
+        Bytes of the arrays of all clients and phases of this round.
     """
 
     number: int
@@ -102,14 +101,14 @@ class Round:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """Where a run ended: the server's state, what clients keep, and every round."""
+class RunResult:
+    """The result of a run: the server's state, the states of clients, and every round."""
 
     server: ServerState
     states: Mapping[int, State]
     history: tuple[Round, ...]
     stopped: str = ""
-    """Why the next round was refused, where one was: its budget is spent."""
+    """Why the next round was refused for lack of budget; "" if none was."""
 
     @property
     def model(self) -> Vector:
@@ -118,7 +117,7 @@ class Outcome:
 
 
 def client_rng(seed: int, number: int, phase: int, client: int) -> np.random.Generator:
-    """A client's own stream in one phase of one round; the order of clients does not matter."""
+    """Seed a client's own stream in one phase of a round, whatever the order of clients."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number, phase, client)))
 
 
@@ -131,7 +130,7 @@ def answer(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Reply, State]:
-    """A client's part of a phase, on a copy of the model: nothing of another client is in it."""
+    """Compute a client's reply on a copy of the model, which holds nothing of other clients."""
     with serving(model, data, rng) as own:
         return computed(phase, config, own, received, state, data, rng)
 
@@ -145,7 +144,7 @@ def computed(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Reply, State]:
-    """The same on a model that the client has to itself, from arrays to arrays."""
+    """Compute a client's reply on a model that only this client uses."""
     found, kept = phase.client(config, model, received, state, data, rng)
     return Reply(payload.encode(found, phase.parts, model.layout), found.weight), kept
 
@@ -153,7 +152,7 @@ def computed(
 def accept(
     phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: Limits
 ) -> tuple[dict[int, Payload], dict[int, str]]:
-    """Replies that count, by client, and why the others do not."""
+    """Return the replies that count, by client, and why the others do not."""
     taken: dict[int, Payload] = {}
     refused: dict[int, str] = {}
     for client, reply in sorted(replies.items()):
@@ -167,22 +166,22 @@ def accept(
 
 
 def begin(config: Config, model: Model, sizes: Sequence[int]) -> ServerState:
-    """The server before the first round; of clients only their numbers of rows enter."""
+    """Initialize the server from the clients' numbers of rows alone."""
     population = float(sum(sizes)) if config.weighted else float(len(sizes))
     return ServerState(model.start().astype(np.float32), population)
 
 
 class Closed(NamedTuple):
-    """What became of the replies of a phase."""
+    """The result of a phase: which replies counted, and which were rejected."""
 
     counted: list[int]
     rejected: dict[int, str]
     skipped: bool
-    """The round ends here: there was nothing to go on with."""
+    """Whether the round ends here, without a result."""
 
 
 class Server:
-    """The server of a run: what it does, without how messages travel.
+    """The server of a run, independent of how messages travel.
 
     For every round `open`; for every phase `phase`, then send and wait, then `close_phase`, until
     one is skipped; then `close`.
@@ -190,17 +189,17 @@ class Server:
     Parameters
     ----------
     algorithm : Algorithm
-        What runs.
+        The algorithm.
     config : Config
-        Its settings.
+        Settings of the algorithm.
     model : Model
-        Gives the start and the layout, and judges.
+        The model, for initial parameters, layout and evaluation.
     sizes : sequence of int
-        Rows of each client; without weights only how many clients there are is read.
-    gathering : Gathering
-        Who is asked, and what is made of replies.
+        Number of rows of each client; without weights only the number of clients is used.
+    coordinator : Coordinator
+        Chooses clients and combines replies.
     limits : Limits
-        What no honest reply exceeds.
+        Limits that no honest reply exceeds.
     """
 
     def __init__(
@@ -209,23 +208,23 @@ class Server:
         config: Config,
         model: Model,
         sizes: Sequence[int],
-        gathering: Gathering,
+        coordinator: Coordinator,
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        gathering.admit(algorithm, config, len(sizes))
+        coordinator.admit(algorithm, config, len(sizes))
         self.algorithm, self.config, self.model = algorithm, config, model
-        self.gathering, self.limits, self.clients = gathering, limits, len(sizes)
+        self.coordinator, self.limits, self.clients = coordinator, limits, len(sizes)
         self.state = begin(config, model, sizes)
 
     def open(self, number: int) -> list[int]:
-        """Begin a round: the clients that are asked.
+        """Begin a round, and return the clients that are asked.
 
         Raises
         ------
         BudgetExceeded
-            Where the round would cost more than is left; nothing has happened then.
+            If the round would cost more than what is remaining. Then nothing has happened.
         """
-        self.asked = self.gathering.choose(number, self.clients)
+        self.asked = self.coordinator.choose(number, self.clients)
         self._number, self._there, self._skipped = number, self.asked, False
         self._rejected: list[tuple[int, str]] = []
         self._down = 0
@@ -233,25 +232,25 @@ class Server:
         return self.asked
 
     def phase(self, index: int) -> tuple[Global, list[int]]:
-        """What is sent in a phase, and to whom."""
+        """Return what is sent in a phase, and to which clients."""
         names = self.algorithm.phases[index].receives
         receives = {name: self._sent[name] for name in names}
         self._down += len(self._there) * sum(array.nbytes for array in receives.values())
         return receives, self._there
 
     def close_phase(self, index: int, replies: Mapping[int, Reply]) -> Closed:
-        """Take the replies that arrived, from those who were asked, and move the model."""
+        """Combine the replies of clients that were asked, and update the model."""
         phase, layout = self.algorithm.phases[index], self.model.layout
         asked = set(self._there)
         heard = {client: reply for client, reply in replies.items() if client in asked}
         taken, refused = accept(phase, layout, heard, self.limits)
         for client, reply in list(taken.items()):
-            if why := self.gathering.refuses(self._number, client, reply):
+            if why := self.coordinator.refuses(self._number, client, reply):
                 refused[client] = why
                 del taken[client]
         self._rejected += refused.items()
         self._there = list(taken)
-        averaged = self.gathering.gather(self._number, phase, taken, layout)
+        averaged = self.coordinator.gather(self._number, phase, taken, layout)
         if averaged is None:
             self._skipped = True
         else:
@@ -259,13 +258,13 @@ class Server:
         return Closed(self._there, refused, self._skipped)
 
     def close(self, bytes_up: int, judged: Evaluation | None = None) -> Round:
-        """End the round: what happened in it."""
+        """End the round, and return its record."""
         loss, accuracy = (np.nan, np.nan) if judged is None else judged
         counts = (self._number, len(self.asked), len(self._there), tuple(self._rejected))
         return Round(*counts, self._skipped, loss, accuracy, bytes_up, self._down)
 
     def judge(self, test: Data | None) -> Evaluation | None:
-        """How good the global model is on test rows, if there are any."""
+        """Evaluate the global model on test rows, if there are any."""
         if test is None:
             return None
         return copy.deepcopy(self.model).evaluate(self.state.model, test.rows, test.labels)
@@ -282,54 +281,54 @@ def run(
     seed: int = 0,
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
-    gathering: Gathering | None = None,
+    coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run an algorithm over clients in this process.
 
     Parameters
     ----------
     algorithm : Algorithm or str
-        What runs.
+        The algorithm.
     model : Model
-        Every client works on a copy of it, as it was built.
+        The model. Every client works on a copy of it, as it was built.
     clients : sequence of Data or Party
-        Each one's rows, or one that keeps them to itself (`tacit.federated.Silo`).
+        The rows of each client, or a client that protects them itself (`tacit.federated.Silo`).
     rounds : int
-        How many.
+        Number of rounds.
     config : Config, optional
-        The algorithm's own without it.
+        Settings; by default the algorithm's own.
     participation : float
-        C, the share of the clients that are asked in a round; where no gathering is given.
+        C, the fraction of the clients that are asked in a round, if no coordinator is given.
     seed : int
-        Of who is asked, and of the order of rows at each client.
+        Seed of the choice of clients, and of the order of rows at each client.
     test : Data, optional
-        Rows on which the global model is judged after each round.
+        Rows on which the global model is evaluated after each round.
     limits : Limits
-        What no honest reply exceeds.
-    gathering : Gathering, optional
-        Who is asked and what is made of replies: where a guarantee or a defence comes in. The
-        weighted mean without it.
+        Limits that no honest reply exceeds.
+    coordinator : Coordinator, optional
+        Chooses clients and combines replies: the place of a guarantee or a defence. By default the
+        weighted mean.
     intercept : callable, optional
-        Changes or loses replies on their way.
+        Changes or drops replies on their way.
     callback : callable, optional
-        Told every round. What is true ends the run.
+        Called with every round. A true result ends the run.
 
     Notes
     -----
-    Without a gathering that brings a guarantee there is none. Under one for clients, a client whose
-    part raises is silent, whatever it raises: an error would tell its rows, and its text may quote
-    them (`tacit.privacy.silence`). Ctrl-C ends the run all the same. Replies that are missing or
-    refused leave the mean to the others; where none is left the round is skipped, says so, and the
-    model stays. A gathering that refuses a further round ends the run, which says why; the model of
-    the rounds before is there. Without a guarantee for clients, a party that has nothing left to
-    spend is silent; where that is so of all that were asked, the run ends and says why.
+    Without a coordinator that brings a guarantee there is none. Under a guarantee for clients, a
+    client whose computation raises anything is silent: an error could reveal its rows, and its text
+    may quote them (`tacit.privacy.silence`). Ctrl-C still ends the run. The mean is taken over the
+    replies that count; if there are none the round is skipped, marked so, and the model stays. If a
+    coordinator refuses a further round the run ends, states why, and returns the model of the
+    rounds before. Without a guarantee for clients, a party with too little budget remaining is
+    silent; if that applies to all that were asked, the run ends and states why.
 
     Raises
     ------
     BudgetExceeded
-        Where not even the first round can be paid.
+        If not even the first round can be paid.
     """
     chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
     errors.whole("run", "rounds", rounds, least=1)
@@ -339,8 +338,8 @@ def run(
     settled = chosen.config() if config is None else config
     must_agree(clients, settled)
     must_fit(model, clients)
-    gatherer = Plain(seed, participation) if gathering is None else gathering
-    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     loop = _Loop(server, clients, seed, intercept)
     history: list[Round] = []
     for number in range(1, rounds + 1):
@@ -349,10 +348,10 @@ def run(
         except errors.BudgetExceeded as refusal:
             if not history:
                 raise
-            return Outcome(server.state, loop.states, tuple(history), str(refusal))
+            return RunResult(server.state, loop.states, tuple(history), str(refusal))
         if callback is not None and callback(history[-1]):
             break
-    return Outcome(server.state, loop.states, tuple(history))
+    return RunResult(server.state, loop.states, tuple(history))
 
 
 def must_fit(model: Model, clients: Sequence[object]) -> None:
@@ -366,18 +365,18 @@ def must_fit(model: Model, clients: Sequence[object]) -> None:
 
 
 def must_agree(clients: Sequence[object], config: Config) -> None:
-    """Refuse settings that a silo was not made with: it would silently keep to its own."""
+    """Refuse settings that differ from a silo's: it would silently use its own."""
     if any(getattr(one, "config", config) != config for one in clients):
         remedy = "A silo's noise is calibrated to its own settings."
         errors.refuse("run", "config", "that of the silos", "another", remedy)
 
 
 def personal_accuracy(
-    algorithm: Algorithm, model: Model, outcome: Outcome, tests: Sequence[Data]
+    algorithm: Algorithm, model: Model, outcome: RunResult, tests: Sequence[Data]
 ) -> float:
-    """Mean over clients of how right each one's own model is on its own test rows.
+    """Average over clients the accuracy of each one's own model on its own test rows.
 
-    The global model stands in where a client has none.
+    A client without its own model uses the global model.
     """
     found = []
     for client, test in enumerate(tests):
@@ -389,7 +388,7 @@ def personal_accuracy(
 
 
 class _Loop:
-    """Clients around a server, one after the other."""
+    """A loop over clients, one after the other."""
 
     def __init__(
         self,
@@ -417,7 +416,7 @@ class _Loop:
     def _ask(
         self, number: int, index: int, sent: Global, clients: Sequence[int]
     ) -> tuple[dict[int, Reply], dict[int, State], int]:
-        """Replies that arrive, the states that go with them, and the bytes that were sent."""
+        """Return the replies that arrive, the states that go with them, and the bytes sent."""
         replies, states, size = dict[int, Reply](), dict[int, State](), 0
         for client, (reply, state, sent_up) in self._answers(number, index, sent, clients).items():
             states[client] = state
@@ -432,7 +431,7 @@ class _Loop:
     ) -> dict[int, tuple[Reply, State, int]]:
         """Answers of those who are not silent, with their bytes."""
         found: dict[int, tuple[Reply, State, int]] = {}
-        if self.server.gathering.hides_failures:
+        if self.server.coordinator.hides_failures:
             with silence.watching() as watch:
                 for client in clients:
                     with watch.silent():

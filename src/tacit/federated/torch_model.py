@@ -1,8 +1,8 @@
-"""A torch module as a model of flat vectors.
+"""A torch module as a model with a flat parameter vector.
 
 All parameters are views of one buffer and all gradients of another, set up once. So a step of a
-client is one forward, one backward and a few operations on one vector: no optimiser, no state
-dictionaries.
+client is one forward pass, one backward pass and a few operations on one vector: no optimizer, no
+state dictionaries.
 
 Every client works on a copy of its own of the module as it was built, and draws from generators
 that are seeded for it (`TorchModel.serving`). Whatever a pass writes (buffers, attributes, caches,
@@ -32,23 +32,24 @@ from tacit.federated.payload import Layout, Vector
 from tacit.privacy import copies, devices, errors
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Of outputs and labels: the mean over a batch."""
+"""A function of outputs and labels that returns the mean over a batch."""
 
 _BLOCK = 8192  # rows that are evaluated at a time
 _PROBES = ((2, 1.0), (5, 1e3), (3, 1.0))  # made-up rows, and how far out they lie
 
 
 class TorchModel:
-    """Parameters that require a gradient, of a module that is built once and copied for clients.
+    """A model of the parameters that require a gradient, in a module that is copied for clients.
 
     Parameters
     ----------
     build : callable
-        Gives the module. What it draws for its weights follows `seed`.
+        Builds the module. Its initial weights are drawn with `seed`.
     loss : callable, optional
-        `loss(outputs, labels)` gives the mean over a batch. Cross-entropy without it.
+        `loss(outputs, labels)` returns the mean over a batch. The default is cross-entropy.
     seed : int
-        Of the start. Every party must build the same module; the server sends the weights.
+        Seed of the initial weights. Every party must build the same module; the server sends the
+        weights.
     device : str
         "cpu", "cuda" or "auto".
 
@@ -97,13 +98,13 @@ class TorchModel:
         self._adopt(_trained(self._module))
 
     def __deepcopy__(self, memo: object) -> TorchModel:
-        """The model as it was built."""
+        """Return the model as it was built."""
         found = copy.copy(self)
         found._open()
         return found
 
     def serving(self, data: Data, rng: np.random.Generator) -> AbstractContextManager[TorchModel]:
-        """A copy for one client's part of one phase, with draws that are its own.
+        """Provide a copy for one client in one phase, with its own random draws.
 
         What torch, numpy and Python draw while it is open goes by `rng` alone, not by who was asked
         before, and their generators are as before afterwards. `rng` itself is not used up.
@@ -144,12 +145,12 @@ class TorchModel:
         self._admitted.add(key)
 
     def _alone(self, data: Data) -> Vector:
-        """A client's gradient at the start."""
+        """Compute a client's gradient at the initial parameters."""
         with self._serving(np.random.default_rng(0)) as own:
             return own.gradient(own.start(), data.rows, data.labels).copy()
 
     def _adopt(self, trained: dict[str, nn.Parameter]) -> None:
-        """Let parameters and gradients be views of two flat buffers."""
+        """Turn parameters and gradients into views of two flat buffers."""
         self._flat = torch.cat([p.detach().reshape(-1) for p in trained.values()])
         self._slope = torch.zeros_like(self._flat)
         for name, parameter in trained.items():
@@ -176,7 +177,7 @@ class TorchModel:
         return self._module
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The loss of each example alone, shape (n,)."""
+        """Compute the loss of each example alone, shape (n,)."""
         if self._loss is F.cross_entropy and outputs.ndim == 2 and labels.ndim == 1:
             return F.cross_entropy(outputs, labels, reduction="none")
         each = torch.vmap(lambda one, label: self._loss(one[None], label[None]))
@@ -197,13 +198,13 @@ class TorchModel:
         return Evaluation(total / len(rows), right / len(rows))
 
     def load(self, parameters: Vector) -> None:
-        """Give the module these weights."""
+        """Load weights into the module."""
         np.copyto(self._numbers, parameters, casting="same_kind")
         if self._host is not self._flat:
             self._flat.copy_(self._host)
 
     def tensor(self, array: npt.NDArray[Any]) -> Tensor:
-        """A copy of rows or labels, as the module takes them: reals as float32, others as int64."""
+        """Copy rows or labels to a tensor: reals as float32, others as int64."""
         if array.dtype.kind not in "biuf":  # numpy's message would quote a value
             raise errors.InvalidData(
                 "TorchModel: rows and labels must be numbers. Encode them first."
@@ -232,7 +233,7 @@ def mlp(*sizes: int) -> Callable[[], nn.Module]:
 
 
 def _right(outputs: Tensor, truth: Tensor) -> int:
-    """Rows whose largest output is their label; none where outputs are no classes."""
+    """Count the rows whose largest output is their label; 0 if outputs are not classes."""
     if outputs.ndim != 2 or truth.ndim != 1:
         return 0
     return int((outputs.argmax(dim=1) == truth).sum())
@@ -243,7 +244,7 @@ def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
-    """Deep copies; parameters, buffers, attributes and generators are all their own.
+    """Return deep copies, with their own parameters, buffers, attributes and generators.
 
     Every copy is checked: how a module copies itself may change from one copy to the next.
     """
@@ -263,7 +264,7 @@ def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
 
 
 def _made_up(like: tuple[Tensor, Tensor], count: int, scale: float) -> Data:
-    """Rows of these shapes and types that depend on nothing else; all labels are 0."""
+    """Make up rows that depend only on these shapes and types; all labels are 0."""
     rng = np.random.default_rng(count)
     rows = np.asarray(rng.integers(2, size=(count, *like[0].shape[1:])))
     if like[0].is_floating_point():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.anonymize import bounds
+from tacit.anonymize import bounds, information
 from tacit.anonymize.linkage import linkage
 from tacit.anonymize.probes import probe
 from tacit.data.datasets.twice import TwiceLabelled, TwiceSplit
@@ -90,7 +90,7 @@ class Judge:
         """Measure the training's own adversary on test rows, and the bound (14) from its loss."""
         losses = -np.log(np.maximum(chances[np.arange(len(truth)), truth], _LEAST_CHANCE))
         loss = float(losses.mean())
-        told = bounds.mutual_information(losses, self.dataset.private[self.split.test])
+        told = information.mutual_information(losses, self.dataset.private[self.split.test])
         return {
             "adversary_accuracy": float((chances.argmax(axis=1) == truth).mean()),
             "adversary_loss": loss,
@@ -178,5 +178,5 @@ def _rmse(squares: Reals) -> Any:
     return np.sqrt(squares.mean(axis=-1))
 
 
-def _information(told: bounds.Information) -> dict[str, float]:
+def _information(told: information.Information) -> dict[str, float]:
     return {"nats": told.value, "low": told.interval[0], "high": told.interval[1]}

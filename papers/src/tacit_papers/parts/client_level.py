@@ -151,14 +151,14 @@ def measure(
             server_rate=settings.server_rate,
         ),
         seed=seed,
-        gathering=private,
+        coordinator=private,
         intercept=drop if dropout else None,
     )
     right = model.evaluate(end.model, prepared.test.rows, prepared.test.labels).accuracy
     return _outcome(right, end, private)
 
 
-def _outcome(accuracy: float, end: rounds.Outcome, private: ClientPrivacy) -> Outcome:
+def _outcome(accuracy: float, end: rounds.RunResult, private: ClientPrivacy) -> Outcome:
     asked = sum(one.asked for one in end.history)
     return Outcome(
         accuracy=accuracy,

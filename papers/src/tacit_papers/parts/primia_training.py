@@ -28,7 +28,7 @@ from tacit.federated.networks import Weights
 from tacit.federated.payload import Vector
 from tacit.federated.record_level.normalisation import Normalisation, combine
 from tacit.federated.record_level.privacy import RecordPrivacy
-from tacit.federated.record_level.server import Silos
+from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy.randomness import Randomness
@@ -161,9 +161,9 @@ def private(
     normalisation = combine([silo.statistics() for silo in silos], BOUNDS)
     for silo in silos:
         silo.normalise(normalisation)
-    server = Silos(delta, epsilon=epsilon)
+    server = SiloServer(delta, epsilon=epsilon)
     end = rounds.run(
-        fedavg, model, silos, settings.rounds, config=config, gathering=server, seed=seed
+        fedavg, model, silos, settings.rounds, config=config, coordinator=server, seed=seed
     )
     plan = silos[0].plan
     facts = {

@@ -25,7 +25,7 @@ from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition
 from tacit.federated.attacks import defences, threats
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data
 from tacit.federated.rounds import run
 from tacit.privacy import errors
@@ -141,7 +141,7 @@ class Threats:
             clients,
             given.rounds,
             seed=seed,
-            gathering=_gathering(cell["defence"], given.bound),
+            coordinator=_coordinator(cell["defence"], given.bound),
             intercept=None if attackers is None else attackers.intercept,
         )
         target = SETTINGS["backdoor_target"]
@@ -199,7 +199,7 @@ def corner(image: tuple[int, int]) -> threats.Trigger:
     return threats.Trigger((last - width - 1, last - width, last - 1, last), 1.0)
 
 
-def _gathering(name: str, bound: float) -> Gathering:
+def _coordinator(name: str, bound: float) -> Coordinator:
     if name == "mean":
         return Plain()
     if name == "norm-bounding":

@@ -16,8 +16,8 @@ from tacit.data.tables import naming
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
-    from tacit.anonymize.judging import Judged
-    from tacit.anonymize.probes import Attack
+    from tacit.anonymize.judging import Judgement
+    from tacit.anonymize.probes import AttackResult
     from tacit.apps.cli.labelled import Part
 
 _KIND = "anonymizing-encoder"
@@ -165,7 +165,7 @@ def probe(
     seed: Annotated[int, typer.Option(help="Of the split and of the attackers.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attack representations afresh: of rows that the encoder was not fitted on.
+    """AttackResult representations afresh: of rows that the encoder was not fitted on.
 
     Example: tacit probe encoder others.parquet --private writer --regular digit
     """
@@ -250,7 +250,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _attackers(text: str | None) -> list[str] | None:
-    from tacit.anonymize.probes import ATTACKERS
+    from tacit.anonymize.attackers import ATTACKERS
 
     if text is None:
         return None
@@ -260,7 +260,7 @@ def _attackers(text: str | None) -> list[str] | None:
 
 def _judged(
     encoder: Any, regular: str, parts: Sequence[Part], how: Mapping[str, Any]
-) -> tuple[Attack, list[Judged]]:
+) -> tuple[AttackResult, list[Judgement]]:
     """Attackers know as much as the house: all rows but those on which they are tried."""
     import numpy as np
 
@@ -310,8 +310,8 @@ def _write(columns: dict[str, Any], out: Path) -> None:
 
 def _print(
     encoder: Any,
-    kept: Attack | None,
-    judged: list[Judged],
+    kept: AttackResult | None,
+    judged: list[Judgement],
     values: dict[str, Any],
     as_json: bool,
     out: Path | None = None,
@@ -335,7 +335,7 @@ def _print(
         print_text(line)
 
 
-def _lines(one: Judged) -> list[tuple[str, str, str]]:
+def _lines(one: Judgement) -> list[tuple[str, str, str]]:
     """What each attacker found about one label."""
     best, linked = one.probes.strongest, one.linkage
     several = "" if linked.together == 1 else f" of {linked.together} rows together"
@@ -352,7 +352,7 @@ def _lines(one: Judged) -> list[tuple[str, str, str]]:
     return [(f"{one.name}: {text}", right, interval) for text, right, interval in lines]
 
 
-def _line(text: str, attack: Attack) -> tuple[str, str, str]:
+def _line(text: str, attack: AttackResult) -> tuple[str, str, str]:
     return text, *_shares(attack.accuracy, attack.interval)
 
 
@@ -368,7 +368,7 @@ def _last_word(encoder: Any) -> str:
     return DETERMINISTIC
 
 
-def _warnings(encoder: Any, judged: list[Judged]) -> Iterator[str]:
+def _warnings(encoder: Any, judged: list[Judgement]) -> Iterator[str]:
     """What a reader of the table must not miss."""
     robust = encoder.training == "robust"
     if not robust:

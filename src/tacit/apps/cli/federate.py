@@ -190,17 +190,17 @@ def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: s
     from tacit.federated.app import engines, result
 
     job = told.job
-    gathering, model, questions = job.gathering(opened, account), job.model(), job.questions()
+    coordinator, model, questions = job.coordinator(opened, account), job.model(), job.questions()
 
     def heard(one: Any) -> None:
         counts = {"asked": one.asked, "counted": one.counted}  # for the terminal, not for a file
-        show({**counts, **result.line(one, job, gathering, questions)})
+        show({**counts, **result.line(one, job, coordinator, questions)})
 
     given: dict[str, Any] = {
         "config": job.config(),
         "seed": job.seed,
         "test": told.test,
-        "gathering": gathering,
+        "coordinator": coordinator,
         "callback": heard,
     }
     if engine == "ray":
@@ -208,10 +208,10 @@ def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: s
 
         outcome = simulation.run(job.chosen, job.model, told.clients, job.rounds, **given)
     else:
-        given |= {"faults": told.faults, "questions": questions}
+        given |= {"transport": engines.Transport(told.faults), "questions": questions}
         clients = [_guarded(job, data) for data in told.clients]
         outcome = engines.run(job.chosen, model, clients, job.rounds, **given)
-    result.save(outcome, job, model.layout, gathering, out, questions)
+    result.save(outcome, job, model.layout, coordinator, out, questions)
 
 
 def _guarded(job: Job, data: Data) -> Any:

@@ -1,14 +1,14 @@
-r"""Client updates: what one client computes in one phase of a round.
+r"""Client updates: the computation of one client in one phase of a round.
 
 Each is a pure function ``(config, model, received, state, data, rng) → (payload, state)``. Parts of
-a payload are *differences* from the model that was received, or gradients: near zero where there is
-little to say, so that a norm bounds them. `rng` draws the order of rows and nothing else.
+a payload are *differences* from the received model, or gradients: near zero where the client has
+little to contribute, so that a norm bounds them. `rng` draws only the order of rows.
 
 Notes
 -----
-No function here adds noise or claims privacy. A guarantee comes from what surrounds them: training
-inside the client with `tacit.private_training`, or a bound and noise on the parts that a phase
-declares.
+No function here adds noise or claims privacy. A guarantee comes from what surrounds them: private
+training inside the client (`record_level`), or clipping and noise on the parts that a phase
+declares (`client_level`).
 
 References
 ----------
@@ -34,14 +34,14 @@ from tacit.federated.model import Data, Model
 from tacit.federated.payload import Payload, Vector
 
 Global = Mapping[str, Vector]
-"""What the server sends: "model", and what else a phase needs."""
+"""What the server sends: "model", and whatever else a phase needs."""
 
 State = Mapping[str, Vector]
-"""What a client keeps between rounds; empty before the first."""
+"""What a client keeps between rounds; empty before the first round."""
 
 Update = Callable[[Config, Model, Global, State, Data, np.random.Generator], tuple[Payload, State]]
 Pull = Callable[[Vector], Vector]
-"""Something added to the gradient at a point."""
+"""A term that is added to the gradient at a point."""
 
 
 def full_gradient(
@@ -52,10 +52,10 @@ def full_gradient(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""FedSGD, and the first phase of FSVRG: :math:`g_k = \nabla F_k(w_t)` on all rows."""
+    r"""Compute :math:`g_k = \nabla F_k(w_t)` on all rows: FedSGD, and the first phase of FSVRG."""
     at = received["model"].astype(model.dtype)
-    found = model.gradient(at, data.rows, data.labels).copy()
-    return Payload({"gradient": found}, _weight(config, data)), state
+    gradient = model.gradient(at, data.rows, data.labels).copy()
+    return Payload({"gradient": gradient}, _weight(config, data)), state
 
 
 def averaging(
@@ -66,9 +66,9 @@ def averaging(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""FedAvg's ClientUpdate [MMR17]_: E epochs of :math:`w \leftarrow w - \eta \nabla \ell(w; b)`.
+    r"""Run E epochs of :math:`w \leftarrow w - \eta \nabla \ell(w; b)`: FedAvg [MMR17]_.
 
-    Rows are split into batches of B once a round, as in the paper.
+    Rows are split into batches of size B once per round, as in the paper.
     """
     return _moved(config, model, received, data, rng), state
 
@@ -81,7 +81,7 @@ def proximal(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""FedProx [LSZ20]_: the same steps on :math:`F_k(w) + \frac{\mu}{2} \|w - w_t\|^2`."""
+    r"""Run the same steps on :math:`F_k(w) + \frac{\mu}{2} \|w - w_t\|^2`: FedProx [LSZ20]_."""
     start, strength = received["model"], config.proximal
     return _moved(config, model, received, data, rng, lambda w: strength * (w - start)), state
 
@@ -94,7 +94,7 @@ def dynamic(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""FedDyn [AZN21]_: local steps on a loss that leans towards the global optimum.
+    r"""Run local steps on a loss that is regularized towards the global optimum: FedDyn [AZN21]_.
 
     .. math:: F_k(w) - \langle g_k, w \rangle + \tfrac{\alpha}{2} \|w - w_t\|^2, \qquad
               g_k \leftarrow g_k - \alpha (w_k - w_t)
@@ -116,13 +116,13 @@ def variance_reduced(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""FSVRG's second phase [KMR16]_: one pass over a random order of the rows.
+    r"""Make one pass over the rows in random order: the second phase of FSVRG [KMR16]_.
 
     .. math:: w \leftarrow w - h_k \big(\nabla f_i(w) - \nabla f_i(w_t) + \nabla F(w_t)\big),
               \qquad h_k = h / n_k
 
-    With batches of B a step is B times as long. At the optimum every step is zero, whatever the
-    client's rows are: no drift.
+    With batches of size B a step is B times as long. At the optimum every step is zero whatever the
+    client's rows are, so there is no drift.
     """
     start = received["model"].astype(model.dtype)
     full = received["gradient"]
@@ -142,20 +142,20 @@ def pruned(
     data: Data,
     rng: np.random.Generator,
 ) -> tuple[Payload, State]:
-    r"""Sub-FedAvg [VML21]_: train the sub-network that a client keeps, and thin it out.
+    r"""Train the sub-network that a client keeps, and prune it: Sub-FedAvg [VML21]_.
 
     .. math:: w \leftarrow m_k \odot w_t, \quad w \leftarrow w - \eta\, m_k \odot \nabla \ell(w; b)
 
-    After the first and the last epoch a thinner mask is derived. The last one is taken while the
-    target is not reached, the two differ enough, and the client's model is good enough. With one
-    epoch both would be the same, and nothing would ever go: the first is then that of the weights
-    as they were received. "personal" in the state is the client's own model.
+    After the first and the last epoch a sparser mask is derived. The last one is adopted as long as
+    the target is not reached, the two masks differ enough, and the client's model is accurate
+    enough. With one epoch both would be equal, and nothing would ever be pruned; the first mask is
+    then derived from the received weights. "personal" in the state is the client's own model.
 
     Notes
     -----
-    Masks are read off the weights, so off the data: no bound and no noise makes them private. Under
-    a guarantee for clients a mask must be public; inside a silo that trains privately it is
-    post-processing.
+    Masks are derived from the weights, so from the data: no clipping and no noise makes them
+    private. Under a guarantee for clients a mask must be public; inside a silo that trains
+    privately it is post-processing.
     """
     start, layout, rule = received["model"].astype(model.dtype), model.layout, config.pruning
     mask = state.get("mask", np.ones_like(start))
@@ -184,12 +184,12 @@ def _moved(
     rng: np.random.Generator,
     pull: Pull | None = None,
 ) -> Payload:
-    """How far local epochs carry the model."""
+    """Compute the update of the model by local epochs."""
     start = received["model"].astype(model.dtype)
     now = start
     for now in _epochs(config, model, start, data, rng, pull):  # noqa: B007
         pass
-    # Rounded here already: what a client remembers of its update is what the server got.
+    # Rounded already here, so that the client remembers the update that the server receives.
     return Payload({"update": (now - start).astype(np.float32)}, _weight(config, data))
 
 
@@ -202,7 +202,7 @@ def _epochs(
     pull: Pull | None = None,
     mask: Vector | None = None,
 ) -> Iterator[Vector]:
-    """Parameters after each epoch of SGD; `mask` says which of them may move."""
+    """Yield the parameters after each epoch of SGD; `mask` marks those that may change."""
     now, velocity = start.copy(), np.zeros_like(start)
     rate, momentum, decay = config.learning_rate, config.momentum, config.weight_decay
     batches = _batches(data, config.batch_size, rng)
@@ -226,7 +226,7 @@ def _epochs(
 
 
 def _batches(data: Data, size: int | None, rng: np.random.Generator) -> list[tuple[Vector, Vector]]:
-    """The rows once, in a random order, so many at a time; in their own order where all at once."""
+    """Split the rows into batches in random order; one batch of all rows keeps their order."""
     if size is None or size >= len(data):
         return [(data.rows, data.labels)]
     order = rng.permutation(len(data))

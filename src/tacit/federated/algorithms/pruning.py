@@ -1,8 +1,9 @@
-r"""Masks of Sub-FedAvg: which parameters a client keeps.
+r"""Masks of Sub-FedAvg, which mark the parameters that a client keeps.
 
-Unstructured: in every weight tensor, the entries with the smallest :math:`|w|` go. Structured: the
-units (neurons, channels) with the smallest :math:`\|w_u\|_2` go, with their bias; the units of the
-last layer are the classes, and stay. Biases are not pruned on their own.
+Unstructured pruning drops the entries with the smallest :math:`|w|` in every weight tensor.
+Structured pruning drops the units (neurons, channels) with the smallest :math:`\|w_u\|_2`, together
+with their bias; the units of the last layer are the classes, and stay. Biases are not pruned on
+their own.
 
 References
 ----------
@@ -21,13 +22,13 @@ from tacit.federated.payload import Layout, Vector
 
 
 def prunable(layout: Layout, kind: str) -> list[str]:
-    """Names of the tensors that masks of this kind may thin out."""
+    """Return the names of the tensors that masks of this kind may prune."""
     tensors = [name for name, shape in layout.shapes if len(shape) >= 2]
     return tensors[:-1] if kind == "structured" else tensors
 
 
 def pruned_share(mask: Vector, layout: Layout, kind: str) -> float:
-    """Share of the prunable parameters that a mask drops."""
+    """Compute the fraction of the prunable parameters that a mask drops."""
     spans = [layout.spans[name] for name in prunable(layout, kind)]
     size = sum(span.stop - span.start for span in spans)
     kept = sum(int(np.count_nonzero(mask[span])) for span in spans)
@@ -35,32 +36,34 @@ def pruned_share(mask: Vector, layout: Layout, kind: str) -> float:
 
 
 def distance(first: Vector, second: Vector) -> float:
-    """Share of the entries in which two masks differ."""
+    """Compute the fraction of the entries in which two masks differ."""
     return float(np.mean(first != second))
 
 
 def thinner(weights: Vector, mask: Vector, layout: Layout, pruning: Pruning) -> Vector:
-    """The mask without another `step` of what it keeps, in each tensor, down to the target."""
-    found = mask.copy()
-    named, shapes = layout.unflatten(found), dict(layout.shapes)
+    """Drop another fraction `step` of what the mask keeps in each tensor, down to the target."""
+    thinned = mask.copy()
+    named, shapes = layout.unflatten(thinned), dict(layout.shapes)
     values = layout.unflatten(np.abs(weights))
     for name in prunable(layout, pruning.kind):
         kept = named[name].reshape(shapes[name][0], -1)
         if pruning.kind == "unstructured":
             _drop_smallest(kept.reshape(-1), values[name].reshape(-1), pruning)
             continue
-        units = kept[:, 0].copy()  # a unit goes as a whole, so any of its entries tells
+        units = kept[
+            :, 0
+        ].copy()  # a unit is dropped as a whole, so any of its entries shows whether it is kept
         lengths = np.linalg.norm(values[name].reshape(kept.shape), axis=1)
         _drop_smallest(units, lengths, pruning)
         kept *= units[:, None]
         bias = name.removesuffix("weight") + "bias"
         if shapes.get(bias) == units.shape:
             named[bias] *= units
-    return found
+    return thinned
 
 
 def _drop_smallest(kept: Vector, sizes: Vector, pruning: Pruning) -> None:
-    """Set the smallest of those that are kept to zero, in place."""
+    """Set the smallest of the kept entries to zero, in place."""
     alive = np.flatnonzero(kept)
     least = math.ceil((1 - pruning.target) * len(kept) - 1e-9)  # 0.3 · 10 is 3, not 4
     count = len(alive) - max(least, math.floor((1 - pruning.step) * len(alive)))

@@ -1,7 +1,7 @@
-"""Algorithms by name: their phases, what each phase sends, and what is kept.
+"""Algorithms by name: their phases, what each phase sends, and what clients keep.
 
-An `Algorithm` is a value. An engine that knows how to carry one phase to clients and back runs them
-all; it needs no case for any of them.
+An `Algorithm` is a value. An engine that can carry out one phase can run all of them, without a
+special case for any.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _LOCAL = ("learning_rate", "epochs", "batch_size", "momentum", "weight_decay", "
 
 @dataclass(frozen=True)
 class Phase:
-    """One exchange: clients compute `client`, the server makes `server` of the mean.
+    """One exchange: clients compute `client`, and the server applies `server` to the mean.
 
     Parameters
     ----------
     name : str
-        What an engine calls it.
+        Name of the phase.
     client, server : callable
-        Pure functions, of `client_updates` and `server_updates`.
+        Pure functions from `client_updates` and `server_updates`.
     parts : tuple of Part
-        What a reply consists of.
+        Parts of a reply.
     receives : tuple of str
-        What the server sends.
+        Names of the vectors that the server sends.
     """
 
     name: str
@@ -45,23 +45,23 @@ class Phase:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A federated algorithm: everything that an engine has to know of it.
+    """A federated algorithm: everything that an engine has to know about it.
 
     Parameters
     ----------
     name : str
-        In configurations and records.
+        Name in configurations and records.
     phases : tuple of Phase
         The exchanges of a round, in order.
     reads : tuple of str
         The settings of `Config` that it uses.
     state : tuple of str
         Names of the vectors that a client keeps between rounds. They stay with the client. A new
-        state counts once the server has taken the reply that came with it.
+        state counts once the server has accepted the reply that came with it.
     personal : str, optional
-        Which of them is the client's own model.
+        Name of the vector that is the client's own model.
     presets : mapping
-        Settings that differ from those of `Config`.
+        Settings whose defaults differ from those of `Config`.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Algorithm:
     presets: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, **settings: Any) -> Config:
-        """Settings, with this algorithm's own where none are given.
+        """Build settings, with this algorithm's defaults for those not given.
 
         Raises
         ------
         InvalidParameter
-            For a setting that the algorithm does not read: it would do nothing.
+            For a setting that the algorithm does not read: it would have no effect.
         """
         known = ("weighted", *self.reads)
         for name, value in settings.items():
@@ -87,7 +87,7 @@ class Algorithm:
         return Config(**{**self.presets, **settings})
 
     def settings(self, config: Config) -> dict[str, Any]:
-        """Those settings of a configuration that this algorithm reads."""
+        """Return the settings of a configuration that this algorithm reads."""
         known = ("weighted", *self.reads)
         return {one.name: getattr(config, one.name) for one in fields(config) if one.name in known}
 
@@ -132,7 +132,7 @@ _FSVRG = Algorithm(
         ),
     ),
     ("step_size", "batch_size", "server_rate"),
-    presets=MappingProxyType({"batch_size": 8}),  # the paper steps row by row: eight times the work
+    presets=MappingProxyType({"batch_size": 8}),  # the paper uses single rows: eight times the work
 )
 _SUBFEDAVG = Algorithm(
     "subfedavg",
@@ -146,11 +146,11 @@ _SUBFEDAVG = Algorithm(
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {one.name: one for one in (_FEDSGD, _FEDAVG, _FEDPROX, _FSVRG, _FEDDYN, _SUBFEDAVG)}
 )
-"""All algorithms by name; settings are those of the digits study where they are not given."""
+"""All algorithms by name; default settings are those of the digits study."""
 
 
 def algorithm(name: str) -> Algorithm:
-    """An algorithm by its name.
+    """Return an algorithm by its name.
 
     Examples
     --------

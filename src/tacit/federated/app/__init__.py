@@ -1,8 +1,8 @@
-"""The algorithms as Flower apps, and three engines that run them without a change.
+"""The algorithms as Flower apps, and three engines that run them unchanged.
 
-`client` and `strategy` are the shells: they read messages, call the pure functions, write messages.
-`engines` runs them in this process, `deployment` over the network, `simulation` on Ray; `joining`
-is what a silo's owner starts.
+`client` and `strategy` are thin shells: they read messages, call the pure functions, and write
+messages. `engines` runs them in this process, `deployment` over the network, `simulation` on Ray;
+`joining` builds the command that a silo's owner starts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tacit.privacy import lazy
 
 if TYPE_CHECKING:
     from tacit.federated.app.client import client_app as client_app
+    from tacit.federated.app.engines import Transport as Transport
     from tacit.federated.app.engines import run as run
     from tacit.federated.app.grid import Faults as Faults
     from tacit.federated.app.grid import LocalGrid as LocalGrid
@@ -24,7 +25,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
     {
         "client": ["client_app"],
-        "engines": ["run"],
+        "engines": ["Transport", "run"],
         "grid": ["Faults", "LocalGrid"],
         "mods": ["Mods"],
         "questions": ["Questions"],

@@ -1,8 +1,8 @@
-"""The client as a Flower app: one action for every phase of the algorithm.
+"""The client as a Flower app, with one action per phase of the algorithm.
 
-It reads a message, calls the phase's pure function on its own rows, and writes the answer. It
-evaluates only where its owner asked for that: a score on private rows is a release. A silo, whose
-records have a guarantee, answers through `tacit.federated.Silo`, which pays first.
+It reads a message, calls the phase's pure function on its own rows, and writes the reply. It
+evaluates only if its owner asked for that: a score on private rows is a release. A silo, whose
+records have a guarantee, replies through `tacit.federated.Silo`, which pays first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tacit.federated.record_level.silo import Silo
 
 ACTIONS = tuple(sorted({phase.name for one in ALGORITHMS.values() for phase in one.phases}))
-"""Phases of all algorithms."""
+"""Names of the phases of all algorithms."""
 
 FAILED = "client: its part of the exchange must not raise. It did"
 """All that a server hears where the model raises on a client's rows."""
@@ -40,24 +40,24 @@ FAILED = "client: its part of the exchange must not raise. It did"
 T = TypeVar("T")
 
 Told = Callable[[Message, Context, errors.TacitError | None], None]
-"""Hears, on the client's side, of each message that was answered or refused."""
+"""Called on the client's side for each message that was answered or refused."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """What a client has on its side of the wire.
+    """A client: its rows, and what it shares with the server.
 
     Parameters
     ----------
     algorithm, config, model
-        The same as the server's; nothing of them travels.
+        The same as the server's; they do not travel.
     name : str
-        Under which the server knows this client, whatever id its node has.
+        Name by which the server knows this client, whatever id its node has.
     data : Data
         Its rows.
     silo : callable, optional
-        Gives what stands between them and the algorithm, for as long as a message is answered,
-        where records have a guarantee.
+        Returns the silo that protects the rows while a message is answered, if records have a
+        guarantee.
     """
 
     algorithm: Algorithm
@@ -68,9 +68,9 @@ class Client:
     silo: Callable[[], AbstractContextManager[Silo]] | None = None
 
     def guarded(self) -> AbstractContextManager[Silo]:
-        """The silo; a client without one is not asked what only a silo may answer."""
+        """Return the silo; refuse if the client has none."""
         if self.silo is None:
-            raise errors.InvalidData("client: only a job with a guarantee for records asks this.")
+            raise errors.InvalidData("client: a job must have a guarantee for records to ask this.")
         return self.silo()
 
 
@@ -89,19 +89,19 @@ def client_app(
     Parameters
     ----------
     client_of : callable
-        Gives a client for the context of a node.
+        Returns the client for the context of a node.
     actions : iterable of str
         Names of the phases that it may be asked for, as `train.<phase>`.
     keeper_of : callable
-        Where the states of a node are kept; in the context alone without it.
+        Returns the keeper of a node's states. By default they are kept in the context alone.
     mods : Mods
-        Around every action.
+        Mods around every action.
     simulated : bool
         Whether all nodes are simulated. Attack mods are refused otherwise.
     evaluates : bool
-        Answer `evaluate` with loss and accuracy on the client's rows, without noise.
+        Whether to answer `evaluate` with loss and accuracy on the client's rows, without noise.
     told : callable
-        Hears of every message and why it was refused, if it was: for the client's owner.
+        Called with every message and, if it was refused, the reason: for the client's owner.
     """
     app = ClientApp(mods=[_discreet(told), *mods.ordered(simulated=simulated)])
 
@@ -134,14 +134,14 @@ def client_app(
 
 
 def _discreet(told: Told) -> Mod:
-    """Outermost of all: Flower sends the text of an error to the server.
+    """Build the outermost mod, which keeps the text of errors from the server.
 
-    It may echo a row, a path of this machine, a number of rows or what a ledger has left. Only
-    texts that were written for the server leave; they begin with "client: ", and where the model
-    raises there is only one (`_own`). The client's owner hears the others, as far as they are this
-    library's, which never echo a row. What is refused is answered with what Flower makes of an
-    error, not raised: Flower would print where in the code. Only what a signal brings (Ctrl-C, a
-    node that is told to stop) ends the app.
+    Flower sends the text of an error to the server. It may contain a row, a path of this machine, a
+    number of rows or what remains in an account. Only texts that were written for the server leave;
+    they begin with "client: ", and where the model raises there is only one (`_own`). The client's
+    owner sees the others if they are this library's, which never contain a row. A refusal is
+    returned as Flower's error reply, not raised: Flower would print a traceback. Only what a signal
+    brings (Ctrl-C, a node that is told to stop) ends the app.
     """
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -155,7 +155,7 @@ def _discreet(told: Told) -> Mod:
                 watch.check()
                 raise errors.TacitError(_in_its_app(error)) from None
             watch.check()
-        with suppress(Exception):  # an answer that is paid is not lost for a line to its owner
+        with suppress(Exception):  # a paid reply must not be lost because its owner cannot be told
             told(message, context, refusal)
         return reply
 
@@ -163,7 +163,7 @@ def _discreet(told: Told) -> Mod:
 
 
 def _for_server(error: errors.TacitError) -> errors.TacitError:
-    """What the server may read of an error."""
+    """Return what the server may read of an error."""
     if isinstance(error, errors.BudgetExceeded):
         return errors.BudgetExceeded(f"{wire.SPENT}.")
     if str(error).startswith("client: "):
@@ -195,7 +195,7 @@ def _own(compute: Callable[[], T]) -> T:
 
 
 def _describe(message: Message, client: Client) -> Message:
-    """Its name, and its rows where they count; those that are trained on, at a silo."""
+    """Reply with the name and, if clients are weighted, the number of rows that are trained on."""
     rows: int | None = None
     if client.config.weighted and client.silo is not None:
         with client.silo() as silo:
@@ -238,7 +238,7 @@ def _confusion(message: Message, client: Client) -> Message:
 
 
 def _normalise(silo: Silo, message: Message) -> None:
-    """As the server says, with every message: a process that was just started knows nothing."""
+    """Normalise as the message says: a process that was just started has no state."""
     told = wire.normalisation(message, silo.privacy.bounds)
     if told is not None:
         silo.normalise(told)
@@ -250,7 +250,7 @@ def _spent(silo: Silo) -> tuple[float, float]:
 
 def _evaluate(message: Message, client: Client) -> Message:
     if client.silo is not None:
-        raise errors.InvalidData("client: a silo tells noisy counts alone.")
+        raise errors.InvalidData("client: a silo must release only noisy counts.")
     received, _ = wire.received(message, client.model.layout)
     data = client.data
     loss, accuracy = _own(

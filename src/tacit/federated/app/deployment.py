@@ -1,20 +1,20 @@
-"""A real deployment: Flower's SuperLink and SuperNodes as processes of their own.
+"""A real deployment: Flower's SuperLink and SuperNodes as separate processes.
 
-`Link` starts a SuperLink and submits jobs to it; `joining.node` gives the command of one SuperNode,
-which a silo runs on its own machine. On loopback both are started and stopped here.
+`Link` starts a SuperLink and submits jobs to it; `joining.node` builds the command of one
+SuperNode, which a silo runs on its own machine. On loopback both are started and stopped here.
 
 Notes
 -----
-Whoever reaches a SuperLink's control interface may submit a run, and has code executed on its
-nodes: that is how Flower works. The interface shares the port that nodes use, under the path
+Whoever reaches a SuperLink's control interface may submit a run, and so execute code on its nodes:
+that is how Flower works. The interface shares the port that nodes use, under the path
 `/v1/control`, and node authentication does not cover it. Over a network use TLS (`Certificates`),
-and let only `/v1/fleet` through to nodes: with a proxy, or with known addresses alone.
+and expose only `/v1/fleet` to nodes: by a proxy, or by admitting only known addresses.
 
-With `authenticated`, a name is tied to a key as follows. Flower gives each registered key a node
-id, and lets nobody act under that id without a signature by the key. The run is told which ids are
-which clients; every other node is a stranger whom the run never asks and whose answers never count,
-also one whose key somebody else registered later. A signature covers the time, not the content: on
-the way TLS alone protects what is sent.
+With `authenticated`, a name is tied to a key as follows. Flower assigns each registered key a node
+id, and nobody can act under that id without a signature by the key. The run gets the client of each
+id; every other node is unknown, is never asked, and its replies never count, even if its key was
+registered later by somebody else. A signature covers the time, not the content: in transit only TLS
+protects what is sent.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ server = nodes.server
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files for TLS, in PEM: the authority that nodes trust, the server's certificate and key.
+    """PEM files for TLS: the authority that nodes trust, the server's certificate and its key.
 
-    The certificate must name the address that nodes connect to, and 127.0.0.1 where the server
-    listens everywhere.
+    The certificate must name the address that nodes connect to, and also 127.0.0.1 if the server
+    listens on all interfaces.
     """
 
     authority: Path
@@ -92,22 +92,22 @@ class Certificates:
 
 
 class Link:
-    """A SuperLink on this machine, and what is submitted to it.
+    """A SuperLink on this machine, and the jobs that are submitted to it.
 
     Parameters
     ----------
     work : Path
-        An empty folder for its state, logs and results. Logs say who was asked and who answered:
-        the folder is for its owner's eyes.
+        An empty folder for its state, logs and results. Logs contain which clients were asked and
+        which replied, so only its owner can read the folder.
     host : str
-        Where it listens.
+        Address on which it listens.
     port : int, optional
-        A free one without it.
+        Port on which it listens; by default a free one.
     certificates : Certificates, optional
-        For TLS; loopback alone may do without.
+        Files for TLS, required except on loopback.
     authenticated : mapping of str to Path, optional
-        Public keys (ECDSA, OpenSSH format) by the names of the clients. Only nodes with these keys
-        take part, each under its name whatever it says itself. It needs TLS.
+        Public keys (ECDSA, OpenSSH format) by client name. Only nodes with these keys take part,
+        each under the name of its key whatever name it states. This requires TLS.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Link:
             remedy = "Give certificates."
             errors.refuse("Link", "host", "127.0.0.1 without TLS", host, remedy)
         if certificates is None and authenticated is not None:
-            remedy = "Flower authenticates nodes over TLS alone."
+            remedy = "Flower authenticates nodes only over TLS."
             errors.refuse("Link", "certificates", "given with authenticated", None, remedy)
         for path in (authenticated or {}).values():
             if not path.is_file():
@@ -138,7 +138,7 @@ class Link:
 
     @contextmanager
     def serving(self) -> Iterator[Link]:
-        """The SuperLink runs inside this block."""
+        """Run the SuperLink inside this block."""
         host, port = self.address.rsplit(":", 1)
         tls = self.certificates
         secure = ["--insecure"] if tls is None else _tls_options(tls)
@@ -153,26 +153,26 @@ class Link:
             self._process = process
             await_port(self._near.rsplit(":", 1)[0], int(port), process)
             for name, key in sorted((self.authenticated or {}).items()):
-                told = self._flwr("supernode", "register", str(key), "here", "--name", name)
-                found = re.search(r'"node-id": "?(\d+)', told)
-                if found is None:
+                output = self._flwr("supernode", "register", str(key), "here", "--name", name)
+                node_id = re.search(r'"node-id": "?(\d+)', output)
+                if node_id is None:
                     raise DeploymentError(f"federation: Flower must register the key of {name}.")
-                self._known[found[1]] = name
+                self._known[node_id[1]] = name
             yield self
 
     def submit(self, job: Job, patience: float, ledger: tuple[Path, str] | None = None) -> None:
-        """Start a run of this job; the server waits so long for clients and for answers."""
+        """Start a run of a job; the server waits `patience` seconds for clients and for replies."""
         app = self.work / "app"
         (app / "tacit_federation").mkdir(parents=True)
         (app / "tacit_federation" / "__init__.py").touch()
         (app / "tacit_federation" / "apps.py").write_text(_MODULE, encoding="utf-8")
-        given: dict[str, Any] = {"patience": patience}
+        settings: dict[str, Any] = {"patience": patience}
         if ledger is not None:
-            given |= {"ledger": str(ledger[0].resolve()), "account": ledger[1]}
+            settings |= {"ledger": str(ledger[0].resolve()), "account": ledger[1]}
         if self.authenticated is not None:
-            given |= {"nodes": self._known}
-        # Every node is told the rest.
-        files.replace(self.work / SERVER, json.dumps(given).encode(), files.OWN)
+            settings |= {"nodes": self._known}
+        # For the server alone; the configuration below goes to every node.
+        files.replace(self.work / SERVER, json.dumps(settings).encode(), files.OWN)
         text = _APP + toml({"job": job.to_json(), "work": str(self.work.resolve())})
         (app / "pyproject.toml").write_text(text, encoding="utf-8")
         self._flwr("run", str(app), "here")
@@ -184,12 +184,14 @@ class Link:
         needed: Mapping[str, subprocess.Popen[bytes]] = MappingProxyType({}),
         arrived: Callable[[int], object] = lambda here: None,
     ) -> Path:
-        """Hear every round until the run ends, and how many clients came; the result's folder.
+        """Follow a run until it ends, and return the folder of its result.
+
+        `told` is called with every round, `arrived` with the number of clients that are online.
 
         Raises
         ------
         DeploymentError
-            If there is none within so many seconds, or a process that is needed ended by itself.
+            If it has not ended after `limit` seconds, or a needed process ended by itself.
         """
         heard, end = 0, time.monotonic() + limit
         if self._process is not None:
@@ -215,18 +217,18 @@ class Link:
         )
 
     def _flwr(self, *arguments: str) -> str:
-        """What Flower's own command says; it must have succeeded."""
-        found = subprocess.run(
+        """Run Flower's own command, and return its output if it succeeded."""
+        done = subprocess.run(
             [program("flwr"), *arguments, "--format", "json"],
             env=environment(self._home),
             capture_output=True,
             text=True,
             check=False,
         )
-        if found.returncode != 0 or '"success": true' not in found.stdout:
-            reason = " ".join((found.stdout + found.stderr).split())[:300]
+        if done.returncode != 0 or '"success": true' not in done.stdout:
+            reason = " ".join((done.stdout + done.stderr).split())[:300]
             raise DeploymentError(f"federation: Flower must accept {arguments[0]}, got {reason}")
-        return found.stdout
+        return done.stdout
 
     def _connection(self) -> str:
         tls = self.certificates
@@ -250,29 +252,29 @@ def deploy(
     limit: float = 3600.0,
     ledger: tuple[Path, str] | None = None,
 ) -> Path:
-    """Run a job on loopback, with a process of its own for the server and every client.
+    """Run a job on loopback, with a separate process for the server and for every client.
 
     Parameters
     ----------
     job : Job
-        What runs.
+        The job.
     clients : sequence of Data
-        Rows of each; they are written to the work folder, as every silo would hold its own.
+        Rows of each client. They are written to the work folder, where a silo would hold its own.
     work : Path
         An empty folder.
     test : Data, optional
-        The server's own rows.
+        The server's own rows, for evaluation.
     told : callable
-        Hears every round.
+        Called with every round.
     certificates : Certificates, optional
-        For TLS.
+        Files for TLS.
     patience : float
-        Seconds that the server waits for clients to appear, and for the answers of an exchange.
+        Seconds that the server waits for clients to appear, and for the replies of an exchange.
     limit : float
-        Seconds for everything.
+        Seconds for the whole run.
     ledger : tuple of Path and str, optional
-        A ledger file and its account, charged by the server. With a guarantee for records each
-        silo has a ledger of its own in its folder instead, with what the job may cost.
+        A ledger file and the account that the server charges. With a guarantee for records each
+        silo instead has its own ledger in its folder, with the cost of the job as budget.
 
     Returns
     -------
@@ -295,7 +297,7 @@ def deploy(
 
 
 def own_budget(job: Job, work: Path, name: str) -> Terms:
-    """A ledger of a silo on this machine, opened with what the job may cost its records."""
+    """Create the ledger of a silo on this machine, with the cost of the job as budget."""
     budget = job.record_budget()
     if budget is None:
         return Terms()
@@ -318,7 +320,7 @@ def silo(
     key: Path | None = None,
     terms: Terms = Terms(),  # noqa: B008
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A node on this machine, inside this block; entered again it goes on from its states."""
+    """Run a node on this machine inside this block; run again, it continues from its states."""
     folder = own_folder(link.work / name)
     if not (folder / "data.npz").exists():
         write_data(folder / "data.npz", data)
@@ -347,7 +349,7 @@ def _tls_options(tls: Certificates) -> list[str]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """Whole lines of progress; one that is being written comes with the next look."""
+    """Read the complete lines of progress; a line that is still being written comes next time."""
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Run an algorithm through the Flower apps, in this process: the default engine.
+"""The default engine, which runs an algorithm through the Flower apps in this process.
 
 The same client app and the same strategy run over a network (`deployment`) or on Ray
-(`simulation`). With the same seed and without noise all of them come to the arrays of the plain
+(`simulation`). With the same seed and without noise all of them give the same arrays as the plain
 loop, `tacit.federated.rounds.run`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,36 @@ from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Ended, Federation
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Layout, Limits
-from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_agree, must_fit
+from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_agree, must_fit
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
     from tacit.federated.record_level.silo import Silo
+
+
+@dataclass(frozen=True)
+class Transport:
+    """The simulated path of messages between server and clients.
+
+    Parameters
+    ----------
+    faults : Faults
+        Drop-out and latency.
+    mods : Mods
+        Mods of the client app. Attacks are allowed, since every client is simulated.
+    state : Path, optional
+        Folder in which clients keep their states, in addition to the context.
+    timeout : float
+        Simulated seconds that the server waits for replies.
+    """
+
+    faults: Faults = Faults()  # noqa: RUF009
+    mods: Mods = Mods()  # noqa: RUF009
+    state: Path | None = None
+    timeout: float = 3600.0
 
 
 def run(
@@ -52,35 +74,26 @@ def run(
     seed: int = 0,
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
-    gathering: Gathering | None = None,
+    coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
-    faults: Faults = Faults(),  # noqa: B008
-    mods: Mods = Mods(),  # noqa: B008
-    state: Path | None = None,
-    timeout: float = 3600.0,
+    transport: Transport = Transport(),  # noqa: B008
     questions: Questions | None = None,
-) -> Outcome:
+) -> RunResult:
     """Run an algorithm over clients in this process, as Flower apps on a `LocalGrid`.
 
     Parameters
     ----------
-    algorithm, model, clients, rounds, config, participation, seed, test, limits, gathering
+    algorithm, model, clients, rounds, config, participation, seed, test, limits, coordinator
         As in `tacit.federated.rounds.run`.
     intercept : callable, optional
-        As there, as the attack among the mods (`Attackers.intercept`).
+        As there; it becomes the attack among the mods (`Attackers.intercept`).
     callback : callable, optional
-        Told every round. What is true ends the run.
-    faults : Faults
-        Drop-out and latency.
-    mods : Mods
-        Of the client app; attacks too, since every client is simulated.
-    state : Path, optional
-        Folder where clients keep their states beside the context.
-    timeout : float
-        Simulated seconds that the server waits for answers.
+        Called with every round. A true result ends the run.
+    transport : Transport
+        The simulated path of messages between server and clients.
     questions : Questions, optional
-        What silos are asked besides training, and what came of it.
+        What silos are asked besides training; results are stored in it.
     """
     chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
     errors.whole("run", "rounds", rounds, least=1)
@@ -91,18 +104,18 @@ def run(
     must_agree(clients, settled)
     must_fit(model, clients)
     held = [_client(chosen, settled, model, f"client-{k}", one) for k, one in enumerate(clients)]
-    keeper = Keeper(state)
+    keeper = Keeper(transport.state)
     app = client_app(
         lambda context: held[int(context.node_config["partition-id"])],
         actions=[phase.name for phase in chosen.phases],
         keeper_of=lambda context: keeper,
-        mods=attacked(mods, intercept, model.layout),
+        mods=attacked(transport.mods, intercept, model.layout),
         simulated=True,
     )
-    gatherer = Plain(seed, participation) if gathering is None else gathering
-    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     run_id = secrets.randbits(63)
-    grid = LocalGrid(app, len(clients), run_id, faults)
+    grid = LocalGrid(app, len(clients), run_id, transport.faults)
     strategy = Federation(
         server,
         Numbered(list(grid.contexts)),
@@ -112,18 +125,18 @@ def run(
         questions=questions,
     )
     with flower.identity(run_id), flower.quiet():
-        stopped = drive(strategy, grid, rounds, timeout)
+        stopped = drive(strategy, grid, rounds, transport.timeout)
     states = _states(strategy, grid, held)
-    return Outcome(server.state, states, tuple(strategy.history), stopped)
+    return RunResult(server.state, states, tuple(strategy.history), stopped)
 
 
 def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
-    """Run a strategy's rounds; why the next one was refused, where one was.
+    """Run a strategy's rounds, and return why the next one was refused, or "" if none was.
 
     Raises
     ------
     BudgetExceeded
-        Where not even the first round can be paid.
+        If not even the first round can be paid.
     """
     try:
         strategy.prepare(grid, timeout)
@@ -138,7 +151,7 @@ def drive(strategy: Federation, grid: Grid, rounds: int, timeout: float) -> str:
 
 
 def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
-    """Mods with an attack that changes or loses answers; `Mods` refuses it outside a simulation."""
+    """Add an attack that changes or drops replies; `Mods` refuses it outside a simulation."""
     if intercept is None:
         return mods
     if mods.attack is not None:
@@ -151,7 +164,7 @@ def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
         _, order = wire.received(message, layout)
         arrived = intercept(order.number, order.client, wire.read_answer(answer))
         if arrived is None:
-            raise errors.TacitError("client: its answer was lost on its way.")
+            raise errors.TacitError("client: its reply was lost on its way.")
         return Message(wire.answered(arrived), reply_to=message)
 
     return replace(mods, attack=attack)
@@ -166,12 +179,12 @@ def _client(
 
 
 def _states(strategy: Federation, grid: LocalGrid, held: Sequence[Client]) -> dict[int, State]:
-    """What clients keep, as far as it counts."""
+    """Return the states of clients that count."""
     if not strategy.server.algorithm.state:
         return {}
-    found = {}
+    states = {}
     for client, exchange in sorted(strategy.counted.items()):
         context: Context = grid.contexts[client + 1]
         kept = Keeper().load(context, held[client].name, held[client].data)
-        found[client] = kept.at(grid.run.run_id, exchange).state
-    return found
+        states[client] = kept.at(grid.run.run_id, exchange).state
+    return states

@@ -1,7 +1,7 @@
-"""Nodes in this process: a Flower grid that calls the client app, without Ray or a network.
+"""A Flower grid whose nodes run in this process, without Ray or a network.
 
-Messages are answered one after the other in the order in which they were sent, each with records of
-its own. Drop-out and latency are injected and repeatable; nothing sleeps.
+Messages are answered one after the other in the order in which they were sent, each with its own
+records. Drop-out and latency are simulated and repeatable; nothing sleeps.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tacit.privacy import errors
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong on the way, for simulations.
+    """Simulated faults of the network.
 
     Parameters
     ----------
     dropout : float
-        Share of the answers that are lost, each by itself.
+        Probability that a reply is lost, independently of others.
     latency : float
-        Mean number of seconds until an answer is there, exponentially distributed. One that takes
+        Mean number of seconds until a reply arrives, exponentially distributed. A reply that takes
         longer than the server waits is lost.
     seed : int
-        Of both.
+        Seed of both.
     """
 
     dropout: float = 0.0
@@ -46,7 +46,7 @@ class Faults:
         errors.whole("Faults", "seed", self.seed, least=0)
 
     def draw(self, sent: int, node: int) -> float:
-        """Seconds until the answer to the message with this number; infinite where it is lost."""
+        """Draw the seconds until the reply to a node's message number `sent`; infinite if lost."""
         if not (self.dropout or self.latency):
             return 0.0
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(sent, node)))
@@ -55,25 +55,25 @@ class Faults:
 
 
 class LocalGrid(Grid):
-    """A grid whose nodes live here.
+    """A grid whose nodes run in this process.
 
     Parameters
     ----------
     app : ClientApp
-        What every node runs.
+        App that every node runs.
     nodes : int
-        How many; node k has `partition-id` k in its configuration.
+        Number of nodes; the k-th, from 0, has `partition-id` k in its configuration.
     run_id : int
-        Of the run.
+        Id of the run.
     faults : Faults
-        What goes wrong.
+        Simulated faults.
     lost : callable, optional
-        Told of every answer with its message; what is true loses it. For tests.
+        Called with every message and its reply; a true result loses the reply. For tests.
 
     Attributes
     ----------
     clock : float
-        Seconds that the server would have waited so far, by the injected latency.
+        Seconds that the server would have waited so far, by the simulated latency.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class LocalGrid(Grid):
             self._sent += 1
             names.append(str(self._sent))
             answer = self._answer(flower.delivered(message, names[-1]))
-            # By the node's own messages: whose answers are lost must not depend on who else is
+            # Counted per node: which replies are lost must not depend on which other clients are
             # asked, or a guarantee for clients would not hold.
             node = message.metadata.dst_node_id
             self._sent_to[node] += 1
@@ -148,7 +148,7 @@ class LocalGrid(Grid):
         context = self.contexts[message.metadata.dst_node_id]
         try:
             reply = self._app(message, context)
-        except Exception as error:  # whatever a client's code raises must not stop the others
+        except Exception as error:  # an exception in a client's code must not stop the others
             return flower.failure(message, error)
         if reply.has_error():
             return reply
@@ -158,6 +158,6 @@ class LocalGrid(Grid):
 
 
 def _context(run_id: int, node: int, nodes: int) -> Context:
-    """Of a node before its first message, as Flower's own simulation makes it."""
+    """Build the context of a node before its first message, as Flower's own simulation does."""
     config = {"partition-id": node - 1, "num-partitions": nodes}
     return Context(run_id, node, dict(config), RecordDict(), {})

@@ -1,6 +1,6 @@
-"""What runs, as plain values that server and nodes agree on: it travels as JSON.
+"""Jobs: a run as plain values, on which server and nodes agree, and which travel as JSON.
 
-It names no data and no file. Where rows lie is each party's own affair.
+A job names no data and no file. Each party decides where its rows are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.federated.algorithms.registry import Algorithm, algorithm
 from tacit.federated.config import Config, Pruning
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Unit
 
@@ -34,7 +34,7 @@ _PRIVACY = {
     ),
     "record": ("unit", "epsilon", "delta", "clip_norm", "accountant", *_OF_RECORDS, "overlapping"),
 }
-"""Settings of a guarantee, by whom it is for."""
+"""Settings of a guarantee, by unit."""
 
 
 @dataclass(frozen=True)
@@ -44,30 +44,32 @@ class Job:
     Parameters
     ----------
     algorithm : str
-        By its name.
+        Name of the algorithm.
     clients : int
-        How many there are.
+        Number of clients.
     rounds : int
-        How many at most.
+        Largest number of rounds.
     layers : tuple of int
         Sizes of a network of dense layers: inputs first, classes last.
     settings : mapping
-        Of the algorithm, where they differ from its own.
+        Settings of the algorithm that differ from its defaults.
     participation : float
-        Share of the clients in a round, without a guarantee for clients.
+        Fraction of the clients in a round, if there is no guarantee for clients.
     privacy : mapping, optional
-        A guarantee: `epsilon`, `delta`, and `unit`, for whom it is. With "client", which it is
-        without, what else `tacit.federated.ClientPrivacy` takes. With "record", what
-        else `tacit.federated.RecordPrivacy` takes, and `overlapping`: whether one
-        person may have records in two silos.
+        A guarantee: `epsilon`, `delta`, and `unit`, which is "client" (the default) or "record".
+        With "client" also other parameters of `tacit.federated.ClientPrivacy`. With "record" also
+        other parameters of `tacit.federated.RecordPrivacy`, and `overlapping`: whether one person
+        may have records in two silos.
     seed : int
-        Of the start, of the order of rows and, without a guarantee for clients, of who is asked.
+        Seed of the initial weights, of the order of rows and, without a guarantee for clients, of
+        the choice of clients.
     network : {"dense", "cnn"}
-        What is trained: dense layers, or a small convolutional network on images.
+        The network: dense layers, or a small convolutional network on images.
     image : tuple of int
         Height and width of the images ("cnn").
     classes : int, optional
-        How many there are, public ("cnn"; the last layer's size with "dense").
+        Number of classes, which is public ("cnn" only; with "dense" it is the size of the last
+        layer).
 
     Examples
     --------
@@ -126,14 +128,14 @@ class Job:
             if name not in given:
                 errors.refuse("federation", f"{name} of privacy", "given", None)
         if unit == "client" and self.participation != 1.0:
-            remedy = "Under a guarantee say how many are asked on average: cohort."
+            remedy = "Under a guarantee give cohort, the expected number of clients in a round."
             errors.refuse("federation", "participation", "left out", self.participation, remedy)
         if not isinstance(given.get("overlapping", False), bool):
             errors.refuse("federation", "overlapping", "true or false", given["overlapping"])
 
     @property
     def unit(self) -> Any:
-        """For whom the guarantee is: "client" or "record"; None without one."""
+        """The unit of the guarantee, "client" or "record"; None without a guarantee."""
         return None if self.privacy is None else self.privacy.get("unit", "client")
 
     @property
@@ -142,15 +144,15 @@ class Job:
         return algorithm(self.algorithm)
 
     def config(self) -> Config:
-        """Its settings. Under a guarantee for clients all of them count alike."""
-        given = dict(self.settings)
-        if "pruning" in given:
-            given["pruning"] = _pruning(given["pruning"])
+        """Return the settings. Under a guarantee for clients all have equal weight."""
+        settings = dict(self.settings)
+        if "pruning" in settings:
+            settings["pruning"] = _pruning(settings["pruning"])
         usual = {"weighted": False} if self.unit == "client" else {}
-        return self.chosen.config(**{**usual, **given})
+        return self.chosen.config(**{**usual, **settings})
 
     def model(self) -> TorchModel:
-        """The network, with the start that the seed gives."""
+        """Build the network, with initial weights from the seed."""
         from tacit.federated.torch_model import TorchModel, mlp
 
         if self.network == "dense":
@@ -161,8 +163,8 @@ class Job:
         built = small_cnn(image=(height, width), classes=int(self.classes or 0))
         return TorchModel(built, seed=self.seed)
 
-    def gathering(self, ledger: Ledger | None = None, account: str | None = None) -> Gathering:
-        """Who is asked, and what is made of answers."""
+    def coordinator(self, ledger: Ledger | None = None, account: str | None = None) -> Coordinator:
+        """Build the coordinator, which chooses clients and combines replies."""
         if self.privacy is None:
             return Plain(self.seed, self.participation)
         if self.unit == "record":
@@ -170,42 +172,42 @@ class Job:
         from tacit.federated.client_level.adaptive import Adaptive
         from tacit.federated.client_level.privacy import ClientPrivacy
 
-        given = {"cohort": self.clients, **self.privacy}
-        given.pop("unit", None)
-        if "adaptive" in given:
-            given["adaptive"] = Adaptive(**_table("adaptive", given["adaptive"], Adaptive))
+        settings = {"cohort": self.clients, **self.privacy}
+        settings.pop("unit", None)
+        if "adaptive" in settings:
+            settings["adaptive"] = Adaptive(**_table("adaptive", settings["adaptive"], Adaptive))
         return ClientPrivacy(
-            self.clients, rounds=self.rounds, ledger=ledger, account=account, **given
+            self.clients, rounds=self.rounds, ledger=ledger, account=account, **settings
         )
 
-    def _silos(self, ledger: Ledger | None) -> Gathering:
-        from tacit.federated.record_level.server import Silos
+    def _silos(self, ledger: Ledger | None) -> Coordinator:
+        from tacit.federated.record_level.server import SiloServer
 
         if ledger is not None:
-            remedy = "Each silo charges its own: tacit federate node --ledger."
+            remedy = "Each silo charges its own ledger: tacit federate node --ledger."
             errors.refuse(
                 "federation", "ledger", "left out where records are protected", "", remedy
             )
-        given = self.privacy or {}
-        return Silos(
-            given["delta"],
-            overlapping=given.get("overlapping", False),
-            epsilon=given["epsilon"],
+        settings = self.privacy or {}
+        return SiloServer(
+            settings["delta"],
+            overlapping=settings.get("overlapping", False),
+            epsilon=settings["epsilon"],
             participation=self.participation,
             seed=self.seed,
         )
 
     def record_privacy(self) -> RecordPrivacy | None:
-        """What every silo promises its records; None without a guarantee for them."""
+        """Return the guarantee of every silo for its records; None without one."""
         if self.unit != "record" or self.privacy is None:
             return None
         from tacit.federated.record_level.privacy import RecordPrivacy
 
         left_out = ("unit", "overlapping")
-        given = {name: value for name, value in self.privacy.items() if name not in left_out}
-        if "bounds" in given:
-            given["bounds"] = tuple(given["bounds"])
-        privacy = RecordPrivacy(rounds=self.rounds, **given)
+        settings = {name: value for name, value in self.privacy.items() if name not in left_out}
+        if "bounds" in settings:
+            settings["bounds"] = tuple(settings["bounds"])
+        privacy = RecordPrivacy(rounds=self.rounds, **settings)
         privacy.admit(self.chosen, self.config())
         return privacy
 
@@ -215,7 +217,7 @@ class Job:
         Raises
         ------
         InvalidData
-            Where they have another number of columns.
+            If they have another number of columns.
         """
         columns = math.prod(rows.shape[1:])
         if self.network == "cnn":
@@ -235,21 +237,21 @@ class Job:
             )
 
     def questions(self) -> Questions:
-        """What silos are asked besides training."""
+        """Return what silos are asked besides training."""
         from tacit.federated.app.questions import Questions
 
         classes = self.layers[-1] if self.network == "dense" else int(self.classes or 0)
         return Questions.of(self.record_privacy(), self.rounds, classes)
 
     def record_budget(self) -> ApproxDP | None:
-        """What this job may cost the records of one silo."""
+        """Return the largest cost of this job for the records of one silo."""
         if self.unit != "record" or self.privacy is None:
             return None
         epsilon, delta = self.privacy["epsilon"], self.privacy["delta"]
         return ApproxDP(epsilon, delta, adjacency=Adjacency.ZERO_OUT, unit=Unit.RECORD)
 
     def to_json(self) -> str:
-        """As it travels."""
+        """Serialize the job as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -263,7 +265,7 @@ class Job:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Job:
-        """From names and values; an unknown name is refused."""
+        """Build a job from names and values; unknown names are refused."""
         return cls(**_table("job", plain, cls))
 
 
@@ -272,7 +274,7 @@ def _pruning(given: Any) -> Pruning:
 
 
 def _table(name: str, plain: Any, kind: type[Any]) -> dict[str, Any]:
-    """Values of a table, whose names are fields of a class."""
+    """Check that the names in a table are fields of a class, and return its values."""
     if not isinstance(plain, Mapping):
         errors.refuse("federation", name, "a table of names and values", plain)
     known = [one.name for one in fields(kind)]

@@ -1,10 +1,10 @@
-"""How a silo takes part: the command of the process that its owner starts beside the rows.
+"""The command with which a silo's owner joins a federation, on the machine that holds the rows.
 
 Notes
 -----
-What the owner lays down here (a ledger, which guarantee a job must have) is checked by this
-library's client app. Flower lets whoever may submit a run bring an app of their own, which checks
-nothing: connect to servers that you trust with that, over TLS.
+The owner's terms (a ledger, the guarantee that a job must have) are checked by this library's
+client app. Flower lets whoever may submit a run bring an app of their own, which checks nothing:
+connect only to servers that you trust with that, over TLS.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tacit.federated.app.processes import LOOPBACK, free_port, own_folder, progr
 from tacit.privacy import errors, files
 
 UNITS = ("client", "record")
-"""Whom a guarantee of a job may be for."""
+"""Units that a job's guarantee may protect."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """On what an owner takes part.
+    """The terms on which an owner takes part.
 
     Parameters
     ----------
     require : {"client", "record"}, optional
         Jobs without a guarantee for this unit are refused.
     ledger, account : Path, str, optional
-        The owner's budget. With them every job is refused that cannot be charged there: all but
-        those with a guarantee for records.
+        The owner's budget. With them all jobs are refused that cannot be charged there, which are
+        all without a guarantee for records.
     """
 
     require: str | None = None
@@ -43,21 +43,21 @@ class Terms:
         if self.require is not None:
             errors.choice("node", "require", self.require, UNITS)
         if (self.ledger is None) != (self.account is None):
-            given = "account" if self.ledger is None else "ledger"
-            errors.refuse("node", "ledger and account", "given together", given)
+            alone = "account" if self.ledger is None else "ledger"
+            errors.refuse("node", "ledger and account", "given together", alone)
         if self.require == "client" and self.ledger is not None:
             remedy = "A guarantee for clients is charged by the server."
             errors.refuse("node", "ledger", "left out where clients are protected", None, remedy)
 
     def plain(self) -> dict[str, str]:
-        """As a node's configuration says it."""
-        given = {"require": self.require, "account": self.account}
-        found = {name: value for name, value in given.items() if value is not None}
-        return found | ({} if self.ledger is None else {"ledger": str(self.ledger.resolve())})
+        """Return the terms as entries of a node's configuration."""
+        terms = {"require": self.require, "account": self.account}
+        set_terms = {name: value for name, value in terms.items() if value is not None}
+        return set_terms | ({} if self.ledger is None else {"ledger": str(self.ledger.resolve())})
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Terms:
-        """From a node's configuration."""
+        """Read the terms from a node's configuration."""
         texts = {name: config.get(name) for name in ("require", "ledger", "account")}
         require, ledger, account = (None if v is None else str(v) for v in texts.values())
         return cls(require, None if ledger is None else Path(ledger), account)
@@ -76,34 +76,34 @@ def node(
     terms: Terms = Terms(),  # noqa: B008
     port: int | None = None,
 ) -> list[str]:
-    """Command of a silo's own process.
+    """Build the command of a silo's own process.
 
     Parameters
     ----------
     superlink : str
         Address and port of the server.
     name : str
-        Under which this client takes part; the same after a restart.
+        Name of this client; the same after a restart.
     data : Path
-        Its rows and labels, an npz file.
+        The npz file with its rows and labels.
     work : Path
-        A folder for what the process itself needs.
+        Folder for files of the process itself.
     state : Path, optional
-        Folder where states are kept, so that they survive a restart.
+        Folder in which states are kept, so that they survive a restart.
     authority : Path, optional
         Certificate of the authority that signed the server's.
     insecure : bool
-        Without TLS: on loopback only.
+        Connect without TLS, on loopback only.
     key : Path, optional
-        Private key (ECDSA on a NIST curve, OpenSSH format, no passphrase), where the server lets
-        known nodes alone take part.
+        Private key (ECDSA on a NIST curve, OpenSSH format, no passphrase), if the server admits
+        only known nodes.
     terms : Terms
-        What its owner lays down.
+        The owner's terms.
     port : int, optional
-        Of the process's own interface on loopback; a free one without it.
+        Port of the process's own interface on loopback; by default a free one.
     """
     if insecure == (authority is not None):
-        remedy = "Without TLS everyone on the way reads and changes what is sent."
+        remedy = "Without TLS anyone on the network path can read and change what is sent."
         errors.refuse("node", "exactly one of authority, insecure", "given", insecure, remedy)
     if insecure and superlink.rsplit(":", 1)[0] not in (LOOPBACK, "localhost"):
         errors.refuse("node", "superlink", "on loopback without TLS", superlink, "Give authority.")
@@ -111,11 +111,11 @@ def node(
         errors.refuse("node", "key", "left out without TLS", str(key), "Give authority.")
     if key is not None:
         check_key(key)
-    given = {"name": name, "data": str(data.resolve()), **terms.plain()}
+    config = {"name": name, "data": str(data.resolve()), **terms.plain()}
     if state is not None:
-        given["state"] = str(state.resolve())
+        config["state"] = str(state.resolve())
     told = own_folder(work) / f"node-{free_port()}.toml"
-    files.replace(told, toml(given).encode(), files.OWN)
+    files.replace(told, toml(config).encode(), files.OWN)
     secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
     return [
         *(program("flower-supernode"), *secure),
@@ -126,7 +126,7 @@ def node(
 
 
 def check_key(path: Path) -> None:
-    """Refuse what Flower would refuse in the log of another process."""
+    """Refuse a key that Flower would refuse, there only in the log of another process."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -143,5 +143,5 @@ def check_key(path: Path) -> None:
 
 
 def toml(values: Mapping[str, Any]) -> str:
-    """Plain values as TOML: its strings and numbers are written as in JSON."""
+    """Format plain values as TOML, whose strings and numbers are those of JSON."""
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())

@@ -1,9 +1,9 @@
-"""What a client keeps between rounds, in the app's context and on disk.
+"""States that clients keep between rounds, in the app's context and on disk.
 
-A state counts once the server has taken the answer that came with it, and only the server knows.
-So a client keeps two: the one that counts, and the one after its last answer. The next message
-says which exchange counted last, and the client goes on from the state after that one. Killed at
-any moment and started again it finds one of the two on its disk.
+A state counts once the server has accepted the reply that came with it, which only the server
+knows. So a client keeps two: the one that counts, and the one after its last reply. The next
+message states which exchange counted last, and the client continues from the state after that
+exchange. Whenever a client is killed, the state that it needs is on its disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEY = ".key"
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """States after two exchanges of a run; exchange 0 is the start, without a state."""
+    """The states after two exchanges of a run; exchange 0 is the start, without a state."""
 
     run: int
     counted: int = 0
@@ -39,12 +39,12 @@ class Kept:
     after: State = field(default_factory=dict)
 
     def at(self, run: int, counted: int) -> Kept:
-        """What to go on from, where this exchange of this run counted last.
+        """Select the state to continue from, if this exchange of this run counted last.
 
         Raises
         ------
         InvalidData
-            If the state after it is not here. To go on from another would bias all later rounds.
+            If the state after it is not here. Any other would bias all later rounds.
         """
         if counted == 0:
             return Kept(run)
@@ -54,53 +54,54 @@ class Kept:
             return Kept(run, counted, self.after)
         raise errors.InvalidData(
             "client: its state must be the one after the exchange that counted last. "
-            "Start it with the folder and the rows that it had."
+            "Start it with the folder and the rows that it had before."
         )
 
     def then(self, exchange: int, state: State) -> Kept:
-        """With the state after an answer that may or may not count."""
+        """Add the state after a reply that may or may not count."""
         return replace(self, pending=exchange, after=state)
 
 
 def digest(data: Data) -> str:
-    """Which rows these are: SHA-256 over types, shapes and numbers.
+    """Compute SHA-256 over types, shapes and numbers of the rows.
 
-    As private as the rows: whoever can guess them can check the guess. It leaves only keyed.
+    It is as private as the rows: whoever can guess them can check the guess. It is only used with
+    a key.
     """
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for array in (data.rows, data.labels):
-        found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        hashed.update(f"{array.dtype.str}{array.shape}".encode())
+        hashed.update(np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
 
 
 class Keeper:
-    """Keeps states in the context and, with a folder, on disk; the disk is believed first.
+    """A store of states in the context and, with a folder, on disk; the disk takes precedence.
 
     Parameters
     ----------
     folder : Path, optional
-        One file for every client and data set, under a name that only the key in the same folder
-        links to them. Without it a restart loses the states.
+        Folder with one file per client and data set, under a name that only the key in the same
+        folder links to them. Without it a restart loses the states.
 
     Notes
     -----
-    A state is made from the client's rows. The folder must stay as private as they are; its files
-    can be read by their owner alone.
+    A state is computed from the client's rows. The folder must stay as private as they are; only
+    its owner can read its files.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def load(self, context: Context, name: str, data: Data) -> Kept:
-        """What was kept last; nothing at all before the first answer."""
+        """Return what was kept last; empty before the first reply."""
         path = self._path(name, data)
         if path is not None and path.is_file():
             return _read(path)
         return _from_context(context)
 
     def save(self, context: Context, name: str, data: Data, kept: Kept) -> None:
-        """Keep, all or nothing, before the answer leaves."""
+        """Keep the states atomically, before the reply leaves."""
         _to_context(context, kept)
         if (path := self._path(name, data)) is not None:
             _write(path, kept)
@@ -108,20 +109,20 @@ class Keeper:
     def _path(self, name: str, data: Data) -> Path | None:
         if self._folder is None:
             return None
-        told = f"{name}\0{digest(data)}".encode()
-        found = hmac.new(_key(self._folder), told, hashlib.sha256)
-        return self._folder / f"client-{found.hexdigest()[:32]}.npz"
+        text = f"{name}\0{digest(data)}".encode()
+        keyed = hmac.new(_key(self._folder), text, hashlib.sha256)
+        return self._folder / f"client-{keyed.hexdigest()[:32]}.npz"
 
 
 def _key(folder: Path) -> bytes:
-    """Of the names of files: made once in a folder, whoever comes first."""
+    """Return the key of the file names, created once per folder by whichever process is first."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return files.keep_first(folder / _KEY, secrets.token_bytes(32))
 
 
 def _to_context(context: Context, kept: Kept) -> None:
     context.state["kept"] = ConfigRecord(
-        # As text: Flower's runs have 64 bits, its integers 63 and a sign.
+        # As text: ids of runs have 64 bits, Flower's integers 63 and a sign.
         {"run": str(kept.run), "counted": kept.counted, "pending": kept.pending}
     )
     context.state["state"] = flower.array_record(kept.state)
@@ -154,8 +155,8 @@ def _write(path: Path, kept: Kept) -> None:
 def _read(path: Path) -> Kept:
     try:
         # From bytes: numpy leaves a file open that it cannot read.
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
         head = json.loads(arrays.pop("head").tobytes())
         parts = {
             part: {n.removeprefix(part): a for n, a in arrays.items() if n.startswith(part)}

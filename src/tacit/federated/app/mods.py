@@ -1,8 +1,8 @@
-"""What stands between a client's work and the wire, in the one order that is sound.
+"""Mods between a client's computation and the wire, in the only sound order.
 
-Outermost first: secure aggregation, privacy, compression, attack. What is hidden in a sum must be
-what was bounded and noised; noise must come after everything that reads the data; a simulated
-attacker sits where a real one does, inside the client.
+The order, outermost first, is secure aggregation, privacy, compression, attack. Secure aggregation
+must hide what was already clipped and noised; noise must come after everything that reads the data;
+a simulated attacker sits where a real one does, inside the client.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tacit.privacy import errors
 
 @dataclass(frozen=True)
 class Mods:
-    """Flower mods of a client app, each optional.
+    """The optional Flower mods of a client app.
 
     Parameters
     ----------
     secure_aggregation, privacy, compression : callable, optional
         `mod(message, context, call_next)`.
     attack : callable, optional
-        The same, for an attacker that is simulated.
+        A mod of the same form, for a simulated attacker.
     """
 
     secure_aggregation: Mod | None = None
@@ -32,7 +32,7 @@ class Mods:
     attack: Mod | None = None
 
     def ordered(self, *, simulated: bool) -> list[Mod]:
-        """Outermost first.
+        """Return the mods, outermost first.
 
         Raises
         ------
@@ -41,5 +41,5 @@ class Mods:
         """
         if self.attack is not None and not simulated:
             errors.refuse("Mods", "attack", "left out", "a mod", "Attacks are for simulations.")
-        given = (self.secure_aggregation, self.privacy, self.compression, self.attack)
-        return [mod for mod in given if mod is not None]
+        order = (self.secure_aggregation, self.privacy, self.compression, self.attack)
+        return [mod for mod in order if mod is not None]

@@ -1,9 +1,9 @@
-"""The apps that a deployment runs: what Flower's processes import, on the server and on nodes.
+"""The apps of a deployment, which Flower's processes import on the server and on nodes.
 
-They are told by configuration what to do. The job comes with the run. A node's own configuration
-says which rows it has, where it keeps states, and under which name it takes part (`name`, `data`,
-`state`), and on what terms (`joining.Terms`). The run's names the server's folder, `work`, where
-results go and what only the server is told lies.
+They are controlled by configuration. The job comes with the run. A node's own configuration gives
+its name, its rows and the folder of its states (`name`, `data`, `state`), and the owner's terms
+(`joining.Terms`). The run's configuration names the server's folder, `work`, which holds results
+and settings that only the server reads.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.model import Data
-from tacit.federated.rounds import Outcome, Server
+from tacit.federated.rounds import RunResult, Server
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 
@@ -45,17 +45,17 @@ PROGRESS, RESULT, TEST, SERVER = "progress.jsonl", "result", "test.npz", "server
 
 
 def read_data(path: Path) -> Data:
-    """Rows and labels of an npz file.
+    """Read rows and labels from an npz file.
 
     Raises
     ------
     InvalidData
-        If the file is no such file.
+        If the file is not such a file.
     """
     try:
         # From bytes: numpy leaves a file open that it cannot read.
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as found:
-            return Data(found["rows"], found["labels"])
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            return Data(arrays["rows"], arrays["labels"])
     except (ValueError, KeyError, EOFError, BadZipFile, AttributeError):
         raise errors.InvalidData(
             f"{path}: it must be an npz file with the arrays rows and labels."
@@ -63,7 +63,7 @@ def read_data(path: Path) -> Data:
 
 
 def write_data(path: Path, data: Data) -> None:
-    """Rows and labels as an npz file that its owner alone can read."""
+    """Write rows and labels to an npz file that only its owner can read."""
     path.touch(mode=0o600)
     np.savez(path, rows=data.rows, labels=data.labels, allow_pickle=False)
 
@@ -75,12 +75,12 @@ def _read(job: str, path: str) -> tuple[Job, TorchModel, Data]:
 
 
 def client_of(context: Context) -> Client:
-    """The client of a node, by the node's configuration.
+    """Build the client of a node from the node's configuration.
 
     Raises
     ------
     InvalidData
-        For a job that is not on its owner's terms, or not for rows like these.
+        If the job violates the owner's terms, or does not fit the rows.
     """
     given, terms = context.node_config, Terms.of(context.node_config)
     job, model, data = _read(str(context.run_config["job"]), str(given["data"]))
@@ -94,7 +94,7 @@ def client_of(context: Context) -> Client:
 
 
 def admit(job: Job, terms: Terms) -> None:
-    """Refuse a job that is not on the terms of a node's owner."""
+    """Refuse a job that violates the terms of a node's owner."""
     if terms.require not in (None, job.unit):
         raise errors.InvalidData(f"client: a job must have a guarantee for {terms.require}s here.")
     if terms.ledger is not None and job.unit != "record":
@@ -103,25 +103,25 @@ def admit(job: Job, terms: Terms) -> None:
         )
     if terms.ledger is None and job.unit == "record":
         raise errors.InvalidData(
-            "client: a job with a guarantee for records must find a ledger here. It does not."
+            "client: a node must have a ledger for a job with a guarantee for records."
         )
 
 
 @contextmanager
 def _silo(job: Job, model: TorchModel, data: Data, terms: Terms, run: str) -> Iterator[Silo]:
-    """What stands between the rows and a job, for one message; the ledger remembers the rest."""
+    """Provide the silo for one message; the ledger holds the state between messages."""
     from tacit.federated.record_level.silo import Silo
 
     privacy = job.record_privacy()
     if privacy is None or terms.ledger is None:
-        raise errors.InvalidData("client: only a job with a guarantee for records asks this.")
+        raise errors.InvalidData("client: a job must have a guarantee for records to ask this.")
     with Ledger(terms.ledger) as ledger:
-        given: dict[str, Any] = {"ledger": ledger, "account": terms.account, "run": run}
-        yield Silo(model, data, privacy, job.chosen, job.config(), **given)
+        payment: dict[str, Any] = {"ledger": ledger, "account": terms.account, "run": run}
+        yield Silo(model, data, privacy, job.chosen, job.config(), **payment)
 
 
 def keeper_of(context: Context) -> Keeper:
-    """On disk where the node's owner named a folder."""
+    """Return a keeper, which writes to disk if the node's owner named a folder."""
     folder = context.node_config.get("state")
     return Keeper(None if folder is None else Path(str(folder)))
 
@@ -136,13 +136,13 @@ def main(grid: Grid, context: Context) -> None:
     work = Path(str(context.run_config["work"]))
     try:
         job = Job.from_json(str(context.run_config["job"]))
-        given = json.loads((work / SERVER).read_text(encoding="utf-8"))
-        with _opened(given) as ledger:
-            serve(Polling(grid), job, work, float(given["patience"]), ledger, _known(given))
+        settings = json.loads((work / SERVER).read_text(encoding="utf-8"))
+        with _opened(settings) as ledger:
+            serve(Polling(grid), job, work, float(settings["patience"]), ledger, _known(settings))
     except errors.TacitError as error:
         _tell(work, {"error": str(error), "kind": type(error).__name__})
-    except Exception as error:  # whoever waits must hear of it
-        said = f"federation: {type(error).__name__} on the server. Its log says more."
+    except Exception as error:  # so that whoever waits is told
+        said = f"federation: {type(error).__name__} on the server. See its log."
         _tell(work, {"error": said, "kind": "TacitError"})
         raise
 
@@ -157,7 +157,7 @@ def _opened(given: Mapping[str, Any]) -> Iterator[tuple[Ledger, str] | None]:
 
 
 def _known(given: Mapping[str, Any]) -> dict[int, str] | None:
-    """Names of nodes by their ids, where they are authenticated."""
+    """Return the names of nodes by id, if nodes are authenticated."""
     if "nodes" not in given:
         return None
     return {int(node): str(name) for node, name in given["nodes"].items()}
@@ -171,28 +171,28 @@ def serve(
     ledger: tuple[Ledger, str] | None = None,
     known: Mapping[int, str] | None = None,
 ) -> None:
-    """Run a job over the nodes of a grid, and leave its result in a folder."""
+    """Run a job over the nodes of a grid, and save its result in a folder."""
     test = read_data(work / TEST) if (work / TEST).is_file() else None
-    gathering, model, roster = job.gathering(*(ledger or ())), job.model(), Named(known)
+    coordinator, model, roster = job.coordinator(*(ledger or ())), job.model(), Named(known)
     roster.meet(grid, job.clients, patience, arrived=lambda here: _tell(work, {"here": here}))
-    core = Server(job.chosen, job.config(), model, roster.sizes, gathering)
+    core = Server(job.chosen, job.config(), model, roster.sizes, coordinator)
     questions = job.questions()
     strategy = Federation(
         core,
         roster,
         seed=job.seed,
         test=test,
-        callback=lambda one: _tell(work, result.line(one, job, gathering, questions)),
+        callback=lambda one: _tell(work, result.line(one, job, coordinator, questions)),
         questions=questions,
     )
     with flower.quiet():
         stopped = drive(strategy, grid, job.rounds, patience)
-    outcome = Outcome(core.state, {}, tuple(strategy.history), stopped)
-    result.save(outcome, job, model.layout, gathering, work / RESULT, questions)
+    outcome = RunResult(core.state, {}, tuple(strategy.history), stopped)
+    result.save(outcome, job, model.layout, coordinator, work / RESULT, questions)
 
 
 def _tell(work: Path, line: dict[str, Any]) -> None:
-    """One more line of progress, for whoever started the run and nobody else."""
+    """Append a line of progress to a file that only its owner can read."""
     path = work / PROGRESS
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(handle, "a", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
-"""What a node's owner is told of his budget, on standard error of his own machine.
+"""Messages to a node's owner about the budget, on standard error of the owner's machine.
 
-One line for each exchange that was answered or refused. Flower keeps what a client app prints on
-the node; the server hears nothing of it.
+There is one line per exchange that was answered or refused. Flower keeps the output of a client
+app on the node; the server does not see it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.privacy.accounting.ledger import Ledger
 
 
 def tell(message: Message, context: Context, refusal: errors.TacitError | None) -> None:
-    """Print what became of a message; nothing where it cost nothing."""
+    """Print whether a message was answered or refused; nothing if it cost nothing."""
     what = _asked(message)
     if refusal is not None:
         return _say(f"{what or 'the job'} refused. {refusal}")
@@ -29,13 +29,19 @@ def tell(message: Message, context: Context, refusal: errors.TacitError | None) 
         return
     with Ledger(terms.ledger) as ledger:
         account = ledger.show(terms.account)
-    cost = str(job.record_budget()).partition(" (")[0]  # without whom it is about
-    left = filters.shown(account.remaining, digits.below)
-    _say(f"{what} answered. The whole job may cost {cost}, account {account.name} has {left} left.")
+    cost = str(job.record_budget()).partition(" (")[0]  # without the unit and neighbours
+    remaining = filters.shown(account.remaining, digits.below)
+    _say(
+        f"{what} answered. The whole job may cost {cost}, "
+        f"account {account.name} has {remaining} remaining."
+    )
 
 
 def _asked(message: Message) -> str:
-    """Which exchange; empty for what costs nothing. Numbers alone: a server may write anything."""
+    """Name the exchange of a message; empty if it costs nothing.
+
+    Only numbers are echoed, since a server may write anything.
+    """
     kind = message.metadata.message_type
     if kind == wire.STATISTICS:
         return "statistics"

@@ -1,4 +1,4 @@
-"""A grid that looks for answers often: Flower's own looks every three seconds."""
+"""A grid that polls for replies more often than Flower's own, which waits three seconds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tacit.federated.flower import Run
 
 
 class Polling(Grid):
-    """Another grid, whose answers are pulled four times a second.
+    """A wrapper of a grid that polls for replies four times a second.
 
     Parameters
     ----------
     grid : Grid
-        That one.
+        The grid.
     pause : float
-        Seconds between two looks.
+        Seconds between two polls.
     """
 
     def __init__(self, grid: Grid, pause: float = 0.25) -> None:
@@ -58,13 +58,13 @@ class Polling(Grid):
         asked = list(messages)
         waiting = set(self.push_messages(asked)) if asked else set()
         end = math.inf if timeout is None else time.monotonic() + timeout
-        found: list[Message] = []
+        replies: list[Message] = []
         while waiting:
             new = list(self.pull_messages(waiting))
-            found += new
+            replies += new
             waiting -= {one.metadata.reply_to_message_id for one in new}
             if time.monotonic() >= end:
                 break
             if waiting:
                 time.sleep(self._pause)
-        return found
+        return replies

@@ -1,4 +1,4 @@
-"""Processes of a deployment: started with their children, ended with them, read by nobody else."""
+"""Processes of a deployment: they end together with their children, and their files are private."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tacit.privacy import errors
 
 LOOPBACK = "127.0.0.1"
 OWN = 0o077
-"""What others may not do with files that a process of a deployment writes."""
+"""The umask of processes of a deployment: only their owner can read their files."""
 
 
 class DeploymentError(errors.TacitError):
-    """A process of a deployment did not do what it should."""
+    """A failure of a process of a deployment."""
 
 
 @contextmanager
@@ -32,7 +32,10 @@ def running(
     home: Path,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with all that it starts, ended with the block; with more in its environment."""
+    """Run a process inside this block, and end it and its children afterwards.
+
+    `more` adds to its environment.
+    """
     own_folder(home)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as out:
         process = subprocess.Popen(
@@ -51,7 +54,7 @@ def running(
 
 
 def end(process: subprocess.Popen[bytes], grace: float = 3.0) -> None:
-    """Ask a process and its children to end, and make them after a while."""
+    """Terminate a process and its children, and kill them after a grace period."""
     for sign, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
@@ -60,10 +63,10 @@ def end(process: subprocess.Popen[bytes], grace: float = 3.0) -> None:
 
 
 def keep(command: Sequence[str], home: Path, pause: float = 5.0) -> None:
-    """Run a program until this one is told to end; one that ends by itself is started again.
+    """Run a program until this process is told to end, and restart it whenever it ends by itself.
 
-    A node that comes before its server, or before the server knows its key, ends at once; so does
-    one whose server was started anew. Its owner should not have to watch.
+    A node that is started before its server, or before the server knows its key, ends at once; so
+    does one whose server was restarted. Its owner should not have to watch it.
     """
     own_folder(home)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -81,41 +84,43 @@ def keep(command: Sequence[str], home: Path, pause: float = 5.0) -> None:
 
 
 def own_folder(path: Path) -> Path:
-    """A folder that its owner alone can look into, new or not: logs name who was asked."""
+    """Make a folder that only its owner can read, even if it exists: logs name clients."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses now."""
+    """Find a free port on loopback."""
     with socket.socket() as one:
         one.bind((LOOPBACK, 0))
         return int(one.getsockname()[1])
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Nothing is fetched or told, and programs are those beside this Python."""
+    """Build the environment: Flower stays offline, and programs are those beside this Python."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     usual = {**flower.PROMPT, "OMP_NUM_THREADS": "1"}
     return {**usual, **os.environ, **flower.OFFLINE, "FLWR_HOME": str(home), "PATH": path}
 
 
 def program(name: str) -> str:
-    """The path of a program of Flower's."""
+    """Return the path of one of Flower's programs."""
     path = Path(sys.executable).parent / name
     if not path.is_file():
-        raise DeploymentError(f"federation: {name} must be there. pip install 'tacit[federated]'.")
+        raise DeploymentError(
+            f"federation: {name} must be installed. pip install 'tacit[federated]'."
+        )
     return str(path)
 
 
 def await_port(host: str, port: int, process: subprocess.Popen[bytes], limit: float = 60) -> None:
-    """Until a process listens.
+    """Wait until a process listens on a port.
 
     Raises
     ------
     DeploymentError
-        If it does not within so many seconds, or ended.
+        If it does not within `limit` seconds, or ends.
     """
     end_at = time.monotonic() + limit
     while time.monotonic() < end_at and process.poll() is None:

@@ -1,6 +1,6 @@
-"""What silos are asked besides training: moments of their rows, and how right a model is.
+"""What silos are asked besides training: moments of their rows, and confusion matrices.
 
-Each answer is noised and charged by the silo that gives it. What is made of them here is
+Each reply is noised and charged by its silo. Everything that is computed from replies here is
 post-processing.
 """
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 class Scores(NamedTuple):
-    """On rows that silos held out, from noisy counts; None where these leave nothing to divide by.
+    """Scores on rows that silos held out, from noisy counts; None if the denominator is zero.
 
     Parameters
     ----------
     accuracy : float or None
-        Share of right answers.
+        Share of predictions that are right.
     mcc : float or None
         Matthews correlation coefficient, for any number of classes.
     silos : int
-        How many answered.
+        Number of silos that replied.
     rows : int
-        How many rows they held out together, about: it has the counts' noise.
+        Noisy number of rows that they held out together.
     """
 
     accuracy: float | None
@@ -55,27 +55,27 @@ class Scores(NamedTuple):
 
 @dataclass
 class Questions:
-    """What is asked, and what came of it.
+    """The questions to silos, and their results.
 
     Parameters
     ----------
     statistics : bool
-        Ask for moments before the first round.
+        Whether to ask for moments before the first round.
     due : frozenset of int
         Rounds after which silos evaluate.
     classes : int
-        How many there are, public.
+        Number of classes, which is public.
     bounds : (float, float)
-        Of rows, public.
+        Public bounds of the rows.
 
     Attributes
     ----------
     normalisation : Normalisation or None
-        Made of the moments; with every later message it goes to the silos.
+        Computed from the moments, and sent to the silos with every later message.
     scores : dict of int to Scores
-        By round.
+        Scores by round.
     ended : set of int
-        Silos whose last word was that their budgets do not allow what was asked.
+        Silos whose last reply was that their budget does not allow the exchange.
     """
 
     statistics: bool = False
@@ -88,7 +88,10 @@ class Questions:
 
     @classmethod
     def of(cls, privacy: RecordPrivacy | None, rounds: int, classes: int) -> Questions:
-        """As a guarantee for records provides; evaluations evenly spaced, the last at the end."""
+        """Plan the questions of a guarantee for records, with evaluations evenly spaced.
+
+        The last evaluation is after the last round.
+        """
         if privacy is None:
             return cls()
         due = {
@@ -99,69 +102,69 @@ class Questions:
     def before(
         self, grid: Grid, roster: Roster, server: Server, timeout: float
     ) -> Normalisation | None:
-        """Ask every silo for its moments; how all of them normalise their rows.
+        """Ask every silo for its moments, and return the normalisation for all of them.
 
         Raises
         ------
         BudgetExceeded
-            If none answered, and budgets were the cause.
+            If no silo replied because of their budgets.
         InvalidData
-            If none answered with moments that rows within the bounds can have, or their rows do
-            not have the same columns.
+            If no silo replied with moments that rows within the bounds can have, or if their rows
+            do not have the same columns.
         """
         if not self.statistics or self.normalisation is not None:
             return self.normalisation
-        found = self._moments(grid, roster, server, timeout)
-        if not found and self.ended:
+        moments = self._moments(grid, roster, server, timeout)
+        if not moments and self.ended:
             raise errors.BudgetExceeded(
                 f"federation: silos must have budgets that allow this job, got {len(self.ended)} "
-                f"of {server.clients} that refused and no answer. Nothing was trained."
+                f"of {server.clients} that refused and no reply. Nothing was trained."
             )
         try:
-            self.normalisation = combine(found, self.bounds)
+            self.normalisation = combine(moments, self.bounds)
         except errors.InvalidData:
             raise errors.InvalidData(
-                "federation: silos must tell mean and deviation of rows with the same columns, "
-                f"within the bounds, got {len(found)} answers from {server.clients} silos and none "
-                "to go by. Nothing was trained."
+                "federation: silos must state mean and standard deviation of rows with the same "
+                f"columns, within the bounds, got {len(moments)} replies from {server.clients} "
+                "silos that cannot be combined. Nothing was trained."
             ) from None
         return self.normalisation
 
     def _moments(self, grid: Grid, roster: Roster, server: Server, timeout: float) -> list[Moments]:
-        """What silos tell, in their order, as far as it can be read."""
+        """Ask for moments, and return those that can be read, in the order of silos."""
         there = roster.there(grid, range(server.clients))
         asked = [Message(RecordDict(), node, wire.STATISTICS) for node in there.values()]
-        found = {}
+        by_client = {}
         for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
             client, moments = self._believed(message, roster, server), wire.read_moments(message)
             if client is not None and moments is not None:
-                found[client] = moments
-        return [found[client] for client in sorted(found)]
+                by_client[client] = moments
+        return [by_client[client] for client in sorted(by_client)]
 
     def judged(
         self, number: int, roster: Roster, server: Server, replies: Iterable[Message]
     ) -> None:
-        """Add up what silos counted after a round."""
-        found = {}
+        """Sum the confusion matrices of silos after a round, and score them."""
+        by_client = {}
         for message in replies:
             client = self._believed(message, roster, server)
             counts = wire.read_confusion(message, self.classes)
             if client is not None and counts is not None:
-                found[client] = counts
-        total = sum(found.values(), np.zeros((self.classes, self.classes), dtype=np.int64))
-        self.scores[number] = scores(total, len(found))
+                by_client[client] = counts
+        total = sum(by_client.values(), np.zeros((self.classes, self.classes), dtype=np.int64))
+        self.scores[number] = scores(total, len(by_client))
 
     def heard(self, client: int, message: Message) -> None:
-        """Whether a silo can still pay, by its last word."""
+        """Record from its last message whether a silo can still pay."""
         if wire.spent(message):
             self.ended.add(client)
         elif message.has_content():
             self.ended.discard(client)
 
     def _believed(self, message: Message, roster: Roster, server: Server) -> int | None:
-        """The silo behind an answer, once its statement of what it spent is taken down."""
+        """Return the silo that sent a message, after recording its statement of cost."""
         client = roster.client(message.metadata.src_node_id)
-        remember: Any = getattr(server.gathering, "state", None)
+        remember: Any = getattr(server.coordinator, "state", None)
         if client is not None:
             self.heard(client, message)
         if client is None or remember is None or not message.has_content():
@@ -170,13 +173,13 @@ class Questions:
 
 
 def scores(confusion: npt.NDArray[np.int64], silos: int) -> Scores:
-    r"""Accuracy and Matthews' coefficient of noisy counts, truth by prediction.
+    r"""Compute accuracy and Matthews correlation from noisy counts, true by predicted class.
 
     .. math:: R = \frac{c s - \sum_k p_k t_k}
               {\sqrt{(s^2 - \sum_k p_k^2)(s^2 - \sum_k t_k^2)}}
 
-    with s rows, c of them right, t_k of class k and p_k taken for it [1]_. Counts below 0, which
-    noise alone makes, are taken as 0.
+    with s rows, c of them classified correctly, t_k of class k and p_k predicted as class k [1]_.
+    Counts below 0, which only noise can cause, are replaced by 0.
 
     References
     ----------
@@ -185,13 +188,13 @@ def scores(confusion: npt.NDArray[np.int64], silos: int) -> Scores:
 
     Examples
     --------
-    >>> found = scores(np.array([[40, 10], [5, 45]]), 3)
-    >>> found.accuracy, round(found.mcc, 4), found.rows
+    >>> scored = scores(np.array([[40, 10], [5, 45]]), 3)
+    >>> scored.accuracy, round(scored.mcc, 4), scored.rows
     (0.85, 0.7035, 100)
     """
     counts = np.maximum(confusion, 0).astype(np.float64)
     total, right = counts.sum(), np.trace(counts)
-    about = max(int(confusion.sum()), 0)  # with the counts below 0: their noise is 0 on average
+    about = max(int(confusion.sum()), 0)  # includes counts below 0, so that the noise has mean 0
     if not total > 0:
         return Scores(None, None, silos, about)
     truth, taken = counts.sum(axis=1), counts.sum(axis=0)

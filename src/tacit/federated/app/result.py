@@ -1,8 +1,8 @@
-"""A global model with its certificate, as a folder.
+"""The result of a run as a folder: the global model, its certificate and the history.
 
-`model.safetensors` has the arrays under the names of the parameters, `certificate.json` what is
-promised to whom, `history.json` the job and its rounds. Where silos told how to normalise rows, the
-mean and the deviation are among the arrays, as `input.mean` and `input.deviation`.
+`model.safetensors` has the arrays under the names of the parameters, `certificate.json` the
+guarantee, `history.json` the job and its rounds. If rows were normalised with statistics of silos,
+mean and standard deviation are among the arrays, as `input.mean` and `input.deviation`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions
-from tacit.federated.coordinator import Gathering
+from tacit.federated.coordinator import Coordinator
 from tacit.federated.payload import Layout
-from tacit.federated.rounds import Outcome, Round
+from tacit.federated.rounds import Round, RunResult
 from tacit.privacy import errors, events, files
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Adjacency, NotPrivate, Unit
@@ -26,26 +26,26 @@ from tacit.privacy.guarantees import Adjacency, NotPrivate, Unit
 MODEL, CERTIFICATE, HISTORY = "model.safetensors", "certificate.json", "history.json"
 _SERVER_ONLY = ("asked", "counted", "rejected", "bytes_up", "bytes_down")
 _NOTHING = (
-    "What clients sent was averaged without noise: the model may give away rows that it was "
-    "trained on.",
+    "What clients sent was averaged without noise: the model may reveal rows that it was trained "
+    "on.",
 )
 
 
 def save(
-    outcome: Outcome,
+    outcome: RunResult,
     job: Job,
     layout: Layout,
-    gathering: Gathering,
+    coordinator: Coordinator,
     path: Path,
     questions: Questions | None = None,
 ) -> Path:
-    """Write a folder, all or nothing; one that exists is refused."""
+    """Write the folder atomically; an existing one is refused."""
     asked = Questions() if questions is None else questions
     if path.exists():
-        errors.refuse("save", "path", "new", str(path), "Remove it or choose another.")
+        errors.refuse("save", "path", "new", str(path), "Remove it or choose another path.")
     with files.folder(path) as partial:
         (partial / MODEL).write_bytes(_tensors(outcome, layout, asked))
-        certificate = certify(gathering, partial / MODEL)
+        certificate = certify(coordinator, partial / MODEL)
         certificate.save(partial / CERTIFICATE)
         told = history(outcome, job, asked)
         told["guarantee"] = str(certificate.guarantee)
@@ -53,18 +53,21 @@ def save(
     return path
 
 
-def certify(gathering: Gathering, artifact: Path) -> Certificate:
-    """What the gathering promises of its global model; without a promise, that there is none."""
-    own = getattr(gathering, "certificate", None)
+def certify(coordinator: Coordinator, artifact: Path) -> Certificate:
+    """Issue the certificate of the global model, which may state that there is no guarantee."""
+    own = getattr(coordinator, "certificate", None)
     if own is not None:
-        found: Certificate = own(artifact)
-        return found
+        certificate: Certificate = own(artifact)
+        return certificate
     nothing = NotPrivate(adjacency=Adjacency.ZERO_OUT, unit=Unit.CLIENT)
     return Certificate.issue(events.Declared(nothing), artifact=artifact, not_protected=_NOTHING)
 
 
-def history(outcome: Outcome, job: Job, asked: Questions) -> dict[str, Any]:
-    """The job and its rounds, to print and to save; how many silos had ended their budgets."""
+def history(outcome: RunResult, job: Job, asked: Questions) -> dict[str, Any]:
+    """Return the job and its rounds, to print and to save.
+
+    With a guarantee for records it includes the number of silos whose budgets ended.
+    """
     told: dict[str, Any] = {
         "job": json.loads(job.to_json()),
         "rounds": [plain(one, job, asked) for one in outcome.history],
@@ -72,17 +75,17 @@ def history(outcome: Outcome, job: Job, asked: Questions) -> dict[str, Any]:
     }
     if job.unit == "record":
         told["ended_budgets"] = len(asked.ended)
-    if (found := asked.normalisation) is not None:
-        told["input"] = {"mean": found.mean.tolist(), "deviation": found.deviation.tolist()}
+    if (scale := asked.normalisation) is not None:
+        told["input"] = {"mean": scale.mean.tolist(), "deviation": scale.deviation.tolist()}
     return told
 
 
 def plain(one: Round, job: Job, asked: Questions) -> dict[str, Any]:
-    """A round as names and values; what is not a number is None.
+    """Return a round as names and values; numbers that are not finite become None.
 
-    Under a guarantee for clients, who was asked and who answered stays with the server: the sample
-    is what amplifies it, so no file may have it. How right the model is on rows that silos held
-    out is told as `silos`.
+    Under a guarantee for clients, which clients were asked and which replied stays with the server:
+    the guarantee relies on a secret sample, so no file may contain it. Scores on rows that silos
+    held out are stated as `silos`.
     """
     left_out = _SERVER_ONLY if job.unit == "client" else ()
     told = {
@@ -95,19 +98,19 @@ def plain(one: Round, job: Job, asked: Questions) -> dict[str, Any]:
     return told
 
 
-def line(one: Round, job: Job, gathering: Gathering, asked: Questions) -> dict[str, Any]:
-    """A line of progress: a round, and what is spent by now."""
-    return {**plain(one, job, asked), "epsilon": getattr(gathering, "spent", None)}
+def line(one: Round, job: Job, coordinator: Coordinator, asked: Questions) -> dict[str, Any]:
+    """Return a line of progress: a round, and ε spent so far."""
+    return {**plain(one, job, asked), "epsilon": getattr(coordinator, "spent", None)}
 
 
-def _tensors(outcome: Outcome, layout: Layout, asked: Questions) -> bytes:
+def _tensors(outcome: RunResult, layout: Layout, asked: Questions) -> bytes:
     try:
         from safetensors.numpy import save as tensors
     except ImportError:
         raise errors.TacitError(
-            "federation: weights need the safetensors package. pip install 'tacit[collect]'."
+            "federation: the safetensors package must be installed. pip install 'tacit[collect]'."
         ) from None
     named = dict(layout.unflatten(np.ascontiguousarray(outcome.model)))
-    if (found := asked.normalisation) is not None:
-        named |= {"input.mean": found.mean, "input.deviation": found.deviation}
+    if (scale := asked.normalisation) is not None:
+        named |= {"input.mean": scale.mean, "input.deviation": scale.deviation}
     return bytes(tensors({name: np.ascontiguousarray(array) for name, array in named.items()}))

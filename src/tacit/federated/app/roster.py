@@ -1,4 +1,4 @@
-"""Which node is which client: nodes come and go under new ids, clients stay."""
+"""Rosters, which map nodes to clients: nodes get new ids when they restart, clients stay."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tacit.privacy import errors
 
 
 class Roster(Protocol):
-    """Translates between clients of a run and nodes of a grid."""
+    """A translation between the clients of a run and the nodes of a grid."""
 
     def there(self, grid: Grid, clients: Sequence[int]) -> Mapping[int, int]:
-        """Nodes of those clients that are there, by client, in increasing order."""
+        """Return the nodes of the clients that are online, by client, in increasing order."""
 
     def client(self, node: int) -> int | None:
-        """The client behind a node; None for a stranger."""
+        """Return the client of a node; None for an unknown node."""
 
 
 class Numbered:
-    """Nodes of a simulation: the grid's nodes in the order of their ids."""
+    """A roster of a simulation: the grid's nodes in the order of their ids."""
 
     def __init__(self, nodes: Sequence[int]) -> None:
         self._nodes = list(nodes)
@@ -38,15 +38,15 @@ class Numbered:
 
 
 class Named:
-    """Nodes that say their names; the names in order are the clients.
+    """A roster of nodes that state their names; clients are numbered by name.
 
-    A node that was restarted comes back under another id and the same name, and is the same client.
+    A node that was restarted has another id and the same name, and is the same client.
 
     Parameters
     ----------
     known : mapping of int to str, optional
-        Names by node id, where Flower authenticates nodes: an id is then tied to a key. Other nodes
-        are not asked, and what a node calls itself is not heard.
+        Names by node id, if Flower authenticates nodes: an id is then tied to a key. Other nodes
+        are not asked, and the name that a node states is ignored.
 
     Notes
     -----
@@ -68,14 +68,14 @@ class Named:
         pause: float = 1.0,
         arrived: Callable[[int], object] = lambda here: None,
     ) -> None:
-        """Wait until so many clients are there; from then on they are the clients.
+        """Wait until the expected number of clients is online, and fix them.
 
-        How many there are by now is told whenever there are more.
+        `arrived` is called with the number of clients whenever it grows.
 
         Raises
         ------
         TacitError
-            If there are fewer when patience ends.
+            If there are fewer after `patience` seconds.
         """
         rows: dict[str, int] = {}
         end = time.monotonic() + patience
@@ -90,7 +90,7 @@ class Named:
         if len(rows) != expected:
             raise errors.TacitError(
                 f"federation: there must be {expected} clients, got {len(rows)} names"
-                f"{self._refusal}. Start a node for each, under names of their own."
+                f"{self._refusal}. Start a node for each, under different names."
             )
         self._names = sorted(rows)
         self.sizes = [rows[name] for name in self._names]
@@ -107,17 +107,17 @@ class Named:
         return self._names.index(name) if name in self._names else None
 
     def _greet(self, grid: Grid, timeout: float) -> dict[str, int]:
-        """Ask nodes that were never met for their names; their rows by name."""
+        """Ask new nodes for their names, and return their numbers of rows by name."""
         known = self._known
         here = [node for node in grid.get_node_ids() if known is None or node in known]
         new = [node for node in here if node not in self._met]
         asked = [Message(RecordDict(), node, wire.DESCRIBE) for node in new]
-        found: dict[str, int] = {}
+        rows_by_name: dict[str, int] = {}
         for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
             node, told = message.metadata.src_node_id, wire.read_description(message)
             if told is None:
                 self._refusal = wire.refusal(message)
             elif known is None or node in known:
                 self._met[node] = told[0] if known is None else known[node]
-                found[self._met[node]] = told[1]
-        return found
+                rows_by_name[self._met[node]] = told[1]
+        return rows_by_name

@@ -1,6 +1,6 @@
-"""The same apps in Flower's own simulation, on Ray, where that is installed.
+"""The same apps in Flower's own simulation on Ray, if that is installed.
 
-Clients run in worker processes, so their rows go there as files; the server runs in a thread of
+Clients run in worker processes, which read their rows from files; the server runs in a thread of
 this process.
 """
 
@@ -27,10 +27,10 @@ from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.attacks.threats import Attackers
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Limits
-from tacit.federated.rounds import Intercept, Outcome, Round, Server, must_fit
+from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_fit
 from tacit.privacy import errors
 
 
@@ -45,27 +45,29 @@ def run(
     seed: int = 0,
     test: Data | None = None,
     limits: Limits = Limits(),  # noqa: B008
-    gathering: Gathering | None = None,
+    coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
     patience: float = 600.0,
-) -> Outcome:
-    """As `tacit.federated.app.engines.run`, on Ray; what clients keep is not handed back.
+) -> RunResult:
+    """Run an algorithm as `tacit.federated.app.engines.run` does, on Ray.
+
+    The states of clients are not returned.
 
     Parameters
     ----------
-    algorithm, clients, rounds, config, participation, seed, test, limits, gathering, callback
+    algorithm, clients, rounds, config, participation, seed, test, limits, coordinator, callback
         As there.
     build : callable
-        Gives the model, here and once in every worker.
+        Builds the model, here and once in every worker.
     intercept : callable, optional
-        As there, in the workers. They do not hear each other: clones are refused.
+        As there, in the workers. They do not communicate, so clones are refused.
     patience : float
-        Seconds to wait for workers, and for the answers of an exchange.
+        Seconds to wait for workers, and for the replies of an exchange.
     """
     attackers = getattr(intercept, "__self__", None)
     if isinstance(attackers, Attackers) and attackers.attack.clones:
-        remedy = "Clones are one attacker, and workers do not hear each other: run them locally."
+        remedy = "Clones are one attacker, and workers do not communicate: run them locally."
         errors.refuse("simulation", "intercept", "without clones", attackers.attack.name, remedy)
     if find_spec("ray") is None:
         raise errors.TacitError(
@@ -76,10 +78,10 @@ def run(
         remedy = "Workers know algorithms by their names."
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
     settled = chosen.config() if config is None else config
-    gatherer = Plain(seed, participation) if gathering is None else gathering
+    coordinator = Plain(seed, participation) if coordinator is None else coordinator
     model = build()
     must_fit(model, clients)
-    server = Server(chosen, settled, model, [len(one) for one in clients], gatherer, limits)
+    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     roster = Named()
     strategy = Federation(server, roster, seed=seed, test=test, callback=callback)
     stopped: list[str] = []
@@ -97,11 +99,11 @@ def run(
         mods = attacked(Mods(), intercept, server.model.layout)
         nodes = client_app(source.client, keeper_of=source.keeper, mods=mods, simulated=True)
         flower.simulate(app, nodes, len(clients))
-    return Outcome(server.state, {}, tuple(strategy.history), stopped[0])
+    return RunResult(server.state, {}, tuple(strategy.history), stopped[0])
 
 
 class _Source:
-    """Gives clients in a worker, each from its file."""
+    """The source of clients in a worker, each read from its file."""
 
     def __init__(
         self, algorithm: Algorithm, config: Config, build: Callable[[], Model], folder: str
@@ -120,7 +122,7 @@ class _Source:
 
 
 _MODELS: dict[str, Model] = {}
-"""Of a worker, by run: a model that was pickled would be one whose parameters fell apart."""
+"""Models of a worker by run: pickling a model would separate its parameters from the buffer."""
 
 
 @lru_cache(maxsize=128)

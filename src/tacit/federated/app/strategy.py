@@ -1,7 +1,7 @@
-"""The server as a Flower strategy: it configures and aggregates, and decides nothing itself.
+"""The server as a Flower strategy, which configures and aggregates but decides nothing itself.
 
-A round of Flower is one exchange. An algorithm with two phases takes two of them for one of its own
-rounds. Who is asked, what counts and what becomes of it is `tacit.federated.rounds.Server`'s.
+A round of Flower is one exchange. An algorithm with two phases needs two of them for one of its own
+rounds. `tacit.federated.rounds.Server` decides which clients are asked and which replies count.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from tacit.privacy import errors
 
 
 class Ended(Exception):
-    """The callback wants no further round."""
+    """The callback ended the run."""
 
 
 class Federation(Strategy):
-    """Runs a server's rounds over a grid.
+    """A strategy that runs the rounds of a server over a grid.
 
     Parameters
     ----------
     server : Server
-        What it does.
+        The server.
     roster : Roster
-        Which node is which client.
+        The clients of nodes.
     seed : int
-        Of the order of rows at clients.
+        Seed of the order of rows at clients.
     test : Data, optional
-        The server's own rows, on which each round's model is judged.
+        The server's own rows, on which each round's model is evaluated.
     callback : callable, optional
-        Told every round. What is true ends the run.
+        Called with every round. A true result ends the run.
     questions : Questions, optional
-        What silos are asked besides.
+        What silos are asked besides training.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Federation(Strategy):
 
     @property
     def exchanges(self) -> int:
-        """Of one round."""
+        """Number of exchanges in a round."""
         return len(self.server.algorithm.phases)
 
     def prepare(self, grid: Grid, timeout: float) -> None:
-        """Ask what must be known before the first round, and judge by it from then on."""
+        """Ask for the normalisation before the first round, and apply it to the server's rows."""
         normalisation = self.questions.before(grid, self.roster, self.server, timeout)
         if normalisation is not None and self._test is not None:
             self._test = Data(normalisation.apply(self._test.rows), self._test.labels)
@@ -105,7 +105,7 @@ class Federation(Strategy):
         heard = self._heard(number, replies)
         if self._asked and self._broke == self._asked:
             raise errors.BudgetExceeded(
-                "federation: a silo that was asked must have budget left, got none that has."
+                "federation: silos must have budget remaining, got none among those asked."
             )
         closed = self.server.close_phase(index, heard)
         self._skipped = closed.skipped
@@ -118,7 +118,10 @@ class Federation(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Silos with a guarantee, when it is due; nobody else: a score on rows is a release."""
+        """Ask silos with a guarantee when an evaluation is due.
+
+        Nobody else is asked, since a score on rows is a release.
+        """
         number, _ = self._at(server_round)
         if not self._due(server_round):
             return []
@@ -147,7 +150,7 @@ class Federation(Strategy):
         return None
 
     def summary(self) -> None:
-        """Say nothing; the callback hears every round."""
+        """Print nothing; the callback gets every round."""
 
     def _at(self, server_round: int) -> tuple[int, int]:
         done, index = divmod(server_round - 1, self.exchanges)
@@ -158,12 +161,12 @@ class Federation(Strategy):
         return number in self.questions.due and index + 1 == self.exchanges
 
     def _heard(self, number: int, replies: Iterable[Message]) -> Mapping[int, Reply]:
-        """One answer a client, the first; errors count as silence, and are remembered.
+        """Read the first reply of each client; errors count as silence, and are recorded.
 
-        Under a guarantee for clients nothing goes by them: not their text, nor that a client says
-        that it has no budget left.
+        Under a guarantee for clients their texts are ignored, and so is a client's statement that
+        it has no budget remaining.
         """
-        hidden = self.server.gathering.hides_failures
+        hidden = self.server.coordinator.hides_failures
         heard: dict[int, Reply] = {}
         for message in replies:
             client = self.roster.client(message.metadata.src_node_id)
@@ -188,12 +191,12 @@ class Federation(Strategy):
         return model, MetricRecord({"counted": one.counted, "asked": one.asked})
 
     def _tell(self, one: Round) -> None:
-        """Whoever listens, once all of a round is known."""
+        """Call the callback, once everything about a round is known."""
         if self._callback is not None and self._callback(one):
             raise Ended
 
 
 def _size(reply: Reply) -> int:
-    """Bytes of the arrays that could be read."""
+    """Count the bytes of the arrays that could be read."""
     arrays = reply.record or {}
     return payload.nbytes({name: array for name, array in arrays.items() if array is not None})

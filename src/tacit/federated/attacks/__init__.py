@@ -1,1 +1,1 @@
-"""Attacks of clients on a federation, and defences of the server against them."""
+"""Simulated attacks by clients, and defences against them."""

@@ -1,8 +1,8 @@
-r"""Defences: what takes the place of the mean where up to f of n clients may send anything.
+r"""Defences: rules that replace the mean if up to f of n clients may send anything.
 
-Norm bounding is ours; median, trimmed mean, Krum, Multi-Krum and Bulyan are Flower's functions.
-Write D for the largest distance between two honest replies, and in one coordinate [a, b] for the
-range of the honest values and w = b − a.
+Norm bounding is implemented here; median, trimmed mean, Krum, Multi-Krum and Bulyan are Flower's
+functions. Let D be the largest distance between two honest replies and, in one coordinate, [a, b]
+the range of the honest values and w = b − a.
 
 ==============  ==========  ===================================================================
 rule            needs n ≥   whatever the f attackers send
@@ -17,18 +17,19 @@ bulyan          4f + 3      each coordinate lies in [a − w, b + w]
 
 with :math:`r^2 = (n - f - 2) / (n - 2f - 1)`.
 
-*Median, trimmed mean.* Of the sorted values of a coordinate the f lowest and the f highest go (all
-but the middle, for the median). Fewer than f + 1 values are the attackers', so what is left lies
-between two honest values. *Krum.* A score is the sum of squares to the n − f − 2 nearest others.
-Each honest reply has n − f − 1 honest others, so its score is at most (n − f − 2) D². A hostile
-one has f − 1 hostile others, so at least n − 2f − 1 of its nearest are honest; if all of these are
-further than rD, its score is larger than any honest one. Multi-Krum takes the n − f − 2 best, fewer
-than there are honest ones. *Bulyan.* Of its n − 2f selected replies at most f are hostile, and
-n − 2f ≥ 2f + 3, so the median of a coordinate lies in [a, b]. It averages the n − 4f values nearest
-to that median; at least n − 3f honest values lie within w of it, so these do as well.
+*Median, trimmed mean.* Of the sorted values of a coordinate the f lowest and the f highest are
+dropped (for the median, all but the middle). At most f values are the attackers', so the rest lies
+between two honest values. *Krum.* A score is the sum of squared distances to the n − f − 2 nearest
+others. Each honest reply has n − f − 1 honest others, so its score is at most (n − f − 2) D². A
+hostile one has f − 1 hostile others, so at least n − 2f − 1 of its nearest are honest; if all of
+these are further away than rD, its score is larger than any honest one. Multi-Krum takes the
+n − f − 2 best, fewer than there are honest ones. *Bulyan.* Of its n − 2f selected replies at most f
+are hostile, and n − 2f ≥ 2f + 3, so the median of a coordinate lies in [a, b]. It averages the
+n − 4f values nearest to that median; at least n − 3f honest values lie within w of it, so these do
+as well.
 
-None of this is a guarantee of privacy, and none says that the model is good: where honest clients
-differ, D and w are large, and an attacker who stays inside them is not seen.
+None of this is a privacy guarantee, and none implies that the model is accurate: if honest clients
+differ, D and w are large, and an attacker who stays inside them is not detected.
 
 References
 ----------
@@ -55,20 +56,20 @@ import numpy.typing as npt
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.payload import Layout, Payload
 from tacit.privacy import errors
 
 Floats = npt.NDArray[np.float64]
 Replies = list[tuple[list[Floats], int]]
-"""As Flower's functions take them: arrays and a number of rows, which is 1 for all."""
+"""Replies as Flower's functions take them: arrays and a number of rows, which is 1 for all."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A robust rule of Flower's: its replies in, one vector out.
+    """One of Flower's robust rules, which combines replies into one vector.
 
-    `per_attacker` and `besides` say how many replies it needs: per_attacker · f + besides.
+    It needs per_attacker · f + besides replies.
     """
 
     combine: Callable[[Any, Replies, int], list[Floats]]
@@ -76,7 +77,7 @@ class Rule:
     besides: int
 
     def least(self, attackers: int) -> int:
-        """Fewest replies for which the table of this module holds."""
+        """Return the smallest number of replies for which the table of this module holds."""
         return self.per_attacker * attackers + self.besides
 
 
@@ -85,7 +86,7 @@ def _median(flower: Any, replies: Replies, attackers: int) -> list[Floats]:
 
 
 def _trimmed(flower: Any, replies: Replies, attackers: int) -> list[Floats]:
-    # Flower rounds share · n down; a quarter more keeps rounding errors from cutting f − 1.
+    # Flower rounds share · n down; the additional 0.25 keeps rounding errors from giving f − 1.
     share = (attackers + 0.25) / len(replies)
     return flower.aggregate_trimmed_avg(replies, share)  # type: ignore[no-any-return]
 
@@ -117,29 +118,29 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class NormBounding(Gathering):
-    r"""The mean of replies that are shortened to a norm of at most C [SKSM19]_.
+class NormBounding(Coordinator):
+    r"""The mean of replies that are clipped to a norm of at most C [SKSM19]_.
 
     .. math:: \bar v = \frac1n \sum_k v_k \min(1, C / \lVert v_k \rVert)
 
     Parameters
     ----------
     bound : float
-        C, of the reply of each phase.
+        C, for the reply of each phase.
     over : Plain
-        Who is asked.
+        Coordinator that chooses the clients.
     """
 
     bound: float
-    over: Gathering = Plain()  # noqa: RUF009
+    over: Coordinator = Plain()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         errors.positive("NormBounding", "bound", self.bound)
-        remedy = "A private gathering bounds every reply itself; a secure sum hides them."
+        remedy = "A private coordinator clips every reply itself; a secure sum hides them."
         _require_plain("NormBounding", self.over, remedy)
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
-        """Refuse algorithms that a changed mean would leave wrong."""
+        """Refuse algorithms that are wrong without the mean."""
         _require_stateless("NormBounding", algorithm)
         self.over.admit(algorithm, config, clients)
 
@@ -155,32 +156,32 @@ class NormBounding(Gathering):
 
 
 @dataclass(frozen=True)
-class Robust(Gathering):
-    """One of Flower's rules in the place of the mean.
+class Robust(Coordinator):
+    """One of Flower's robust rules in place of the mean.
 
     Parameters
     ----------
     rule : str
-        Of `RULES`.
+        One of `RULES`.
     attackers : int
-        f, how many of those who answer may be hostile.
+        f, the number of hostile clients among those that reply.
     over : Plain
-        Who is asked.
+        Coordinator that chooses the clients.
 
     Notes
     -----
-    All clients count alike: a weight is a claim, and an attacker may claim any. A round with fewer
-    replies than the rule needs is skipped, since nothing is known of its outcome. (Flower's own
-    strategies average what Multi-Krum keeps by claimed weights, and check n for Bulyan alone.)
+    All clients have equal weight: a weight is a claim, and an attacker may claim any. A round with
+    fewer replies than the rule needs is skipped, since its result has no bound. (Flower's own
+    strategies average what Multi-Krum keeps by claimed weights, and check n only for Bulyan.)
 
-    Single replies are read. So it cannot stand under secure aggregation, which hides them, nor over
-    a private gathering: its noise fits a sum that one client moves by at most C, and one client may
-    change which reply Krum takes altogether.
+    The rule reads single replies. So it cannot run under secure aggregation, which hides them, nor
+    over a private coordinator: that noise is calibrated to a sum that one client moves by at most
+    C, whereas one client may change which reply Krum selects altogether.
     """
 
     rule: str
     attackers: int
-    over: Gathering = Plain()  # noqa: RUF009
+    over: Coordinator = Plain()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         errors.choice("Robust", "rule", self.rule, list(RULES))
@@ -194,16 +195,16 @@ class Robust(Gathering):
 
     @property
     def least(self) -> int:
-        """Fewest replies that the rule takes."""
+        """The smallest number of replies that the rule accepts."""
         return RULES[self.rule].least(self.attackers)
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
-        """Refuse too small a cohort, and algorithms that a changed mean would leave wrong."""
+        """Refuse too small a cohort, and algorithms that are wrong without the mean."""
         _require_stateless("Robust", algorithm)
         asked = len(self.over.choose(1, clients))
         if asked < self.least:
             condition = f"at least {self.least} in a round for {self.rule} and {self.attackers} "
-            remedy = "Ask more clients, expect fewer attackers, or take the median."
+            remedy = "Ask more clients, assume fewer attackers, or use the median."
             errors.refuse("Robust", "clients", condition + "attackers", asked, remedy)
         self.over.admit(algorithm, config, clients)
 
@@ -219,7 +220,7 @@ class Robust(Gathering):
 
 
 def bounded_mean(replies: Floats, bound: float) -> Floats:
-    """Mean of rows that are shortened to a norm.
+    """Clip each row to a norm, and average.
 
     Examples
     --------
@@ -232,15 +233,15 @@ def bounded_mean(replies: Floats, bound: float) -> Floats:
 
 
 def combined(rule: str, replies: Floats, attackers: int) -> Floats:
-    """What a rule makes of replies, one a row.
+    """Combine replies, one per row, by a rule.
 
     Examples
     --------
     >>> combined("median", np.array([[1.0], [2.0], [1e6]]), 1)
     array([2.])
     """
-    (found,) = RULES[rule].combine(_flower(), [([one], 1) for one in replies], attackers)
-    return np.asarray(found, dtype=np.float64)
+    (vector,) = RULES[rule].combine(_flower(), [([one], 1) for one in replies], attackers)
+    return np.asarray(vector, dtype=np.float64)
 
 
 def _averaged(taken: Mapping[int, Payload], combine: Callable[[Floats], Floats]) -> Averaged:
@@ -252,24 +253,24 @@ def _averaged(taken: Mapping[int, Payload], combine: Callable[[Floats], Floats])
     return Averaged(parts, float(len(payloads)))
 
 
-def _require_plain(where: str, over: Gathering, remedy: str) -> None:
+def _require_plain(where: str, over: Coordinator, remedy: str) -> None:
     if not isinstance(over, Plain):
-        errors.refuse(where, "over", "a plain gathering", type(over).__name__, remedy)
+        errors.refuse(where, "over", "a plain coordinator", type(over).__name__, remedy)
 
 
 def _require_stateless(where: str, algorithm: Algorithm) -> None:
     if algorithm.state:
-        remedy = "Its clients go by what they sent, and a defence counts something else."
-        condition = "one whose clients keep nothing between rounds"
+        remedy = "Its clients rely on the mean of what they sent, which a defence replaces."
+        condition = "one whose clients keep no state between rounds"
         errors.refuse(where, "algorithm", condition, algorithm.name, remedy)
 
 
 def _flower() -> Any:
-    """Flower's aggregation functions, after telling Flower to stay offline."""
+    """Import Flower's aggregation functions, after setting Flower to stay offline."""
     try:
         import_module("tacit.federated.flower")
         return import_module("flwr.server.strategy.aggregate")
     except ImportError:
         raise errors.TacitError(
-            "Robust: its rules come with Flower. pip install 'tacit[federated]'."
+            "Robust: Flower must be installed. pip install 'tacit[federated]'."
         ) from None

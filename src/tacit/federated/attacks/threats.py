@@ -1,9 +1,9 @@
-r"""Attacks of clients on a federated run, for simulations only.
+r"""Attacks by clients on a federated run, for simulations only.
 
-A client may change the rows that it learns from (label flip, backdoor) or the reply that it sends
-(model replacement, Byzantine noise, sign flip); one attacker may come under many names (Sybil
-clones). An `Attack` is a value that says which. `Attackers` are the clients that run it, and are
-refused wherever clients are real: this is for trying defences, not for breaking a federation.
+A client may change the rows on which it trains (label flip, backdoor) or the reply that it sends
+(model replacement, Byzantine noise, sign flip); one attacker may appear under many names (Sybil
+clones). An `Attack` is a value that describes one of these. `Attackers` are the clients that run
+it. They are refused wherever clients are real: they serve to test defences.
 
 References
 ----------
@@ -30,7 +30,7 @@ from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 
 SIMULATIONS = ("local", "ray")
-"""Engines whose clients are made up."""
+"""Engines whose clients are simulated."""
 
 Poison = Callable[[Data, np.random.Generator], Data]
 Forge = Callable[[Reply, np.random.Generator], Reply]
@@ -38,18 +38,18 @@ Forge = Callable[[Reply, np.random.Generator], Reply]
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attacker does in place of an honest client's part.
+    """The behaviour of an attacker in place of an honest client.
 
     Parameters
     ----------
     name : str
-        In records.
+        Name in records.
     poison : callable, optional
-        `(data, rng)` gives the rows that it learns from.
+        `(data, rng)` returns the data on which the attacker trains.
     forge : callable, optional
-        `(reply, rng)` gives the reply that it sends.
+        `(reply, rng)` returns the reply that the attacker sends.
     clones : bool
-        All attackers are one: each sends what the first of them sends.
+        Whether all attackers are one: each sends what the first of them sends.
     """
 
     name: str
@@ -60,14 +60,14 @@ class Attack:
 
 @dataclass(frozen=True)
 class Trigger:
-    """A pattern that a backdoor answers to.
+    """A pattern that activates a backdoor.
 
     Parameters
     ----------
     pixels : tuple of int
-        Places in a flattened row.
+        Positions in a flattened row.
     value : float
-        What is put there.
+        Value at these positions.
 
     Examples
     --------
@@ -80,17 +80,17 @@ class Trigger:
     value: float = 1.0
 
     def stamp(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A copy of rows with the pattern on each."""
+        """Return a copy of the rows with the pattern on each."""
         flat = rows.reshape(len(rows), -1).copy()
         if not self.pixels or not all(0 <= place < flat.shape[1] for place in self.pixels):
-            condition = f"places from 0 to {flat.shape[1] - 1}, at least one"
+            condition = f"positions from 0 to {flat.shape[1] - 1}, at least one"
             errors.refuse("Trigger", "pixels", condition, self.pixels)
         flat[:, list(self.pixels)] = self.value
         return flat.reshape(rows.shape)
 
 
 def label_flip(classes: int) -> Attack:
-    """Every label y becomes K − 1 − y."""
+    """Replace every label y by K − 1 − y."""
     errors.whole("label_flip", "classes", classes, least=2)
 
     def poison(data: Data, rng: np.random.Generator) -> Data:
@@ -100,7 +100,7 @@ def label_flip(classes: int) -> Attack:
 
 
 def backdoor(trigger: Trigger, target: int, share: float = 0.5) -> Attack:
-    """A share of the attacker's rows bears the trigger and the label of the target [BVH20]_."""
+    """Put the trigger and the target label on a fraction of the attacker's rows [BVH20]_."""
     errors.whole("backdoor", "target", target, least=0)
     errors.within("backdoor", "share", share, "(0, 1]")
 
@@ -114,9 +114,9 @@ def backdoor(trigger: Trigger, target: int, share: float = 0.5) -> Attack:
 
 
 def replacement(attack: Attack, boost: float) -> Attack:
-    r"""Model replacement: a poisoned update, sent :math:`\gamma` times as long [BVH20]_.
+    r"""Replace the model: send a poisoned update :math:`\gamma` times as long [BVH20]_.
 
-    With :math:`\gamma = n / f`, n clients that count alike and f attackers, the mean of all updates
+    With :math:`\gamma = n / f`, n clients of equal weight and f attackers, the mean of all updates
     is near the attackers' own once honest updates are small: the global model becomes theirs.
     """
     errors.positive("replacement", "boost", boost)
@@ -124,13 +124,13 @@ def replacement(attack: Attack, boost: float) -> Attack:
 
 
 def sign_flip(scale: float = 1.0) -> Attack:
-    """The reply points the other way, `scale` times as far [BMG17]_."""
+    """Send the reply in the opposite direction, `scale` times as long [BMG17]_."""
     errors.positive("sign_flip", "scale", scale)
     return Attack("sign-flip", forge=_scaled(-scale))
 
 
 def noise(sigma: float) -> Attack:
-    """Byzantine noise: Gaussian numbers in place of a reply [BMG17]_."""
+    """Send Gaussian noise in place of a reply [BMG17]_."""
     errors.positive("noise", "sigma", sigma)
 
     def forge(reply: Reply, rng: np.random.Generator) -> Reply:
@@ -140,29 +140,29 @@ def noise(sigma: float) -> Attack:
 
 
 def sybil(attack: Attack) -> Attack:
-    """One attacker under the names of all: the same rows, the same reply from each [FYB20]_."""
+    """Let one attacker act as all of them: the same rows and the same reply from each [FYB20]_."""
     return replace(attack, name="sybil", clones=True)
 
 
 class Attackers:
-    """Clients of a simulation that attack.
+    """The attacking clients of a simulation.
 
     Parameters
     ----------
     attack : Attack
-        What they do.
+        Their behaviour.
     who : collection of int
-        Which clients.
+        Numbers of the attacking clients.
     engine : str
-        What runs the clients. Only a simulation is attacked.
+        Engine that runs the clients. Only simulations can be attacked.
     seed : int
-        Of what the attackers draw.
+        Seed of the attackers' draws.
 
     Notes
     -----
     `run(…, attackers.poisoned(clients), intercept=attackers.intercept)` is a run under attack, of
     `tacit.federated.rounds` or of the Flower engines in `tacit.federated.app`. Clients are asked in
-    increasing order, so the first of the clones is heard first; on Ray clones are refused.
+    increasing order, so the first of the clones replies first; on Ray clones are refused.
 
     Examples
     --------
@@ -185,14 +185,14 @@ class Attackers:
         self._first: tuple[int, int, Reply] | None = None
 
     def poisoned(self, clients: Sequence[Data]) -> list[Data]:
-        """The clients' rows, with those of attackers as they make them."""
+        """Return the clients' data, with that of attackers poisoned."""
         if max(self.who) >= len(clients) or min(self.who) < 0:
             condition = f"clients from 0 to {len(clients) - 1}"
             errors.refuse("Attackers", "who", condition, sorted(self.who))
         return [self._rows(clients, client) for client in range(len(clients))]
 
     def intercept(self, number: int, client: int, reply: Reply) -> Reply:
-        """What arrives in the place of a reply; for `rounds.run`."""
+        """Return what arrives in place of a reply; for `rounds.run`."""
         if client not in self.who:
             return reply
         if not self.attack.clones:
@@ -219,7 +219,7 @@ class Attackers:
 
 
 def success(model: Model, weights: Vector, test: Data, trigger: Trigger, target: int) -> float:
-    """How often a row of another class is taken for the target once it bears the trigger."""
+    """Compute how often a row of another class is classified as the target with the trigger."""
     others = test.labels != target
     rows = trigger.stamp(test.rows[others])
     return model.evaluate(weights, rows, np.full(len(rows), target)).accuracy
@@ -230,7 +230,7 @@ def _scaled(factor: float) -> Forge:
 
 
 def _changed(reply: Reply, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Reply:
-    """A reply whose numbers are others; masks stay, since only bits would be taken."""
+    """Change the numbers of a reply; masks stay, since only bits would be accepted."""
     record = {
         name: change(array).astype(array.dtype) if array.dtype.kind == "f" else array
         for name, array in reply.record.items()

@@ -1,1 +1,1 @@
-"""A guarantee for each client with all of its rows, from a server that clients trust."""
+"""Guarantees for clients, each with all of its rows, given by a server that clients trust."""

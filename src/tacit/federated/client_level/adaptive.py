@@ -1,26 +1,27 @@
-r"""A clip norm that follows a quantile of the clients' norms, and what following it costs.
+r"""A clip norm that follows a quantile of the norms of the clients' replies, and its privacy cost.
 
-In every round each reply gives one bit, whether its norm is within the clip norm C, and the noisy
-share of such replies moves C [ATM21]_:
+In every round each reply yields one bit, whether its norm is within the clip norm C. The noisy
+fraction of such replies updates C [ATM21]_:
 
 .. math:: \bar b = \frac12 + \frac1m \Big(\sum_k (b_k - \tfrac12) + \mathcal N(0, \sigma_b^2)\Big),
           \qquad C \leftarrow C\, e^{-\eta (\bar b - \gamma)}
 
-with the expected cohort m. Where C is the quantile :math:`\gamma` of the norms it stays.
+where m is the expected cohort. C is stationary at the quantile :math:`\gamma` of the norms.
 
 Notes
 -----
-Privacy: a client more or less moves :math:`\sum_k (b_k - 1/2)` by 1/2, so the count is a Gaussian
-mechanism with multiplier :math:`2\sigma_b`. Beside an update with multiplier :math:`z_\Delta` on
-the same sample the two are one Gaussian mechanism with multiplier z (Theorem 1 of [ATM21]_):
+Privacy: blanking a client changes :math:`\sum_k (b_k - 1/2)` by 1/2, so the count is a Gaussian
+mechanism with noise multiplier :math:`2\sigma_b`. Together with an update with multiplier
+:math:`z_\Delta` on the same sample it is one Gaussian mechanism with multiplier z (Theorem 1 of
+[ATM21]_):
 
 .. math:: z^{-2} = z_\Delta^{-2} + (2\sigma_b)^{-2}
 
-Here z is what is asked for and accounted, and :math:`z_\Delta` what the update gets. C is computed
-from what was released before, so the next round may use it.
+Here z is requested and accounted for, and :math:`z_\Delta` is what the update gets. C is computed
+from earlier releases, so the next round may use it.
 
-The bits are read off the replies by the server, which sees them anyway. A client that does not
-answer gives no bit: with :math:`\gamma \ne 1/2` and a share p of answers, C follows the quantile
+The server computes the bits from the replies, which it sees anyway. A client that does not reply
+yields no bit: with :math:`\gamma \ne 1/2` and a fraction p of replies, C follows the quantile
 :math:`1/2 + (\gamma - 1/2)/p`.
 
 References
@@ -45,17 +46,17 @@ _USUAL_NOISE = Fraction(1, 20)
 
 @dataclass(frozen=True)
 class Adaptive:
-    r"""How the clip norm moves.
+    r"""Settings of a clip norm that adapts to a quantile.
 
     Parameters
     ----------
     quantile : float
-        :math:`\gamma`, the share of clients whose replies should not be clipped.
+        :math:`\gamma`, the fraction of clients whose replies should not be clipped.
     rate : float
-        :math:`\eta`: a round changes C by a factor of up to about :math:`e^{\eta}`.
+        :math:`\eta`. A round changes C by a factor of up to about :math:`e^{\eta}`.
     count_noise : float, optional
-        :math:`\sigma_b`, the deviation of the noise on the count. A twentieth of the expected
-        cohort without it, as in the paper.
+        :math:`\sigma_b`, the standard deviation of the noise on the count. The default is a
+        twentieth of the expected cohort, as in the paper.
     """
 
     quantile: float = 0.5
@@ -69,39 +70,39 @@ class Adaptive:
             errors.positive("Adaptive", "count_noise", self.count_noise)
 
     def deviation(self, cohort: float) -> Fraction:
-        r""":math:`2\sigma_b`: the noise on a sum of ±1, which is twice that of :math:`b - 1/2`."""
+        r"""Return :math:`2\sigma_b`: the noise on a sum of ±1, twice that on :math:`b - 1/2`."""
         if self.count_noise is not None:
             return 2 * errors.positive("Adaptive", "count_noise", self.count_noise)
         return 2 * _USUAL_NOISE * Fraction(cohort)
 
     def moved(self, norm: float, signs: int, cohort: float, rng: Randomness) -> float:
-        """The next clip norm, from the sum of +1 for norms within and −1 for norms beyond."""
+        """Compute the next clip norm; `signs` sums +1 per norm within the clip norm, else −1."""
         noisy = signs + int(rounded_gaussian(self.deviation(cohort), 1, rng)[0])
         share = 0.5 + noisy / (2 * cohort)
-        # In logarithms, between bounds: no run of bad luck makes it 0 or infinite.
-        found = math.log(norm) - self.rate * (share - self.quantile)
-        return math.exp(min(max(found, math.log(_SMALLEST)), math.log(_LARGEST)))
+        # In logarithms and within bounds, so that no sequence of draws makes it 0 or infinite.
+        moved = math.log(norm) - self.rate * (share - self.quantile)
+        return math.exp(min(max(moved, math.log(_SMALLEST)), math.log(_LARGEST)))
 
 
 def update_multiplier(
     multiplier: Fraction, releases: int, deviation: Fraction | None = None
 ) -> Fraction:
-    r"""What each of R updates of a round gets, so that all together have this multiplier.
+    r"""Compute the multiplier of each of R updates, so that together they have `multiplier`.
 
     .. math:: R \left(z_\Delta^{-2} + (2\sigma_b)^{-2}\right) \le z^{-2}
 
     Parameters
     ----------
     multiplier : Fraction
-        z of the whole round.
+        z, the noise multiplier of the whole round.
     releases : int
-        R, updates that are noised in a round.
+        R, the number of noisy updates in a round.
     deviation : Fraction, optional
-        :math:`2\sigma_b` where each comes with a count.
+        :math:`2\sigma_b`, if each update comes with a count.
 
     Notes
     -----
-    Rounded up, exactly: no rounding makes a round cost more than is stated.
+    The result is rounded up in exact arithmetic, so no round costs more than stated.
     """
     precision = 1 / (releases * multiplier**2)
     if deviation is not None:
@@ -110,6 +111,6 @@ def update_multiplier(
         least = math.sqrt(releases) * float(multiplier) / 2
         errors.refuse(
             "Adaptive", "count_noise", f"above {least:.6g}", float(deviation or 0) / 2,
-            "The count alone costs more than the round may: give it more noise.",
+            "The count alone costs more than the round may. Add more noise to it.",
         )  # fmt: skip
     return root_above(1 / precision)

@@ -1,47 +1,47 @@
-r"""`ClientPrivacy`, as it ships, audited by canary clients that were each in or out by a coin.
+r"""An audit of `ClientPrivacy`, as it ships, by canary clients that a coin includes or leaves out.
 
-A canary is a client whose reply is as long as clipping lets it be, in a direction that no other
-client has: a weight of its own. Left out it stays silent, and the number of clients, which is
-public, is that of the plan. Run by run all coins are thrown anew. From what a run released, an
-attacker names one canary, the one that stands out most, and says whether it was in.
+A canary is a client whose reply is as long as clipping allows, in a direction that no other client
+uses: its own weight. A canary that is left out stays silent, and the number of clients, which is
+public, is that of the plan. All coins are thrown anew in every run. From the releases of a run, an
+attacker names one canary, the one that stands out most, and guesses whether it was included.
 
 Theorem. If a run is (ε, δ)-DP under zero-out neighbours and has m canaries, then a guess is
-right with probability
+correct with probability
 
 .. math:: p \le \frac{e^\varepsilon + m\delta}{1 + e^\varepsilon}.
 
-So v right guesses in n runs prove, with confidence 1 − α,
+So v correct guesses in n runs prove, with confidence 1 − α,
 
 .. math:: \varepsilon \ge \ln \frac{p_\alpha - m\delta}{1 - p_\alpha}, \qquad
           p_\alpha = \text{Clopper and Pearson's lower bound for } v \text{ of } n.
 
-Proof. Let I be the canary that is named, B what is said of it, S the coins. I and B are computed
-from what was released. So for either value s of canary i's coin, whatever the other coins are,
+Proof. Let I be the canary that is named, B the guess, S the coins. I and B are computed from what
+was released. So for either value s of canary i's coin, whatever the other coins are,
 
 .. math:: P(I = i, B = s \mid S_i = s) \le e^\varepsilon P(I = i, B = s \mid S_i = 1 - s) + \delta,
 
-in the mean over fair coins
-:math:`P(I = i, B = S_i) \le e^\varepsilon P(I = i, B \ne S_i) + \delta`, and in the sum over all
-canaries :math:`p \le e^\varepsilon (1 - p) + m\delta`. Given the runs before, the next one is right
-with probability p at most, as its coins are new: the number of right guesses has no heavier a tail
-than a binomial variable with n and p. (The bound on p cannot be improved: randomized response that
-with probability mδ shows the coin of a random canary attains it.)
+averaged over fair coins
+:math:`P(I = i, B = S_i) \le e^\varepsilon P(I = i, B \ne S_i) + \delta`, and summed over all
+canaries :math:`p \le e^\varepsilon (1 - p) + m\delta`. Given the runs before, the next guess is
+correct with probability at most p, since its coins are new: the number of correct guesses is
+stochastically dominated by a binomial variable with n and p. (The bound on p cannot be improved:
+randomized response that with probability mδ reveals the coin of a random canary attains it.)
 
-Nothing is asked of how the canaries of one run hang together, which is why one of them is named and
-not all are guessed. Many canaries only make the boldest guess bolder. Where all are guessed in one
-run [SNJ23]_, δ costs 2mδ against the confidence instead of mδ against p; and guesses of the middle
-show little at a small ε.
+Nothing is assumed about the dependence between the canaries of one run, which is why one of them is
+named instead of guessing all. More canaries only make the most confident guess more confident. If
+all are guessed in one run [SNJ23]_, δ costs 2mδ in confidence instead of mδ in p, and guesses about
+unremarkable canaries show little at a small ε.
 
-The score is the logarithm of the likelihood ratio for a canary at the clip norm, over rounds with
-releases :math:`y_t` of its weight, in clip norms, and with noise z:
+The score is the log-likelihood ratio for a canary at the clip norm, over rounds with releases
+:math:`y_t` of its weight, in units of the clip norm, and with noise multiplier z:
 
 .. math:: s = \sum_t \ln\left(1 - q + q\,e^{(y_t - 1/2) / z^2}\right).
 
 Notes
 -----
-An audit can only refute. Here the canary is as bad as a client can be and the score is the best
-there is, so what it shows tends to the claim, slowly: n runs certify
-:math:`\ln(n / \ln(1/\alpha))` at most.
+An audit can only refute. Here the canary is the worst client there can be and the score is optimal,
+so the lower bound approaches the claim, slowly: n runs certify at most
+:math:`\ln(n / \ln(1/\alpha))`.
 
 References
 ----------
@@ -70,7 +70,7 @@ from tacit.federated.client_level.adaptive import Adaptive
 from tacit.federated.client_level.plan import plan
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering
+from tacit.federated.coordinator import Coordinator
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout, Limits, Payload, Vector
 from tacit.federated.rounds import Reply
@@ -80,18 +80,18 @@ from tacit.privacy.randomness import Randomness, source
 
 _WHERE = "audit_clients"
 _LOUD = 1e3
-"""Clip norms that a canary would add, were it not clipped."""
+"""Length of a canary's reply before clipping, in clip norms."""
 _USUAL = 100
 _DEAREST, _LONGEST = 700.0, 256
-"""The largest ε that a plan may have, and so the most audited runs in one of them."""
+"""The largest ε of a plan, and the largest number of audited runs within one plan."""
 
 
 @dataclass(frozen=True)
 class ClientAudit:
-    """What canary clients prove of a plan, beside what it claims."""
+    """The lower bound on ε that canary clients prove for a plan, next to its claim."""
 
     epsilon: float
-    """Claimed, at `delta`, for a run of all planned rounds."""
+    """The claimed ε, at `delta`, of a run of all planned rounds."""
     delta: float
     certainty: float
     canaries: int
@@ -100,22 +100,22 @@ class ClientAudit:
 
     @property
     def certified(self) -> float:
-        """ε is at least this, but for a risk of 1 − `certainty`."""
+        """The lower bound on ε, which is wrong with probability at most 1 − `certainty`."""
         return one_guess_bound(self.canaries, self.runs, self.right, self.delta, self.certainty)
 
     @property
     def certifiable(self) -> float:
-        """The largest ε that so many runs could ever certify."""
+        """The largest ε that this number of runs can certify."""
         return one_guess_bound(self.canaries, self.runs, self.runs, self.delta, self.certainty)
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false, but for a risk of 1 − `certainty`."""
+        """Whether the claim is refuted, wrongly with probability at most 1 − `certainty`."""
         return self.certified > self.epsilon
 
     @property
     def words(self) -> str:
-        """One line: what is proved, beside what is claimed."""
+        """One line that states what is proved and what is claimed."""
         return (
             f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {below(self.certified, 3)} at "
             f"δ = {above(self.delta, 3)} (certainty {100 * self.certainty:.6g} %, {self.right} of "
@@ -124,15 +124,17 @@ class ClientAudit:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        found = {"certified": self.certified, "certifiable": self.certifiable}
-        return {**asdict(self), **found, "refuted": self.refuted, "words": self.words}
+        """Return plain values, for JSON."""
+        bounds = {"certified": self.certified, "certifiable": self.certifiable}
+        return {**asdict(self), **bounds, "refuted": self.refuted, "words": self.words}
 
 
 def one_guess_bound(
     canaries: int, runs: int, right: int, delta: float, confidence: float = 0.99
 ) -> float:
-    """The lower bound on ε at δ from so many right guesses, one a run; see the module.
+    """Compute the lower bound on ε at δ from the number of correct guesses, one per run.
+
+    The theorem is in the docstring of the module.
 
     Examples
     --------
@@ -164,35 +166,36 @@ def audit_clients(
     certainty: float = 0.99,
     rng: Randomness | None = None,
 ) -> ClientAudit:
-    """Run a plan many times over canary clients, guess once a run, and bound ε from below.
+    """Run a plan many times over canary clients, guess once per run, and bound ε from below.
 
     Parameters
     ----------
     clients, cohort, epsilon, delta, rounds, noise_multiplier, clip_norm, adaptive, accountant
-        Of `ClientPrivacy`: the plan that is audited. Everybody is asked where no cohort is given.
+        Parameters of `ClientPrivacy`: the plan that is audited. Without a cohort every client is
+        asked.
     canaries : int, optional
-        How many of the clients are canaries; the others never answer. All of them, but 100 at most,
-        if left out.
+        Number of clients that are canaries; the others never reply. By default all clients, but
+        at most 100.
     runs : int
-        How often the plan is run, so how many guesses are counted.
+        Number of runs of the plan, each with one guess.
     certainty : float
-        A true claim is refuted with a chance of 1 − certainty at most.
+        A true claim is refuted with probability at most 1 − certainty.
     rng : Randomness, optional
-        Of coins, cohorts and noise; the operating system's without.
+        Source of coins, cohorts and noise. The default is the operating system's.
 
     Notes
     -----
     The runs are stretches of `rounds` rounds in long runs of FedSGD with the plan's noise, so that
     it is not calibrated a thousand times. Coins are new in every stretch, noise and samples in
-    every round; only a clip norm that moves goes on from where it was, as the theorem of
-    `ClientPrivacy` lets it. Time goes with runs × rounds × cohort, about 0.1 ms for each.
+    every round; only an adaptive clip norm continues from where it was, as the theorem of
+    `ClientPrivacy` allows. Time is proportional to runs × rounds × cohort, about 0.1 ms for each.
 
     Examples
     --------
     >>> from tacit.privacy.randomness import Seeded
-    >>> found = audit_clients(20, epsilon=8, delta=1e-5, rounds=1, runs=100, rng=Seeded(0))
-    >>> found.refuted, 1 < found.certified < 8
-    (False, True)
+    >>> audit = audit_clients(20, epsilon=8, delta=1e-5, rounds=1, runs=100, rng=Seeded(0))
+    >>> audit.refuted, round(audit.certified, 2)
+    (False, 2.67)
     """
     size = clients if cohort is None else cohort
     settled = plan(
@@ -210,7 +213,7 @@ def audit_clients(
     count = errors.whole(_WHERE, "canaries", count, least=1, most=settled.clients)
     length, claimed = settled.rounds, settled.epsilon(settled.rounds)
     hidden = apart(rng)
-    made = partial(
+    build = partial(
         ClientPrivacy,
         settled.clients,
         cohort=size,
@@ -224,28 +227,28 @@ def audit_clients(
     loud = _LOUD * float(errors.positive(_WHERE, "clip_norm", clip_norm))
     right = sum(
         _right(privacy, coins(stretches * count, hidden).reshape(stretches, count), length, loud)
-        for privacy, stretches in _long_runs(made, length, claimed, runs)
+        for privacy, stretches in _long_runs(build, length, claimed, runs)
     )
     return ClientAudit(claimed, delta, certainty, count, runs, right)
 
 
 def _long_runs(
-    made: Callable[..., ClientPrivacy], length: int, claimed: float, runs: int
+    build: Callable[..., ClientPrivacy], length: int, claimed: float, runs: int
 ) -> Iterator[tuple[ClientPrivacy, int]]:
-    """As few as have so many stretches between them, and how many each has."""
+    """Yield as few runs as hold this many stretches, each with its number of stretches."""
     most = max(1, min(int(_DEAREST / max(claimed, 1.0)), _LONGEST))
     while runs:
-        privacy = made(rounds=min(most, runs) * length)
+        privacy = build(rounds=min(most, runs) * length)
         stretches = privacy.plan.rounds // length
         if not stretches:
-            remedy = "Such a plan protects nobody."
+            remedy = "Such a plan gives no protection."
             errors.refuse(_WHERE, "epsilon", f"below {_DEAREST:g}", claimed, remedy)
         yield privacy, stretches
         runs -= stretches
 
 
 def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, loud: float) -> int:
-    """How many guesses are right, one for every row of coins and its stretch of rounds."""
+    """Count the correct guesses, one per row of coins and its stretch of rounds."""
     (stretches, count), clients = inside.shape, privacy.plan.clients
 
     def spoken(number: int, client: int, reply: Reply) -> Reply | None:
@@ -259,7 +262,7 @@ def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, l
         [Data(np.full((1, 1), place), np.zeros(1, np.int64)) for place in range(clients)],
         stretches * length,
         config=fedsgd.config(weighted=False),
-        gathering=watched,
+        coordinator=watched,
         intercept=spoken,
         limits=Limits(magnitude=2 * loud),
     )
@@ -268,8 +271,8 @@ def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, l
     return int(((evidence[every, named] > 0) == inside[every, named]).sum())
 
 
-class _Watched(Gathering):
-    """A plan at work, and the evidence for each canary in what it releases, round by round."""
+class _Watched(Coordinator):
+    """A coordinator that records, round by round, the evidence for each canary in the releases."""
 
     def __init__(self, privacy: ClientPrivacy) -> None:
         self._privacy, self.evidence = privacy, list[Vector]()
@@ -285,17 +288,17 @@ class _Watched(Gathering):
     ) -> Averaged:
         plan, (unit,) = self._privacy.plan, self._privacy.clip_norms
         norm = self._privacy.clip_norms[unit]  # a release of the round before
-        found = self._privacy.gather(number, phase, taken, layout)
-        shift = -found.parts["gradient"] * (plan.cohort / norm)
+        released = self._privacy.gather(number, phase, taken, layout)
+        shift = -released.parts["gradient"] * (plan.cohort / norm)
         ratio = (shift - 0.5) / float(self._privacy.update_multiplier) ** 2
-        with np.errstate(divide="ignore"):  # where everybody is asked
+        with np.errstate(divide="ignore"):  # if every client is asked
             missed = np.log1p(-plan.probability)
         self.evidence.append(np.logaddexp(missed, np.log(plan.probability) + ratio))
-        return found
+        return released
 
 
 class _Pulled:
-    """A weight for every canary: its gradient pulls up that weight and no other."""
+    """A model with one weight per canary, whose gradient raises that weight and no other."""
 
     dtype = np.dtype(np.float32)
 
@@ -304,17 +307,17 @@ class _Pulled:
         self._strength = strength
 
     def serving(self, data: Data, rng: np.random.Generator) -> AbstractContextManager[_Pulled]:
-        """Itself, as it keeps nothing: a copy for every client and round would take most time."""
+        """Return itself: it keeps no state, and copies would take most of the time."""
         return nullcontext(self)
 
     def start(self) -> Vector:
         return np.zeros(self.layout.size)
 
     def gradient(self, parameters: Vector, rows: Any, labels: Any) -> Vector:
-        found, place = self.start(), int(rows[0, 0])
-        if place < len(found):
-            found[place] = -self._strength
-        return found
+        gradient, place = self.start(), int(rows[0, 0])
+        if place < len(gradient):
+            gradient[place] = -self._strength
+        return gradient
 
     def evaluate(self, parameters: Vector, rows: Any, labels: Any) -> Evaluation:
         return Evaluation(0.0, 0.0)

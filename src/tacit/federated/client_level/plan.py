@@ -1,6 +1,7 @@
-r"""How many clients, how often, with how much noise: settled before anyone is asked.
+r"""The plan of a run with a guarantee for clients: sampling, noise and number of rounds.
 
-Every client is asked with probability exactly :math:`q = k / 2^{32}` (`accounting.plans`).
+The plan is fixed before any client is asked. Every client is asked with probability exactly
+:math:`q = k / 2^{32}` (`accounting.plans`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from tacit.privacy.randomness import Randomness
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Sampling, noise and rounds, settled before any client is asked."""
+class ClientPlan:
+    """Sampling, noise and number of rounds, fixed before any client is asked."""
 
     clients: int
     threshold: int
-    """A client is asked where its 32-bit word is below this."""
+    """A client is asked if its 32-bit word is below this."""
     rounds: int
     multiplier: Fraction
-    """z of a round: all its releases together."""
+    """z, the noise multiplier of all releases of a round together."""
     delta: float
 
     def sampled(self, rounds: int = 1) -> SampledGaussian:
@@ -35,25 +36,25 @@ class Plan:
 
     @property
     def probability(self) -> float:
-        """The chance of a client to be asked, q."""
+        """q, the sampling probability of a client."""
         return self.sampled().probability
 
     @property
     def cohort(self) -> float:
-        """qN, how many are asked on average: the divisor of every sum."""
+        """qN, the expected number of clients asked in a round: the divisor of every sum."""
         return self.sampled().expected_size
 
     def event(self, rounds: int = 1) -> events.Event:
-        """What so many rounds are."""
+        """Return the event of this many rounds."""
         return self.sampled(rounds).event(Unit.CLIENT)
 
     def epsilon(self, rounds: int) -> float:
-        """What so many rounds cost at `delta`."""
-        found = guarantee_of(self.event(rounds), self.delta)
-        return float(getattr(found, "epsilon", math.inf))
+        """Compute ε of this many rounds at `delta`."""
+        guarantee = guarantee_of(self.event(rounds), self.delta)
+        return float(getattr(guarantee, "epsilon", math.inf))
 
     def sample(self, rng: Randomness) -> list[int]:
-        """Every client independently, with exactly `probability`."""
+        """Sample every client independently, with exactly `probability`."""
         return [int(k) for k in self.sampled().sample(rng)]
 
 
@@ -66,13 +67,15 @@ def plan(
     rounds: int | None = None,
     noise_multiplier: float | None = None,
     accountant: str = "pld",
-) -> Plan:
-    """Noise for the rounds, or rounds for the noise; parameters are those of `ClientPrivacy`.
+) -> ClientPlan:
+    """Calibrate the noise to the rounds, or the rounds to the noise.
+
+    Parameters are those of `ClientPrivacy`.
 
     Examples
     --------
-    >>> found = plan(1000, cohort=100, epsilon=7.1, delta=1e-5, noise_multiplier=1, rounds=100)
-    >>> found.rounds, round(found.cohort, 3)
+    >>> settled = plan(1000, cohort=100, epsilon=7.1, delta=1e-5, noise_multiplier=1, rounds=100)
+    >>> settled.rounds, round(settled.cohort, 3)
     (100, 100.0)
     """
     where = "ClientPrivacy"
@@ -83,21 +86,21 @@ def plan(
     errors.choice(where, "accountant", accountant, calibration.ACCOUNTANTS)
     threshold = plans.threshold(size, count)
     if threshold == 0:
-        errors.refuse(where, "cohort", "at least 2^-32 of the clients", cohort, "Ask more.")
+        errors.refuse(where, "cohort", "at least 2^-32 of the clients", cohort, "Ask more clients.")
     if rounds is not None:
         errors.whole(where, "rounds", rounds, least=1, most=10**9)
     q = threshold / plans.WORDS
     if noise_multiplier is None:
         if rounds is None:
             errors.refuse(where, "rounds", "given, or noise_multiplier", None)
-        found = calibration.noise_multiplier_for(
+        calibrated = calibration.noise_multiplier_for(
             epsilon, delta, sampling_probability=q, steps=rounds, accountant=accountant
         )
-        multiplier = errors.positive(where, "noise_multiplier", found)
-        return Plan(count, threshold, rounds, multiplier, delta)
+        multiplier = errors.positive(where, "noise_multiplier", calibrated)
+        return ClientPlan(count, threshold, rounds, multiplier, delta)
     multiplier = errors.positive(where, "noise_multiplier", noise_multiplier)
-    most = Plan(count, threshold, rounds or 1, multiplier, delta)
-    # Where the rounds are known one look is enough; how many there could be takes many.
+    most = ClientPlan(count, threshold, rounds or 1, multiplier, delta)
+    # One evaluation suffices if the rounds are known; the largest number takes a search.
     if rounds is not None and most.epsilon(rounds) <= epsilon:
         return most
     affordable = calibration.steps_for(

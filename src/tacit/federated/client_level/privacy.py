@@ -1,37 +1,38 @@
-r"""A guarantee for clients, from a server that they trust: everything one client sends is hidden.
+r"""A guarantee for clients, given by a server that they trust: it hides all that one client sends.
 
-In every round each of N clients is asked with probability q, independently. What it answers in a
-phase is clipped again on the server, whatever it did itself, and only the noisy sum goes on:
+In every round each of N clients is asked with probability q, independently. The server clips each
+reply of a phase, whatever the client did itself, and uses only the noisy sum:
 
 .. math:: \bar\Delta = \frac{1}{qN} \Big(\sum_{k \in S} \Delta_k \min(1, C / \|\Delta_k\|) +
           \mathcal N(0, z_\Delta^2 C^2 I)\Big)
 
-Theorem. After t rounds everything computed from the releases alone, the global models among it, is
-(ε, δ)-DP towards clients under zero-out neighbours, with ε(δ) that of t Gaussian mechanisms with
-multiplier z on Poisson samples: one client is blanked, keeps its place among the N and its coins,
-and counts for nothing, as one that does not answer.
+Theorem. After t rounds everything that is computed from the releases alone, including the global
+models, is (ε, δ)-DP for clients under zero-out neighbours, with the ε(δ) of t Gaussian mechanisms
+with multiplier z on Poisson samples. Here one client is blanked: it keeps its place among the N
+clients and its coins, but contributes nothing, like a client that does not reply.
 
-Proof. (1) A client blanked or not changes the sum over S by its own clipped reply: every other
-reply is a function of that client's rows, its own past and earlier releases, as each is computed
-from a copy of the same model (`torch_model`), and is clipped by a rule that sees it alone. Where
-replies depend on whether a client was asked before (FedDyn), fix the samples and states of the
-others: given the releases so far, this round's coin of the client is independent of its earlier
-ones, so the round is a mixture over replies v within C of the sampled Gaussian with shift v, and
+Proof. (1) Blanking a client changes the sum over S by its own clipped reply. Every other reply is a
+function of its own client's rows, that client's past and earlier releases, since each is computed
+from a copy of the same model (`torch_model`) and clipped by a rule that sees it alone. If replies
+depend on whether a client was asked before (FedDyn), fix the samples and states of the others:
+given the releases so far, the client's coin of this round is independent of its earlier ones, so
+the round is a mixture, over replies v within C, of the sampled Gaussian with shift v, and
 divergences are convex. Replies are clipped on a grid of C/2^20, in integers, to 2^20 steps, and
 summed in integers, so the sensitivity is exactly C. Rounded normal noise is a function of the exact
-Gaussian mechanism. (2) The R releases of one round (two in FSVRG; a count beside each with
-`Adaptive`) use one sample S. Given S they are Gaussian mechanisms, each chosen by looking at those
-before, with :math:`\sum_i z_i^{-2} \le z^{-2}`: no worse than one of multiplier z [DRS22]_. (3) S
-is a Poisson sample with exactly :math:`q = k/2^{32}`, drawn from a stream that nobody knows, so the
-round is no worse than that Gaussian on a Poisson sample [MTZ19]_, [ZDW22]_. (4) Rounds compose, by
-their privacy loss distribution. A client that does not answer, or whose answer is refused,
-contributes zero, the divisor stays qN: the bound, and so ε, is the same.
+Gaussian mechanism. (2) The R releases of one round (two in FSVRG; with `Adaptive` each with a
+count) use one sample S. Given S they are Gaussian mechanisms, each chosen adaptively from those
+before, with :math:`\sum_i z_i^{-2} \le z^{-2}`: no worse than one with multiplier z [DRS22]_. (3) S
+is a Poisson sample with exactly :math:`q = k/2^{32}`, drawn from a secret stream, so the round is
+no worse than that Gaussian on a Poisson sample [MTZ19]_, [ZDW22]_. (4) Rounds compose by their
+privacy loss distribution. A client that does not reply, or whose reply is refused, contributes
+zero, and the divisor stays qN: the bound, and so ε, is the same.
 
 Notes
 -----
-N is public: q and the divisor come from it, which is why add-remove is not stated. Who was asked,
-how many answered and why a reply was refused (`rounds.Round`) stay on the server; knowing the
-sample would undo what it gains. Weights are 1 for all, as numbers of rows would be releases.
+N is public: q and the divisor are computed from it, which is why add-remove is not stated. Which
+clients were asked, how many replied and why a reply was refused (`rounds.Round`) stay on the
+server; whoever knows the sample gets no amplification. All weights are 1, since numbers of rows
+would be releases.
 
 References
 ----------
@@ -57,9 +58,9 @@ from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.client_level.adaptive import Adaptive, update_multiplier
 from tacit.federated.client_level.plan import plan
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Gathering
+from tacit.federated.coordinator import Coordinator
 from tacit.federated.payload import Layout, Payload, Vector
-from tacit.federated.payment import Till
+from tacit.federated.payment import Payment
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.ledger import Ledger
@@ -74,21 +75,21 @@ _STEPS = 2**20
 """Grid steps in a clip norm: far below the noise, and exact in integers."""
 _LARGEST_MULTIPLIER = 2**20
 _BLOCK = 2**20
-"""Numbers that are clipped at a time."""
+"""How many numbers are clipped at a time."""
 _BALL = GridBall("ClientPrivacy", 1.0, 1 / _STEPS, order=2)
 
 
 class Clipped(NamedTuple):
-    """Replies in grid steps, none longer than the clip norm, and which were so before."""
+    """Replies in grid steps, clipped to the clip norm, and which were within it before."""
 
     steps: Integers
     within: npt.NDArray[np.bool_]
 
 
 def clip(replies: Vector, norm: float) -> Clipped:
-    """Rows on a grid of norm/2^20, each clipped there to 2^20 steps; zero where not finite.
+    """Clip each row on a grid of norm/2^20 to 2^20 steps; rows that are not finite become zero.
 
-    A row becomes what it would become alone: rows are in C order, and so is every norm.
+    The result of a row does not depend on other rows: rows, and so their norms, are in C order.
     """
     with np.errstate(all="ignore"):
         scaled = np.array(replies, dtype=np.float64, order="C") / norm
@@ -98,34 +99,37 @@ def clip(replies: Vector, norm: float) -> Clipped:
     return Clipped(_BALL.clip(scaled), within)
 
 
-class ClientPrivacy(Gathering):
-    r"""(ε, δ)-DP towards clients: Poisson cohorts, clipped replies, noisy sums.
+class ClientPrivacy(Coordinator):
+    r"""An (ε, δ)-DP guarantee for clients, by Poisson cohorts, clipped replies and noisy sums.
 
     Parameters
     ----------
     clients : int
-        N, public.
+        N, the number of clients, which is public.
     cohort : float
-        Clients asked in a round on average: each with probability q = cohort / N, rounded down to
-        a multiple of 2^-32.
+        Expected number of clients asked in a round, each with probability q = cohort / N, rounded
+        down to a multiple of 2^-32.
     epsilon, delta : float
-        What all rounds together may cost each client.
+        Budget of each client for all rounds together.
     rounds : int, optional
-        How many. The noise is calibrated to them.
+        Number of rounds, to which the noise is calibrated.
     noise_multiplier : float, optional
-        z, deviation of the noise over the clip norm, of all releases of a round together. As many
-        rounds as ε pays for, or `rounds` if that is less.
+        z, the noise multiplier of all releases of a round together. With it the run has as many
+        rounds as ε allows, or `rounds` if that is fewer.
     clip_norm : float or mapping
-        C, chosen without the data: of every reply, or by clip unit ("update", "gradient").
+        C, chosen without looking at the data: one for every reply, or one per clip unit
+        ("update", "gradient").
     adaptive : Adaptive, optional
-        Let C follow a quantile of the norms, from `clip_norm`.
+        Let C follow a quantile of the norms, starting at `clip_norm`.
     ledger, account : Ledger, str, optional
-        Charged before the first release. A Rényi account is charged round by round. Others, which
-        cannot add up single rounds without loss, are charged for all rounds before the first.
+        The account that is charged before the first release. A Rényi account is charged round by
+        round. Others, which cannot add up single rounds without loss, are charged for all rounds
+        before the first.
     accountant : {"pld", "rdp"}
-        What noise or rounds are calibrated with.
+        Accountant with which noise or rounds are calibrated.
     rng : Randomness, optional
-        For tests. The operating system's without it, never the seed of a run.
+        Source of randomness for tests. The default is the operating system's, never the seed of a
+        run.
 
     Examples
     --------
@@ -163,38 +167,40 @@ class ClientPrivacy(Gathering):
         )
         self.adaptive = adaptive
         self.run = 0
-        """Rounds that were begun: so many are paid."""
+        """Number of rounds that were begun and paid."""
         self._starts = _norms(clip_norm)
         self.clip_norms: dict[str, float] = {}
-        """C by clip unit, as it stands; with `Adaptive` a release of its own."""
+        """The current C of each clip unit; with `Adaptive` it is itself a release."""
         whole = self.plan.event(self.plan.rounds)
-        self._till = Till("ClientPrivacy", whole, self.plan.delta, ledger, account)
+        self._payment = Payment("ClientPrivacy", whole, self.plan.delta, ledger, account)
         self._rng = source(rng)
         self._asked: set[int] = set()
         self._open: list[Phase] = []
         self._phases: tuple[Phase, ...] = ()
 
     def __copy__(self) -> ClientPrivacy:
-        """Itself: two copies of a budget would be two budgets, on one charge."""
+        """Return itself: two copies of a budget would be two budgets on one charge."""
         return self
 
     def __deepcopy__(self, memo: object) -> ClientPrivacy:
         return self
 
     def __reduce__(self) -> Any:
-        raise errors.TacitError("ClientPrivacy: it must stay in its process: a copy spends twice.")
+        raise errors.TacitError(
+            "ClientPrivacy: it must stay in its process. A copy would spend twice."
+        )
 
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
-        """Refuse what cannot be hidden, and share out the noise of a round."""
+        """Refuse what cannot be protected, and divide the noise among a round's releases."""
         where = "ClientPrivacy"
         if self._phases:
             remedy = "Make another one for another run."
             errors.refuse(where, "algorithm", "settled once", algorithm.name, remedy)
         if clients != self.plan.clients:
-            remedy = "Their number is public and settled beforehand."
+            remedy = "Their number is public and fixed beforehand."
             errors.refuse(where, "clients", str(self.plan.clients), clients, remedy)
         if config.weighted:
-            remedy = "A client's number of rows is a release: count all alike."
+            remedy = "A client's number of rows would be a release. Weight all clients equally."
             errors.refuse(where, "weighted", "False", True, remedy)
         units: list[str] = []
         for phase in algorithm.phases:
@@ -203,18 +209,18 @@ class ClientPrivacy(Gathering):
         deviation = None if adaptive is None else adaptive.deviation(self.plan.cohort)
         self.update_multiplier = update_multiplier(self.plan.multiplier, len(units), deviation)
         if self.update_multiplier > _LARGEST_MULTIPLIER:
-            found, remedy = float(self.update_multiplier), "That is noise alone."
-            errors.refuse(where, "noise of an update", "at most 2^20 clip norms", found, remedy)
+            noise, remedy = float(self.update_multiplier), "An update would be only noise."
+            errors.refuse(where, "noise of an update", "at most 2^20 clip norms", noise, remedy)
         self.clip_norms = {unit: _start(self._starts, unit) for unit in units}
         self._phases = algorithm.phases
 
     def choose(self, number: int, clients: int) -> list[int]:
-        """A Poisson sample, once the round is paid.
+        """Draw a Poisson sample of clients, after paying for the round.
 
         Raises
         ------
         BudgetExceeded
-            After the rounds that were planned, or where the ledger has too little left.
+            After the planned rounds, or if the account has too little remaining.
         """
         if not self._phases or clients != self.plan.clients:
             raise errors.TacitError("ClientPrivacy: a run must be admitted before its first round.")
@@ -223,9 +229,9 @@ class ClientPrivacy(Gathering):
                 f"ClientPrivacy: rounds must be at most {self.plan.rounds}, the plan at this "
                 f"epsilon, got {self.run + 1}. Plan for more, with more noise."
             )
-        self._till.stay()
-        if self._till.charges:  # else `run` is the count
-            self._till.begin("round", self.run + 1, self.plan.event())
+        self._payment.stay()
+        if self._payment.charges:  # else `run` is the count
+            self._payment.begin("round", self.run + 1, self.plan.event())
         self.run += 1
         asked = self.plan.sample(self._rng)
         self._asked, self._open = set(asked), list(self._phases)
@@ -234,16 +240,16 @@ class ClientPrivacy(Gathering):
     def gather(
         self, number: int, phase: Phase, taken: Mapping[int, Payload], layout: Layout
     ) -> Averaged:
-        """The noisy sum over the expected cohort; noise alone where nobody answered."""
+        """Divide the noisy sum by the expected cohort; if nobody replied, the sum is only noise."""
         if not self._open or self._open.pop(0) != phase:
-            raise errors.TacitError("ClientPrivacy: each phase of a round is released once.")
+            raise errors.TacitError("ClientPrivacy: each phase of a round must be released once.")
         heard = [one for client, one in taken.items() if client in self._asked]
         parts: dict[str, Vector] = {}
         for unit in _units("", phase):
             names = [part.name for part in phase.parts if part.clip_unit == unit]
             size = len(names) * layout.size
-            found = self._noisy_mean(unit, [_joined(one, names) for one in heard], size)
-            parts.update(zip(names, np.split(found, len(names)), strict=True))
+            mean = self._noisy_mean(unit, [_joined(one, names) for one in heard], size)
+            parts.update(zip(names, np.split(mean, len(names)), strict=True))
         return Averaged(parts, self.plan.cohort)
 
     def _noisy_mean(self, unit: str, replies: list[Vector], size: int) -> Vector:
@@ -261,12 +267,12 @@ class ClientPrivacy(Gathering):
 
     @property
     def event(self) -> events.Event | None:
-        """What ran so far; None before the first round."""
+        """The event of the rounds so far; None before the first round."""
         return self.plan.event(self.run) if self.run else None
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of the global model after the rounds so far."""
+        """The guarantee of the global model after the rounds so far."""
         return guarantee_of(self._ran(), self.plan.delta)
 
     @property
@@ -277,15 +283,15 @@ class ClientPrivacy(Gathering):
     def certificate(
         self, artifact: str | Path | None = None, *, whole_plan: bool = False
     ) -> Certificate:
-        """Certify the global model as it is, or a file that holds it.
+        """Issue a certificate of the current global model, or of a file that holds it.
 
         Parameters
         ----------
         artifact : path, optional
             The file.
         whole_plan : bool
-            State the cost of all rounds that were planned. That is what holds where somebody looked
-            at models and stopped at one that pleased.
+            State the cost of all planned rounds. Use it if somebody looked at models to decide when
+            to stop.
         """
         event = self.plan.event(self.plan.rounds) if whole_plan else self._ran()
         return Certificate.issue(
@@ -304,36 +310,36 @@ class ClientPrivacy(Gathering):
 
 
 _ASSUMPTIONS = (
-    "The model at the start, the settings and the number of rounds that was planned did not depend "
-    "on the clients' data.",
-    "A round's releases on one sample of clients are stated as the one Gaussian that they come to.",
-    "Whether a client answered, and what, did not depend on who else was asked: each worked on a "
-    "copy of the model as it was built. That the model keeps nothing outside itself, where no copy "
-    "reaches, was checked on made-up rows where clients share a process; that it neither ends nor "
-    "signals that process was not.",
+    "The initial model, the settings and the planned number of rounds did not depend on the "
+    "clients' data.",
+    "A round's releases on one sample of clients are stated as one equivalent Gaussian mechanism.",
+    "Whether a client replied, and what, did not depend on which other clients were asked: each "
+    "worked on a copy of the model as it was built. That the model keeps no state outside itself, "
+    "which a copy would not cover, was checked on made-up rows if clients share a process; "
+    "that it neither ends nor signals that process was not.",
 )
-_SETTLED = "That training ended after this round was not decided by looking at what was released."
+_SETTLED = "The decision to end training after this round did not depend on what was released."
 _LIMITS = (
     "Clients from the server, which is trusted: it sees every reply as it was sent.",
-    "How many clients there are: the sampling rate and the size of a step were set from it.",
-    "Who was asked in a round, who answered and whose reply was refused: known to the server, not "
-    "released, nor may it be. Whoever watches the network learns it, and for them sampling gains "
-    "nothing.",
-    "Rows that the model was judged on: loss and accuracy of each round are told without noise.",
+    "The number of clients: the sampling probability and the size of a step were set from it.",
+    "Which clients were asked in a round, which replied and whose reply was refused: the server "
+    "knows this and must not release it. Whoever watches the network learns it, and against them "
+    "sampling amplifies nothing.",
+    "Rows on which the model was evaluated: loss and accuracy of each round have no noise.",
 )
 
 
 def _units(name: str, phase: Phase) -> list[str]:
-    """Clip units of a phase, in the order of its parts; each is one release."""
+    """Return the clip units of a phase in the order of its parts; each is one release."""
     units: list[str] = []
     for part in phase.parts:
         if part.clip_unit is None or part.binary or part.kept or not part.additive:
             errors.refuse(
                 "ClientPrivacy",
                 "algorithm",
-                "one whose parts can be bounded, summed and noised",
+                "one whose parts can be clipped, summed and noised",
                 f"{name} with its {part.name}",
-                "What is read off a client's data without a bound no noise hides.",
+                "Noise cannot hide what depends on a client's data without a bound.",
             )
         if part.clip_unit not in units:
             units.append(part.clip_unit)

@@ -1,1 +1,1 @@
-"""A guarantee for each record of a silo, from everyone outside it, the server included."""
+"""Guarantees for the records of a silo, against everyone outside it, including the server."""

@@ -1,4 +1,4 @@
-r"""Classes of held-out rows, in a layout that no row's values change.
+r"""Predicted classes of held-out rows, in a layout that does not depend on the rows' values.
 
 Theorem. With one row blanked, what is found for the others is the same, bit by bit. So one record
 changes one count of a confusion matrix by one at most.
@@ -47,14 +47,14 @@ Rows = npt.NDArray[Any]
 
 
 class Judged(NamedTuple):
-    """The class that each row gets, and whether it counts: rows that are blank do not."""
+    """The predicted class of each row, and whether it counts: blank rows do not."""
 
     classes: npt.NDArray[np.int64]
     there: npt.NDArray[np.bool_]
 
 
 def admit(where: str, model: TorchModel, rows: Rows) -> None:
-    """Refuse a module that cannot be mapped over rows; only their shape and type are looked at."""
+    """Refuse a module that cannot be mapped over rows; only their shape and type are read."""
     made_up = np.random.default_rng(0).integers(2, size=(2, *rows.shape[1:])).astype(rows.dtype)
     try:
         _Mapped(model, model.start(), rows).classes(made_up)
@@ -65,14 +65,14 @@ def admit(where: str, model: TorchModel, rows: Rows) -> None:
 
 
 def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.bool_]) -> Judged:
-    """Classes of the rows, under these weights; no row can make it raise.
+    """Predict the classes of rows, under these weights; no row can make it raise.
 
     Parameters
     ----------
     model : TorchModel
-        It is left as it is.
+        The model, which is not changed.
     weights : array
-        Whoever chose them.
+        Any weights, which may come from a hostile server.
     rows, there : array
         Rows in their places, and which of them are not blank.
     """
@@ -118,7 +118,7 @@ class _Mapped:
 
 
 def _guarded(mapped: _Mapped, block: Rows) -> tuple[npt.NDArray[np.int64], Sequence[int]]:
-    """Classes of a block, and the slots on which the module raises: they are made blank."""
+    """Predict the classes of a block; slots on which the module raises are made blank."""
     try:
         return mapped.classes(block), ()
     except Exception:  # whatever it is, nobody must learn of it
@@ -128,7 +128,7 @@ def _guarded(mapped: _Mapped, block: Rows) -> tuple[npt.NDArray[np.int64], Seque
 
 
 def _raising(mapped: _Mapped, block: Rows, slots: list[int]) -> list[int]:
-    """Those of the slots on which the module raises, by halves, with blanks beside them."""
+    """Find the slots on which the module raises, by bisection, with blanks beside them."""
     alone = np.zeros_like(block)
     alone[slots] = block[slots]
     if not _raises(mapped, alone):

@@ -1,12 +1,12 @@
-r"""A silo: rows behind a budget, which an algorithm trains on without seeing them.
+r"""A silo: rows under a budget, on which an algorithm trains without seeing them.
 
-An algorithm's client function meets rows in one place, ``model.gradient(w, rows, labels)``. A silo
-hands it placeholders, and a model whose gradient ignores what it is passed: it draws a Poisson
-sample of the silo's own rows, clips each one's gradient, sums, adds noise and divides by the size
-that was expected. So whatever the function computes is post-processing of noisy gradients, and any
-algorithm of one exchange runs unchanged: FedSGD, FedAvg, FedProx, FedDyn, Sub-FedAvg.
+An algorithm's client function uses rows in one place, ``model.gradient(w, rows, labels)``. A silo
+passes it placeholders, and a model whose gradient ignores its arguments: it draws a Poisson sample
+of the silo's own rows, clips each row's gradient, sums, adds noise and divides by the expected
+size. So whatever the function computes is post-processing of noisy gradients, and any algorithm
+with one exchange per round runs unchanged: FedSGD, FedAvg, FedProx, FedDyn, Sub-FedAvg.
 
-The theorem, and what it costs, is in `tacit.federated.record_level.privacy`. This module keeps its
+The theorem and its cost are in `tacit.federated.record_level.privacy`. This module ensures its
 premises: draws are counted, everything is paid before it is computed (`federated.payment`), and
 nothing is computed twice.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.central.statistics.standardization import standardize
 from tacit.central.training import gradients, probing
@@ -33,12 +33,14 @@ from tacit.federated.algorithms.client_updates import Global, State
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.config import Config
-from tacit.federated.model import Data, Evaluation
-from tacit.federated.payload import Layout, Vector
-from tacit.federated.payment import Till
+from tacit.federated.model import Data
+from tacit.federated.payload import Vector
+from tacit.federated.payment import Payment
 from tacit.federated.record_level import held_out as judging
+from tacit.federated.record_level import row_masks
 from tacit.federated.record_level.normalisation import Moments, Normalisation
-from tacit.federated.record_level.privacy import Plan, RecordPrivacy
+from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
+from tacit.federated.record_level.private_model import ExampleLosses, PrivateModel
 from tacit.federated.rounds import Reply
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors, events
@@ -51,32 +53,32 @@ _WHERE = "Silo"
 
 
 class Silo:
-    """One silo's rows, and all that may ever be released of them in a run.
+    """One silo's rows, and all releases about them in a run.
 
     Parameters
     ----------
     model : TorchModel
         The network of the run. Several silos in one process may share one.
     data : Data
-        The rows. A row is one record; which rows are held out goes by their place.
+        The rows. A row is one record; which rows are held out depends on their position.
     privacy : RecordPrivacy
         What may be released.
     algorithm : Algorithm or str
-        What runs; FSVRG is refused, and Sub-FedAvg that looks at its accuracy.
+        The algorithm. FSVRG is refused, and so is Sub-FedAvg with a threshold on accuracy.
     config : Config
-        Its settings.
+        Settings of the algorithm.
     ledger, account : Ledger, str, optional
         The owner's budget for this data set, charged before anything is computed.
     run : str, optional
-        Names the run. Another process with the same ledger, account and name goes on with it.
+        Name of the run. Another process with the same ledger, account and name continues it.
     rng : Randomness, optional
-        For tests. The operating system's without it.
+        Source of randomness for tests. The default is the operating system's.
 
     Notes
     -----
-    A Rényi account is charged exchange by exchange, and adds up what is released of trained and of
+    A Rényi account is charged exchange by exchange, and adds up the releases about trained and
     held-out rows. Other accounts are charged for the whole plan before the first exchange. A silo
-    belongs to one thread.
+    must be used from one thread.
     """
 
     def __init__(
@@ -93,21 +95,21 @@ class Silo:
         rng: Randomness | None = None,
     ) -> None:
         self.algorithm = named(algorithm) if isinstance(algorithm, str) else algorithm
-        model = copy.deepcopy(model)  # nothing that a pass leaves in it reaches another silo
+        model = copy.deepcopy(model)  # so that no state of a pass reaches another silo
         self.privacy, self.config, self._model = privacy, config, model
-        self._held = _places(len(data), privacy.held_out)
+        self._held = row_masks.held_out(len(data), privacy.held_out)
         self._data = data
         self._rows: npt.NDArray[Any] = data.rows
-        self.classes = _classes(model, data)
-        self._there = _labelled(data.labels, self.classes)
+        self.classes = row_masks.classes(_WHERE, model, data)
+        self._there = row_masks.labelled(data.labels, self.classes)
         if self.classes is not None and privacy.evaluations:
             judging.admit(_WHERE, model, data.rows)
         trained = self._tensors()
-        clipper = probing.clipper(_WHERE, model.module, _Loss(model), trained)
+        clipper = probing.clipper(_WHERE, model.module, ExampleLosses(model), trained)
         self.plan = privacy.plan(len(data), self.algorithm, config)
         plan = self.plan
         name = None if run is None else f"{run} {_short(plan)}"
-        self._till = Till(_WHERE, plan.whole, float(privacy.delta), ledger, account, name)
+        self._payment = Payment(_WHERE, plan.whole, float(privacy.delta), ledger, account, name)
         self._stream = Keystream() if rng is None else source(rng)
         self._rng = source(rng)
         clip = errors.positive(_WHERE, "clip_norm", privacy.clip_norm)
@@ -117,30 +119,30 @@ class Silo:
         self._gradients = NoisyGradients(clipper, trained, noise, schedule, room)
         nothing = np.zeros(plan.trained, dtype=np.int64)
         self.stand_in = Data(np.zeros((plan.trained, 0), dtype=np.float32), nothing)
-        """As many rows as are trained on, without anything in them: what an algorithm gets."""
+        """As many empty rows as are trained on: the data that an algorithm gets."""
 
     @property
     def unlabelled(self) -> int:
-        """Rows whose label is no class of the job: they count nowhere. In-house only.
+        """Number of ignored rows, whose label is not a class of the job. In-house only.
 
-        They are no error: the server chooses how many classes there are, and an error would tell
-        it a label.
+        They raise no error: the server chooses the number of classes, and an error would reveal a
+        label to it.
         """
         return int((~self._there).sum())
 
     def __len__(self) -> int:
-        """Rows that are trained on."""
+        """Return the number of rows that are trained on."""
         return self.plan.trained
 
     def __copy__(self) -> Silo:
-        """Itself: two copies of a budget would be two budgets, on one charge."""
+        """Return itself: two copies of a budget would be two budgets on one charge."""
         return self
 
     def __deepcopy__(self, memo: object) -> Silo:
         return self
 
     def __reduce__(self) -> Any:
-        raise errors.TacitError("Silo: it must stay in its process: a copy spends twice.")
+        raise errors.TacitError("Silo: it must stay in its process. A copy would spend twice.")
 
     def answer(
         self,
@@ -150,13 +152,13 @@ class Silo:
         state: State,
         rng: np.random.Generator,
     ) -> tuple[Reply, State]:
-        """A private reply, and what this silo has spent with it.
+        """Compute a private reply, which states what this silo has spent with it.
 
         Raises
         ------
         BudgetExceeded
-            Where the exchange is beyond the plan, was begun before, or cannot be paid. Nothing is
-            computed then.
+            If the exchange is beyond the plan, was begun before, or cannot be paid. Then nothing is
+            computed.
         """
         if phase not in self.algorithm.phases:
             errors.refuse(_WHERE, "phase", f"one of {self.algorithm.name}", phase.name)
@@ -169,26 +171,26 @@ class Silo:
             )
         self._begin("round", number, self.plan.event(1))
         with self._gradients.drawing():
-            model = _Private(self._model, self._gradients, self.plan.draws)
+            model = PrivateModel(self._model, self._gradients, self.plan.draws)
             reply, kept = rounds.computed(
                 phase, self.config, model, received, state, self.stand_in, rng
             )
         return reply._replace(stated=(self.spent, float(self.privacy.delta))), kept
 
     def statistics(self) -> Moments:
-        """Noisy means and means of squares of the rows that are trained on; once a run.
+        """Release noisy means and means of squares of the rows that are trained on; once per run.
 
         Raises
         ------
         BudgetExceeded
-            The second time.
+            At the second call.
         """
         if not self.privacy.statistics:
-            remedy = "Give mean and deviation a share of the budget."
+            remedy = "Give mean and standard deviation a share of the budget."
             errors.refuse(_WHERE, "statistics", "above 0", self.privacy.statistics, remedy)
         self._begin("statistics", 1, self.plan.event(0, statistics=True))
         rows = self._data.rows[~self._held]
-        found = standardize(
+        scale = standardize(
             rows.reshape(len(rows), -1),
             *self.privacy.bounds,
             pooled=self.privacy.pooled,
@@ -197,11 +199,11 @@ class Silo:
             rng=self._rng,
         ).value
         first = slice(0, 1 if self.privacy.pooled else None)
-        mean, deviation = found.mean[first], found.deviation[first]
-        return Moments(mean, deviation**2 + mean**2, found.count)
+        mean, deviation = scale.mean[first], scale.deviation[first]
+        return Moments(mean, deviation**2 + mean**2, scale.count)
 
     def normalise(self, normalisation: Normalisation) -> None:
-        """From now on rows are held to the bounds, less this mean, over this deviation."""
+        """Normalise rows from now on, after clipping them to the bounds."""
         if not np.issubdtype(self._data.rows.dtype, np.floating):
             remedy = "Convert them first."
             errors.refuse(_WHERE, "rows", "reals", str(self._data.rows.dtype), remedy)
@@ -210,39 +212,39 @@ class Silo:
         self._gradients.rows = self._tensors()
 
     def evaluate(self, parameters: Vector) -> npt.NDArray[np.int64]:
-        """A noisy confusion matrix of the held-out rows, truth by prediction.
+        """Release a noisy confusion matrix of the held-out rows, true class by predicted class.
 
         Raises
         ------
         BudgetExceeded
-            After as many as were planned.
+            After the planned number of evaluations.
         """
         if self.classes is None or not self.privacy.evaluations:
-            errors.refuse(_WHERE, "evaluations", "planned, of a model of classes", 0)
+            errors.refuse(_WHERE, "evaluations", "planned, for a model with classes", 0)
         weights = np.asarray(parameters, dtype=np.float32)
         if weights.shape != (self._model.layout.size,):
             errors.refuse(_WHERE, "parameters", "those of the model", weights.shape)
         self._next_evaluation()
         counts = np.zeros((self.classes, self.classes), dtype=np.int64)
         truth = self._data.labels[self._held].astype(np.int64)
-        # A row that is blank, or whose label is no class, counts nowhere.
-        there = _finite(self._data.rows[self._held]) & self._there[self._held]
-        found, there = judging.judge(self._model, weights, self._rows[self._held], there)
-        np.add.at(counts, (truth[there], found[there]), 1)
+        # A row that is blank, or whose label is not a class, is not counted.
+        there = row_masks.finite(self._data.rows[self._held]) & self._there[self._held]
+        predicted, there = judging.judge(self._model, weights, self._rows[self._held], there)
+        np.add.at(counts, (truth[there], predicted[there]), 1)
         noise = rounded_gaussian(self.privacy.evaluation_multiplier, counts.size, self._rng)
         return np.asarray(counts + noise.reshape(counts.shape))
 
     def _next_evaluation(self) -> None:
-        """Begin the first one that nobody has begun."""
+        """Begin the first evaluation that no process has begun."""
         most = self.privacy.evaluations
         for number in range(1, most + 1):
-            if self._till.has("evaluation", number):
+            if self._payment.has("evaluation", number):
                 continue
             try:
                 self._begin("evaluation", number, self.plan.event(0, evaluations=1))
             except errors.BudgetExceeded:
-                if self._till.has("evaluation", number):
-                    continue  # by another process, meanwhile
+                if self._payment.has("evaluation", number):
+                    continue  # begun by another process in the meantime
                 raise
             return
         raise errors.BudgetExceeded(
@@ -251,10 +253,10 @@ class Silo:
 
     def _begin(self, kind: str, number: int, event: events.Event | None) -> None:
         assert event is not None
-        self._till.begin(kind, number, event)
+        self._payment.begin(kind, number, event)
 
     def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows that are trained on, as the module takes them; their labels; whether they count."""
+        """Return the rows to train on as tensors, their labels, and whether each row counts."""
         used = ~self._held
         there = self._there[used]
         labels = self._data.labels[used]
@@ -265,39 +267,39 @@ class Silo:
 
     @property
     def event(self) -> events.Event | None:
-        """What was begun so far, by this process or another; None before anything was."""
+        """The event of all that any process has begun so far; None before anything was."""
         return self.plan.event(
-            self._till.begun("round"),
-            statistics=self._till.begun("statistics") > 0,
-            evaluations=self._till.begun("evaluation"),
+            self._payment.begun("round"),
+            statistics=self._payment.begun("statistics") > 0,
+            evaluations=self._payment.begun("evaluation"),
         )
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of all that was released so far."""
+        """The guarantee of all releases so far."""
         return self.plan.guarantee(self._ran())
 
     @property
     def spent(self) -> float:
         """ε of all that was begun so far."""
         return self.plan.epsilon(
-            self._till.begun("round"),
-            statistics=self._till.begun("statistics") > 0,
-            evaluations=self._till.begun("evaluation"),
+            self._payment.begun("round"),
+            statistics=self._payment.begun("statistics") > 0,
+            evaluations=self._payment.begun("evaluation"),
         )
 
     def certificate(
         self, artifact: str | Path | None = None, *, whole_plan: bool = False
     ) -> Certificate:
-        """Certify what this silo has released, or a file made of it.
+        """Issue a certificate of what this silo has released, or of a file made from it.
 
         Parameters
         ----------
         artifact : path, optional
             The file.
         whole_plan : bool
-            State the cost of all that was planned. That is what holds where somebody looked at
-            models and stopped at one that pleased.
+            State the cost of the whole plan. Use it if somebody looked at models to decide when to
+            stop.
         """
         event, unit = self.plan.whole if whole_plan else self._ran(), str(self.privacy.unit)
         return Certificate.issue(
@@ -315,105 +317,31 @@ class Silo:
 
     def _ran(self) -> events.Event:
         if self.event is None:
-            raise errors.TacitError("Silo: nothing was begun yet, so there is no release.")
+            raise errors.TacitError(
+                "Silo: something must be released first. Nothing was begun yet."
+            )
         return self.event
 
 
-class _Private:
-    """The model that an algorithm gets: gradients of nobody's rows in particular."""
+def _short(plan: SiloPlan) -> str:
+    """Return a short name of a plan: with another plan a run of the same name pays separately.
 
-    def __init__(self, model: TorchModel, gradients: NoisyGradients, draws: int) -> None:
-        self._model, self._gradients, self._left = model, gradients, draws
-
-    @property
-    def layout(self) -> Layout:
-        return self._model.layout
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._model.dtype
-
-    def start(self) -> Vector:
-        return self._model.start()
-
-    def gradient(self, parameters: Vector, rows: Any, labels: Any) -> Vector:
-        """A draw, whatever rows are passed."""
-        if self._left <= 0:
-            raise errors.TacitError(f"{_WHERE}: a round must have no more draws than were planned.")
-        self._left -= 1
-        self._model.load(parameters)
-        return np.asarray(self._gradients.draw().cpu().numpy())
-
-    def evaluate(self, parameters: Vector, rows: Any, labels: Any) -> Evaluation:
-        """Nothing is known: 0 passes a gate of 0, and no other."""
-        return Evaluation(float("nan"), 0.0)
-
-
-class _Loss:
-    """The losses of examples, each alone."""
-
-    def __init__(self, model: TorchModel) -> None:
-        self._model = model
-
-    def __call__(self, module: nn.Module, rows: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        return self._model.losses(module(rows), labels) * counts
-
-
-def _short(plan: Plan) -> str:
-    """Names a plan: with another one, the same run is another run, and pays for itself.
-
-    Else rows could change sides between two jobs that cost the same, on one charge.
+    Otherwise two jobs of equal cost could hold out different rows on one charge.
     """
     return hashlib.sha256(repr(plan).encode()).hexdigest()[:16]
 
 
-def _places(count: int, every: int) -> npt.NDArray[np.bool_]:
-    """Which rows are held out: by their place alone."""
-    held = np.zeros(count, dtype=np.bool_)
-    if every:
-        held[every - 1 :: every] = True
-    return held
-
-
-def _finite(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which rows have no NaN and no infinity."""
-    return np.asarray(np.isfinite(rows.reshape(len(rows), -1)).all(axis=1))
-
-
-def _classes(model: TorchModel, data: Data) -> int | None:
-    """How many classes the module tells apart; None where labels are none."""
-    blank = model.tensor(np.zeros_like(data.rows[:1]))
-    try:
-        with torch.no_grad():
-            outputs = copy.deepcopy(model).module(blank)
-    except (RuntimeError, ValueError, IndexError):
-        raise errors.InvalidData(
-            f"{_WHERE}: the model must take rows of shape {tuple(data.rows.shape[1:])}, as these "
-            "have. Its first layer does not."
-        ) from None
-    if outputs.ndim != 2 or data.labels.ndim != 1 or data.labels.dtype.kind not in "biu":
-        return None
-    return int(outputs.shape[1])
-
-
-def _labelled(labels: npt.NDArray[Any], classes: int | None) -> npt.NDArray[np.bool_]:
-    """Rows whose label is one of the classes; all where there are none."""
-    if classes is None:
-        return np.ones(len(labels), dtype=np.bool_)
-    return np.asarray((labels >= 0) & (labels < classes))
-
-
 def _assumptions(unit: str) -> tuple[str, ...]:
     return (
-        f"Which {unit}s are held out, and never trained on, went by their place in the silo's "
-        f"file. A {unit} that is blanked keeps its place: towards one that is taken out, so that "
-        "others move up, nothing is stated.",
-        f"Each held-out {unit} is judged in a place of its own, mapped over them by torch.vmap: "
-        "how numbers in one place are rounded is taken not to depend on what is in another.",
-        "Mean, deviation and count of rows, where they were released, are stated as the one "
-        "Gaussian that they come to.",
-        "The ledger's file, where there is one, was not put back to an earlier state.",
+        f"Which {unit}s are held out, and never trained on, depends on their position in the "
+        f"silo's file. A {unit} that is blanked keeps its position; nothing is stated for one that "
+        "is removed, so that others move up.",
+        f"Each held-out {unit} is evaluated in its own slot, by torch.vmap. The rounding of "
+        "numbers in one slot is assumed not to depend on the content of another.",
+        "Mean, standard deviation and count of rows, if released, are stated as one equivalent "
+        "Gaussian mechanism.",
+        "The ledger's file, if there is one, was not restored to an earlier state.",
     )
 
 
-_SETTLED = "That training ended after this round was not decided by looking at what was released."
+_SETTLED = "The decision to end training after this round did not depend on what was released."

@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from tacit.federated import flower, rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
-from tacit.federated.app import Faults, Mods, engines
+from tacit.federated.app import Faults, Mods, Transport, engines
 from tacit.federated.app.client import Client, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.roster import Named
@@ -25,7 +25,7 @@ from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
 
 
-def same(left: rounds.Outcome, right: rounds.Outcome) -> None:
+def same(left: rounds.RunResult, right: rounds.RunResult) -> None:
     """Bit for bit: model, server's memory, what clients keep, and every round."""
     np.testing.assert_array_equal(left.model, right.model)
     for name, vector in left.server.memory.items():
@@ -45,7 +45,12 @@ def test_arrays_are_those_of_the_plain_loop(name: str, quadratic: Any, tmp_path:
     given |= {"participation": 0.6, "seed": 4, "test": quadratic.held[0]}
     plain = rounds.run(name, quadratic.model, quadratic.held, 5, **given)
     same(plain, engines.run(name, quadratic.model, quadratic.held, 5, **given))
-    same(plain, engines.run(name, quadratic.model, quadratic.held, 5, state=tmp_path, **given))
+    same(
+        plain,
+        engines.run(
+            name, quadratic.model, quadratic.held, 5, transport=Transport(state=tmp_path), **given
+        ),
+    )
     other = engines.run(name, quadratic.model, quadratic.held, 5, **{**given, "seed": 5})
     assert not np.array_equal(plain.model, other.model)
 
@@ -61,13 +66,13 @@ def test_digits_too(name: str, digits: Any) -> None:
 def test_a_guarantee_is_the_gatherings_own_on_any_engine(name: str, quadratic: Any) -> None:
     config = algorithm(name).config(weighted=False)
 
-    def gathering() -> ClientPrivacy:
+    def coordinator() -> ClientPrivacy:
         given = {"cohort": 5, "epsilon": 8, "delta": 1e-3, "rounds": 3, "accountant": "rdp"}
         return ClientPrivacy(5, **given, rng=Seeded(np.random.default_rng(0)))
 
-    one, other = gathering(), gathering()
-    plain = rounds.run(name, quadratic.model, quadratic.held, 4, config=config, gathering=one)
-    local = engines.run(name, quadratic.model, quadratic.held, 4, config=config, gathering=other)
+    one, other = coordinator(), coordinator()
+    plain = rounds.run(name, quadratic.model, quadratic.held, 4, config=config, coordinator=one)
+    local = engines.run(name, quadratic.model, quadratic.held, 4, config=config, coordinator=other)
     same(plain, local)
     assert len(local.history) == 3
     assert local.stopped.startswith("ClientPrivacy: rounds must be at most 3")
@@ -79,7 +84,7 @@ def test_a_guarantee_is_the_gatherings_own_on_any_engine(name: str, quadratic: A
 def test_lost_answers_leave_the_others_and_their_states(quadratic: Any) -> None:
     """The grid's drop-out against the plain loop with the same answers missing."""
     faults = Faults(dropout=0.4, seed=1)
-    local = engines.run("feddyn", quadratic.model, quadratic.held, 8, faults=faults)
+    local = engines.run("feddyn", quadratic.model, quadratic.held, 8, transport=Transport(faults))
     missing = {
         (number, client)
         for number in range(1, 9)
@@ -104,12 +109,12 @@ def test_lost_answers_leave_the_others_and_their_states(quadratic: Any) -> None:
 def test_late_answers_are_lost_ones(quadratic: Any) -> None:
     slow = Faults(latency=1.0, seed=2)
     given: tuple[Any, ...] = ("fedavg", quadratic.model, quadratic.held, 4)
-    patient = engines.run(*given, faults=slow)
+    patient = engines.run(*given, transport=Transport(slow))
     assert [one.counted for one in patient.history] == [5] * 4
     np.testing.assert_array_equal(patient.model, engines.run(*given).model)
-    hasty = engines.run(*given, faults=slow, timeout=0.5)
+    hasty = engines.run(*given, transport=Transport(slow, timeout=0.5))
     assert sum(one.counted for one in hasty.history) < 16
-    nobody = engines.run(*given, faults=slow, timeout=1e-9)
+    nobody = engines.run(*given, transport=Transport(slow, timeout=1e-9))
     assert all(one.skipped for one in nobody.history)
     np.testing.assert_array_equal(nobody.model, quadratic.model.start().astype(np.float32))
 
@@ -153,14 +158,16 @@ def _poisoned(kind: str) -> Any:
     return mod
 
 
+def attacking(kind: str) -> Transport:
+    return Transport(mods=Mods(attack=_poisoned(kind)))
+
+
 KINDS = ["nan", "inf", "huge", "integers", "shape", "complex", "names", "bytes", "header"]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "weight", "records"])
 def test_hostile_answers_count_for_nothing(kind: str, quadratic: Any) -> None:
-    found = engines.run(
-        "fedavg", quadratic.model, quadratic.held, 2, mods=Mods(attack=_poisoned(kind))
-    )
+    found = engines.run("fedavg", quadratic.model, quadratic.held, 2, transport=attacking(kind))
     without = rounds.run(
         "fedavg",
         quadratic.model,
@@ -193,9 +200,7 @@ def test_a_client_that_raises_is_silent_and_its_text_stays_with_it(quadratic: An
         assert "17" not in str(replies[2].error.reason)
         with pytest.raises(errors.TacitError, match="must be 5 clients, got 4 names"):
             roster.meet(grid, 5, patience=0.0)
-    found = engines.run(
-        "fedavg", quadratic.model, quadratic.held, 1, mods=Mods(attack=_poisoned("raises"))
-    )
+    found = engines.run("fedavg", quadratic.model, quadratic.held, 1, transport=attacking("raises"))
     assert (found.history[0].counted, found.history[0].rejected) == (4, ())
 
 
@@ -209,7 +214,9 @@ def test_every_message_has_records_of_its_own(quadratic: Any) -> None:
         message.content.clear()
         return reply
 
-    found = engines.run("fedavg", quadratic.model, quadratic.held, 3, mods=Mods(privacy=vandal))
+    found = engines.run(
+        "fedavg", quadratic.model, quadratic.held, 3, transport=Transport(mods=Mods(privacy=vandal))
+    )
     same(rounds.run("fedavg", quadratic.model, quadratic.held, 3), found)
 
 
@@ -300,6 +307,6 @@ def test_arrays_on_the_wire_are_flowers_own() -> None:
 def test_flower_is_left_as_it_was(quadratic: Any) -> None:
     from flwr.supercore.task_identity import TaskIdentity
 
-    engines.run("fedavg", quadratic.model, quadratic.held, 1, gathering=Plain(0))
+    engines.run("fedavg", quadratic.model, quadratic.held, 1, coordinator=Plain(0))
     with pytest.raises(RuntimeError):
         _ = TaskIdentity.run_id

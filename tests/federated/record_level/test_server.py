@@ -17,11 +17,11 @@ from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
 from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.model import Data
 from tacit.federated.payload import Part, Payload
-from tacit.federated.payment import Till
+from tacit.federated.payment import Payment
 from tacit.federated.record_level.privacy import RecordPrivacy
-from tacit.federated.record_level.server import Silos
+from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
-from tacit.federated.rounds import Outcome, Reply
+from tacit.federated.rounds import Reply, RunResult
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import privacy_loss
@@ -183,19 +183,19 @@ def test_another_plan_under_one_name_is_another_run(ledger: Ledger) -> None:
 def test_a_till_needs_ledger_and_account(ledger: Ledger) -> None:
     plan = silo().plan.whole
     with pytest.raises(errors.InvalidParameter, match=r"^Silo: ledger and account must be given"):
-        Till("Silo", plan, 1e-4, ledger)
+        Payment("Silo", plan, 1e-4, ledger)
     with pytest.raises(errors.InvalidParameter, match="run must be a nonempty line"):
-        Till("Silo", plan, 1e-4, ledger, "whole", run="a\nb")
+        Payment("Silo", plan, 1e-4, ledger, "whole", run="a\nb")
 
 
 # --- the server ---------------------------------------------------------------------------------
 
 
-def federated(silos: Any, number: int = 3, **options: Any) -> tuple[Outcome, Silos]:
+def federated(silos: Any, number: int = 3, **options: Any) -> tuple[RunResult, SiloServer]:
     given = {name: options.pop(name) for name in ("intercept",) if name in options}
-    server = Silos(1e-4, **options)
+    server = SiloServer(1e-4, **options)
     config = FEDAVG.config(**SETTINGS)
-    found = rounds.run(FEDAVG, MODEL, silos, number, config=config, gathering=server, **given)
+    found = rounds.run(FEDAVG, MODEL, silos, number, config=config, coordinator=server, **given)
     return found, server
 
 
@@ -213,7 +213,7 @@ def test_the_server_reports_the_largest_or_the_sum(overlapping: bool) -> None:
     said = " ".join(certificate.assumptions)
     assert ("No person has records in two silos" in said) is not overlapping
     assert ("epsilons of all silos are summed" in said) is overlapping
-    assert "its own word" in said
+    assert "its own claim" in said
 
 
 def test_a_silo_that_was_there_less_states_less() -> None:
@@ -280,7 +280,7 @@ def test_what_states_nothing_or_too_much_does_not_count() -> None:
 
 
 def test_statements_never_go_back() -> None:
-    server = Silos(1e-4)
+    server = SiloServer(1e-4)
     assert server.state(0, (3.0, 1e-4))
     assert server.state(0, (1.0, 1e-5))
     assert server.stated == {0: (3.0, 1e-4)}

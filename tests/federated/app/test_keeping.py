@@ -24,7 +24,7 @@ from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Federation
 from tacit.federated.coordinator import Plain
 from tacit.federated.model import Data
-from tacit.federated.rounds import Outcome, Server
+from tacit.federated.rounds import RunResult, Server
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.guarantees import Adjacency, PureDP, Unit
@@ -56,13 +56,13 @@ def restart(grid: LocalGrid, *nodes: int) -> None:
         grid.contexts[node] = fresh
 
 
-def play(strategy: Federation, grid: LocalGrid, count: int, between: Any) -> Outcome:
+def play(strategy: Federation, grid: LocalGrid, count: int, between: Any) -> RunResult:
     with flower.identity(grid.run.run_id):
         for number in range(1, count + 1):
             asked = strategy.configure_train(number, ArrayRecord(), RecordDict(), grid)  # type: ignore[arg-type]
             strategy.aggregate_train(number, grid.send_and_receive(asked))
             between(number)
-    return Outcome(strategy.server.state, {}, tuple(strategy.history))
+    return RunResult(strategy.server.state, {}, tuple(strategy.history))
 
 
 def test_nodes_restarted_after_every_round_go_on(quadratic: Any, tmp_path: Path) -> None:

@@ -28,13 +28,14 @@ from tacit.federated import Data, TorchModel, flower, rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.app import deployment, engines, nodes, owner, result, wire
 from tacit.federated.app.client import client_app
+from tacit.federated.app.engines import Transport
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions, scores
 from tacit.federated.app.roster import Numbered
 from tacit.federated.record_level.normalisation import Moments, combine
 from tacit.federated.record_level.privacy import RecordPrivacy
-from tacit.federated.record_level.server import Silos
+from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import mlp
 from tacit.privacy import errors
@@ -81,12 +82,12 @@ def test_silos_on_the_grid_come_to_the_arrays_of_the_plain_loop(name: str) -> No
     normalisation = combine([silo.statistics() for silo in one], privacy.bounds)
     for silo in one:
         silo.normalise(normalisation)
-    server = Silos(1e-3)
-    plain = rounds.run(name, TorchModel(mlp(3, 2)), one, 3, config=config, gathering=server)
+    server = SiloServer(1e-3)
+    plain = rounds.run(name, TorchModel(mlp(3, 2)), one, 3, config=config, coordinator=server)
     counts = sum(silo.evaluate(plain.model) for silo in one)
 
     other, _ = silos(name, privacy, epochs=2)
-    asked, gathering, told = Questions.of(privacy, 3, 2), Silos(1e-3), []
+    asked, coordinator, told = Questions.of(privacy, 3, 2), SiloServer(1e-3), []
     test = parts()[0]
     found = engines.run(
         name,
@@ -94,7 +95,7 @@ def test_silos_on_the_grid_come_to_the_arrays_of_the_plain_loop(name: str) -> No
         other,
         3,
         config=config,
-        gathering=gathering,
+        coordinator=coordinator,
         questions=asked,
         test=test,
         callback=lambda one: told.append((one.number, dict(asked.scores))),
@@ -104,7 +105,7 @@ def test_silos_on_the_grid_come_to_the_arrays_of_the_plain_loop(name: str) -> No
     np.testing.assert_array_equal(asked.normalisation.mean, normalisation.mean)
     assert asked.scores == {3: scores(counts, 3)}
     assert [(number, list(known)) for number, known in told] == [(1, []), (2, []), (3, [3])]
-    assert gathering.spent == max(silo.spent for silo in one) > 0
+    assert coordinator.spent == max(silo.spent for silo in one) > 0
     applied = Data(normalisation.apply(test.rows), test.labels)
     judged = TorchModel(mlp(3, 2)).evaluate(found.model, applied.rows, applied.labels)
     assert found.history[-1].accuracy == judged.accuracy
@@ -113,17 +114,19 @@ def test_silos_on_the_grid_come_to_the_arrays_of_the_plain_loop(name: str) -> No
 def test_a_run_ends_where_no_silo_can_pay_and_goes_on_where_one_can() -> None:
     privacy = RecordPrivacy(4, 1e-3, 2)
     some, config = silos("fedavg", privacy, epochs=1)
-    given: dict[str, Any] = {"config": config, "gathering": Silos(1e-3)}
+    given: dict[str, Any] = {"config": config, "coordinator": SiloServer(1e-3)}
     found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 3, **given)
     assert len(found.history) == 2
-    assert "must have budget left" in found.stopped
+    assert "must have budget remaining" in found.stopped
     fresh, _ = silos("fedavg", privacy, epochs=1)
     mixed = [some[0], *fresh[1:]]
-    given["gathering"] = Silos(1e-3)
+    given["coordinator"] = SiloServer(1e-3)
     found = engines.run("fedavg", TorchModel(mlp(3, 2)), mixed, 2, **given)
     assert [one.counted for one in found.history] == [2, 2]
-    with pytest.raises(errors.BudgetExceeded, match="must have budget left"):
-        engines.run("fedavg", TorchModel(mlp(3, 2)), some, 1, **{**given, "gathering": Silos(1e-3)})
+    with pytest.raises(errors.BudgetExceeded, match="must have budget remaining"):
+        engines.run(
+            "fedavg", TorchModel(mlp(3, 2)), some, 1, **{**given, "coordinator": SiloServer(1e-3)}
+        )
 
 
 def test_where_every_budget_is_spent_the_run_says_so_before_it_trains() -> None:
@@ -131,12 +134,15 @@ def test_where_every_budget_is_spent_the_run_says_so_before_it_trains() -> None:
     some, config = silos("fedavg", privacy, epochs=1)
     for silo in some:
         silo.statistics()
-    given: dict[str, Any] = {"config": config, "gathering": Silos(1e-3)}
+    given: dict[str, Any] = {"config": config, "coordinator": SiloServer(1e-3)}
     given["questions"] = Questions.of(privacy, 2, 2)
     with pytest.raises(errors.BudgetExceeded, match=r"got 3 of 3 that refused.*Nothing was train"):
         engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
-    given |= {"questions": Questions.of(privacy, 2, 2), "faults": Faults(dropout=1 - 1e-12)}
-    with pytest.raises(errors.InvalidData, match="got 0 answers from 3 silos"):
+    given |= {
+        "questions": Questions.of(privacy, 2, 2),
+        "transport": Transport(Faults(dropout=1 - 1e-12)),
+    }
+    with pytest.raises(errors.InvalidData, match="got 0 replies from 3 silos"):
         engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
 
 
@@ -147,11 +153,13 @@ def test_a_silo_that_ended_its_budget_is_counted_in_the_history(
     privacy = job.record_privacy()
     assert privacy is not None
     some, config = silos("fedavg", privacy, epochs=1)
-    engines.run("fedavg", TorchModel(mlp(3, 2)), some[:1], 2, config=config, gathering=Silos(1e-3))
-    asked, gathering = Questions(), Silos(1e-3)
-    given: dict[str, Any] = {"config": config, "gathering": gathering, "questions": asked}
+    engines.run(
+        "fedavg", TorchModel(mlp(3, 2)), some[:1], 2, config=config, coordinator=SiloServer(1e-3)
+    )
+    asked, coordinator = Questions(), SiloServer(1e-3)
+    given: dict[str, Any] = {"config": config, "coordinator": coordinator, "questions": asked}
     found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
-    result.save(found, job, job.model().layout, gathering, tmp_path / "out", asked)
+    result.save(found, job, job.model().layout, coordinator, tmp_path / "out", asked)
     history = json.loads((tmp_path / "out" / "history.json").read_text())
     assert history["ended_budgets"] == 1
     federate._print_result(tmp_path / "out", as_json=False)
@@ -212,7 +220,9 @@ def test_bad_guarantees_for_records_are_refused(given: dict[str, Any], message: 
 
 
 def test_a_job_has_a_network_and_algorithms_that_a_silo_can_run() -> None:
-    with pytest.raises(errors.InvalidParameter, match="algorithm must be one of a single exchange"):
+    with pytest.raises(
+        errors.InvalidParameter, match="algorithm must be one with a single exchange"
+    ):
         Job("fsvrg", 2, 1, (3, 2), privacy=RECORD)
     job = Job("fedavg", 2, 1, network="cnn", image=(12, 12), classes=3, privacy=RECORD)
     assert Job.from_json(job.to_json()) == job
@@ -262,12 +272,12 @@ def test_hostile_moments_and_statements_count_for_nothing(kind: str) -> None:
             Message(one, reply_to=flower.delivered(message, "1"))
             for one, message in zip(answers, asked, strict=True)
         ]
-        server: Any = SimpleNamespace(clients=2, gathering=Silos(1e-3, epsilon=4))
+        server: Any = SimpleNamespace(clients=2, coordinator=SiloServer(1e-3, epsilon=4))
         asked = Questions.of(privacy, 2, 2)
         found = asked.before(grid, Numbered([1, 2]), server, 1.0)
     assert found is not None
     assert found.mean.tolist() == [0.1]
-    assert server.gathering.stated == {0: (1.0, 1e-3)}
+    assert server.coordinator.stated == {0: (1.0, 1e-3)}
 
 
 def test_counts_of_the_wrong_kind_are_not_read() -> None:
@@ -349,11 +359,12 @@ def test_a_node_pays_from_its_own_ledger_and_no_exchange_is_computed_twice(
         reason = str(node(job, tmp_path, 4)(order(1)).error.reason)
         assert "records" not in reason
         assert "left" not in reason
+        assert "remaining" not in reason
     assert len(keys()) == 5
     lines = capsys.readouterr().err.splitlines()  # for the owner, and nothing but lines
     assert lines[0].startswith("tacit: statistics answered. The whole job may cost (4, 0.001)-DP, ")
     assert "account records has epsilon = " in lines[0]
-    assert lines[0].endswith(" left.")
+    assert lines[0].endswith(" remaining.")
     assert lines[1].startswith("tacit: statistics refused. Silo: statistics 1 of this run must be")
     whats = [one.split(".")[0] for one in lines[2:6]]
     assert whats == [
@@ -389,8 +400,12 @@ def test_lost_moments_leave_the_others() -> None:
     faults = Faults(dropout=0.5, seed=3)
     lost = [np.isinf(faults.draw(1, node)) for node in (1, 2, 3)]
     assert 0 < sum(lost) < 3
-    asked, gathering = Questions.of(privacy, 2, 2), Silos(1e-3)
-    given: dict[str, Any] = {"config": config, "gathering": gathering, "faults": faults}
+    asked, coordinator = Questions.of(privacy, 2, 2), SiloServer(1e-3)
+    given: dict[str, Any] = {
+        "config": config,
+        "coordinator": coordinator,
+        "transport": Transport(faults),
+    }
     engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, questions=asked, **given)
     assert asked.normalisation is not None
 

@@ -15,7 +15,7 @@ from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.client_level import privacy as client_privacy
 from tacit.federated.client_level.adaptive import Adaptive
 from tacit.federated.client_level.auditing import audit_clients, one_guess_bound
-from tacit.federated.client_level.plan import Plan
+from tacit.federated.client_level.plan import ClientPlan
 from tacit.federated.client_level.privacy import ClientPrivacy, Clipped
 from tacit.federated.payload import Layout, Payload
 from tacit.privacy import errors
@@ -88,7 +88,7 @@ def test_an_audit_refutes_what_is_not_clipped_or_hardly_noised(
 def test_an_audit_refutes_cohorts_of_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"cohort": 2, "epsilon": 1, "delta": 1e-5, "rounds": 1, "noise_multiplier": 1}
     assert not audit_clients(50, runs=300, rng=Seeded(0), **given).refuted
-    monkeypatch.setattr(Plan, "sample", lambda plan, rng: list(range(plan.clients)))
+    monkeypatch.setattr(ClientPlan, "sample", lambda plan, rng: list(range(plan.clients)))
     assert audit_clients(50, runs=300, rng=Seeded(0), **given).refuted
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.federated import rounds
-from tacit.federated.app import Mods, engines, simulation
+from tacit.federated.app import Mods, Transport, engines, simulation
 from tacit.federated.attacks import threats
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.rounds import Reply
@@ -172,7 +172,9 @@ def test_attacks_that_cannot_be_run_are_refused(quadratic: Any) -> None:
     with pytest.raises(errors.InvalidParameter, match="attack must be left out"):
         mods.ordered(simulated=False)
     with pytest.raises(errors.InvalidParameter, match="left out where mods have an attack"):
-        engines.run("fedavg", quadratic.model, *given, mods=mods, intercept=lost)
+        engines.run(
+            "fedavg", quadratic.model, *given, transport=Transport(mods=mods), intercept=lost
+        )
     with pytest.raises(errors.InvalidParameter, match="intercept must be without clones"):
         simulation.run("fedavg", type(quadratic.model), *given, intercept=clones)
 

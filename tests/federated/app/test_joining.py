@@ -199,7 +199,7 @@ def answer(job: Job, tmp_path: Path, **config: str) -> Message:
         (None, {"require": "client"}, "client: a job must have a guarantee for clients here."),
         (RECORD, {"require": "client"}, "client: a job must have a guarantee for clients here."),
         (None, {"ledger": "b.db", "account": "a"}, "client: a job must be one that its ledger"),
-        (RECORD, {}, "client: a job with a guarantee for records must find a ledger here."),
+        (RECORD, {}, "client: a node must have a ledger for a job with a guarantee for records."),
     ],
 )
 def test_a_node_refuses_jobs_that_are_not_on_its_terms(
@@ -265,6 +265,7 @@ def test_a_refusal_is_an_answer_and_no_answer_is_lost_for_a_line_to_the_owner(
         answered = client_app(lambda _: one, told=broken)(message, context)
     assert wire.spent(refused)
     assert "left" not in str(refused.error.reason)
+    assert "remaining" not in str(refused.error.reason)
     assert not answered.has_error()
     assert heard == ["Ledger.charge: epsilon must be less, left 0.25.", "None"]
 

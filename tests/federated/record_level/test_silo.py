@@ -22,7 +22,7 @@ from tacit.federated.model import Data
 from tacit.federated.payload import Part, Payload
 from tacit.federated.record_level import silo as silo_module
 from tacit.federated.record_level.normalisation import Moments, Normalisation, combine
-from tacit.federated.record_level.privacy import Plan, RecordPrivacy
+from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors, events
@@ -170,7 +170,7 @@ def test_masks_are_read_off_private_weights() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("fsvrg", {}, "algorithm must be one of a single exchange, got 'fsvrg'.*nothing cancels"),
+        ("fsvrg", {}, "algorithm must be one with a single exchange, got 'fsvrg'.*nothing cancels"),
         ("subfedavg", {}, "accuracy of pruning must be 0, got 0.5.*release without noise"),
     ],
 )
@@ -247,7 +247,7 @@ def test_full_batches_cost_what_a_gaussian_costs(share: float) -> None:
 def test_samples_cost_what_an_oracle_said(share: float, expected: float) -> None:
     """Golden values of dp-accounting's PLDAccountant: 20 draws, q = 1/5, z = 1."""
     privacy = RecordPrivacy(epsilon=3, delta=1e-4, rounds=4, statistics=share)
-    plan = Plan(privacy, 500, 0, 2**32 // 5, 5, Fraction(1))
+    plan = SiloPlan(privacy, 500, 0, 2**32 // 5, 5, Fraction(1))
     found = plan.epsilon(4, statistics=share > 0)
     assert expected <= found <= expected * (1 + 2e-5)
 
@@ -343,14 +343,14 @@ def test_a_blank_row_counts_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_certificates_say_what_ran() -> None:
     one = silo(given={"held_out": 4, "evaluations": 1})
-    with pytest.raises(errors.TacitError, match="nothing was begun"):
+    with pytest.raises(errors.TacitError, match="Nothing was begun"):
         one.certificate()
     asked(one)
     one.evaluate(one._model.start())
     found = one.certificate()
     assert found.event == one.event == one.plan.event(1, evaluations=1)
     assert isinstance(found.event, events.Parallel)
-    assert any("by their place" in line for line in found.assumptions)
+    assert any("depends on their position" in line for line in found.assumptions)
     whole = one.certificate(whole_plan=True)
     assert whole.event == one.plan.whole
     assert whole.guarantee.epsilon == pytest.approx(4)  # type: ignore[attr-defined]
@@ -359,7 +359,7 @@ def test_certificates_say_what_ran() -> None:
 def test_there_is_one_of_it() -> None:
     one = silo()
     assert copy.copy(one) is one is copy.deepcopy(one)
-    with pytest.raises(errors.TacitError, match="a copy spends twice"):
+    with pytest.raises(errors.TacitError, match="A copy would spend twice"):
         pickle.dumps(one)
 
 

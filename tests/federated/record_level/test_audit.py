@@ -111,7 +111,7 @@ def bound(*, sampled: bool = False, runs: int = 2500) -> float:
     rng, (_, *others) = np.random.default_rng(0), silo._gradients.rows
 
     def fit(rows: Any) -> Any:
-        silo._till._begun.clear()
+        silo._payment._begun.clear()
         silo._gradients.rows = (torch.from_numpy(rows.astype(np.float32)), *others)
         reply, _ = silo.answer(1, silo.algorithm.phases[0], received, {}, rng)
         return reply.record["update/weight"].ravel()

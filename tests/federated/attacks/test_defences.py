@@ -10,7 +10,7 @@ import pytest
 
 from tacit.federated import algorithm, rounds
 from tacit.federated.attacks.defences import RULES, NormBounding, Robust, bounded_mean, combined
-from tacit.federated.coordinator import Gathering, Plain
+from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 
@@ -113,21 +113,23 @@ def test_one_client_moves_a_bounded_mean_by_little() -> None:
     np.testing.assert_allclose(bounded_mean(short, bound), short.mean(axis=0))
 
 
-def run(quadratic: Any, gathering: Gathering, *, lost: int = 0, liar: float = 1.0) -> Any:
+def run(quadratic: Any, coordinator: Coordinator, *, lost: int = 0, liar: float = 1.0) -> Any:
     def intercept(number: int, client: int, reply: Reply) -> Reply | None:
         if client < lost:
             return None
         return reply._replace(weight=reply.weight * liar if client == 4 else reply.weight)
 
     held = quadratic.held
-    return rounds.run("fedsgd", quadratic.model, held, 3, gathering=gathering, intercept=intercept)
+    return rounds.run(
+        "fedsgd", quadratic.model, held, 3, coordinator=coordinator, intercept=intercept
+    )
 
 
 @pytest.mark.parametrize(
-    "gathering", [NormBounding(5.0), *(Robust(name, 0) for name in RULES), Robust("krum", 1)]
+    "coordinator", [NormBounding(5.0), *(Robust(name, 0) for name in RULES), Robust("krum", 1)]
 )
-def test_a_claimed_weight_counts_for_nothing(quadratic: Any, gathering: Gathering) -> None:
-    honest, lied = (run(quadratic, gathering, liar=liar).model for liar in (1.0, 1e6))
+def test_a_claimed_weight_counts_for_nothing(quadratic: Any, coordinator: Coordinator) -> None:
+    honest, lied = (run(quadratic, coordinator, liar=liar).model for liar in (1.0, 1e6))
     np.testing.assert_array_equal(honest, lied)
     plain = [run(quadratic, Plain(), liar=liar).model for liar in (1.0, 1e6)]
     assert np.abs(plain[0] - plain[1]).max() > 0.01
@@ -152,8 +154,8 @@ def test_cohorts_that_are_too_small_are_refused(quadratic: Any) -> None:
         run(quadratic, Robust("median", 1, Plain(participation=0.4)))
 
 
-class Private(Gathering):
-    """Stands for a gathering with a guarantee, or a secure sum."""
+class Private(Coordinator):
+    """Stands for a coordinator with a guarantee, or a secure sum."""
 
     def choose(self, number: int, clients: int) -> list[int]:
         return list(range(clients))
@@ -166,13 +168,13 @@ class Private(Gathering):
 def test_combinations_that_cannot_hold(name: str) -> None:
     with pytest.raises(errors.InvalidParameter, match="reads single replies: a secure sum hides"):
         Robust(name, 1, Private())
-    with pytest.raises(errors.InvalidParameter, match="bounds every reply itself"):
+    with pytest.raises(errors.InvalidParameter, match="clips every reply itself"):
         NormBounding(1.0, Private())
     for kept in ("feddyn", "subfedavg"):
         chosen = algorithm(kept)
-        for gathering in (Robust(name, 0), NormBounding(1.0)):
-            with pytest.raises(errors.InvalidParameter, match="clients keep nothing"):
-                gathering.admit(chosen, chosen.config(), 20)
+        for coordinator in (Robust(name, 0), NormBounding(1.0)):
+            with pytest.raises(errors.InvalidParameter, match="clients keep no state"):
+                coordinator.admit(chosen, chosen.config(), 20)
 
 
 def test_refusals() -> None:
