@@ -449,7 +449,7 @@ def test_any_model_is_copied_whole_or_refused_before_anybody_is_asked() -> None:
             [FAR, *OTHERS],
             1,
             config=config,
-            gathering=privacy,
+            coordinator=privacy,
         )
 
 
@@ -471,7 +471,7 @@ def test_under_a_guarantee_no_error_of_any_kind_ends_the_run(
     ended = []
     for first in (FAR, BLANK):
         privacy = ClientPrivacy(1, cohort=1, epsilon=1, delta=1e-5, rounds=2)
-        found = run("fedavg", TorchModel(Raises), [first], 2, config=config, gathering=privacy)
+        found = run("fedavg", TorchModel(Raises), [first], 2, config=config, coordinator=privacy)
         ended.append((len(found.history), found.stopped))
     assert ended == [(2, ""), (2, "")]
 
