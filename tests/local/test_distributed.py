@@ -59,7 +59,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     csv.write_csv(customers(400), folder / "inhouse.csv")
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     command = (
-        f"fit {folder}/inhouse.csv --epsilon 2 --codewords 6 --classes no,yes --label loyal"
+        f"collect fit {folder}/inhouse.csv --epsilon 2 --codewords 6 --classes no,yes --label loyal"
         f" --schema {folder}/schema.json --out {folder}/mechanism --json"
     )
     assert main(command.split()) == 0
@@ -87,7 +87,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(run: Run, work: Path, tmp_pa
     assert distributed.count([*files, work / "people.csv"]) is None
     out = tmp_path / "r.parquet"
     arguments = ("--label", "loyal", "--epsilon", 300, "--out", out, "--json")
-    told = run("privatize", work / "mechanism", work / "people", *arguments).json
+    told = run("collect", "privatize", work / "mechanism", work / "people", *arguments).json
     assert told["reports"] == ROWS
     # At ε = 300 reports are the rows' own codewords and labels: in their order.
     mechanism = load(work / "mechanism").at(300)
@@ -112,7 +112,9 @@ def test_bad_folders_and_engines_are_one_line(
     refuse: Callable[..., str], work: Path, tmp_path: Path
 ) -> None:
     def said(data: Path, *more: object) -> str:
-        return refuse("privatize", work / "mechanism", data, *more, "--out", tmp_path / "r.parquet")
+        return refuse(
+            "collect", "privatize", work / "mechanism", data, *more, "--out", tmp_path / "r.parquet"
+        )
 
     (tmp_path / "empty").mkdir()
     assert "folder must be one that holds Parquet parts" in said(tmp_path / "empty")
@@ -255,7 +257,9 @@ class TestRay:
 
     def released(self, run: Run, work: Path, out: Path, *more: object) -> Reports:
         """Through the command, by Ray."""
-        told = run("privatize", work / "mechanism", *more, "--engine", "ray", "--out", out)
+        told = run(
+            "collect", "privatize", work / "mechanism", *more, "--engine", "ray", "--out", out
+        )
         assert told.code == 0, told.err
         assert told.err == ""
         return Reports.read(out)
@@ -266,7 +270,12 @@ class TestRay:
         label = ("--label", "loyal")
         ours = self.released(run, work, tmp_path / "ray.parquet", work / "people", *label)
         out = tmp_path / "local.parquet"
-        assert run("privatize", work / "mechanism", work / "people", *label, "--out", out).code == 0
+        assert (
+            run(
+                "collect", "privatize", work / "mechanism", work / "people", *label, "--out", out
+            ).code
+            == 0
+        )
         local = Reports.read(out)
         assert (len(ours), ours.seeded, ours.labelled) == (ROWS, False, True)
         assert ours.guarantee == local.guarantee

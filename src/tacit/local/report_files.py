@@ -8,7 +8,7 @@ SHA-256 of all the others:
 so that rows under another file's metadata, rows left out or added, and another order are refused.
 The head has the numbers of the releases that the rows are from: drawn at random, once, when they
 were released. Reading the same release twice is refused by them. Who rewrites rows and digest alike
-is not stopped by a hash: sign the certificate (`tacit sign`) to be sure whose word it is.
+is not stopped by a hash: sign the certificate (`tacit account sign`) to be sure whose word it is.
 """
 
 from __future__ import annotations
