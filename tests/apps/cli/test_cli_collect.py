@@ -65,8 +65,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"collect privatize {folder}/images {folder}/people.parquet --label digit"
         f" --out {folder}/reports.parquet --json",
         f"collect learn {folder}/reports.parquet --out {folder}/model --json",
-        f"collect fit {folder}/customers.csv --epsilon 3 --codewords 6 --classes no,yes --label loyal"
-        f" --schema {folder}/schema.json --out {folder}/table --json",
+        f"collect fit {folder}/customers.csv --epsilon 3 --codewords 6 --classes no,yes"
+        f" --label loyal --schema {folder}/schema.json --out {folder}/table --json",
     )
     for command in commands:
         assert main(command.split()) == 0
@@ -87,7 +87,7 @@ def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> N
     assert 12 <= fitted["codewords"] <= 1280
     assert fitted["guarantee"].startswith("4-DP (local")
     assert fitted["in_house_rows"] == "not protected: keep it inside"
-    assert 0 < fitted["bytes_a_report"] <= -(-fitted["codewords"] * 10 // 8)
+    assert 0 < fitted["bytes_per_report"] <= -(-fitted["codewords"] * 10 // 8)
     mechanism = tacit.load(tmp_path / "m")
     assert mechanism.features_.kind == "scattering"
     assert mechanism.codewords_ == fitted["codewords"]

@@ -59,8 +59,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(customers(500, 2), folder / "test.parquet")
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     fit = (
-        f"collect fit {folder}/inhouse.parquet --epsilon 4 --codewords 4 --classes no,yes --label loyal"
-        f" --schema {folder}/schema.json --out {folder}"
+        f"collect fit {folder}/inhouse.parquet --epsilon 4 --codewords 4 --classes no,yes"
+        f" --label loyal --schema {folder}/schema.json --out {folder}"
     )
     options = {
         "plain": "",

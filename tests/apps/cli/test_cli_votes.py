@@ -59,7 +59,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"collect privatize {folder}/mechanism {folder}/people.parquet --label loyal"
         f" --out {folder}/reports.parquet --json",
         f"collect learn {folder}/reports.parquet --out {folder}/model --json",
-        f"account ledger open {folder}/ledger voters --epsilon 4 --adjacency any-two-inputs --unit person",
+        f"account ledger open {folder}/ledger voters --epsilon 4 --adjacency any-two-inputs"
+        " --unit person",
     )
     for command in commands:
         assert main(command.split()) == 0

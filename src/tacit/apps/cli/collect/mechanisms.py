@@ -134,7 +134,7 @@ def fit(
         if labelled
         else "none: reports hold no label",
         "codewords": getattr(mechanism, "codewords_", None),
-        "bytes_a_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
+        "bytes_per_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
         "guarantee": str(mechanism.guarantee(labelled)),
         "in_house_rows": described(mechanism.inhouse_),
         "written": str(out),
