@@ -299,7 +299,8 @@ def test_it_reads_well_at_eighty_columns(
     for part in ("1,080 people", "no privacy", "Who is protected", "bytes left the device"):
         assert part in said
     ends = said.partition("Next")[2]
-    for command in ("verify demo-output/certificate.json", "explain demo-output/model"):
+    for name in ("verify demo-output/certificate.json", "explain demo-output/model"):
+        command = f"account {name}"
         assert f"tacit {command}" in ends
         assert run(*command.split()).code == 0
     assert "tacit study collect --mechanisms codebook,direct" in ends

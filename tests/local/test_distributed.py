@@ -136,7 +136,7 @@ def test_without_ray(
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     line = refuse(
-        *("privatize", work / "mechanism", work / "people", "--engine", "ray"),
+        *("collect", "privatize", work / "mechanism", work / "people", "--engine", "ray"),
         *("--out", tmp_path / "r.parquet"),
     )
     assert line == (
@@ -313,7 +313,9 @@ class TestRay:
     def test_one_bad_row_in_one_part_is_the_same_line_and_writes_nothing(
         self, cluster: Any, refuse: Callable[..., str], work: Path, tmp_path: Path, bad: str
     ) -> None:
-        arguments = ("privatize", work / "mechanism", work / f"bad-{bad}", "--label", "loyal")
+        arguments = (
+            *("collect", "privatize", work / "mechanism", work / f"bad-{bad}", "--label", "loyal"),
+        )
         out = ("--out", tmp_path / "r.parquet")
         line = refuse(*arguments, *out, "--engine", "ray")
         assert line == refuse(*arguments, *out)
@@ -333,7 +335,9 @@ def test_a_cluster_of_its_own_is_started_and_ended(work: Path, tmp_path: Path) -
         "assert not ray.is_initialized()\nsys.exit(code)"
     )
     for data, wanted in (("people", 0), ("bad-label", 2)):
-        arguments = ["privatize", "mechanism", data, "--label", "loyal", "--engine", "ray"]
+        arguments = [
+            *("collect", "privatize", "mechanism", data, "--label", "loyal", "--engine", "ray"),
+        ]
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments, "--out", str(tmp_path / f"{data}.parquet")],
             cwd=work,

@@ -182,7 +182,7 @@ def test_people_were_told_something_else(run: Run, serve: Any, refuse: Refuse) -
         (("--quota", 5), "quota must be"),
         (("--vote-epsilon", -1), "epsilon must be above 0"),
         (("--title", ""), "title must be"),
-        (("--unlabelled", "--vote-epsilon", 2), "vote_epsilon must be left out"),
+        (("--unlabelled", "--vote-epsilon", 2), "--vote-epsilon must be left out"),
     ],
 )
 def test_serve_refuses(run: Run, serve: Any, more: tuple[Any, ...], reason: str) -> None:
@@ -204,7 +204,7 @@ def test_a_port_in_use_is_said_before_anything_is_made(
         db = f"sqlite:///{tmp_path}/none.db"
         said = run("campaign", "serve", work / "people", "--title", "D", "--db", db, "--port", port)
     assert said.code == 2
-    assert "host and port must be free" in said.err
+    assert "--host and --port must be free" in said.err
     assert list(tmp_path.iterdir()) == []
 
 

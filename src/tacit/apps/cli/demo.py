@@ -135,8 +135,8 @@ def _print_next(console: Console, outcome: Outcome) -> None:
     _print_pairs(
         [
             (f"tacit account verify {folder / 'certificate.json'}", "a changed byte fails"),
-            (f"tacit account explain {folder / 'model'}", "who is protected, in plain words"),
-            ("tacit study collect --mechanisms codebook,direct", "more such tables (tacit-papers)"),
+            (f"tacit account explain {folder / 'model'}", "who is protected, in words"),
+            ("tacit study collect --mechanisms codebook,direct", "more such tables"),
             ("docs/guide.md", "your own data in ten lines"),
         ]
     )
