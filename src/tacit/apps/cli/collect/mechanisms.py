@@ -124,21 +124,8 @@ def fit(
             inhouse_public=inhouse_public,
         )
     mechanism.save(out)
-    labelled = mechanism.classes is not None
-    values = {
-        "kind": kind,
-        "rows": table.num_rows,
-        "rows_in_file": total,
-        "columns": len(mechanism.schema.names),
-        "labels": [str(c) for c in mechanism.classes]
-        if labelled
-        else "none: reports hold no label",
-        "codewords": getattr(mechanism, "codewords_", None),
-        "bytes_per_report": mechanism.channel(labelled).report_bytes if kind == "codebook" else None,
-        "guarantee": str(mechanism.guarantee(labelled)),
-        "in_house_rows": described(mechanism.inhouse_),
-        "written": str(out),
-    }
+    rows_used = {"rows": table.num_rows, "rows_in_file": total}
+    values = {"kind": kind, **rows_used, **_fitted(mechanism, kind), "written": str(out)}
     print_values(values, as_json, "Fitted")
 
 
@@ -229,6 +216,22 @@ def plan(
     print_table(made.title, ("ε", "people", "codewords", "accuracy"), lines)
     for sentence in (made.answer, *made.assumptions):
         print_text(f"- {sentence}")
+
+
+def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
+    """Describe a fitted mechanism."""
+    labelled = mechanism.classes is not None
+    size = mechanism.channel(labelled).report_bytes if kind == "codebook" else None
+    return {
+        "columns": len(mechanism.schema.names),
+        "labels": [str(c) for c in mechanism.classes]
+        if labelled
+        else "none: reports hold no label",
+        "codewords": getattr(mechanism, "codewords_", None),
+        "bytes_per_report": size,
+        "guarantee": str(mechanism.guarantee(labelled)),
+        "in_house_rows": described(mechanism.inhouse_),
+    }
 
 
 def _mechanism(kind: str, given: dict[str, Any]) -> Any:
