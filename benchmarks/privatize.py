@@ -87,7 +87,7 @@ def vlm(rows: int) -> float:
 
 
 def memory(rows: int, folder: Path) -> float:
-    """Peak resident megabytes of `tacit privatize` on so many rows."""
+    """Peak resident megabytes of `tacit collect privatize` on so many rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,7 +106,8 @@ def memory(rows: int, folder: Path) -> float:
     out = folder / f"{rows}-reports.parquet"
     code = (
         "import resource, sys; from tacit.apps.cli import main\n"
-        f"code = main(['privatize', {str(mechanism)!r}, {str(data)!r}, '--out', {str(out)!r}])\n"
+        f"words = ['collect', 'privatize', {str(mechanism)!r}, {str(data)!r}]\n"
+        f"code = main([*words, '--out', {str(out)!r}])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)\n"
         "sys.exit(code)"
     )

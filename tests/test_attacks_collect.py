@@ -165,7 +165,15 @@ def test_row_groups_do_not_follow_the_length_of_what_people_wrote(tmp_path: Path
         lines[0] = f"0.25,{first}"
         (tmp_path / "p.csv").write_text("\n".join(["x,job", *lines]) + "\n")
         out = tmp_path / f"{first[0]}.parquet"
-        arguments = ["privatize", tmp_path / "m", tmp_path / "p.csv", "--out", out, "--json"]
+        arguments = [
+            "collect",
+            "privatize",
+            tmp_path / "m",
+            tmp_path / "p.csv",
+            "--out",
+            out,
+            "--json",
+        ]
         assert main([str(one) for one in arguments]) == 0
         meta = pq.ParquetFile(out).metadata
         layouts.append([meta.row_group(i).num_rows for i in range(meta.num_row_groups)])

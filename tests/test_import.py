@@ -97,7 +97,9 @@ def test_a_missing_library_is_named_with_its_remedy() -> None:
 
 
 def test_the_command_line_loads_nothing_heavy() -> None:
-    statement = "from tacit.apps.cli import main; main(['audit', 'geometric', '--samples', '0'])"
+    statement = (
+        "from tacit.apps.cli import main; main(['account', 'audit', 'geometric', '--samples', '0'])"
+    )
     silent = (
         f"import contextlib, io\nwith contextlib.redirect_stderr(io.StringIO()):\n    {statement}"
     )

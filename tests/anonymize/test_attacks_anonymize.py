@@ -254,7 +254,7 @@ def test_a_certificate_for_people_is_not_written_where_they_have_many_rows(tmp_p
     rows.assign(who=who).to_parquet(tmp_path / "rows.parquet")
     _fitted(epsilon=2.0, unit="person").save(tmp_path / "encoder")
     out = tmp_path / "out.parquet"
-    given = ["represent", tmp_path / "encoder", tmp_path / "rows.parquet", "--out", out]
+    given = ["release", "represent", tmp_path / "encoder", tmp_path / "rows.parquet", "--out", out]
     found = CliRunner().invoke(app, list(map(str, given)))
     written = tmp_path / "out.certificate.json"
     assert found.exit_code != 0 or tacit.Certificate.load(written).guarantee.unit != Unit.PERSON
@@ -277,7 +277,7 @@ def test_released_images_are_not_in_the_order_of_people(tmp_path: Path) -> None:
     made = AnonymizingEncoder(0.0, **SMALL).fit(found.rows, found.regular, private=found.private)
     made.save(tmp_path / "encoder")
     out = tmp_path / "out.parquet"
-    given = ["represent", tmp_path / "encoder", tmp_path / "faces", "--pattern", pattern]
+    given = ["release", "represent", tmp_path / "encoder", tmp_path / "faces", "--pattern", pattern]
     assert CliRunner().invoke(app, list(map(str, [*given, "--out", out]))).exit_code == 0
     shown = pd.read_parquet(out).drop(columns="predicted").to_numpy()
     assert not np.allclose(shown, made.transform(found.rows))

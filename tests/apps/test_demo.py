@@ -179,10 +179,10 @@ def test_what_it_writes_is_what_the_other_commands_take(
 ) -> None:
     made = outcome.folder.path
     assert {path.name for path in made.iterdir()} == FILES
-    verified = run("verify", made / "certificate.json", "--json").json
+    verified = run("account", "verify", made / "certificate.json", "--json").json
     assert (verified["verified"], verified["seeded"]) == (True, False)
     for name in ("certificate.json", "reports.parquet", "mechanism", "model"):
-        assert "8-DP" in run("explain", made / name, "--json").json["guarantee"]
+        assert "8-DP" in run("account", "explain", made / name, "--json").json["guarantee"]
     setting = Setting.of_digits()
     rows, digits = setting.rows("test")
     found = float(np.mean(tacit.load(made / "model").predict(rows) == digits))
@@ -202,7 +202,7 @@ def test_a_changed_report_is_found_out(run: Callable[..., Any], tmp_path: Path) 
     content = bytearray(reports.read_bytes())
     content[len(content) // 2] ^= 1
     reports.write_bytes(bytes(content))
-    assert run("verify", tmp_path / "d" / "certificate.json").code == 1
+    assert run("account", "verify", tmp_path / "d" / "certificate.json").code == 1
 
 
 @pytest.mark.usefixtures("quick")
@@ -212,7 +212,7 @@ def test_it_may_be_run_again_and_draws_again(run: Callable[..., Any], tmp_path: 
     for _ in range(2):
         outcome = run("demo", "--out", tmp_path, "--json")
         sent.append(outcome.json["report"]["bytes"])
-        assert run("verify", tmp_path / "certificate.json").code == 0
+        assert run("account", "verify", tmp_path / "certificate.json").code == 0
         content = Reports.read(tmp_path / "reports.parquet").columns["symbols"].tobytes()
         sent.append(content.hex())
     assert sent[1] != sent[3]
@@ -299,7 +299,8 @@ def test_it_reads_well_at_eighty_columns(
     for part in ("1,080 people", "no privacy", "Who is protected", "bytes left the device"):
         assert part in said
     ends = said.partition("Next")[2]
-    for command in ("verify demo-output/certificate.json", "explain demo-output/model"):
+    for name in ("verify demo-output/certificate.json", "explain demo-output/model"):
+        command = f"account {name}"
         assert f"tacit {command}" in ends
         assert run(*command.split()).code == 0
     assert "tacit study collect --mechanisms codebook,direct" in ends

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit.apps.cli import main
-from tacit.apps.cli.audit_model import _attribute, _same
-from tacit.apps.cli.model_rows import Records
+from tacit.apps.cli.train.audit import _attribute, _same
+from tacit.apps.cli.train.rows import Records
 from tacit.audit.games import _Table
 from tacit.audit.guesses import from_pairs, from_singles
 from tacit.audit.membership import allowed_advantage, loss_threshold
@@ -109,7 +109,7 @@ def test_labels_that_are_no_numbers_are_refused_and_not_refuted(
         labels = [bad, *[float(place % 2) for place in range(39)]]
         half = {"member": [place % 2 for place in range(40)], "0": [0.5] * 40, "1": [0.5] * 40}
         pq.write_table(pa.table({**half, "label": labels}), path)
-        assert main(["audit-model", str(path)]) == 2
+        assert main(["train", "audit", str(path)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
 
 

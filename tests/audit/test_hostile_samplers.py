@@ -1,7 +1,8 @@
 """Samplers that are not what they state: `log_prob` is right, draws are not; and right ones.
 
 Every mutant claims what its mechanism claims, and states its exact law. Each must be refuted by
-`tacit audit` at its default number of draws; all pairs of mechanism and fault run under `slow`.
+`tacit account audit` at its default number of draws; all pairs of mechanism and fault run under
+`slow`.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     csv.write_csv(customers(400), folder / "inhouse.csv")
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     command = (
-        f"fit {folder}/inhouse.csv --epsilon 2 --codewords 6 --classes no,yes --label loyal"
+        f"collect fit {folder}/inhouse.csv --epsilon 2 --codewords 6 --classes no,yes --label loyal"
         f" --schema {folder}/schema.json --out {folder}/mechanism --json"
     )
     assert main(command.split()) == 0
@@ -87,7 +87,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(run: Run, work: Path, tmp_pa
     assert distributed.count([*files, work / "people.csv"]) is None
     out = tmp_path / "r.parquet"
     arguments = ("--label", "loyal", "--epsilon", 300, "--out", out, "--json")
-    told = run("privatize", work / "mechanism", work / "people", *arguments).json
+    told = run("collect", "privatize", work / "mechanism", work / "people", *arguments).json
     assert told["reports"] == ROWS
     # At ε = 300 reports are the rows' own codewords and labels: in their order.
     mechanism = load(work / "mechanism").at(300)
@@ -112,7 +112,9 @@ def test_bad_folders_and_engines_are_one_line(
     refuse: Callable[..., str], work: Path, tmp_path: Path
 ) -> None:
     def said(data: Path, *more: object) -> str:
-        return refuse("privatize", work / "mechanism", data, *more, "--out", tmp_path / "r.parquet")
+        return refuse(
+            "collect", "privatize", work / "mechanism", data, *more, "--out", tmp_path / "r.parquet"
+        )
 
     (tmp_path / "empty").mkdir()
     assert "folder must be one that holds Parquet parts" in said(tmp_path / "empty")
@@ -134,7 +136,7 @@ def test_without_ray(
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     line = refuse(
-        *("privatize", work / "mechanism", work / "people", "--engine", "ray"),
+        *("collect", "privatize", work / "mechanism", work / "people", "--engine", "ray"),
         *("--out", tmp_path / "r.parquet"),
     )
     assert line == (
@@ -255,7 +257,9 @@ class TestRay:
 
     def released(self, run: Run, work: Path, out: Path, *more: object) -> Reports:
         """Through the command, by Ray."""
-        told = run("privatize", work / "mechanism", *more, "--engine", "ray", "--out", out)
+        told = run(
+            "collect", "privatize", work / "mechanism", *more, "--engine", "ray", "--out", out
+        )
         assert told.code == 0, told.err
         assert told.err == ""
         return Reports.read(out)
@@ -266,7 +270,12 @@ class TestRay:
         label = ("--label", "loyal")
         ours = self.released(run, work, tmp_path / "ray.parquet", work / "people", *label)
         out = tmp_path / "local.parquet"
-        assert run("privatize", work / "mechanism", work / "people", *label, "--out", out).code == 0
+        assert (
+            run(
+                "collect", "privatize", work / "mechanism", work / "people", *label, "--out", out
+            ).code
+            == 0
+        )
         local = Reports.read(out)
         assert (len(ours), ours.seeded, ours.labelled) == (ROWS, False, True)
         assert ours.guarantee == local.guarantee
@@ -304,7 +313,9 @@ class TestRay:
     def test_one_bad_row_in_one_part_is_the_same_line_and_writes_nothing(
         self, cluster: Any, refuse: Callable[..., str], work: Path, tmp_path: Path, bad: str
     ) -> None:
-        arguments = ("privatize", work / "mechanism", work / f"bad-{bad}", "--label", "loyal")
+        arguments = (
+            *("collect", "privatize", work / "mechanism", work / f"bad-{bad}", "--label", "loyal"),
+        )
         out = ("--out", tmp_path / "r.parquet")
         line = refuse(*arguments, *out, "--engine", "ray")
         assert line == refuse(*arguments, *out)
@@ -324,7 +335,9 @@ def test_a_cluster_of_its_own_is_started_and_ended(work: Path, tmp_path: Path) -
         "assert not ray.is_initialized()\nsys.exit(code)"
     )
     for data, wanted in (("people", 0), ("bad-label", 2)):
-        arguments = ["privatize", "mechanism", data, "--label", "loyal", "--engine", "ray"]
+        arguments = [
+            *("collect", "privatize", "mechanism", data, "--label", "loyal", "--engine", "ray"),
+        ]
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments, "--out", str(tmp_path / f"{data}.parquet")],
             cwd=work,

@@ -106,7 +106,7 @@ TREES: list[tuple[events.Event, float | None]] = [
 
 
 def checked(content: bytes | str, artifact: Path | None = None, key: str | None = None) -> None:
-    """All that `tacit verify` and `tacit explain` do with a file."""
+    """All that `tacit account verify` and `tacit account explain` do with a file."""
     certificate = Certificate.from_json(content)
     certificate.verify(artifact, key)
     certificate.explain()

@@ -8,7 +8,7 @@ SHA-256 of all the others:
 so that rows with the metadata of another file, missing or additional rows, and another order are
 refused. The head lists the identifiers of the releases that the rows are from, drawn at random when
 they were released: the same release is refused when it is read twice. A hash does not stop somebody
-who rewrites both rows and digest: sign the certificate (`tacit sign`) to prove its origin.
+who rewrites both rows and digest: sign the certificate (`tacit account sign`) to prove its origin.
 """
 
 from __future__ import annotations

@@ -28,10 +28,6 @@ from tacit.privacy.certificate import Artifact
 from tacit.privacy.guarantees import ApproxDP, PureDP
 from tacit.privacy.mechanisms import DiscreteLaplace, RandomizedResponse
 
-COMMANDS = (
-    *("account", "calibrate", "audit", "verify", "explain", "sign", "demo"),
-    *("ledger open", "ledger charge", "ledger show"),
-)
 MECHANISMS = (
     *("discrete-laplace", "randomized-response", "subset-selection", "discrete-gaussian"),
     *("geometric", "exponential", "sparse-vector", "laplace", "gaussian", "local-laplace"),
@@ -134,34 +130,15 @@ def keys(folder: Path) -> tuple[Path, Path]:
 # --- help ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(run: Run, command: str) -> None:
-    outcome = run(*command.split(), "--help")
-    assert outcome.code == 0
-    assert "Example" in outcome.out
-    assert f"tacit {command}" in outcome.out
-    assert "--json" in outcome.out
-    assert outcome.err == ""
-
-
-def test_help_lists_every_command(run: Run) -> None:
-    for arguments in ((), ("--help",), ("ledger",), ("ledger", "--help")):
-        outcome = run(*arguments)
-        assert outcome.code == 0
-        assert outcome.err == ""
-        group = "ledger " if "ledger" in arguments else ""
-        for command in COMMANDS:
-            if command.startswith(group):
-                assert command.removeprefix(group).split()[0] in outcome.out
-
-
 # --- account, calibrate -------------------------------------------------------------------------
 
 TRAINING = ("--sampling-probability", "0.01", "--delta", "1e-5")
 
 
 def test_account_of_a_training_run(run: Run) -> None:
-    outcome = run("account", "--noise-multiplier", 1, "--steps", 1000, *TRAINING, "--json")
+    outcome = run(
+        "account", "compose", "--noise-multiplier", 1, "--steps", 1000, *TRAINING, "--json"
+    )
     assert outcome.code == 0
     assert set(outcome.json) == {"naive", "advanced", "zcdp", "rdp", "pld"}
     # RDP and PLD as dp-accounting has them; the rest from closed forms.
@@ -175,7 +152,7 @@ def test_account_of_a_training_run(run: Run) -> None:
 
 
 def test_account_as_a_table(run: Run) -> None:
-    outcome = run("account", "--noise-multiplier", 2, "--steps", 1, "--delta", "1e-5")
+    outcome = run("account", "compose", "--noise-multiplier", 2, "--steps", 1, "--delta", "1e-5")
     assert outcome.code == 0
     for name in ("naive", "advanced", "zcdp", "rdp", "pld"):
         assert name in outcome.out
@@ -183,34 +160,41 @@ def test_account_as_a_table(run: Run) -> None:
 
 def test_account_says_where_it_falls_back(run: Run) -> None:
     arguments = ("--noise-multiplier", 0.25, "--steps", 10, *TRAINING, "--json")
-    outcome = run("account", *arguments)
+    outcome = run("account", "compose", *arguments)
     assert outcome.code == 0
     assert outcome.json["pld"] == outcome.json["rdp"]
     assert "fell back to RDP" in outcome.err
 
 
 def test_calibrate_a_plain_gaussian(run: Run) -> None:
-    outcome = run("calibrate", "--epsilon", 1, "--delta", "1e-5", "--steps", 1, "--json")
+    outcome = run("account", "calibrate", "--epsilon", 1, "--delta", "1e-5", "--steps", 1, "--json")
     assert outcome.code == 0
     assert set(outcome.json) == {"noise_multiplier", "steps", "epsilon", "delta", "accountant"}
     assert outcome.json["noise_multiplier"] == pytest.approx(3.730632, rel=1e-6)
     found = outcome.json["noise_multiplier"]
-    back = run("account", "--noise-multiplier", found, "--steps", 1, "--delta", "1e-5", "--json")
+    back = run(
+        "account", "compose", "--noise-multiplier", found, "--steps", 1, "--delta", "1e-5", "--json"
+    )
     assert 0.999 < back.json["pld"] <= 1.0 + 1e-9
 
 
 def test_calibrate_steps(run: Run) -> None:
     arguments = ("--epsilon", 1, "--delta", "1e-5", "--noise-multiplier", 10, "--json")
-    steps = run("calibrate", *arguments).json["steps"]
+    steps = run("account", "calibrate", *arguments).json["steps"]
     assert steps == math.floor((10 / 3.730632) ** 2)  # n draws with z are one with z/√n
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_calibrate_inverts_account(run: Run, accountant: str) -> None:
-    target = ("calibrate", "--epsilon", 2, *TRAINING, "--accountant", accountant, "--json")
+    target = (
+        *("account", "calibrate", "--epsilon", 2, *TRAINING, "--accountant", accountant),
+        "--json",
+    )
     found = run(*target, "--steps", 1000).json["noise_multiplier"]
-    back = run("account", "--noise-multiplier", found, "--steps", 1000, *TRAINING, "--json")
+    back = run(
+        "account", "compose", "--noise-multiplier", found, "--steps", 1000, *TRAINING, "--json"
+    )
     assert 1.99 < back.json[accountant] <= 2.0
     steps = run(*target, "--noise-multiplier", found).json["steps"]
     assert steps >= 1000
@@ -227,7 +211,9 @@ SURE = ("--confidence", "0.999999")
 def test_audit(run: Run, mechanism: str) -> None:
     # The draws are the operating system's: the confidence is what keeps a false alarm away.
     count = 4000 if mechanism in ("permute-and-flip", "smooth-laplace") else 20_000
-    outcome = run("audit", mechanism, *SURE, "--epsilon", 1, "--samples", count, "--json")
+    outcome = run(
+        "account", "audit", mechanism, *SURE, "--epsilon", 1, "--samples", count, "--json"
+    )
     assert outcome.code == 0
     found = outcome.json
     assert set(found) == {
@@ -251,7 +237,7 @@ def test_audit(run: Run, mechanism: str) -> None:
 
 
 def test_audit_as_a_table(run: Run) -> None:
-    outcome = run("audit", "geometric", *SURE, "--epsilon", 0.5, "--samples", 2000)
+    outcome = run("account", "audit", "geometric", *SURE, "--epsilon", 0.5, "--samples", 2000)
     assert outcome.code == 0
     assert "geometric: not refuted" in outcome.out
     assert "lower bound" in outcome.out
@@ -260,7 +246,7 @@ def test_audit_as_a_table(run: Run) -> None:
 
 def test_audit_takes_a_delta(run: Run) -> None:
     arguments = ("--epsilon", 0.5, "--delta", "1e-3", "--confidence", 0.9, "--samples", 2000)
-    found = run("audit", "discrete-gaussian", *arguments, "--json").json
+    found = run("account", "audit", "discrete-gaussian", *arguments, "--json").json
     assert (found["claimed_epsilon"], found["claimed_delta"]) == (0.5, 1e-3)
     assert found["confidence"] == 0.9
 
@@ -269,7 +255,7 @@ def test_audit_takes_a_delta(run: Run) -> None:
 @pytest.mark.parametrize("epsilon", ["0.05", "1.5"])
 def test_audit_at_other_epsilons(run: Run, mechanism: str, epsilon: str) -> None:
     arguments = ("--epsilon", epsilon, "--samples", 1000, *SURE, "--json")
-    found = run("audit", mechanism, *arguments).json
+    found = run("account", "audit", mechanism, *arguments).json
     assert found["claimed_epsilon"] == pytest.approx(float(epsilon), rel=1e-6)
     assert found["lower_bound"] <= float(epsilon)
 
@@ -294,10 +280,10 @@ def test_audit_exits_with_1_if_it_refutes(
         table = subjects.exact.Table(subjects.np.array(rows), ((0, 1),))
     subject = subjects.Subject(Liar(), 0, 1, table)  # type: ignore[arg-type]
     monkeypatch.setitem(subjects.SUBJECTS, "liar", lambda epsilon, delta: subject)
-    outcome = run("audit", "liar", "--samples", 2000, "--json")
+    outcome = run("account", "audit", "liar", "--samples", 2000, "--json")
     assert outcome.code == 1
     assert outcome.json["lower_bound"] > 1  # which is read strictly: infinity is no JSON
-    outcome = run("audit", "liar", "--samples", 2000)
+    outcome = run("account", "audit", "liar", "--samples", 2000)
     assert outcome.code == 1
     assert "REFUTED" in outcome.out
 
@@ -308,7 +294,7 @@ def test_audit_exits_with_1_if_it_refutes(
 def test_verify_explain_sign(run: Run, tmp_path: Path) -> None:
     path = certified(tmp_path)
     private, public = keys(tmp_path)
-    found = run("verify", path, "--json")
+    found = run("account", "verify", path, "--json")
     assert found.code == 0
     assert found.json == {
         "verified": True,
@@ -317,22 +303,22 @@ def test_verify_explain_sign(run: Run, tmp_path: Path) -> None:
         "signed_by": None,
         "seeded": False,
     }
-    assert "verified" in run("verify", path).out
-    assert "signed by" not in run("verify", path).out  # nobody has
+    assert "verified" in run("account", "verify", path).out
+    assert "signed by" not in run("account", "verify", path).out  # nobody has
 
-    assert "not signed" in refused(run("verify", path, "--public-key", public), 1)
-    signed = run("sign", path, "--key", private, "--json")
+    assert "not signed" in refused(run("account", "verify", path, "--public-key", public), 1)
+    signed = run("account", "sign", path, "--key", private, "--json")
     assert signed.code == 0
     assert set(signed.json) == {"signed_by"}
-    found = run("verify", path, "--public-key", public, "--json")
+    found = run("account", "verify", path, "--public-key", public, "--json")
     assert found.code == 0
     assert found.json["signed_by"] == signed.json["signed_by"]
     assert len(found.json["signed_by"]) == 64
 
-    explained = run("explain", path, "--json")
+    explained = run("account", "explain", path, "--json")
     assert explained.code == 0
     assert set(explained.json) == {"guarantee", "explanation"}
-    text = run("explain", path).out
+    text = run("account", "explain", path).out
     assert text.split() == explained.json["explanation"].split()
     assert longest(text) <= 80 < longest(explained.json["explanation"])
     for heading in ("Who is protected", "How well", "Why", "Assumptions", "Not protected"):
@@ -349,17 +335,17 @@ def longest(text: str) -> int:
 def test_verify_with_the_wrong_key(run: Run, tmp_path: Path) -> None:
     path = certified(tmp_path)
     private, _ = keys(tmp_path)
-    run("sign", path, "--key", private)
+    run("account", "sign", path, "--key", private)
     _, other = keys(tmp_path)
-    assert "key" in refused(run("verify", path, "--public-key", other), 1)
+    assert "key" in refused(run("account", "verify", path, "--public-key", other), 1)
 
 
 def test_verify_says_when_it_is_seeded(run: Run, tmp_path: Path) -> None:
     from tacit.privacy.randomness import Seeded
 
     path = certified(tmp_path, rng=Seeded(1))
-    assert run("verify", path, "--json").json["seeded"] is True
-    assert "SEEDED" in run("explain", path).out
+    assert run("account", "verify", path, "--json").json["seeded"] is True
+    assert "SEEDED" in run("account", "explain", path).out
 
 
 @pytest.mark.parametrize("damage", ["changed", "truncated", "missing", "folder"])
@@ -376,10 +362,10 @@ def test_verify_looks_at_the_artifact(run: Run, tmp_path: Path, damage: str) -> 
         if damage == "folder":
             artifact.mkdir()
     before = snapshot(tmp_path)
-    refused(run("verify", path), 1)
-    refused(run("verify", path, "--json"), 1)
+    refused(run("account", "verify", path), 1)
+    refused(run("account", "verify", path, "--json"), 1)
     assert snapshot(tmp_path) == before
-    assert run("verify", path, "--artifact", tmp_path / "elsewhere.json").code == 0
+    assert run("account", "verify", path, "--artifact", tmp_path / "elsewhere.json").code == 0
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
@@ -396,7 +382,7 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 def test_verify_derives_the_guarantee_again(run: Run, tmp_path: Path) -> None:
     path = certified(tmp_path)
     rewritten(path, lambda body: body["guarantee"].update(epsilon=0.01))
-    assert "0.01-DP" in refused(run("verify", path), 1)
+    assert "0.01-DP" in refused(run("account", "verify", path), 1)
 
 
 def test_a_damaged_certificate_is_not_signed(run: Run, tmp_path: Path) -> None:
@@ -404,7 +390,7 @@ def test_a_damaged_certificate_is_not_signed(run: Run, tmp_path: Path) -> None:
     private, _ = keys(tmp_path)
     path.write_text(path.read_text().replace('"epsilon": 1.0', '"epsilon": 0.1'))
     before = snapshot(tmp_path)
-    refused(run("sign", path, "--key", private), 1)
+    refused(run("account", "sign", path, "--key", private), 1)
     assert snapshot(tmp_path) == before
 
 
@@ -414,7 +400,7 @@ def test_a_false_certificate_is_not_signed(run: Run, tmp_path: Path) -> None:
     private, _ = keys(tmp_path)
     rewritten(path, lambda body: body["guarantee"].update(epsilon=0.01))
     before = snapshot(tmp_path)
-    refused(run("sign", path, "--key", private), 1)
+    refused(run("account", "sign", path, "--key", private), 1)
     assert snapshot(tmp_path) == before
 
 
@@ -436,14 +422,14 @@ def test_the_name_of_an_artifact_cannot_lead_elsewhere(run: Run, tmp_path: Path,
     fitting = dataclasses.asdict(Artifact.of(secrets[0])) | {"name": name}
     rewritten(path, lambda body: body.update(artifact=fitting))
     before = snapshot(tmp_path)
-    refused(run("verify", path), 1, 2)
+    refused(run("account", "verify", path), 1, 2)
     assert snapshot(tmp_path) == before
 
 
 def test_a_name_that_is_no_text_is_refused(run: Run, tmp_path: Path) -> None:
     path = certified(tmp_path)
     rewritten(path, lambda body: body["artifact"].update(name=5))
-    refused(run("verify", path), 1)
+    refused(run("account", "verify", path), 1)
 
 
 def test_a_certificate_cannot_write_to_the_terminal(run: Run, tmp_path: Path) -> None:
@@ -451,19 +437,19 @@ def test_a_certificate_cannot_write_to_the_terminal(run: Run, tmp_path: Path) ->
     escape = "\x1b[2J\x1b]0;owned\x07"
     forged = f"All is well.{escape}\n\nNot protected\n  - Nothing at all."
     rewritten(path, lambda body: body.update(assumptions=[forged]))
-    outcome = run("explain", path)
+    outcome = run("account", "explain", path)
     assert "\x1b" not in outcome.out
     assert outcome.out.count("\nNot protected\n") <= 1
 
 
 @pytest.mark.parametrize("name", ["[red]counts.json", "counts[/red].json", "[link=x]counts.json"])
 def test_brackets_in_a_path_are_only_brackets(run: Run, tmp_path: Path, name: str) -> None:
-    outcome = run("verify", certified(tmp_path, name.replace("/", "")))
+    outcome = run("account", "verify", certified(tmp_path, name.replace("/", "")))
     assert outcome.code == 0
     assert name.replace("/", "") in outcome.out
     folder = tmp_path / "a[" / "red]"
     folder.mkdir(parents=True)
-    outcome = run("verify", certified(folder))
+    outcome = run("account", "verify", certified(folder))
     assert outcome.code == 0
     assert "a[/red]" in outcome.out
 
@@ -475,17 +461,17 @@ OPEN = ("--epsilon", "1", "--adjacency", "replace-one")
 
 def test_ledger_flow(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
-    opened = run("ledger", "open", path, "patients", *OPEN, "--json")
+    opened = run("account", "ledger", "open", path, "patients", *OPEN, "--json")
     assert opened.code == 0
     assert set(opened.json) == {"account", "budget"}
-    charge = ("ledger", "charge", path, "patients", "--epsilon", "0.6", "--json")
+    charge = ("account", "ledger", "charge", path, "patients", "--epsilon", "0.6", "--json")
     charged = run(*charge, "--key", "query-1")
     assert charged.code == 0
     assert set(charged.json) == {"account", "key", "repeated", "spent", "guarantee"}
     assert charged.json["key"] == "query-1"
     assert charged.json["repeated"] is False
     assert run(*charge, "--key", "query-1").json["repeated"] is True
-    shown = run("ledger", "show", path, "patients", "--json")
+    shown = run("account", "ledger", "show", path, "patients", "--json")
     assert shown.code == 0
     assert shown.json == {
         "accounts": [
@@ -500,25 +486,25 @@ def test_ledger_flow(run: Run, tmp_path: Path) -> None:
             }
         ]
     }
-    assert "patients" in run("ledger", "show", path).out
+    assert "patients" in run("account", "ledger", "show", path).out
 
 
 def test_a_ledger_lists_its_entries_and_tells_marks_from_charges(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
-    run("ledger", "open", path, "patients", *OPEN)
+    run("account", "ledger", "open", path, "patients", *OPEN)
     with Ledger(path) as ledger:
         for key, epsilon in (("run", 0.25), ("run, round 1", 0.0)):
             ledger.charge("patients", events.Declared(PureDP(epsilon=epsilon, **SCOPE)), key=key)
-    (shown,) = run("ledger", "show", path, "--entries", "--json").json["accounts"]
+    (shown,) = run("account", "ledger", "show", path, "--entries", "--json").json["accounts"]
     assert (shown["charges"], shown["marks"]) == (1, 1)
     opened, priced, mark = shown["entries"]
     assert opened["reason"] == "opened"
     assert (priced["key"], priced["amount"]) == ("run", {"epsilon": "1/4", "delta": "0"})
     assert set(mark["amount"].values()) == {"0"}
-    told = run("ledger", "show", path, "--entries").out
+    told = run("account", "ledger", "show", path, "--entries").out
     assert "epsilon = 0.25" in told
     assert "nothing (a mark)" in told
-    assert "nothing" not in run("ledger", "show", path).out
+    assert "nothing" not in run("account", "ledger", "show", path).out
 
 
 def test_a_ledger_shows_whole_guarantees_and_keys_in_80_columns(
@@ -526,9 +512,9 @@ def test_a_ledger_shows_whole_guarantees_and_keys_in_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     path, key = tmp_path / "budget.sqlite", "k" * 60
-    run("ledger", "open", path, "patients", *OPEN)
-    run("ledger", "charge", path, "patients", "--epsilon", "0.25", "--key", key)
-    told = run("ledger", "show", path, "--entries").out
+    run("account", "ledger", "open", path, "patients", *OPEN)
+    run("account", "ledger", "charge", path, "patients", "--epsilon", "0.25", "--key", key)
+    told = run("account", "ledger", "show", path, "--entries").out
     assert "0.25-DP (central, replace-one, unit: record)" in told
     assert "…" not in told
     assert told.count("k") >= len(key)
@@ -536,72 +522,77 @@ def test_a_ledger_shows_whole_guarantees_and_keys_in_80_columns(
 
 def test_a_raised_account_has_a_guarantee_at_a_delta(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
-    run("ledger", "open", path, "a", "--rho", "0.1", *OPEN[2:])
-    run("ledger", "charge", path, "a", "--epsilon", "0.1")
-    assert run("ledger", "raise", path, "a", "--rho", "0.2", "--reason", "board").code == 0
-    (plain,) = run("ledger", "show", path, "--json").json["accounts"]
+    run("account", "ledger", "open", path, "a", "--rho", "0.1", *OPEN[2:])
+    run("account", "ledger", "charge", path, "a", "--epsilon", "0.1")
+    assert (
+        run("account", "ledger", "raise", path, "a", "--rho", "0.2", "--reason", "board").code == 0
+    )
+    (plain,) = run("account", "ledger", "show", path, "--json").json["accounts"]
     assert plain["guarantee"].startswith("unproven")
-    (shown,) = run("ledger", "show", path, "--delta", "1e-6", "--json").json["accounts"]
+    (shown,) = run("account", "ledger", "show", path, "--delta", "1e-6", "--json").json["accounts"]
     with Ledger(path) as ledger:
         assert shown["guarantee"] == str(ledger.show("a").at_delta(1e-6))
-    refused(run("ledger", "show", path, "--delta", "0"), 2)
+    refused(run("account", "ledger", "show", path, "--delta", "0"), 2)
 
 
 def test_raising_epsilon_keeps_delta(run: Run, tmp_path: Path) -> None:
     path, reason = tmp_path / "budget.sqlite", ("--reason", "board")
-    run("ledger", "open", path, "a", *OPEN, "--delta", "1e-6")
-    raised = run("ledger", "raise", path, "a", "--epsilon", "2", *reason, "--json")
+    run("account", "ledger", "open", path, "a", *OPEN, "--delta", "1e-6")
+    raised = run("account", "ledger", "raise", path, "a", "--epsilon", "2", *reason, "--json")
     assert raised.json["budget"].startswith("(2, 1e-06)-DP")
     assert "opened" in refused(
-        run("ledger", "raise", path, "a", "--epsilon", "3", "--delta", "1e-5", *reason), 2
+        run("account", "ledger", "raise", path, "a", "--epsilon", "3", "--delta", "1e-5", *reason),
+        2,
     )
     for notion, option in (
         (("--rho", "1"), "--rho"),
         (("--epsilon", "1", "--order", "8"), "order"),
     ):
         name = option.strip("-")
-        run("ledger", "open", path, name, *notion, *OPEN[2:])
-        line = refused(run("ledger", "raise", path, name, "--epsilon", "2", *reason), 2)
+        run("account", "ledger", "open", path, name, *notion, *OPEN[2:])
+        line = refused(run("account", "ledger", "raise", path, name, "--epsilon", "2", *reason), 2)
         assert f"given by {'--epsilon and --order' if name == 'order' else '--rho'}" in line
 
 
 def test_an_empty_ledger_says_so(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
     Ledger(path).close()
-    assert "No account" in run("ledger", "show", path).out
-    assert run("ledger", "show", path, "--json").json == {"accounts": []}
+    assert "No account" in run("account", "ledger", "show", path).out
+    assert run("account", "ledger", "show", path, "--json").json == {"accounts": []}
 
 
 def test_an_overdraft_is_refused_and_changes_nothing(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
-    run("ledger", "open", path, "patients", *OPEN)
-    run("ledger", "charge", path, "patients", "--epsilon", "0.6")
-    shown = run("ledger", "show", path, "--json").json
+    run("account", "ledger", "open", path, "patients", *OPEN)
+    run("account", "ledger", "charge", path, "patients", "--epsilon", "0.6")
+    shown = run("account", "ledger", "show", path, "--json").json
     before = snapshot(tmp_path)
     for amount in ("0.4000001", "0.5", "700", "1e300"):
-        line = refused(run("ledger", "charge", path, "patients", "--epsilon", amount), 1, 2)
+        line = refused(
+            run("account", "ledger", "charge", path, "patients", "--epsilon", amount), 1, 2
+        )
         assert "charged" in line or amount == "1e300"
         assert snapshot(tmp_path) == before
-    overdraft = run("ledger", "charge", path, "patients", "--epsilon", "0.5", "--json")
+    overdraft = run("account", "ledger", "charge", path, "patients", "--epsilon", "0.5", "--json")
     assert overdraft.code == 1
-    assert run("ledger", "show", path, "--json").json == shown
-    assert run("ledger", "charge", path, "patients", "--epsilon", "0.4").code == 0
-    refused(run("ledger", "charge", path, "patients", "--epsilon", "1e-9"), 1)
+    assert run("account", "ledger", "show", path, "--json").json == shown
+    assert run("account", "ledger", "charge", path, "patients", "--epsilon", "0.4").code == 0
+    refused(run("account", "ledger", "charge", path, "patients", "--epsilon", "1e-9"), 1)
 
 
 def test_a_failure_probability_is_not_free(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "budget.sqlite"
-    run("ledger", "open", path, "pure", *OPEN)
-    charge = ("ledger", "charge", path, "pure", "--epsilon", "0.1", "--delta", "1e-9")
+    run("account", "ledger", "open", path, "pure", *OPEN)
+    charge = ("account", "ledger", "charge", path, "pure", "--epsilon", "0.1", "--delta", "1e-9")
     refused(run(*charge), 1)
-    run("ledger", "open", path, "approximate", *OPEN, "--delta", "1e-6")
-    assert run("ledger", "charge", path, "approximate", *charge[4:]).code == 0
+    run("account", "ledger", "open", path, "approximate", *OPEN, "--delta", "1e-6")
+    assert run("account", "ledger", "charge", path, "approximate", *charge[5:]).code == 0
 
 
 def test_events_of_a_certificate_are_charged(run: Run, tmp_path: Path) -> None:
     path, certificate = tmp_path / "budget.sqlite", certified(tmp_path)
-    run("ledger", "open", path, "patients", *OPEN)
-    charge = ("ledger", "charge", path, "patients", "--certificate", certificate)
+    run("account", "ledger", "open", path, "patients", *OPEN)
+    charge = ("account", "ledger", "charge", path, "patients", "--certificate", certificate)
     assert run(*charge, "--json").json["guarantee"].startswith("1-DP")
     refused(run(*charge), 1)
     # Not what it states: what its events give.
@@ -619,10 +610,12 @@ def test_events_of_a_certificate_are_charged(run: Run, tmp_path: Path) -> None:
 )
 def test_other_budgets(run: Run, tmp_path: Path, options: tuple[str, ...], budget: str) -> None:
     path = tmp_path / "budget.sqlite"
-    where = ("ledger", "open", path, "a", "--adjacency", "add-remove", "--unit", "person")
+    where = (
+        *("account", "ledger", "open", path, "a", "--adjacency", "add-remove", "--unit", "person"),
+    )
     assert run(*where, *options, "--json").json["budget"].startswith(budget)
-    assert run("ledger", "charge", path, "a", "--epsilon", "0.5").code == 0
-    refused(run("ledger", "charge", path, "a", "--epsilon", "1"), 1)
+    assert run("account", "ledger", "charge", path, "a", "--epsilon", "0.5").code == 0
+    refused(run("account", "ledger", "charge", path, "a", "--epsilon", "1"), 1)
 
 
 @pytest.mark.parametrize(
@@ -630,28 +623,28 @@ def test_other_budgets(run: Run, tmp_path: Path, options: tuple[str, ...], budge
 )
 def test_an_account_may_have_any_name(run: Run, tmp_path: Path, name: str) -> None:
     path = tmp_path / "budget.sqlite"
-    opened = run("ledger", "open", path, name, *OPEN)
+    opened = run("account", "ledger", "open", path, name, *OPEN)
     assert opened.code == 0
     assert name in opened.out
-    charged = run("ledger", "charge", path, name, "--epsilon", "0.5", "--key", name)
+    charged = run("account", "ledger", "charge", path, name, "--epsilon", "0.5", "--key", name)
     assert charged.code == 0
     assert name in charged.out
-    shown = run("ledger", "show", path)
+    shown = run("account", "ledger", "show", path)
     assert shown.code == 0
     assert name in shown.out
-    assert run("ledger", "show", path, "--json").json["accounts"][0]["account"] == name
+    assert run("account", "ledger", "show", path, "--json").json["accounts"][0]["account"] == name
 
 
 # --- bad input ----------------------------------------------------------------------------------
 
-ACCOUNT = ("account", "--noise-multiplier", "1", "--steps", "10", "--delta", "1e-5")
-CALIBRATE = ("calibrate", "--epsilon", "1", "--delta", "1e-5", "--steps", "10")
-AUDIT = ("audit", "geometric", "--samples", "1000", *SURE)
-VERIFY, EXPLAIN = ("verify", "c.json"), ("explain", "c.json")
-SIGN = ("sign", "c.json", "--key", "key.pem")
-LEDGER_OPEN = ("ledger", "open", "new.sqlite", "a", *OPEN)
-LEDGER_CHARGE = ("ledger", "charge", "budget.sqlite", "a", "--epsilon", "0.1")
-LEDGER_SHOW = ("ledger", "show", "budget.sqlite")
+ACCOUNT = ("account", "compose", "--noise-multiplier", "1", "--steps", "10", "--delta", "1e-5")
+CALIBRATE = ("account", "calibrate", "--epsilon", "1", "--delta", "1e-5", "--steps", "10")
+AUDIT = ("account", "audit", "geometric", "--samples", "1000", *SURE)
+VERIFY, EXPLAIN = ("account", "verify", "c.json"), ("account", "explain", "c.json")
+SIGN = ("account", "sign", "c.json", "--key", "key.pem")
+LEDGER_OPEN = ("account", "ledger", "open", "new.sqlite", "a", *OPEN)
+LEDGER_CHARGE = ("account", "ledger", "charge", "budget.sqlite", "a", "--epsilon", "0.1")
+LEDGER_SHOW = ("account", "ledger", "show", "budget.sqlite")
 NOT_POSITIVE = ("nan", "inf", "-inf", "0", "-1", "text", "", "1e400")
 
 
@@ -684,35 +677,44 @@ BAD: list[tuple[str, ...]] = [
     *(with_option(AUDIT, "--confidence", value) for value in (*NOT_POSITIVE, "1", "99")),
     *(with_option(AUDIT, "--samples", value) for value in (*NOT_POSITIVE, "999", "1.5", "9" * 30)),
     *(with_option(AUDIT, "--delta", value) for value in ("nan", "inf", "-1", "text", "1")),
-    ("audit",),
-    ("audit", "nonsense"),
-    ("audit", ""),
-    ("audit", "geometric", "exponential"),
-    ("audit", "--json"),
+    (
+        "account",
+        "audit",
+    ),
+    ("account", "audit", "nonsense"),
+    ("account", "audit", ""),
+    ("account", "audit", "geometric", "exponential"),
+    ("account", "audit", "--json"),
     # Of the right type, and beyond what the mechanism can do.
-    ("audit", "discrete-laplace", "--epsilon", "1e-300"),
-    ("audit", "randomized-response", "--epsilon", "1e-300"),
-    ("audit", "subset-selection", "--epsilon", "1e-300"),
-    ("audit", "sparse-vector", "--epsilon", "1e-300"),
-    ("verify",),
-    ("verify", "missing.json"),
-    ("verify", "folder"),
-    ("verify", ""),
+    ("account", "audit", "discrete-laplace", "--epsilon", "1e-300"),
+    ("account", "audit", "randomized-response", "--epsilon", "1e-300"),
+    ("account", "audit", "subset-selection", "--epsilon", "1e-300"),
+    ("account", "audit", "sparse-vector", "--epsilon", "1e-300"),
+    (
+        "account",
+        "verify",
+    ),
+    ("account", "verify", "missing.json"),
+    ("account", "verify", "folder"),
+    ("account", "verify", ""),
     (*VERIFY, "--artifact", "missing"),
     (*VERIFY, "--artifact", "folder"),
     (*VERIFY, "--public-key", "missing"),
     (*VERIFY, "--public-key", "folder"),
     (*VERIFY, "--public-key", "garbage"),
     (*VERIFY, "--public-key", "key.pem"),
-    ("explain",),
-    ("explain", "missing.json"),
-    ("explain", "folder"),
-    ("sign", "c.json"),
-    ("sign", "--key", "key.pem"),
-    ("sign", "missing.json", "--key", "key.pem"),
-    ("sign", "c.json", "--key", "missing.pem"),
-    ("sign", "c.json", "--key", "folder"),
-    ("verify", "two\nlines"),
+    (
+        "account",
+        "explain",
+    ),
+    ("account", "explain", "missing.json"),
+    ("account", "explain", "folder"),
+    ("account", "sign", "c.json"),
+    ("account", "sign", "--key", "key.pem"),
+    ("account", "sign", "missing.json", "--key", "key.pem"),
+    ("account", "sign", "c.json", "--key", "missing.pem"),
+    ("account", "sign", "c.json", "--key", "folder"),
+    ("account", "verify", "two\nlines"),
     *(with_option(LEDGER_OPEN, "--epsilon", value) for value in ("nan", "inf", "-1", "text", "")),
     *(with_option(LEDGER_OPEN, "--delta", value) for value in ("nan", "inf", "-1", "text", "1")),
     with_option(LEDGER_OPEN, "--adjacency", "neighbours"),
@@ -725,13 +727,13 @@ BAD: list[tuple[str, ...]] = [
     ),
     without(LEDGER_OPEN, "--epsilon"),
     without(LEDGER_OPEN, "--adjacency"),
-    ("ledger", "open", "new.sqlite", *OPEN),
-    ("ledger", "open", "new.sqlite", "", *OPEN),
-    ("ledger", "open", "new.sqlite", "two\nlines", *OPEN),
-    ("ledger", "open", "folder", "b", *OPEN),
-    ("ledger", "open", "missing/new.sqlite", "b", *OPEN),
-    ("ledger", "open", "garbage", "b", *OPEN),
-    ("ledger", "open", "budget.sqlite", "a", *OPEN),
+    ("account", "ledger", "open", "new.sqlite", *OPEN),
+    ("account", "ledger", "open", "new.sqlite", "", *OPEN),
+    ("account", "ledger", "open", "new.sqlite", "two\nlines", *OPEN),
+    ("account", "ledger", "open", "folder", "b", *OPEN),
+    ("account", "ledger", "open", "missing/new.sqlite", "b", *OPEN),
+    ("account", "ledger", "open", "garbage", "b", *OPEN),
+    ("account", "ledger", "open", "budget.sqlite", "a", *OPEN),
     *(with_option(LEDGER_CHARGE, "--epsilon", value) for value in ("nan", "inf", "-1", "text", "")),
     *(with_option(LEDGER_CHARGE, "--delta", value) for value in ("nan", "inf", "-1", "text", "1")),
     with_option(LEDGER_CHARGE, "--certificate", "c.json"),
@@ -739,33 +741,33 @@ BAD: list[tuple[str, ...]] = [
     without(LEDGER_CHARGE, "--epsilon"),
     (*without(LEDGER_CHARGE, "--epsilon"), "--certificate", "missing.json"),
     (*without(LEDGER_CHARGE, "--epsilon"), "--certificate", "folder"),
-    ("ledger", "charge", "budget.sqlite", "nobody", "--epsilon", "0.1"),
-    ("ledger", "charge", "missing.sqlite", "a", "--epsilon", "0.1"),
-    ("ledger", "charge", "folder", "a", "--epsilon", "0.1"),
-    ("ledger", "charge", "garbage", "a", "--epsilon", "0.1"),
+    ("account", "ledger", "charge", "budget.sqlite", "nobody", "--epsilon", "0.1"),
+    ("account", "ledger", "charge", "missing.sqlite", "a", "--epsilon", "0.1"),
+    ("account", "ledger", "charge", "folder", "a", "--epsilon", "0.1"),
+    ("account", "ledger", "charge", "garbage", "a", "--epsilon", "0.1"),
     (*LEDGER_SHOW, "nobody"),
-    ("ledger", "show", "missing.sqlite"),
-    ("ledger", "show", "folder"),
-    ("ledger", "show", "garbage"),
-    ("ledger", "show"),
-    ("ledger", "close"),
+    ("account", "ledger", "show", "missing.sqlite"),
+    ("account", "ledger", "show", "folder"),
+    ("account", "ledger", "show", "garbage"),
+    ("account", "ledger", "show"),
+    ("account", "ledger", "close"),
     ("magic",),
     ("--magic",),
-    ("account", "--magic"),
+    ("account", "compose", "--magic"),
 ]
 
 UNVERIFIED: list[tuple[str, ...]] = [
-    ("verify", "garbage"),
-    ("verify", "empty"),
-    ("verify", "object.json"),
-    ("verify", "counts.json"),
+    ("account", "verify", "garbage"),
+    ("account", "verify", "empty"),
+    ("account", "verify", "object.json"),
+    ("account", "verify", "counts.json"),
     (*VERIFY, "--artifact", "garbage"),
     (*VERIFY, "--public-key", "public.pem"),
-    ("explain", "garbage"),
-    ("explain", "object.json"),
-    ("sign", "garbage", "--key", "key.pem"),
-    ("sign", "c.json", "--key", "garbage"),
-    ("sign", "c.json", "--key", "public.pem"),
+    ("account", "explain", "garbage"),
+    ("account", "explain", "object.json"),
+    ("account", "sign", "garbage", "--key", "key.pem"),
+    ("account", "sign", "c.json", "--key", "garbage"),
+    ("account", "sign", "c.json", "--key", "public.pem"),
     (*without(LEDGER_CHARGE, "--epsilon"), "--certificate", "garbage"),
     (*without(LEDGER_CHARGE, "--epsilon"), "--certificate", "object.json"),
     with_option(LEDGER_CHARGE, "--epsilon", "2"),
@@ -839,14 +841,14 @@ def test_the_commands_that_were_spoiled_are_right(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("audit", "discrete-gaussian", "--epsilon", "1e-300"),
-        ("audit", "discrete-gaussian", "--epsilon", "700"),
-        ("audit", "discrete-gaussian", "--delta", "0.99"),
-        ("audit", "discrete-gaussian", "--delta", "1e-300"),
-        ("audit", "exponential", "--epsilon", "1e-300"),
-        ("audit", "exponential", "--epsilon", "700"),
-        ("audit", "subset-selection", "--epsilon", "700"),
-        ("audit", "randomized-response", "--epsilon", "700"),
+        ("account", "audit", "discrete-gaussian", "--epsilon", "1e-300"),
+        ("account", "audit", "discrete-gaussian", "--epsilon", "700"),
+        ("account", "audit", "discrete-gaussian", "--delta", "0.99"),
+        ("account", "audit", "discrete-gaussian", "--delta", "1e-300"),
+        ("account", "audit", "exponential", "--epsilon", "1e-300"),
+        ("account", "audit", "exponential", "--epsilon", "700"),
+        ("account", "audit", "subset-selection", "--epsilon", "700"),
+        ("account", "audit", "randomized-response", "--epsilon", "700"),
     ],
     ids=" ".join,
 )
@@ -861,9 +863,12 @@ def test_extreme_numbers_are_answered_or_refused(run: Run, arguments: tuple[str,
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("ledger", "open", "x.sqlite", "a", "--rho", "1", "--delta", "0.5"),
-        ("ledger", "open", "x.sqlite", "a", "--epsilon", "1", "--order", "2", "--delta", "0.5"),
-        ("ledger", "open", "x.sqlite", "a", "--rho", "1", "--order", "2"),
+        ("account", "ledger", "open", "x.sqlite", "a", "--rho", "1", "--delta", "0.5"),
+        (
+            *("account", "ledger", "open", "x.sqlite", "a", "--epsilon", "1", "--order", "2"),
+            *("--delta", "0.5"),
+        ),
+        ("account", "ledger", "open", "x.sqlite", "a", "--rho", "1", "--order", "2"),
     ],
     ids=" ".join,
 )
@@ -878,7 +883,7 @@ def test_errors_do_not_show_the_private_key(run: Run, tmp_path: Path) -> None:
     path = certified(tmp_path)
     private, _ = keys(tmp_path)
     private.write_bytes(private.read_bytes().replace(b"PRIVATE KEY", b"PRIVATE KEZ"))
-    line = refused(run("sign", path, "--key", private), 1)
+    line = refused(run("account", "sign", path, "--key", private), 1)
     secret = private.read_text().splitlines()[1]
     assert secret not in line
 
@@ -891,8 +896,8 @@ def test_a_certificate_of_two_notions_is_explained(run: Run, tmp_path: Path) -> 
         )
     )
     path = Certificate.issue(event).save(tmp_path / "c.json")
-    assert run("verify", path).code == 0
-    assert "Declared" in run("explain", path).out
+    assert run("account", "verify", path).code == 0
+    assert "Declared" in run("account", "explain", path).out
 
 
 # --- the real thing -----------------------------------------------------------------------------
@@ -906,7 +911,7 @@ def console(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_console_script(tmp_path: Path) -> None:
-    arguments = ("audit", "randomized-response", *SURE, "--samples", "2000", "--json")
+    arguments = ("account", "audit", "randomized-response", *SURE, "--samples", "2000", "--json")
     done = console(*arguments, folder=tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout)["exact_epsilon"] == pytest.approx(1.0)
@@ -915,13 +920,13 @@ def test_the_console_script(tmp_path: Path) -> None:
 
 
 def test_the_console_script_refuses(tmp_path: Path) -> None:
-    done = console("verify", "missing.json", folder=tmp_path)
+    done = console("account", "verify", "missing.json", folder=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     certified(tmp_path)
     (tmp_path / "counts.json").write_text("other\n")
-    done = console("verify", "c.json", folder=tmp_path)
+    done = console("account", "verify", "c.json", folder=tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr

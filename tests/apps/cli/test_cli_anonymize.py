@@ -17,7 +17,7 @@ from pyarrow import parquet as pq
 
 import tacit
 from tacit.apps.cli import main
-from tacit.apps.cli.labelled import ONE_ROW_EACH
+from tacit.apps.cli.release.labelled import ONE_ROW_EACH
 from tacit.local import ceilings
 from tacit.privacy.certificate import Certificate
 
@@ -43,7 +43,10 @@ def movements(rows: int, seed: int = 0) -> pa.Table:
 
 def attack(work: Path, out: Path, *more: object) -> tuple[object, ...]:
     rows = work / "rows.parquet"
-    return ("anonymize", rows, "--regular", "what", "--private", "who", "--out", out, *FEW, *more)
+    return (
+        *("release", "anonymize", rows, "--regular", "what", "--private", "who", "--out", out),
+        *(*FEW, *more),
+    )
 
 
 @pytest.fixture(scope="module", name="work")
@@ -77,7 +80,7 @@ def _plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     pq.write_table(movements(60), folder / "rows.parquet")
     given = [str(folder / "rows.parquet"), "--epsilon", "1", "--codewords", "3", "--label", "who"]
-    assert main(["fit", *given, "--out", str(folder / "codebook")]) == 0
+    assert main(["collect", "fit", *given, "--out", str(folder / "codebook")]) == 0
     return folder
 
 
@@ -106,7 +109,7 @@ def test_what_is_not_hidden_is_said_last(run: Run, work: Path, tmp_path: Path) -
 
 
 def test_codes_hide_several_labels(run: Run, work: Path) -> None:
-    asked = ("probe", work / "codes", work / "others.csv", "--private", "who,hand")
+    asked = ("release", "probe", work / "codes", work / "others.csv", "--private", "who,hand")
     found = run(*asked, "--regular", "what", "--attackers", "logistic,trees", "--json").json
     assert found["regular"]["accuracy"] > 0.9
     assert [one["name"] for one in found["private"]] == ["who", "hand"]
@@ -121,7 +124,10 @@ def test_codes_hide_several_labels(run: Run, work: Path) -> None:
 
 
 def test_with_noise_what_is_measured_is_what_is_released(run: Run, work: Path) -> None:
-    asked = ("probe", work / "noise", work / "others.csv", "--private", "who", "--regular", "what")
+    asked = (
+        *("release", "probe", work / "noise", work / "others.csv", "--private", "who"),
+        *("--regular", "what"),
+    )
     found = run(*asked, "--attackers", "logistic", "--json").json
     assert found["guarantee"] == "3-DP (local, any-two-inputs, unit: record)"
     assert found["differential_privacy"] is True
@@ -147,7 +153,10 @@ def test_a_table_to_read(run: Run, work: Path) -> None:
     noise = (work / "noise.txt").read_text()
     assert "Differential privacy: 3-DP" in noise
     assert "Training toggled hides people from its own adversary" in noise
-    asked = ("probe", work / "noise", work / "others.csv", "--private", "hand", "--together", 5)
+    asked = (
+        *("release", "probe", work / "noise", work / "others.csv", "--private", "hand"),
+        *("--together", 5),
+    )
     shown = run(*asked, "--attackers", "logistic").out
     assert "Differential privacy: 3-DP" in shown
     assert "linkage of 5 rows together (chance 50.0%, " in shown
@@ -167,21 +176,28 @@ def test_images_in_a_folder(run: Run, work: Path, tmp_path: Path) -> None:
         image.fromarray(pixels.astype(np.uint8)).save(folder / f"{index}.png")
     faces, out = tmp_path / "faces", tmp_path / "e"
     how = ("--pattern", "ferg", "--size", "6x5")
-    asked = ("anonymize", faces, "--regular", "face", "--private", "person", "--styles", 1, *how)
+    asked = (
+        *("release", "anonymize", faces, "--regular", "face", "--private", "person"),
+        *("--styles", 1, *how),
+    )
     found = run(*asked, *FEW, "--out", out, "--json").json
     assert (found["regular"]["name"], found["private"][0]["name"]) == ("face", "person")
-    released = run("represent", out, faces, *how, "--out", tmp_path / "r.parquet", "--json").json
+    released = run(
+        "release", "represent", out, faces, *how, "--out", tmp_path / "r.parquet", "--json"
+    ).json
     assert released["rows"] == 90
     assert released["order"] == "drawn at random"
-    probed = run("probe", out, faces, *how, "--private", "person", "--regular", "face",
+    probed = run("release", "probe", out, faces, *how, "--private", "person", "--regular", "face",
                  "--attackers", "logistic", "--json").json  # fmt: skip
     assert probed["regular"]["accuracy"] > 0.8
-    wrong = run("represent", out, work / "others.csv", "--out", tmp_path / "s.parquet")
+    wrong = run("release", "represent", out, work / "others.csv", "--out", tmp_path / "s.parquet")
     assert "DATA must be images, as the encoder was fitted on" in wrong.err
-    wrong = run("represent", work / "codes", faces, *how, "--out", tmp_path / "s.parquet")
+    wrong = run(
+        "release", "represent", work / "codes", faces, *how, "--out", tmp_path / "s.parquet"
+    )
     assert wrong.code == 2
     assert "must be a table with named columns" in wrong.err
-    wrong = run("probe", out, faces, *how, "--private", "person,age")
+    wrong = run("release", "probe", out, faces, *how, "--private", "person,age")
     assert "--private must be one of regular, person, got 'age'" in wrong.err
 
 
@@ -190,7 +206,9 @@ def test_images_in_a_folder(run: Run, work: Path, tmp_path: Path) -> None:
 
 def test_what_is_handed_out(run: Run, work: Path, tmp_path: Path) -> None:
     out = tmp_path / "released.parquet"
-    found = run("represent", work / "codes", work / "others.csv", "--out", out, "--json").json
+    found = run(
+        "release", "represent", work / "codes", work / "others.csv", "--out", out, "--json"
+    ).json
     assert found["columns"] == pq.read_table(out).column_names == ["code", "predicted"]
     assert found["left_out"] == ["what", "who", "hand"]
     assert found["order"] == "as in DATA"
@@ -206,16 +224,18 @@ def test_what_is_handed_out(run: Run, work: Path, tmp_path: Path) -> None:
 
     paper = tmp_path / "released.parquet.certificate.json"
     assert any(NOTHING in sentence for sentence in Certificate.load(paper).not_protected)
-    assert run("verify", paper).code == 0
-    assert NOTHING in run("explain", work / "codes").out
+    assert run("account", "verify", paper).code == 0
+    assert NOTHING in run("account", "explain", work / "codes").out
     out.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    assert run("verify", paper).code == 1
+    assert run("account", "verify", paper).code == 1
 
 
 def test_every_release_is_drawn_anew(run: Run, work: Path, tmp_path: Path) -> None:
     for name in "ab":
         out = tmp_path / f"{name}.parquet"
-        found = run("represent", work / "noise", work / "others.csv", "--out", out, "--json").json
+        found = run(
+            "release", "represent", work / "noise", work / "others.csv", "--out", out, "--json"
+        ).json
     assert found["left_out"] == ["x4", "what", "who", "hand"]
     assert found["in_house_rows"] == "public, as their owner states"
     first, second = (pq.read_table(tmp_path / f"{name}.parquet") for name in "ab")
@@ -238,17 +258,17 @@ def test_a_promise_to_people_is_for_one_row_of_each(
     for name, values in {**columns, "unknown": None}.items():
         csv.write_csv(rows if values is None else rows.append_column("who", [values]), given)
         out = tmp_path / f"{name}.parquet"
-        asked = ("represent", tmp_path / "e", given, "--out", out)
+        asked = ("release", "represent", tmp_path / "e", given, "--out", out)
         if name == "twice":
-            assert "who must be another in every row" in refuse(*asked)
+            assert "who must differ in every row" in refuse(*asked)
             continue
         assert run(*asked).code == 0
         certificate = Certificate.load(tmp_path / f"{name}.parquet.certificate.json")
         assert str(certificate.guarantee) == "3-DP (local, any-two-inputs, unit: person)"
         assert (ONE_ROW_EACH in certificate.assumptions) == (name == "unknown")
-        assert run("verify", f"{out}.certificate.json").code == 0
-    assert "the label to hide must be another" in refuse(
-        *("represent", tmp_path / "e", "pendigits", "--out", tmp_path / "p.parquet")
+        assert run("account", "verify", f"{out}.certificate.json").code == 0
+    assert "the label to hide must differ" in refuse(
+        *("release", "represent", tmp_path / "e", "pendigits", "--out", tmp_path / "p.parquet")
     )
 
 
@@ -257,11 +277,16 @@ def test_labels_that_look_like_numbers(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     lines = [f"{i % 2 + rng.normal(0, 0.1)},{'07' if i % 3 else '7'},{i % 2}" for i in range(120)]
     (tmp_path / "r.csv").write_text("\n".join(["x,who,what", *lines]) + "\n")
-    asked = ("anonymize", tmp_path / "r.csv", "--regular", "what", "--private", "who", *FEW)
+    asked = (
+        *("release", "anonymize", tmp_path / "r.csv", "--regular", "what", "--private", "who"),
+        *FEW,
+    )
     run(*asked, "--out", tmp_path / "e", "--styles", 1)
     assert tacit.load(tmp_path / "e").classes_.private["who"] == ("07", "7")
     probing = ("--private", "who", "--attackers", "logistic", "--json")
-    found = run("probe", tmp_path / "e", tmp_path / "r.csv", "--regular", "what", *probing).json
+    found = run(
+        "release", "probe", tmp_path / "e", tmp_path / "r.csv", "--regular", "what", *probing
+    ).json
     assert found["private"][0]["people"] == 2
     assert found["private"][0]["adversary"] is not None
 
@@ -287,8 +312,8 @@ def test_labels_that_look_like_numbers(run: Run, tmp_path: Path) -> None:
         (("--private", "who,nobody"), "--private must be one of its columns"),
         (("--private", "who,who"), "--private must be distinct names"),
         (("--private", "who,"), "--private must be distinct names"),
-        (("--private", "who,what"), "private must be another column than regular"),
-        (("--private", "what"), "private must be another column than regular"),
+        (("--private", "who,what"), "--private must be another column than"),
+        (("--private", "what"), "--private must be another column than"),
         (("--regular", "nothing"), "--regular must be one of its columns"),
         (("--pattern", "ferg"), "pattern must be left out"),
         (("--schema", "nowhere.json"), "schema must be a readable file"),
@@ -324,7 +349,7 @@ def test_labels_that_cannot_be(refuse: Any, tmp_path: Path) -> None:
     ]
     for name, values, message in bad:
         pq.write_table(changed(rows, name, values), path)
-        asked = ("anonymize", path, "--regular", "what", "--private", "who,hand", *FEW)
+        asked = ("release", "anonymize", path, "--regular", "what", "--private", "who,hand", *FEW)
         assert message in refuse(*asked, "--out", tmp_path / "new")
 
 
@@ -332,32 +357,39 @@ def test_data_that_do_not_fit(refuse: Any, work: Path, tmp_path: Path) -> None:
     rows, path, codes = movements(40), tmp_path / "bad.parquet", work / "codes"
     pq.write_table(rows.drop_columns(["x3"]), path)
     out = ("--out", tmp_path / "r.parquet")
-    assert "it must have a column 'x3'" in refuse("represent", codes, path, *out)
+    assert "it must have a column 'x3'" in refuse("release", "represent", codes, path, *out)
     pq.write_table(changed(rows, "what", [SECRET] * 40), path)
-    probing = ("probe", codes, path, "--attackers", "logistic", "--private")
+    probing = ("release", "probe", codes, path, "--attackers", "logistic", "--private")
     assert "among the 3 values it was fitted on" in refuse(*probing, "who", "--regular", "what")
     assert "--private must be one of its columns" in refuse(*probing, "age")
     pq.write_table(changed(rows, "who", [f"{SECRET}{i}" for i in range(40)]), path)
     assert "every person must have at least two rows" in refuse(*probing, "who")
     assert "together must be at most" in refuse(
-        *("probe", codes, work / "others.csv", "--attackers", "logistic", "--private", "hand"),
+        *("release", "probe", codes, work / "others.csv", "--attackers", "logistic"),
+        *("--private", "hand"),
         *("--together", 200),
     )
-    assert "data must be pendigits, a CSV" in refuse("represent", codes, tmp_path / "none", *out)
+    assert "data must be pendigits, a CSV" in refuse(
+        "release", "represent", codes, tmp_path / "none", *out
+    )
 
 
 def test_paths_that_cannot_be(refuse: Any, work: Path, plain: Path, tmp_path: Path) -> None:
     others = work / "others.csv"
     assert "--out must be new" in refuse(*attack(work, work / "codes"))
-    assert "--out must be new" in refuse("represent", work / "codes", others, "--out", others)
+    assert "--out must be new" in refuse(
+        "release", "represent", work / "codes", others, "--out", others
+    )
     wanted = "--out must be a .parquet file"
-    assert wanted in refuse("represent", work / "codes", others, "--out", tmp_path / "r.csv")
+    assert wanted in refuse(
+        "release", "represent", work / "codes", others, "--out", tmp_path / "r.csv"
+    )
     (tmp_path / "r.parquet.certificate.json").touch()
     out = ("--out", tmp_path / "r.parquet")
     wanted = "the certificate of --out must be new"
-    assert wanted in refuse("represent", work / "codes", others, *out)
+    assert wanted in refuse("release", "represent", work / "codes", others, *out)
     other = ("--out", tmp_path / "s.parquet")
     wrong = "directory must be an encoder, as anonymize writes"
-    assert wrong in refuse("represent", plain / "codebook", others, *other)
-    assert wrong in refuse("probe", plain / "codebook", others, "--private", "who")
-    assert "must be a directory with" in refuse("represent", tmp_path, others, *other)
+    assert wrong in refuse("release", "represent", plain / "codebook", others, *other)
+    assert wrong in refuse("release", "probe", plain / "codebook", others, "--private", "who")
+    assert "must be a directory with" in refuse("release", "represent", tmp_path, others, *other)

@@ -1,4 +1,4 @@
-"""`tacit audit-model`, and saved estimators under the other commands."""
+"""`tacit train audit`, and saved estimators under the other commands."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def asked(work: Path, model: str, kind: str = "csv", label: str = "class") -> tuple[Any, ...]:
     files = ("--members", work / f"members.{kind}", "--others", work / f"others.{kind}")
-    return ("audit-model", work / model, *files, "--label", label)
+    return ("train", "audit", work / model, *files, "--label", label)
 
 
 # --- a model as it is --------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_losses_are_of_the_right_class(run: Run, work: Path, tmp_path: Path) -> 
     far["class"] = np.where(far["class"] == "yes", "no", "yes")
     far.to_csv(tmp_path / "far.csv", index=False)
     files = ("--members", work / "members.csv", "--others", tmp_path / "far.csv")
-    found = run("audit-model", work / "logistic", *files, "--label", "class", "--json").json
+    found = run("train", "audit", work / "logistic", *files, "--label", "class", "--json").json
     assert found["attacks"][0]["auc"]["value"] > 0.8  # those with the wrong label stand out
     assert not found["refuted"]  # and that proves nothing: no coins decided
 
@@ -109,7 +109,7 @@ def test_a_table_to_read(run: Run, work: Path) -> None:
         "allowed",
         "Claimed: (2, 1e-06)-DP (central, add-remove, unit: record).",
         "no proof: members were not chosen by coins",
-        "stay in the house",
+        "keep them in-house",
     ):
         assert words in said
     assert shown.code == 0
@@ -146,7 +146,7 @@ def test_the_game(
     run: Run, work: Path, model: str, kind: str, label: str, game: str, epsilon: float
 ) -> None:
     pool = ("--data", work / f"pool.{kind}", "--label", label)
-    found = run("audit-model", work / model, *pool, "--game", "--shadows", 4, "--json").json
+    found = run("train", "audit", work / model, *pool, "--game", "--shadows", 4, "--json").json
     assert (found["game"], found["certified"], found["refuted"]) == (game, True, False)
     names = ["loss threshold", "shadow models", "likelihood ratio"]
     assert [one["attack"] for one in found["attacks"]] == names
@@ -167,7 +167,10 @@ def test_a_fit_without_noise_is_refuted(
     model.save(tmp_path / "model")
     frame = pd.DataFrame(rows, columns=[f"x{i}" for i in range(150)])
     frame.assign(y=target).to_parquet(tmp_path / "pool.parquet")
-    game = ("audit-model", tmp_path / "model", "--data", tmp_path / "pool.parquet", "--label", "y")
+    game = (
+        *("train", "audit", tmp_path / "model", "--data", tmp_path / "pool.parquet"),
+        *("--label", "y"),
+    )
     game = (*game, "--game", "--attacks", "threshold")
     honest = run(*game)
     assert honest.code == 0
@@ -191,7 +194,7 @@ def test_a_claim_of_other_parameters_is_refused(refuse: Run, work: Path, tmp_pat
     model = tacit.load(work / "logistic").set_params(epsilon=500.0)
     model.save(tmp_path / "model")
     pool = ("--data", work / "pool.csv", "--label", "class", "--game")
-    said = refuse("audit-model", tmp_path / "model", *pool)
+    said = refuse("train", "audit", tmp_path / "model", *pool)
     assert "parameters must be those that its certificate is about" in said
 
 
@@ -207,17 +210,17 @@ def scores(path: Path, count: int, apart: float, **more: Any) -> Path:
 
 
 def test_losses_with_coins_refute(run: Run, tmp_path: Path) -> None:
-    told = run("audit-model", scores(tmp_path / "told.csv", 200, 20), "--epsilon", 1, "--coins")
+    told = run("train", "audit", scores(tmp_path / "told.csv", 200, 20), "--epsilon", 1, "--coins")
     assert told.code == 1
     assert "told.csv: REFUTED" in told.out
-    same = run("audit-model", scores(tmp_path / "same.csv", 200, 0), "--epsilon", 1, "--coins")
+    same = run("train", "audit", scores(tmp_path / "same.csv", 200, 0), "--epsilon", 1, "--coins")
     assert same.code == 0
     assert "same.csv: not refuted" in same.out
-    without = run("audit-model", tmp_path / "told.csv", "--epsilon", 1, "--json")
+    without = run("train", "audit", tmp_path / "told.csv", "--epsilon", 1, "--json")
     assert (without.json["refuted"], without.json["certified"]) == (False, False)
     # What coins say of one record more or less says nothing of one replaced.
     other = ("--epsilon", 1, "--delta", 1e-5, "--adjacency", "replace-one", "--coins", "--json")
-    found = run("audit-model", tmp_path / "told.csv", *other).json
+    found = run("train", "audit", tmp_path / "told.csv", *other).json
     assert not found["refuted"]
     assert "says nothing that this could test" in found["words"]
 
@@ -230,7 +233,7 @@ def test_losses_of_probabilities(run: Run, tmp_path: Path) -> None:
     frame["0"], frame["1"] = (np.where(label == one, right, 1 - right) for one in (0, 1))
     for name in ("scores.csv", "scores.parquet"):
         getattr(frame, f"to_{name.split('.')[1]}")(tmp_path / name, index=False)
-        found = run("audit-model", tmp_path / name, "--label", "y", "--json").json
+        found = run("train", "audit", tmp_path / name, "--label", "y", "--json").json
         assert found["claim"] is None
         assert found["attacks"][0]["auc"]["value"] > 0.85
 
@@ -239,7 +242,7 @@ def test_losses_of_probabilities(run: Run, tmp_path: Path) -> None:
 
 
 def test_bad_input(refuse: Run, work: Path, tmp_path: Path) -> None:
-    model, pool = ("audit-model", work / "logistic"), ("--data", work / "pool.csv")
+    model, pool = ("train", "audit", work / "logistic"), ("--data", work / "pool.csv")
     assert "--members must be given" in refuse(*model)
     assert "--label must be given" in refuse(*model, *pool, "--game")
     assert "--data must be left out" in refuse(*asked(work, "logistic"), *pool)
@@ -260,9 +263,9 @@ def test_bad_input(refuse: Run, work: Path, tmp_path: Path) -> None:
         *model, *pool, "--label", "class", "--game", "--attacks", "luck"
     )
     assert "confidence must be" in refuse(*asked(work, "logistic"), "--confidence", 2)
-    assert "MODEL must be" in refuse("audit-model", work / "nowhere")
-    assert "--epsilon must be given" in refuse("audit-model", work / "pool.csv", "--delta", 0.1)
-    assert "column 'member'" in refuse("audit-model", work / "pool.csv")
+    assert "MODEL must be" in refuse("train", "audit", work / "nowhere")
+    assert "--epsilon must be given" in refuse("train", "audit", work / "pool.csv", "--delta", 0.1)
+    assert "column 'member'" in refuse("train", "audit", work / "pool.csv")
     frame = pd.DataFrame({"age": [0.1, np.nan], "pay": 0.0, "home": 1, "class": "no"})
     frame.to_csv(tmp_path / "gap.csv", index=False)
     gap = ("--members", tmp_path / "gap.csv", "--others", work / "others.csv", "--label", "class")
@@ -270,11 +273,13 @@ def test_bad_input(refuse: Run, work: Path, tmp_path: Path) -> None:
     narrow = pd.DataFrame({"a": [0.1, 0.2], "class": "no"})
     narrow.to_csv(tmp_path / "narrow.csv", index=False)
     few = ("--members", tmp_path / "narrow.csv", "--others", work / "others.csv")
-    assert "3 columns of numbers" in refuse("audit-model", work / "svm", *few, "--label", "class")
+    assert "3 columns of numbers" in refuse(
+        "train", "audit", work / "svm", *few, "--label", "class"
+    )
     pd.DataFrame({"member": [0, int(SECRET)], "loss": 1.0}).to_csv(
         tmp_path / "odd.csv", index=False
     )
-    assert "must be 0 or 1" in refuse("audit-model", tmp_path / "odd.csv")
+    assert "must be 0 or 1" in refuse("train", "audit", tmp_path / "odd.csv")
 
 
 # --- other commands ------------------------------------------------------------------------------
@@ -283,37 +288,41 @@ def test_bad_input(refuse: Run, work: Path, tmp_path: Path) -> None:
 def test_explain_and_verify_a_saved_estimator(
     run: Run, refuse: Run, work: Path, tmp_path: Path
 ) -> None:
-    said = run("explain", work / "dprf")
+    said = run("account", "explain", work / "dprf")
     assert said.code == 0
     assert "The set of classes was read off the labels" in " ".join(said.out.split())
-    assert run("explain", work / "line", "--json").json["guarantee"].startswith("(2, 1e-06)-DP")
-    assert run("verify", work / "line", "--json").json["verified"] is True
+    assert (
+        run("account", "explain", work / "line", "--json")
+        .json["guarantee"]
+        .startswith("(2, 1e-06)-DP")
+    )
+    assert run("account", "verify", work / "line", "--json").json["verified"] is True
     copied = tmp_path / "copied"
     copied.mkdir()
     for file in (work / "line").iterdir():
         (copied / file.name).write_bytes(file.read_bytes())
     weights = copied / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
-    assert "SHA-256" in refuse("verify", copied, code=1)
-    assert "must be a directory with" in refuse("verify", tmp_path)
+    assert "SHA-256" in refuse("account", "verify", copied, code=1)
+    assert "must be a directory with" in refuse("account", "verify", tmp_path)
     assert "left out with a directory" in refuse(
-        "verify", work / "line", "--artifact", work / "pool.csv"
+        "account", "verify", work / "line", "--artifact", work / "pool.csv"
     )
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("evaluate", "pool.csv", "--label", "class"),
-        ("validate", "pool.csv", "--label", "class", "--epsilon", "1"),
-        ("probe", "pool.csv", "--private", "home"),
-        ("export", "--out", "x"),
+        ("collect", "evaluate", "pool.csv", "--label", "class"),
+        ("collect", "validate", "pool.csv", "--label", "class", "--epsilon", "1"),
+        ("release", "probe", "pool.csv", "--private", "home"),
+        ("collect", "export", "--out", "x"),
     ],
 )
 def test_commands_for_other_models_refuse_an_estimator(
     refuse: Run, work: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    name, *rest = command
+    group, name, *rest = command
     paths = [str(work / one) if one == "pool.csv" else one for one in rest]
     paths = [str(tmp_path / one) if one == "x" else one for one in paths]
-    assert "directory must be" in refuse(name, work / "logistic", *paths)
+    assert "directory must be" in refuse(group, name, work / "logistic", *paths)

@@ -24,9 +24,6 @@ from tacit.local.reports import Reports
 DIGITS, TARGET = load_digits(return_X_y=True)
 PIXELS = [f"p{index}" for index in range(64)]
 SECRET = "Zaphod7531"
-COMMANDS = ("fit", "privatize", "learn", "evaluate", "plan")
-
-
 Run = Callable[..., Any]
 
 
@@ -63,13 +60,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pixels = ArraySchema(64, 0, 16, (8, 8), columns=tuple(PIXELS))
     (folder / "pixels.json").write_text(json.dumps(pixels.to_plain()))
     commands = (
-        f"fit {folder}/inhouse.parquet --epsilon 4 --people 1000 --classes 10 --label digit"
+        f"collect fit {folder}/inhouse.parquet --epsilon 4 --people 1000 --classes 10 --label digit"
         f" --schema {folder}/pixels.json --out {folder}/images --json",
-        f"privatize {folder}/images {folder}/people.parquet --label digit"
+        f"collect privatize {folder}/images {folder}/people.parquet --label digit"
         f" --out {folder}/reports.parquet --json",
-        f"learn {folder}/reports.parquet --out {folder}/model --json",
-        f"fit {folder}/customers.csv --epsilon 3 --codewords 6 --classes no,yes --label loyal"
-        f" --schema {folder}/schema.json --out {folder}/table --json",
+        f"collect learn {folder}/reports.parquet --out {folder}/model --json",
+        f"collect fit {folder}/customers.csv --epsilon 3 --codewords 6 --classes no,yes"
+        f" --label loyal --schema {folder}/schema.json --out {folder}/table --json",
     )
     for command in commands:
         assert main(command.split()) == 0
@@ -79,17 +76,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the whole way -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(run: Run, command: str) -> None:
-    outcome = run(command, "--help")
-    assert outcome.code == 0
-    assert f"tacit {command}" in outcome.out
-    assert "--json" in outcome.out
-
-
 def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> None:
     fitted = run(
-        *("fit", work / "inhouse.parquet", "--epsilon", 4, "--people", 1000, "--classes", 10),
+        *("collect", "fit", work / "inhouse.parquet", "--epsilon", 4, "--people", 1000),
+        *("--classes", 10),
         *("--image", "8x8", "--label", "digit", "--out", tmp_path / "m", "--json"),
     ).json
     assert fitted["kind"] == "codebook"
@@ -97,14 +87,14 @@ def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> N
     assert 12 <= fitted["codewords"] <= 1280
     assert fitted["guarantee"].startswith("4-DP (local")
     assert fitted["in_house_rows"] == "not protected: keep it inside"
-    assert 0 < fitted["bytes_a_report"] <= -(-fitted["codewords"] * 10 // 8)
+    assert 0 < fitted["bytes_per_report"] <= -(-fitted["codewords"] * 10 // 8)
     mechanism = tacit.load(tmp_path / "m")
     assert mechanism.features_.kind == "scattering"
     assert mechanism.codewords_ == fitted["codewords"]
 
     reports = tmp_path / "reports.parquet"
     released = run(
-        *("privatize", tmp_path / "m", work / "people.parquet", "--label", "digit"),
+        *("collect", "privatize", tmp_path / "m", work / "people.parquet", "--label", "digit"),
         *("--epsilon", 6, "--out", reports, "--json"),
     ).json
     assert (released["reports"], released["labelled"]) == (1000, True)
@@ -113,10 +103,12 @@ def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> N
     assert (len(table), table.labelled, table.seeded) == (1000, True, False)
     assert float(table.guarantee.epsilon) == 6
 
-    learned = run("learn", reports, "--out", tmp_path / "model", "--json").json
+    learned = run("collect", "learn", reports, "--out", tmp_path / "model", "--json").json
     assert learned["reports"] == 1000
     assert learned["classes"] == [str(digit) for digit in range(10)]
-    found = run("evaluate", tmp_path / "model", work / "test.csv", "--label", "digit", "--json")
+    found = run(
+        "collect", "evaluate", tmp_path / "model", work / "test.csv", "--label", "digit", "--json"
+    )
     assert found.json["rows"] == 297
     assert found.json["accuracy"] > 0.75
     assert found.json["interval"][0] < found.json["accuracy"] < found.json["interval"][1]
@@ -124,7 +116,10 @@ def test_images_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> N
     model = tacit.load(tmp_path / "model")
     assert model.score(DIGITS[1500:], TARGET[1500:]) == pytest.approx(found.json["accuracy"])
     # The label is the one surplus column.
-    assert run("evaluate", tmp_path / "model", work / "test.csv", "--json").json == found.json
+    assert (
+        run("collect", "evaluate", tmp_path / "model", work / "test.csv", "--json").json
+        == found.json
+    )
 
 
 def test_a_table_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> None:
@@ -132,26 +127,26 @@ def test_a_table_from_rows_to_accuracy(run: Run, work: Path, tmp_path: Path) -> 
     reports = tmp_path / "r.parquet"
     csv.write_csv(customers(3000, 1), tmp_path / "people.csv")
     released = run(
-        *("privatize", work / "table", tmp_path / "people.csv", "--label", "loyal"),
+        *("collect", "privatize", work / "table", tmp_path / "people.csv", "--label", "loyal"),
         *("--out", reports, "--json"),
     ).json
     assert released["reports"] == 3000
-    assert run("learn", reports, "--out", tmp_path / "model", "--json").json["classes"] == [
-        *("no", "yes")
-    ]
+    assert run("collect", "learn", reports, "--out", tmp_path / "model", "--json").json[
+        "classes"
+    ] == [*("no", "yes")]
     csv.write_csv(customers(500, 2), tmp_path / "test.csv")
-    found = run("evaluate", tmp_path / "model", tmp_path / "test.csv", "--json").json
+    found = run("collect", "evaluate", tmp_path / "model", tmp_path / "test.csv", "--json").json
     assert found["accuracy"] > 0.95
     assert [one["class"] for one in found["by_class"]] == ["no", "yes"]
 
 
 def test_a_student_is_marked(run: Run, work: Path, tmp_path: Path) -> None:
     learned = run(
-        *("learn", work / "reports.parquet", "--inhouse", work / "inhouse.parquet"),
+        *("collect", "learn", work / "reports.parquet", "--inhouse", work / "inhouse.parquet"),
         *("--label", "digit", "--out", tmp_path / "student", "--json"),
     ).json
     assert "keep it inside" in learned["in_house_rows"]
-    found = run("evaluate", tmp_path / "student", work / "test.csv", "--json").json
+    found = run("collect", "evaluate", tmp_path / "student", work / "test.csv", "--json").json
     assert found["accuracy"] > 0.6
 
 
@@ -166,7 +161,7 @@ def test_one_person_in_any_kind_of_file(run: Run, work: Path, tmp_path: Path, ki
         with pa.output_stream(path) as stream:  # compresses by the name
             csv.write_csv(table, stream, options)
     out = tmp_path / "r.parquet"
-    released = run("privatize", work / "table", path, "--out", out, "--json").json
+    released = run("collect", "privatize", work / "table", path, "--out", out, "--json").json
     assert (released["reports"], released["labelled"]) == (1, False)
     assert Reports.read(out).columns["symbols"].shape[0] == 1
 
@@ -185,7 +180,9 @@ def test_many_batches_are_as_one(
             yield batch
 
     monkeypatch.setattr(tables, "batches", small)
-    arguments = ("privatize", work / "images", work / "people.parquet", "--label", "digit")
+    arguments = (
+        *("collect", "privatize", work / "images", work / "people.parquet", "--label", "digit"),
+    )
     assert run(*arguments, "--out", tmp_path / "r.parquet", "--json").json["reports"] == 1000
     assert len(seen) >= 16
     assert len(Reports.read(tmp_path / "r.parquet")) == 1000
@@ -193,8 +190,10 @@ def test_many_batches_are_as_one(
 
 def test_two_runs_draw_other_noise(run: Run, work: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        run("privatize", work / "images", work / "people.parquet", "--label", "digit", "--out",
-            tmp_path / f"{name}.parquet")  # fmt: skip
+        run(
+            *("collect", "privatize", work / "images", work / "people.parquet"),
+            *("--label", "digit", "--out", tmp_path / f"{name}.parquet"),
+        )
     first, second = (Reports.read(tmp_path / f"{name}.parquet") for name in "ab")
     assert not np.array_equal(first.columns["symbols"], second.columns["symbols"])
 
@@ -205,19 +204,27 @@ def test_labels_that_look_like_something_else(run: Run, tmp_path: Path) -> None:
         rows = "".join(f"{i % 7},{i % 5},{classes[i % 2]}\n" for i in range(200))
         data, folder = tmp_path / f"{index}.csv", tmp_path / str(index)
         data.write_text("x,y,l\n" + rows)
-        fit = ("fit", data, "--epsilon", 1, "--codewords", 4, "--classes", ",".join(classes))
+        fit = (
+            *("collect", "fit", data, "--epsilon", 1, "--codewords", 4),
+            *("--classes", ",".join(classes)),
+        )
         assert run(*fit, "--label", "l", "--out", folder).code == 0
         out = tmp_path / f"{index}.parquet"
-        assert run("privatize", folder, data, "--label", "l", "--out", out, "--json").json
-        assert run("learn", out, "--out", tmp_path / f"m{index}", "--json").json["classes"] == [
-            *classes
-        ]
-        assert run("evaluate", tmp_path / f"m{index}", data, "--json").json["rows"] == 200
+        assert run(
+            "collect", "privatize", folder, data, "--label", "l", "--out", out, "--json"
+        ).json
+        assert run("collect", "learn", out, "--out", tmp_path / f"m{index}", "--json").json[
+            "classes"
+        ] == [*classes]
+        assert (
+            run("collect", "evaluate", tmp_path / f"m{index}", data, "--json").json["rows"] == 200
+        )
 
 
 def test_rows_can_be_limited(run: Run, work: Path, tmp_path: Path) -> None:
     fitted = run(
-        *("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4, "--label", "loyal"),
+        *("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4),
+        *("--label", "loyal"),
         *("--rows", 100, "--out", tmp_path / "m", "--json"),
     ).json
     assert (fitted["rows"], fitted["rows_in_file"]) == (100, 400)
@@ -225,13 +232,14 @@ def test_rows_can_be_limited(run: Run, work: Path, tmp_path: Path) -> None:
 
 def test_direct_needs_no_codewords(run: Run, work: Path, tmp_path: Path) -> None:
     fitted = run(
-        *("fit", work / "customers.csv", "--kind", "direct", "--epsilon", 2, "--classes", "no,yes"),
+        *("collect", "fit", work / "customers.csv", "--kind", "direct", "--epsilon", 2),
+        *("--classes", "no,yes"),
         *("--label", "loyal", "--schema", work / "schema.json", "--out", tmp_path / "m", "--json"),
     ).json
     assert fitted["codewords"] is None
     assert fitted["guarantee"].startswith("2-DP")
     released = run(
-        *("privatize", tmp_path / "m", work / "customers.csv", "--label", "loyal"),
+        *("collect", "privatize", tmp_path / "m", work / "customers.csv", "--label", "loyal"),
         *("--out", tmp_path / "r.parquet", "--json"),
     ).json
     assert released["reports"] == 400
@@ -239,25 +247,27 @@ def test_direct_needs_no_codewords(run: Run, work: Path, tmp_path: Path) -> None
 
 def test_tables_for_people_to_read(run: Run, work: Path, tmp_path: Path) -> None:
     privatize = run(
-        *("privatize", work / "images", work / "people.parquet", "--label", "digit"),
+        *("collect", "privatize", work / "images", work / "people.parquet", "--label", "digit"),
         *("--out", tmp_path / "r.parquet"),
     )
     assert privatize.code == 0
     assert "Released" in privatize.out
     assert "1000" in privatize.out
-    learned = run("learn", tmp_path / "r.parquet", "--out", tmp_path / "model")
+    learned = run("collect", "learn", tmp_path / "r.parquet", "--out", tmp_path / "model")
     assert "Learned" in learned.out
-    evaluated = run("evaluate", work / "model", work / "test.csv")
+    evaluated = run("collect", "evaluate", work / "model", work / "test.csv")
     assert "95 % interval" in evaluated.out
     assert "297" in evaluated.out
-    planned = run("plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9)
+    planned = run("collect", "plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9)
     assert "people" in planned.out
     assert "It assumes" in planned.out
     assert max(map(len, planned.out.splitlines())) <= 80
 
 
 def test_plan_without_rows(run: Run) -> None:
-    found = run("plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9, "--json").json
+    found = run(
+        "collect", "plan", "--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9, "--json"
+    ).json
     assert 1000 < found["people_needed"] < 10**6
     assert not found["simulated"]
     assert [row["epsilon"] for row in found["rows"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
@@ -265,16 +275,21 @@ def test_plan_without_rows(run: Run) -> None:
     assert accuracy == sorted(accuracy)
     assert accuracy[1] >= 0.9
     assert found["assumptions"]
-    more = run("plan", "--classes", 10, "--epsilon", 0.5, "--target-accuracy", 0.9, "--json").json
+    more = run(
+        "collect", "plan", "--classes", 10, "--epsilon", 0.5, "--target-accuracy", 0.9, "--json"
+    ).json
     assert more["people_needed"] > found["people_needed"]
-    never = run("plan", "--classes", 10, "--epsilon", 0.01, "--target-accuracy", 0.999, "--json")
+    never = run(
+        "collect", "plan", "--classes", 10, "--epsilon", 0.01, "--target-accuracy", 0.999, "--json"
+    )
     assert never.json["people_needed"] is None
     assert "not reached" in never.json["answer"]
 
 
 def test_plan_with_rows(run: Run, work: Path) -> None:
     found = run(
-        *("plan", "--classes", 2, "--epsilon", 3, "--target-accuracy", 0.8, "--people", 500),
+        *("collect", "plan", "--classes", 2, "--epsilon", 3, "--target-accuracy", 0.8),
+        *("--people", 500),
         *("--inhouse", work / "customers.csv", "--label", "loyal", "--json"),
     ).json
     assert found["simulated"]
@@ -355,11 +370,13 @@ def test_bad_rows_are_refused_and_nothing_is_written(
     make, named = BAD_IMAGES[wrong]
     pq.write_table(make(), tmp_path / "bad.parquet")
     arguments = (tmp_path / "bad.parquet", "--label", "digit")
-    line = refuse("privatize", work / "images", *arguments, "--out", tmp_path / "r.parquet")
+    line = refuse(
+        "collect", "privatize", work / "images", *arguments, "--out", tmp_path / "r.parquet"
+    )
     assert named in line
     assert "bad.parquet" in line
     assert "7531" not in line
-    line = refuse("evaluate", work / "model", *arguments)
+    line = refuse("collect", "evaluate", work / "model", *arguments)
     assert "bad.parquet" in line
     assert "7531" not in line
 
@@ -372,11 +389,14 @@ def test_columns_beside_those_of_the_schema_are_left_out(
     wide.write_text('job,name,age,loyal\nbaker,"O""Neil, A",1,no\nsmith,B,2,yes\n')
     for more, labelled in ((("--label", "loyal"), True), ((), False)):
         out = tmp_path / f"reports{labelled}.parquet"
-        told = run("privatize", work / "table", wide, "--out", out, "--json", *more)
+        told = run("collect", "privatize", work / "table", wide, "--out", out, "--json", *more)
         assert told.code == 0, told.err
         found = json.loads(told.out)
         assert (found["reports"], found["labelled"]) == (2, labelled)
-    fit = ("fit", wide, "--epsilon", 1, "--codewords", 2, "--schema", work / "schema.json")
+    fit = (
+        *("collect", "fit", wide, "--epsilon", 1, "--codewords", 2),
+        *("--schema", work / "schema.json"),
+    )
     told = run(*fit, "--classes", "no,yes", "--out", tmp_path / "m", "--json")
     assert told.code == 0, told.err
     assert json.loads(told.out)["columns"] == 2  # the label is no feature, named or not
@@ -412,13 +432,13 @@ def test_bad_csv_is_refused_and_nothing_is_written(
     content, named = BAD_CSV[wrong]
     bad = tmp_path / "bad.csv"
     bad.write_bytes(content if isinstance(content, bytes) else content.encode())
-    arguments = ("privatize", work / "table", bad, "--label", "loyal")
+    arguments = ("collect", "privatize", work / "table", bad, "--label", "loyal")
     line = refuse(*arguments, "--out", tmp_path / "r.parquet")
     assert named in line
     assert "bad.csv" in line
     assert "7531" not in line
     if wrong not in ("undeclared label", "gap in label"):
-        fit = ("fit", bad, "--epsilon", 1, "--codewords", 2, "--label", "loyal")
+        fit = ("collect", "fit", bad, "--epsilon", 1, "--codewords", 2, "--label", "loyal")
         line = refuse(*fit, "--schema", work / "schema.json", "--out", tmp_path / "m")
         assert "bad.csv" in line
         assert "7531" not in line
@@ -433,11 +453,14 @@ def test_files_that_are_not_what_they_say_are_named(
     bad.write_bytes(content)
     out = ("--out", tmp_path / "out")
     for arguments in (
-        ("fit", bad, "--epsilon", 1, "--codewords", 2, *out),
-        ("privatize", work / "table", bad, *out),
-        ("learn", work / "reports.parquet", "--inhouse", bad, *out),
-        ("evaluate", work / "model", bad),
-        ("plan", "--classes", 2, "--epsilon", 1, "--target-accuracy", 0.8, "--inhouse", bad),
+        ("collect", "fit", bad, "--epsilon", 1, "--codewords", 2, *out),
+        ("collect", "privatize", work / "table", bad, *out),
+        ("collect", "learn", work / "reports.parquet", "--inhouse", bad, *out),
+        ("collect", "evaluate", work / "model", bad),
+        (
+            *("collect", "plan", "--classes", 2, "--epsilon", 1, "--target-accuracy", 0.8),
+            *("--inhouse", bad),
+        ),
     ):
         line = refuse(*arguments)
         assert name in line
@@ -453,8 +476,11 @@ def test_a_gpu_that_is_not_there_is_refused_before_data_is_read(
     more: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    fit = ("fit", work / "missing.parquet", "--epsilon", 2, *more, "--out", tmp_path / "m")
-    learn = ("learn", work / "missing.parquet", "--out", tmp_path / "m")
+    fit = (
+        *("collect", "fit", work / "missing.parquet", "--epsilon", 2, *more),
+        *("--out", tmp_path / "m"),
+    )
+    learn = ("collect", "learn", work / "missing.parquet", "--out", tmp_path / "m")
     for command in (fit, learn):
         assert "device must be cpu or auto" in refuse(*command, "--device", "cuda")
         assert "device must be auto, cpu" in refuse(*command, "--device", "tpu")
@@ -484,11 +510,17 @@ def test_commands_train_on_the_device(
     monkeypatch.setattr(noise_aware, "fit_network", fitted_network)
     schema, label = ("--schema", work / "schema.json"), ("--label", "loyal")
     made, reports = tmp_path / "vlm", tmp_path / "r.parquet"
-    command = ("fit", work / "customers.csv", "--epsilon", 3, "--kind", "vlm", *schema, *label)
+    command = (
+        *("collect", "fit", work / "customers.csv", "--epsilon", 3, "--kind", "vlm", *schema),
+        *label,
+    )
     assert run(*command, "--classes", "no,yes", "--out", made).code == 0
-    assert run("privatize", made, work / "customers.csv", *label, "--out", reports).code == 0
-    assert run("learn", reports, "--out", tmp_path / "a").code == 0
-    assert run("learn", reports, "--device", "cpu", "--out", tmp_path / "b").code == 0
+    assert (
+        run("collect", "privatize", made, work / "customers.csv", *label, "--out", reports).code
+        == 0
+    )
+    assert run("collect", "learn", reports, "--out", tmp_path / "a").code == 0
+    assert run("collect", "learn", reports, "--device", "cpu", "--out", tmp_path / "b").code == 0
     assert told == ["cuda", "cuda", "cpu"]
 
 
@@ -496,15 +528,21 @@ def test_what_is_not_there_is_named(refuse: Callable[..., str], work: Path, tmp_
     out = ("--out", tmp_path / "out")
     lost = tmp_path / "lost"
     for arguments in (
-        ("fit", lost, "--epsilon", 1, "--codewords", 2, *out),
-        ("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 2, "--schema", lost, *out),
-        ("privatize", lost, work / "customers.csv", *out),
-        ("privatize", work / "table", lost, *out),
-        ("learn", lost, *out),
-        ("learn", work / "reports.parquet", "--inhouse", lost, *out),
-        ("evaluate", lost, work / "test.csv"),
-        ("evaluate", work / "model", lost),
-        ("plan", "--classes", 2, "--epsilon", 1, "--target-accuracy", 0.8, "--inhouse", lost),
+        ("collect", "fit", lost, "--epsilon", 1, "--codewords", 2, *out),
+        (
+            *("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 2),
+            *("--schema", lost, *out),
+        ),
+        ("collect", "privatize", lost, work / "customers.csv", *out),
+        ("collect", "privatize", work / "table", lost, *out),
+        ("collect", "learn", lost, *out),
+        ("collect", "learn", work / "reports.parquet", "--inhouse", lost, *out),
+        ("collect", "evaluate", lost, work / "test.csv"),
+        ("collect", "evaluate", work / "model", lost),
+        (
+            *("collect", "plan", "--classes", 2, "--epsilon", 1, "--target-accuracy", 0.8),
+            *("--inhouse", lost),
+        ),
     ):
         assert "lost" in refuse(*arguments)
 
@@ -512,9 +550,11 @@ def test_what_is_not_there_is_named(refuse: Callable[..., str], work: Path, tmp_
 def test_a_model_is_no_mechanism_and_the_other_way_round(
     refuse: Callable[..., str], work: Path, tmp_path: Path
 ) -> None:
-    line = refuse("privatize", work / "model", work / "people.parquet", "--out", tmp_path / "r.pq")
+    line = refuse(
+        "collect", "privatize", work / "model", work / "people.parquet", "--out", tmp_path / "r.pq"
+    )
     assert "must be a mechanism, as fit writes" in line
-    line = refuse("evaluate", work / "images", work / "test.csv")
+    line = refuse("collect", "evaluate", work / "images", work / "test.csv")
     assert "must be a model, as learn writes" in line
 
 
@@ -524,9 +564,9 @@ def test_what_exists_is_never_overwritten(
     out = tmp_path / "mine"
     out.write_text("mine")
     for arguments in (
-        ("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 2),
-        ("privatize", work / "images", work / "people.parquet", "--label", "digit"),
-        ("learn", work / "reports.parquet"),
+        ("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 2),
+        ("collect", "privatize", work / "images", work / "people.parquet", "--label", "digit"),
+        ("collect", "learn", work / "reports.parquet"),
     ):
         assert "--out must be new" in refuse(*arguments, "--out", out)
 
@@ -535,9 +575,11 @@ def test_no_folder_is_made_for_what_fails(
     refuse: Callable[..., str], work: Path, tmp_path: Path
 ) -> None:
     pq.write_table(with_value(images(0, 200), "p60", 7531), tmp_path / "bad.parquet")
-    arguments = ("privatize", work / "images", tmp_path / "bad.parquet", "--label", "digit")
+    arguments = (
+        *("collect", "privatize", work / "images", tmp_path / "bad.parquet", "--label", "digit"),
+    )
     refuse(*arguments, "--out", tmp_path / "new" / "sub" / "r.parquet")
-    fit = ("fit", tmp_path / "bad.parquet", "--epsilon", 1, "--codewords", 4, "--schema")
+    fit = ("collect", "fit", tmp_path / "bad.parquet", "--epsilon", 1, "--codewords", 4, "--schema")
     refuse(*fit, work / "pixels.json", "--label", "digit", "--out", tmp_path / "new" / "m")
 
 
@@ -550,10 +592,13 @@ def test_an_epsilon_that_protects_nobody_or_lets_nothing_through(
 ) -> None:
     out = ("--out", tmp_path / "out")
     for arguments in (
-        ("fit", work / "customers.csv", "--codewords", 4, *out),
-        ("fit", work / "customers.csv", "--kind", "direct", *out),
-        ("privatize", work / "images", work / "people.parquet", "--label", "digit", *out),
-        ("plan", "--classes", 2, "--target-accuracy", 0.8),
+        ("collect", "fit", work / "customers.csv", "--codewords", 4, *out),
+        ("collect", "fit", work / "customers.csv", "--kind", "direct", *out),
+        (
+            *("collect", "privatize", work / "images", work / "people.parquet"),
+            *("--label", "digit", *out),
+        ),
+        ("collect", "plan", "--classes", 2, "--target-accuracy", 0.8),
     ):
         assert "epsilon must be" in refuse(*arguments, f"--epsilon={epsilon}")
 
@@ -584,7 +629,7 @@ def test_an_epsilon_that_protects_nobody_or_lets_nothing_through(
 def test_fit_with_wrong_parameters(
     refuse: Callable[..., str], work: Path, tmp_path: Path, options: tuple[Any, ...], named: str
 ) -> None:
-    arguments = ("fit", work / "customers.csv", "--epsilon", 1, *options)
+    arguments = ("collect", "fit", work / "customers.csv", "--epsilon", 1, *options)
     assert named in refuse(*arguments, "--out", tmp_path / "out")
 
 
@@ -608,7 +653,7 @@ def test_a_schema_file_of_another_form(
 ) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text(content)
-    arguments = ("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
+    arguments = ("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
     assert "bad.json" in refuse(*arguments, "--schema", bad, "--out", tmp_path / "out")
 
 
@@ -616,9 +661,12 @@ def test_a_schema_file_of_another_form(
     ("options", "named"),
     [
         (("--classes", 1, "--epsilon", 1, "--target-accuracy", 0.9), "classes must be"),
-        (("--classes", 10, "--epsilon", 1, "--target-accuracy", 1.5), "target_accuracy must be"),
-        (("--classes", 10, "--epsilon", 1, "--target-accuracy", 0), "target_accuracy must be"),
-        (("--classes", 10, "--epsilon", 1, "--target-accuracy", "nan"), "target_accuracy must be"),
+        (("--classes", 10, "--epsilon", 1, "--target-accuracy", 1.5), "--target-accuracy must be"),
+        (("--classes", 10, "--epsilon", 1, "--target-accuracy", 0), "--target-accuracy must be"),
+        (
+            ("--classes", 10, "--epsilon", 1, "--target-accuracy", "nan"),
+            "--target-accuracy must be",
+        ),
         (("--classes", 10, "--epsilon", 1, "--target-accuracy", 0.9, "--people", 3), "people must"),
         (("--classes", 10, "--epsilon", 1), "target-accuracy"),
     ],
@@ -626,20 +674,25 @@ def test_a_schema_file_of_another_form(
 def test_plan_with_wrong_parameters(
     refuse: Callable[..., str], options: tuple[Any, ...], named: str
 ) -> None:
-    assert named in refuse("plan", *options)
+    assert named in refuse("collect", "plan", *options)
 
 
 def test_plan_with_few_rows(refuse: Callable[..., str], work: Path) -> None:
     options = ("--classes", 20, "--epsilon", 1, "--target-accuracy", 0.9)
-    assert "must be at least 800" in refuse("plan", *options, "--inhouse", work / "customers.csv")
+    assert "must be at least 800" in refuse(
+        "collect", "plan", *options, "--inhouse", work / "customers.csv"
+    )
 
 
 def test_labels_for_a_mechanism_without_classes(
     run: Run, refuse: Callable[..., str], work: Path, tmp_path: Path
 ) -> None:
-    fit = ("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4, "--label", "loyal")
+    fit = (
+        *("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4),
+        *("--label", "loyal"),
+    )
     assert run(*fit, "--out", tmp_path / "m").code == 0
-    arguments = ("privatize", tmp_path / "m", work / "customers.csv", "--label", "loyal")
+    arguments = ("collect", "privatize", tmp_path / "m", work / "customers.csv", "--label", "loyal")
     assert "classes must be declared" in refuse(*arguments, "--out", tmp_path / "r.parquet")
 
 
@@ -658,7 +711,7 @@ def test_an_artifact_with_one_byte_changed(
     content = bytearray((folder / name).read_bytes())
     content[int(place * (len(content) - 1))] ^= 1
     (folder / name).write_bytes(content)
-    arguments = ("privatize", folder, work / "people.parquet", "--label", "digit")
+    arguments = ("collect", "privatize", folder, work / "people.parquet", "--label", "digit")
     line = refuse(*arguments, "--out", tmp_path / "r.parquet")
     assert str(folder) in line
     assert name in line or "weights" not in name
@@ -673,7 +726,7 @@ def test_a_model_with_one_byte_changed(
         content = bytearray((folder / name).read_bytes())
         content[len(content) // 2] ^= 1
         (folder / name).write_bytes(content)
-        assert name in refuse("evaluate", folder, work / "test.csv")
+        assert name in refuse("collect", "evaluate", folder, work / "test.csv")
 
 
 def test_damaged_reports_are_named(refuse: Callable[..., str], work: Path, tmp_path: Path) -> None:
@@ -684,9 +737,9 @@ def test_damaged_reports_are_named(refuse: Callable[..., str], work: Path, tmp_p
         changed = bytearray(content)
         changed[content.index(mark) + 2] ^= 1
         bad.write_bytes(changed)
-        assert "bad.parquet" in refuse("learn", bad, "--out", tmp_path / "model")
+        assert "bad.parquet" in refuse("collect", "learn", bad, "--out", tmp_path / "model")
     bad.write_bytes(content[:-1])
-    assert "bad.parquet" in refuse("learn", bad, "--out", tmp_path / "model")
+    assert "bad.parquet" in refuse("collect", "learn", bad, "--out", tmp_path / "model")
 
 
 def test_reports_without_labels_teach_nothing(
@@ -694,8 +747,11 @@ def test_reports_without_labels_teach_nothing(
 ) -> None:
     pq.write_table(images(0, 100).drop_columns(["digit"]), tmp_path / "people.parquet")
     out = tmp_path / "r.parquet"
-    assert run("privatize", work / "images", tmp_path / "people.parquet", "--out", out).code == 0
-    line = refuse("learn", out, "--out", tmp_path / "model")
+    assert (
+        run("collect", "privatize", work / "images", tmp_path / "people.parquet", "--out", out).code
+        == 0
+    )
+    line = refuse("collect", "learn", out, "--out", tmp_path / "model")
     assert "reports must hold labels" in line
     assert "r.parquet" in line
 
@@ -704,7 +760,7 @@ def test_reports_without_labels_teach_nothing(
 def test_raw_rows_are_no_reports(
     refuse: Callable[..., str], work: Path, tmp_path: Path, name: str
 ) -> None:
-    line = refuse("learn", work / name, "--out", tmp_path / "model")
+    line = refuse("collect", "learn", work / name, "--out", tmp_path / "model")
     assert "must be a Parquet file of" in line
     assert name in line
 
@@ -717,10 +773,14 @@ def test_a_disk_that_is_full(
 
     monkeypatch.setattr("os.replace", full)
     monkeypatch.setattr("os.link", full)
-    arguments = ("privatize", work / "images", work / "people.parquet", "--label", "digit")
+    arguments = (
+        *("collect", "privatize", work / "images", work / "people.parquet", "--label", "digit"),
+    )
     assert "No space left" in refuse(*arguments, "--out", tmp_path / "r.parquet")
-    assert "No space left" in refuse("learn", work / "reports.parquet", "--out", tmp_path / "m")
-    fit = ("fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
+    assert "No space left" in refuse(
+        "collect", "learn", work / "reports.parquet", "--out", tmp_path / "m"
+    )
+    fit = ("collect", "fit", work / "customers.csv", "--epsilon", 1, "--codewords", 4)
     assert "No space left" in refuse(*fit, "--out", tmp_path / "m")
 
 
@@ -730,7 +790,7 @@ def test_a_label_left_among_in_house_columns_is_found(
     table = pa.table({"x": [0.1, 0.4, 0.9, 0.2], "paid": ["no", "yes", "no", "no"]})
     pq.write_table(table, tmp_path / "inhouse.parquet")
     options = ("--epsilon", "1", "--codewords", "2", "--classes", "no,yes")
-    line = refuse("fit", tmp_path / "inhouse.parquet", *options, "--out", tmp_path / "m")
+    line = refuse("collect", "fit", tmp_path / "inhouse.parquet", *options, "--out", tmp_path / "m")
     assert "--label paid" in line
 
 
@@ -741,14 +801,19 @@ def test_several_files_of_reports_are_learned_together(
     for part in parts:
         data = tmp_path / f"people-{part.name}"
         pq.write_table(images(0, 100), data)
-        assert run("privatize", work / "images", data, "--label", "digit", "--out", part).code == 0
-    done = run("learn", *parts, "--out", tmp_path / "model", "--json")
+        assert (
+            run(
+                "collect", "privatize", work / "images", data, "--label", "digit", "--out", part
+            ).code
+            == 0
+        )
+    done = run("collect", "learn", *parts, "--out", tmp_path / "model", "--json")
     assert '"reports": 200' in done.out
 
 
 def test_explain_takes_reports_and_mechanisms(run: Run, work: Path, tmp_path: Path) -> None:
     data, out = tmp_path / "people.parquet", tmp_path / "r.parquet"
     pq.write_table(images(0, 50), data)
-    run("privatize", work / "images", data, "--label", "digit", "--out", out)
+    run("collect", "privatize", work / "images", data, "--label", "digit", "--out", out)
     for path in (out, work / "images"):
-        assert "not protected" in run("explain", path).out.lower()
+        assert "not protected" in run("account", "explain", path).out.lower()

@@ -54,12 +54,12 @@ def test_a_run_writes_model_certificate_and_history(table: Data, tmp_path: Path)
     certificate = Certificate.load(out / "certificate.json")
     certificate.verify(out / "model.safetensors")
     for command in ("verify", "explain"):
-        assert RUNNER.invoke(cli.app, [command, str(out)]).exit_code == 0
-    checked = RUNNER.invoke(cli.app, ["verify", str(out), "--json"]).stdout
+        assert RUNNER.invoke(cli.app, ["account", command, str(out)]).exit_code == 0
+    checked = RUNNER.invoke(cli.app, ["account", "verify", str(out), "--json"]).stdout
     assert json.loads(checked)["declared"] == 1
     with (out / "model.safetensors").open("ab") as file:
         file.write(b" ")
-    assert RUNNER.invoke(cli.app, ["verify", str(out)]).exit_code != 0
+    assert RUNNER.invoke(cli.app, ["account", "verify", str(out)]).exit_code != 0
     (out / "model.safetensors").write_bytes((out / "model.safetensors").read_bytes()[:-1])
     history = json.loads((out / "history.json").read_text())
     assert [one["counted"] for one in history["rounds"]] == [4, 4]

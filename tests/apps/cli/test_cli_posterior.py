@@ -30,7 +30,8 @@ def work(tmp_path: Path) -> Path:
 def test_a_share(run: Run, mechanism: str, delta: float | None) -> None:
     more = () if delta is None else ("--delta", delta)
     found = run(
-        *("posterior", "--count", 37, "--n", 100, "--prior", "1,1", "--mechanism", mechanism),
+        *("release", "posterior", "--count", 37, "--n", 100, "--prior", "1,1"),
+        *("--mechanism", mechanism),
         *("--epsilon", 1, *more, "--json"),
     ).json
     assert set(found) >= KEYS
@@ -45,7 +46,8 @@ def test_a_share(run: Run, mechanism: str, delta: float | None) -> None:
 
 def test_several_shares(run: Run) -> None:
     found = run(
-        *("posterior", "--counts", "20,30,50", "--prior", "1,1,1", "--epsilon", 1, "--json")
+        *("release", "posterior", "--counts", "20,30,50", "--prior", "1,1,1", "--epsilon", 1),
+        "--json",
     ).json
     assert len(found["mean"]) == len(found["interval"]) == 3
     assert sum(found["mean"]) == pytest.approx(1)
@@ -54,7 +56,8 @@ def test_several_shares(run: Run) -> None:
 
 def test_the_papers_claim_is_replaced_by_what_holds(run: Run) -> None:
     found = run(
-        *("posterior", "--count", 50, "--n", 100, "--mechanism", "hellinger", "--epsilon", 1),
+        *("release", "posterior", "--count", 50, "--n", 100, "--mechanism", "hellinger"),
+        *("--epsilon", 1),
         *("--delta", 1e-6, "--calibration", "paper", "--json"),
     ).json
     assert 0.5 < found["guarantee"]["epsilon"] < 0.6
@@ -62,7 +65,7 @@ def test_the_papers_claim_is_replaced_by_what_holds(run: Run) -> None:
 
 def test_a_table_to_read(run: Run) -> None:
     outcome = run(
-        *("posterior", "--count", 9, "--n", 20, "--epsilon", 2, "--naive", "--remap"),
+        *("release", "posterior", "--count", 9, "--n", 20, "--epsilon", 2, "--naive", "--remap"),
         *("--level", 0.5),
     )
     assert outcome.code == 0
@@ -77,7 +80,7 @@ def test_ledger_and_certificate(run: Run, tmp_path: Path) -> None:
     with Ledger(book) as ledger:
         ledger.open("survey", budget)
     asked = (
-        *("posterior", "--count", 9, "--n", 20, "--epsilon", 1, "--unit", "person"),
+        *("release", "posterior", "--count", 9, "--n", 20, "--epsilon", 1, "--unit", "person"),
         *("--ledger", book, "--account", "survey"),
     )
     assert run(*asked, "--certificate", paper).code == 0
@@ -90,10 +93,10 @@ def test_ledger_and_certificate(run: Run, tmp_path: Path) -> None:
 
 
 def test_how_many_records(run: Run) -> None:
-    found = run("needed", "--error", 0.1, "--epsilon", 1, "--share", 0.5, "--json").json
+    found = run("release", "needed", "--error", 0.1, "--epsilon", 1, "--share", 0.5, "--json").json
     assert found["records"] == 34
     assert found["error"] <= 0.1 < found["error_before"]
-    assert "34" in run("needed", "--error", 0.1, "--epsilon", 1, "--share", 0.5).out
+    assert "34" in run("release", "needed", "--error", 0.1, "--epsilon", 1, "--share", 0.5).out
 
 
 @pytest.mark.parametrize(
@@ -125,24 +128,24 @@ def test_how_many_records(run: Run) -> None:
 )
 def test_refusals(refuse: Any, arguments: tuple[Any, ...], message: str) -> None:
     epsilon = () if "--epsilon" in arguments else ("--epsilon", 1)
-    assert message in refuse("posterior", *epsilon, *arguments)
+    assert message in refuse("release", "posterior", *epsilon, *arguments)
 
 
 def test_an_error_that_cannot_be(refuse: Any) -> None:
-    assert "error must be in (0, 1)" in refuse("needed", "--error", 2, "--epsilon", 1)
+    assert "error must be in (0, 1)" in refuse("release", "needed", "--error", 2, "--epsilon", 1)
 
 
 def test_json_has_plain_numbers(run: Run) -> None:
-    out = run("posterior", "--count", 0, "--n", 1, "--epsilon", 0.1, "--json").out
+    out = run("release", "posterior", "--count", 0, "--n", 1, "--epsilon", 0.1, "--json").out
     assert json.loads(out)["counts"] in ([0, 1], [1, 0])
 
 
 def test_a_certificate_is_about_what_was_written(tmp_path):
     out, certificate = tmp_path / "posterior.json", tmp_path / "certificate.json"
-    asked = ["posterior", "--count", "37", "--n", "100", "--epsilon", "1"]
+    asked = ["release", "posterior", "--count", "37", "--n", "100", "--epsilon", "1"]
     written = ["--out", str(out), "--certificate", str(certificate)]
     assert main([*asked, *written]) == 0
-    assert main(["verify", str(certificate), "--artifact", str(out)]) == 0
+    assert main(["account", "verify", str(certificate), "--artifact", str(out)]) == 0
     out.write_text(out.read_text().replace("0", "1", 1))
-    assert main(["verify", str(certificate), "--artifact", str(out)]) == 1
+    assert main(["account", "verify", str(certificate), "--artifact", str(out)]) == 1
     assert main([*asked, *written]) == 2

@@ -1,4 +1,4 @@
-"""`tacit query`: answers, prices, budgets, and every bad input on the way."""
+"""`tacit release query`: answers, prices, budgets, and every bad input on the way."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     table.to_parquet(folder / "data.parquet")
     table.to_csv(folder / "people.csv", index=False)
-    opened = f"ledger open {folder}/ledger patients --epsilon 1 --adjacency add-remove"
+    opened = f"account ledger open {folder}/ledger patients --epsilon 1 --adjacency add-remove"
     assert main(opened.split()) == 0
     return folder
 
@@ -49,7 +49,7 @@ def _ask(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def ask(sql: str, *options: object, file: str = "data.parquet") -> Any:
         capsys.readouterr()
-        arguments = ["query", str(work / file), sql, *map(str, options), "--json"]
+        arguments = ["release", "query", str(work / file), sql, *map(str, options), "--json"]
         assert main(arguments) == 0, capsys.readouterr().err
         return json.loads(capsys.readouterr().out)
 
@@ -62,7 +62,9 @@ def _refused(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def refused(sql: str, *options: object, file: str = "data.parquet", code: int = 2) -> str:
         capsys.readouterr()
-        assert main(["query", str(work / file), sql, *map(str, options), "--json"]) == code
+        assert (
+            main(["release", "query", str(work / file), sql, *map(str, options), "--json"]) == code
+        )
         said = capsys.readouterr()
         assert said.out == ""
         assert said.err.count("\n") == 1
@@ -166,17 +168,17 @@ def test_count_of_a_csv_column_says_what_it_counts(
     path.write_text("temp\n" + "20.5\n" * 600 + "NA\n" * 300 + '""\n' * 100)
 
     def told(*options: str, sql: str = "select count(temp) as n from data") -> str:
-        assert main(["query", str(path), sql, "--epsilon", "50", *options]) == 0
+        assert main(["release", "query", str(path), sql, "--epsilon", "50", *options]) == 0
         return capsys.readouterr().out
 
     plain, bounded = told(), told("--bounds", "temp=0:40")
     assert "900" in plain
-    assert "With --bounds temp=LOWER:UPPER only numbers do." in " ".join(plain.split())
+    assert "With --bounds temp=LOWER:UPPER only numbers count." in " ".join(plain.split())
     assert "600" in bounded
     assert "--bounds" not in bounded
     assert "--bounds" not in told(sql="select count(*) from data")
     path.write_text("temp\n1\n2\n3\n")  # without any such word it says the same
-    assert "With --bounds temp=LOWER:UPPER only numbers do." in " ".join(told().split())
+    assert "With --bounds temp=LOWER:UPPER only numbers count." in " ".join(told().split())
 
 
 def test_a_csv_file_is_called_by_its_name_or_data(ask: Run, refused: Run) -> None:
@@ -203,7 +205,7 @@ def test_a_price_reads_nothing_and_charges_nothing(ask: Run, work: Path) -> None
 
 def test_an_account_is_charged_and_refuses(ask: Run, refused: Run, tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    assert main(f"ledger open {path} a --epsilon 1 --adjacency add-remove".split()) == 0
+    assert main(f"account ledger open {path} a --epsilon 1 --adjacency add-remove".split()) == 0
     account = ("--ledger", path, "--account", "a")
     sql = "select count(*) from data"
     assert ask(sql, "--epsilon", 0.6, *account)["budget_left"]["epsilon"] == 0.4
@@ -217,15 +219,15 @@ def test_an_account_is_charged_and_refuses(ask: Run, refused: Run, tmp_path: Pat
 
 def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(work / "data.parquet")
-    assert main(["query", path, BY_SEX, "--epsilon", "1", *DECLARED]) == 0
+    assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED]) == 0
     out = capsys.readouterr().out
     assert "95 % interval" in out
     assert "1-DP (central, add-remove, unit: record)." in out
     assert "No ledger" in out
     bounded = ("--unit", "person_id", "--max-rows", "2")
-    assert main(["query", path, BY_SEX, "--epsilon", "1", *DECLARED, *bounded]) == 0
+    assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED, *bounded]) == 0
     assert "at most 2 rows of a person, in at most 1 group." in capsys.readouterr().out
-    assert main(["query", path, BY_SEX, "--epsilon", "1", *DECLARED, "--price"]) == 0
+    assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED, "--price"]) == 0
     assert "would cost" in capsys.readouterr().out
 
 

@@ -54,12 +54,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "schema.json").write_text(json.dumps(SCHEMA.to_plain()))
     (folder / "grid.json").write_text(json.dumps({"codewords": [2, 6], "prior": ["none"]}))
     commands = (
-        f"fit {folder}/inhouse.csv --epsilon 3 --codewords 6 --classes no,yes --label loyal"
+        f"collect fit {folder}/inhouse.csv --epsilon 3 --codewords 6 --classes no,yes --label loyal"
         f" --schema {folder}/schema.json --unit person --out {folder}/mechanism --json",
-        f"privatize {folder}/mechanism {folder}/people.parquet --label loyal"
+        f"collect privatize {folder}/mechanism {folder}/people.parquet --label loyal"
         f" --out {folder}/reports.parquet --json",
-        f"learn {folder}/reports.parquet --out {folder}/model --json",
-        f"ledger open {folder}/ledger voters --epsilon 4 --adjacency any-two-inputs --unit person",
+        f"collect learn {folder}/reports.parquet --out {folder}/model --json",
+        f"account ledger open {folder}/ledger voters --epsilon 4 --adjacency any-two-inputs"
+        " --unit person",
     )
     for command in commands:
         assert main(command.split()) == 0
@@ -70,7 +71,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _asked(work: Path, tmp_path: Path) -> tuple[object, ...]:
     """A search that works."""
     return (
-        *("search", work / "inhouse.csv", "--people", work / "people.parquet"),
+        *("collect", "search", work / "inhouse.csv", "--people", work / "people.parquet"),
         *("--voters", work / "voters.parquet", "--label", "loyal", "--epsilon", 3),
         *("--classes", "no,yes", "--grid", work / "grid.json", "--schema", work / "schema.json"),
         *("--out", tmp_path / "found", "--json"),
@@ -85,25 +86,19 @@ def changed(arguments: tuple[object, ...], option: str, value: object) -> tuple[
     return (*arguments[:place], value, *arguments[place + 1 :])
 
 
-@pytest.mark.parametrize("command", ["vote", "tally", "validate", "search"])
-def test_help_has_an_example(run: Run, command: str) -> None:
-    outcome = run(command, "--help")
-    assert outcome.code == 0
-    assert f"tacit {command}" in outcome.out
-    assert "--json" in outcome.out
-
-
 # --- validate ------------------------------------------------------------------------------------
 
 
 def test_validate(run: Run, work: Path) -> None:
-    arguments = ("validate", work / "model", work / "voters.parquet", "--label", "loyal")
+    arguments = ("collect", "validate", work / "model", work / "voters.parquet", "--label", "loyal")
     found = run(*arguments, "--epsilon", 3, "--json").json
     assert found["voters"] == 1200
     assert found["guarantee"] == "3-DP (local, any-two-inputs, unit: person)"
     assert found["seeded"] is False
     low, high = found["interval"]
-    truth = run("evaluate", work / "model", work / "voters.parquet", "--json").json["accuracy"]
+    truth = run("collect", "evaluate", work / "model", work / "voters.parquet", "--json").json[
+        "accuracy"
+    ]
     assert low - 0.03 < truth < high + 0.03
     assert high - low < 0.09
     shown = run(*arguments, "--epsilon", 3)
@@ -112,7 +107,7 @@ def test_validate(run: Run, work: Path) -> None:
 
 
 def test_validate_by_class_and_group(run: Run, work: Path) -> None:
-    arguments = ("validate", work / "model", work / "regions.csv", "--label", "loyal")
+    arguments = ("collect", "validate", work / "model", work / "regions.csv", "--label", "loyal")
     given = (*arguments, "--epsilon", 4, "--by-class", "--group", "region")
     found = run(*given, "--json").json
     assert [one["class"] for one in found["by_class"]] == ["no", "yes"]
@@ -129,16 +124,16 @@ def test_validate_by_class_and_group(run: Run, work: Path) -> None:
 def test_a_group_that_is_a_feature(run: Run, work: Path) -> None:
     """Its categories are those of the schema; none is read off the voters' rows."""
     found = run(
-        *("validate", work / "model", work / "voters.parquet", "--label", "loyal"),
+        *("collect", "validate", work / "model", work / "voters.parquet", "--label", "loyal"),
         *("--epsilon", 4, "--group", "job", "--private-group", "--json"),
     ).json
     assert [one["group"] for one in found["by_group"]] == ["baker", "smith", "nurse"]
 
 
 def test_validate_charges_once_and_first(run: Run, refuse: Callable[..., str], work: Path) -> None:
-    arguments = ("validate", work / "model", work / "voters.parquet", "--label", "loyal")
+    arguments = ("collect", "validate", work / "model", work / "voters.parquet", "--label", "loyal")
     charged = (*arguments, "--ledger", work / "ledger", "--account", "voters")
-    unknown = (*charged[:3], "--label", "job", *charged[5:])
+    unknown = (*charged[:4], "--label", "job", *charged[6:])
     assert "classes" in refuse(*unknown, "--epsilon", 1)  # labels that do not fit cost nothing
     assert run(*charged, "--epsilon", 3, "--key", "first", "--json").code == 0
     # A second run would draw anew: a key does not pay for that.
@@ -146,7 +141,7 @@ def test_validate_charges_once_and_first(run: Run, refuse: Callable[..., str], w
     assert "left 1" in refuse(*charged, "--epsilon", 3, code=1)
     assert "must exist" in refuse(*charged[:-1], "nobody", "--epsilon", 1)
     assert "together" in refuse(*charged[:-2], "--epsilon", 1)
-    spent = run("ledger", "show", work / "ledger", "voters", "--json").json
+    spent = run("account", "ledger", "show", work / "ledger", "voters", "--json").json
     assert "3-DP" in json.dumps(spent)
 
 
@@ -155,24 +150,29 @@ def test_validate_charges_once_and_first(run: Run, refuse: Callable[..., str], w
 
 def test_devices_vote_and_the_server_counts(run: Run, work: Path, tmp_path: Path) -> None:
     ballot = ("--label", "loyal", "--epsilon", 2, "--by-class")
-    device = ("vote", work / "model", work / "voters.parquet", *ballot)
+    device = ("collect", "vote", work / "model", work / "voters.parquet", *ballot)
     many = run(*device, "--out", tmp_path / "a.json", "--json").json
     assert many["votes"] == 1200
     assert many["guarantee"] == "2-DP (local, any-two-inputs, unit: person)"
-    one = run("vote", work / "model", work / "me.csv", *ballot, "--out", tmp_path / "b.json")
+    one = run(
+        "collect", "vote", work / "model", work / "me.csv", *ballot, "--out", tmp_path / "b.json"
+    )
     assert one.code == 0
-    found = run("tally", tmp_path / "a.json", tmp_path / "b.json", "--json").json
+    found = run("collect", "tally", tmp_path / "a.json", tmp_path / "b.json", "--json").json
     assert found["voters"] == 1201
     assert [part["class"] for part in found["by_class"]] == ["no", "yes"]
     assert Votes.read(tmp_path / "a.json").about == Votes.read(tmp_path / "b.json").about != ""
     # Of the same votes: another draw of them may well be narrower.
-    surer = run("tally", tmp_path / "a.json", tmp_path / "b.json", "--confidence", 0.999, "--json")
+    surer = run(
+        *("collect", "tally", tmp_path / "a.json", tmp_path / "b.json", "--confidence", 0.999),
+        "--json",
+    )
     assert np.ptp(surer.json["interval"]) > np.ptp(found["interval"])
 
 
 def test_a_vote_is_all_that_leaves(run: Run, work: Path, tmp_path: Path) -> None:
     """Neither rows nor labels are in the file, and two votes of a row differ by chance."""
-    arguments = ("vote", work / "model", work / "voters.parquet", "--label", "loyal")
+    arguments = ("collect", "vote", work / "model", work / "voters.parquet", "--label", "loyal")
     for name in ("a", "b"):
         run(*arguments, "--epsilon", 1, "--out", tmp_path / f"{name}.json")
     first, second = (Votes.read(tmp_path / f"{name}.json") for name in "ab")
@@ -200,15 +200,15 @@ def test_votes_that_do_not_belong_together(
 ) -> None:
     for epsilon in (1, 2):
         run(
-            *("vote", work / "model", work / "me.csv", "--label", "loyal"),
+            *("collect", "vote", work / "model", work / "me.csv", "--label", "loyal"),
             *("--epsilon", epsilon, "--out", tmp_path / f"{epsilon}.json"),
         )
-    assert "the same model" in refuse("tally", tmp_path / "1.json", tmp_path / "2.json")
-    assert "counts once" in refuse("tally", tmp_path / "1.json", tmp_path / "1.json")
-    assert "existing file" in refuse("tally", tmp_path / "none.json")
-    assert "unchanged file" in refuse("tally", work / "schema.json")
-    assert "confidence" in refuse("tally", tmp_path / "1.json", "--confidence", 1)
-    again = ("vote", work / "model", work / "me.csv", "--label", "loyal", "--epsilon", 1)
+    assert "the same model" in refuse("collect", "tally", tmp_path / "1.json", tmp_path / "2.json")
+    assert "counts once" in refuse("collect", "tally", tmp_path / "1.json", tmp_path / "1.json")
+    assert "existing file" in refuse("collect", "tally", tmp_path / "none.json")
+    assert "unchanged file" in refuse("collect", "tally", work / "schema.json")
+    assert "confidence" in refuse("collect", "tally", tmp_path / "1.json", "--confidence", 1)
+    again = ("collect", "vote", work / "model", work / "me.csv", "--label", "loyal", "--epsilon", 1)
     assert "new" in refuse(*again, "--out", tmp_path / "1.json")
 
 
@@ -230,7 +230,9 @@ def test_votes_that_do_not_belong_together(
 def test_polls_that_are_refused(
     refuse: Callable[..., str], work: Path, more: tuple[object, ...], words: str
 ) -> None:
-    line = refuse("validate", work / "model", work / "regions.csv", "--label", "loyal", *more)
+    line = refuse(
+        "collect", "validate", work / "model", work / "regions.csv", "--label", "loyal", *more
+    )
     assert words in line
 
 
@@ -241,10 +243,12 @@ def test_rows_that_are_refused(refuse: Callable[..., str], work: Path, tmp_path:
         .set_column(2, "loyal", pa.array(["no", SECRET, "no"]))
     )
     csv.write_csv(bad, tmp_path / "bad.csv")
-    arguments = ("validate", work / "model", tmp_path / "bad.csv", "--epsilon", 1)
+    arguments = ("collect", "validate", work / "model", tmp_path / "bad.csv", "--epsilon", 1)
     assert "row 1 is not" in refuse(*arguments, "--label", "loyal")
     assert "label must be a column" in refuse(*arguments, "--label", "digit")
-    assert "a model" in refuse("validate", work / "mechanism", *arguments[2:], "--label", "loyal")
+    assert "a model" in refuse(
+        "collect", "validate", work / "mechanism", *arguments[3:], "--label", "loyal"
+    )
 
 
 # --- search --------------------------------------------------------------------------------------
@@ -268,14 +272,16 @@ def test_search(run: Run, asked: tuple[object, ...], tmp_path: Path, composition
     model = tacit.load(out / "model")
     assert model.mechanism_.codewords_ == tacit.load(out / "mechanism").codewords_
     assert len(tacit.Reports.read(out / "reports.parquet")) == model.reports_
-    assert run("verify", out / "certificate.json", "--json").json["verified"]
-    assert "Nobody both reported and voted" in run("explain", out / "certificate.json").out
+    assert run("account", "verify", out / "certificate.json", "--json").json["verified"]
+    assert (
+        "Nobody both reported and voted" in run("account", "explain", out / "certificate.json").out
+    )
 
 
 def test_search_shows_a_table(run: Run, asked: tuple[object, ...]) -> None:
     shown = run(*asked[:-1], "--confirm", "simultaneous").out
     assert "codebook codewords=6" in shown
-    assert "all at once" in shown
+    assert "simultaneous intervals" in shown
     assert "Winner: " in shown
     assert "Each person: 3-DP" in shown
 
@@ -285,13 +291,13 @@ def test_search_charges_once_and_first(
 ) -> None:
     ledger = tmp_path / "ledger"
     scope = ("--adjacency", "any-two-inputs", "--unit", "person")
-    run("ledger", "open", ledger, "all", "--epsilon", 3, *scope)
+    run("account", "ledger", "open", ledger, "all", "--epsilon", 3, *scope)
     charged = (*asked, "--ledger", ledger, "--account", "all", "--composition", "sequential")
     assert run(*charged).json["written"]
     again = changed(charged, "--out", tmp_path / "again")
-    before = run("ledger", "show", ledger, "all", "--json").json
+    before = run("account", "ledger", "show", ledger, "all", "--json").json
     assert "Nothing was charged" in refuse(*again, code=1)
-    assert run("ledger", "show", ledger, "all", "--json").json == before
+    assert run("account", "ledger", "show", ledger, "all", "--json").json == before
 
 
 GRIDS: list[tuple[Any, int, int]] = [
@@ -305,7 +311,7 @@ GRIDS: list[tuple[Any, int, int]] = [
 @pytest.mark.parametrize(("grid", "count", "mechanisms"), GRIDS)
 def test_grids(tmp_path: Path, grid: Any, count: int, mechanisms: int) -> None:
     """Candidates that learn otherwise from the same reports share their mechanism."""
-    from tacit.apps.cli.search import _candidates, _grid
+    from tacit.apps.cli.collect.search import _candidates, _grid
 
     path = tmp_path / "grid.json"
     path.write_text(json.dumps(grid))
@@ -351,7 +357,7 @@ def test_grids_that_are_refused(
         ("--epsilon", 0, "epsilon must be"),
         ("--composition", "both", "composition must be one of"),
         ("--confirm", "never", "confirm must be one of"),
-        ("--confirm-share", 1, "confirm_share must be"),
+        ("--confirm-share", 1, "--confirm-share must be"),
         ("--confidence", 0, "confidence must be"),
         ("--within", 0.001, "voters must be at least"),
         ("--label", "digit", "label must be a column"),

@@ -274,7 +274,7 @@ def test_the_stated_total_counts_the_vote(digits):
 
 
 def test_at_most_is_not_met_by_a_large_delta(digits):
-    from tacit.apps.cli.take_part import _must_agree
+    from tacit.apps.cli.campaign.participants import _must_agree
     from tacit.apps.service.campaign import Campaign
     from tacit.privacy import errors
 

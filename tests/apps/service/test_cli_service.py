@@ -55,11 +55,12 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What `tacit serve --json` says, while it serves."""
+    """What `tacit campaign serve --json` says, while it serves."""
     db = tmp_path_factory.mktemp("db") / "campaign.db"
     port = free_port()
     arguments = [
-        *("serve", work / "people", "--title", "Digits [1]", "--purpose", "To read digits."),
+        *("campaign", "serve", work / "people", "--title", "Digits [1]"),
+        *("--purpose", "To read digits."),
         *("--db", f"sqlite:///{db}", "--port", port, "--vote-epsilon", 2, "--minimum", 20),
         *("--rate", 10_000, "--json"),
     ]
@@ -99,22 +100,6 @@ def kept(folder: Path) -> list[Path]:
     return list(folder.rglob("*-report.json")) + list(folder.rglob("*-vote.json"))
 
 
-COMMANDS = [
-    ["serve"],
-    ["take-part"],
-    ["crowd"],
-    *(["campaign", name] for name in ("create", "invite", "learn", "results", "reports", "close")),
-]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_has_an_example(run: Run, command: list[str]) -> None:
-    outcome = run(*command, "--help")
-    assert outcome.code == 0
-    assert f"tacit {' '.join(command)}" in " ".join(outcome.out.replace("│", " ").split())
-    assert "--json" in outcome.out
-
-
 # --- serve and create ----------------------------------------------------------------------------
 
 
@@ -139,7 +124,7 @@ def _serve(
     monkeypatch.setattr(server, "serve", lambda store, **given: seen.append(given))
     monkeypatch.setattr(server, "must_be_free", lambda *place: None)
     db = f"sqlite:///{tmp_path}/here.db"
-    return ("serve", work / "people", "--title", "Digits", "--db", db), seen
+    return ("campaign", "serve", work / "people", "--title", "Digits", "--db", db), seen
 
 
 def test_serve_goes_on_with_a_campaign(run: Run, serve: Any) -> None:
@@ -148,7 +133,7 @@ def test_serve_goes_on_with_a_campaign(run: Run, serve: Any) -> None:
     again = run(*arguments, "--json").json
     assert again["campaign"] == first["campaign"]
     assert again["key"] == "shown when the campaign was made"
-    other = run(*arguments[:3], "Letters", *arguments[4:], "--json").json
+    other = run(*arguments[:4], "Letters", *arguments[5:], "--json").json
     assert other["campaign"] != first["campaign"]
     assert len(seen) == 3
     shown = run(*arguments)
@@ -197,7 +182,7 @@ def test_people_were_told_something_else(run: Run, serve: Any, refuse: Refuse) -
         (("--quota", 5), "quota must be"),
         (("--vote-epsilon", -1), "epsilon must be above 0"),
         (("--title", ""), "title must be"),
-        (("--unlabelled", "--vote-epsilon", 2), "vote_epsilon must be left out"),
+        (("--unlabelled", "--vote-epsilon", 2), "--vote-epsilon must be left out"),
     ],
 )
 def test_serve_refuses(run: Run, serve: Any, more: tuple[Any, ...], reason: str) -> None:
@@ -217,9 +202,9 @@ def test_a_port_in_use_is_said_before_anything_is_made(
         taken.listen()
         port = taken.getsockname()[1]
         db = f"sqlite:///{tmp_path}/none.db"
-        said = run("serve", work / "people", "--title", "D", "--db", db, "--port", port)
+        said = run("campaign", "serve", work / "people", "--title", "D", "--db", db, "--port", port)
     assert said.code == 2
-    assert "host and port must be free" in said.err
+    assert "--host and --port must be free" in said.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -234,10 +219,10 @@ def test_a_question_is_told_and_stays(run: Run, serve: Any) -> None:
 
 def test_what_must_not_leave_is_not_served(run: Run, work: Path, serve: Any) -> None:
     arguments, seen = serve
-    outcome = run("serve", work / "inside", *arguments[2:])
+    outcome = run("campaign", "serve", work / "inside", *arguments[3:])
     assert outcome.code == 2
     assert "in-house rows" in outcome.err
-    assert run("serve", work, *arguments[2:]).code == 2
+    assert run("campaign", "serve", work, *arguments[3:]).code == 2
     assert seen == []
 
 
@@ -280,7 +265,10 @@ def test_create(run: Run, work: Path, tmp_path: Path) -> None:
 def test_take_part(
     run: Run, work: Path, served: Any, token: str, tmp_path: Path, name: str
 ) -> None:
-    given = ("take-part", served["page"], "--state", tmp_path / "state", "--token", token)
+    given = (
+        *("campaign", "take-part", served["page"], "--state", tmp_path / "state"),
+        *("--token", token),
+    )
     first = run(*given, "--data", work / name, "--yes", "--json").json
     assert first["sent"] == "report"
     assert first["guarantee"].startswith("4-DP")
@@ -299,7 +287,7 @@ def test_take_part(
 def test_consent(
     run: Run, work: Path, served: Any, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = ("take-part", served["page"], "--token", token, "--data", work / "me.json")
+    given = ("campaign", "take-part", served["page"], "--token", token, "--data", work / "me.json")
     answer(monkeypatch, "n\n")
     declined = run(*given)
     assert declined.code == 1
@@ -325,11 +313,11 @@ def test_where_the_token_comes_from(
 ) -> None:
     more = ("--data", work / "me.json", "--yes", "--json")
     answer(monkeypatch, f"{token}\n")
-    receipt = run("take-part", served["page"], "--token", "-", *more).json["receipt"]
+    receipt = run("campaign", "take-part", served["page"], "--token", "-", *more).json["receipt"]
     link = f"{served['page']}#token={token}"
-    assert run("take-part", link, *more).json["receipt"] == receipt
+    assert run("campaign", "take-part", link, *more).json["receipt"] == receipt
     monkeypatch.setenv("TACIT_TOKEN", token)
-    assert run("take-part", served["page"], *more).json["receipt"] == receipt
+    assert run("campaign", "take-part", served["page"], *more).json["receipt"] == receipt
 
 
 @pytest.mark.parametrize(
@@ -356,7 +344,10 @@ def test_take_part_refuses(
     reason: str,
 ) -> None:
     more = tuple(work / one if str(one).endswith(("csv", "json")) else one for one in more)
-    given = ("take-part", served["page"], "--token", token, "--data", work / "me.csv", "--yes")
+    given = (
+        *("campaign", "take-part", served["page"], "--token", token, "--data", work / "me.csv"),
+        "--yes",
+    )
     outcome = run(*given, *more, "--json")
     assert outcome.code == 2
     assert outcome.out == ""
@@ -369,7 +360,7 @@ def test_a_used_token_is_refused_before_anything_is_asked(
     run: Run, work: Path, served: Any, token: str, tmp_path: Path
 ) -> None:
     """From a second folder, with nobody to answer the question."""
-    given = ("take-part", served["page"], "--token", token, "--data", work / "me.json")
+    given = ("campaign", "take-part", served["page"], "--token", token, "--data", work / "me.json")
     assert run(*given, "--yes", "--json").code == 0
     before = kept(tmp_path)
     for more in ((), ("--yes",)):
@@ -383,7 +374,10 @@ def test_a_used_token_is_refused_before_anything_is_asked(
 
 
 def test_an_unknown_token_draws_nothing(run: Run, work: Path, served: Any, tmp_path: Path) -> None:
-    given = ("take-part", served["page"], "--token", "nobody", "--data", work / "me.json")
+    given = (
+        *("campaign", "take-part", served["page"], "--token", "nobody"),
+        *("--data", work / "me.json"),
+    )
     outcome = run(*given, "--yes")
     assert (outcome.code, outcome.out) == (2, "")
     assert "unknown-token" in outcome.err
@@ -391,20 +385,25 @@ def test_an_unknown_token_draws_nothing(run: Run, work: Path, served: Any, tmp_p
 
 
 def test_limits_that_are_kept_to(run: Run, work: Path, served: Any, token: str) -> None:
-    given = ("take-part", served["page"], "--token", token, "--data", work / "me.json", "--yes")
+    given = (
+        *("campaign", "take-part", served["page"], "--token", token, "--data", work / "me.json"),
+        "--yes",
+    )
     decided = ("--at-most", 6, "--mechanism", served["mechanism"].upper())
     assert run(*given, *decided, "--json").code == 0
 
 
 def test_without_a_token_or_a_row(run: Run, served: Any, token: str) -> None:
-    assert "--token must be given" in run("take-part", served["page"]).err
-    assert "--data must be given" in run("take-part", served["page"], "--token", token).err
+    assert "--token must be given" in run("campaign", "take-part", served["page"]).err
+    assert (
+        "--data must be given" in run("campaign", "take-part", served["page"], "--token", token).err
+    )
 
 
 def test_no_server(run: Run, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     url = f"http://127.0.0.1:{free_port()}/c/abcdefghijkl"
-    outcome = run("take-part", url, "--token", token)
+    outcome = run("campaign", "take-part", url, "--token", token)
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1
     assert "could not be reached" in outcome.err
@@ -437,23 +436,25 @@ def test_a_campaign_by_commands(
     assert all(link.startswith(f"{page}#token=") for link in found)
     assert run(*arguments).code == 2
 
-    one = run("take-part", found[0], "--data", work / "me.csv", "--yes", "--json")
+    one = run("campaign", "take-part", found[0], "--data", work / "me.csv", "--yes", "--json")
     assert one.json["sent"] == "report"
-    people = run("crowd", page, "--data", "digits", "--people", 99, "--json").json
+    people = run("campaign", "crowd", page, "--data", "digits", "--people", 99, "--json").json
     assert people == {"people": 99, "rows": 99, "stored": 99, "refused": {}}
     file = tmp_path / "reports.parquet"
     assert run("campaign", "reports", page, "--out", file).code == 0
     assert len(Reports.read(file)) == 100
 
     assert run("campaign", "learn", page, "--json").json["reports"] == 100
-    voted = run("take-part", found[0], "--data", work / "me.json", "--vote", "--yes", "--json")
+    voted = run(
+        "campaign", "take-part", found[0], "--data", work / "me.json", "--vote", "--yes", "--json"
+    )
     assert voted.json["guarantee"].startswith("3-DP")
-    shown = run("crowd", page, "--data", "digits", "--people", 40, "--vote", "--single")
+    shown = run("campaign", "crowd", page, "--data", "digits", "--people", 40, "--vote", "--single")
     assert "40" in shown.out
     few = run("campaign", "results", page, "--confidence", 0.9).out
     assert "41 of at least 60 votes" in few
     assert "Accuracy" not in few
-    assert run("crowd", page, "--data", "digits", "--people", 19, "--vote").code == 0
+    assert run("campaign", "crowd", page, "--data", "digits", "--people", 19, "--vote").code == 0
     results = run("campaign", "results", page, "--confidence", 0.8, "--json").json
     assert (results["reports"], results["votes"]) == (100, 60)
     table = run("campaign", "results", page).out
@@ -462,13 +463,13 @@ def test_a_campaign_by_commands(
 
     closed = run("campaign", "close", page, "--json").json
     assert closed == {"state": "closed", "reports": 100, "votes": 60}
-    late = run("crowd", page, "--data", "digits", "--people", 5)
+    late = run("campaign", "crowd", page, "--data", "digits", "--people", 5)
     assert late.code == 2
     assert "not-open" in late.err
 
 
 def test_crowds_have_no_seed(run: Run, served: Any) -> None:
-    arguments = ("crowd", served["page"], "--data", "digits", "--people", 10)
+    arguments = ("campaign", "crowd", served["page"], "--data", "digits", "--people", 10)
     outcome = run(*arguments, "--seed", 1)
     assert outcome.code == 2
     assert "No such option" in outcome.err
@@ -489,7 +490,7 @@ def test_owners_need_their_key(
 
 def test_plain_http_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    outcome = run("take-part", "http://host.invalid/c/abcdefghijkl", "--token", "t")
+    outcome = run("campaign", "take-part", "http://host.invalid/c/abcdefghijkl", "--token", "t")
     assert "http without TLS" in outcome.err.splitlines()[0]
 
 

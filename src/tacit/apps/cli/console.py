@@ -1,4 +1,4 @@
-"""What commands share: printing, and the options that mean the same everywhere."""
+"""How commands print: tables, JSON, text; and their exit codes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,18 +18,19 @@ from tacit.privacy.decimals import above
 
 WIDTH = 80
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+REFUSED, BAD_INPUT = 1, 2
+"""Exit codes: the answer is no (refuted, refused, not verified); the input is wrong."""
 
 
 def must_exist(*paths: Path | None) -> None:
-    """Refuse a path that is no file."""
+    """Refuse a path that is not a file."""
     for path in paths:
         if path is not None and not path.is_file():
             errors.refuse("command line", "path", "an existing file", str(path), "Check the path.")
 
 
 def print_values(values: dict[str, Any], as_json: bool, title: str) -> None:
-    """Names and values, as a table of those that there are or as JSON."""
+    """Print names and values as a table, without those that are None, or as JSON."""
     if as_json:
         return print_json(values)
     rows = [
@@ -51,7 +51,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 def print_text(text: str, width: int = WIDTH) -> None:
-    """Lines no wider than this, broken between words; what goes on is under what it goes on."""
+    """Print lines broken between words at this width, with a hanging indent for lists."""
     wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     for line in text.splitlines():
         wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip(" -")))
@@ -59,7 +59,7 @@ def print_text(text: str, width: int = WIDTH) -> None:
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """One JSON object on one line."""
+    """Print one JSON object on one line."""
     finite = {
         name: str(value) if isinstance(value, float) and math.isinf(value) else value
         for name, value in values.items()
@@ -68,10 +68,17 @@ def print_json(values: dict[str, Any]) -> None:
 
 
 def print_table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Rows under a title."""
+    """Print rows under a title."""
     table = Table(title=Text(title), title_justify="left", show_header=any(columns))
     for column in columns:
-        table.add_column(column, overflow="fold")  # nothing is cut off, however narrow
+        table.add_column(column, overflow="fold")  # nothing is cut off on a narrow terminal
     for row in rows:
         table.add_row(*map(Text, row))  # not markup: names and paths may hold brackets
     Console().print(table)
+
+
+def accuracy_cells(part: dict[str, Any]) -> tuple[str, str]:
+    """Format an accuracy and its interval as two cells of a table."""
+    low, high = part["interval"]
+    accuracy = "–" if part["accuracy"] is None else f"{part['accuracy']:.4f}"
+    return accuracy, f"{low:.4f} to {high:.4f}"

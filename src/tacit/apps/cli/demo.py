@@ -1,4 +1,4 @@
-"""`tacit demo`: the whole way on data that come with an installed library, and what to do next."""
+"""`tacit demo`: fit, collect and learn on data that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.apps.cli.console import WIDTH, AsJson, print_json, print_text
+from tacit.apps.cli.console import WIDTH, print_json, print_text
 from tacit.apps.cli.files import stages_progress, warnings_on_stderr
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import AsJson
 
 if TYPE_CHECKING:
     from tacit.apps.demo import Outcome
@@ -19,31 +21,28 @@ if TYPE_CHECKING:
 
 _MOST_SYMBOLS = 4
 _WRITTEN = {
-    "mechanism": "what runs on devices; knows the in-house rows",
+    "mechanism": "runs on devices; learned from the in-house rows",
     "reports.parquet": "all reports, with their mechanism",
-    "certificate.json": "what they promise, bound to their bytes",
+    "certificate.json": "the guarantee of the reports, bound to their bytes",
     "model": "the classifier, with the mechanism",
     "picture.png": "the pictures above; the first is raw",
-    "demo.json": "hashes of these, so that another demo may replace them",
+    "demo.json": "hashes of these files, so that another demo may replace them",
 }
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(demo)
+    command(app, "Start here", "tacit demo --epsilon 4")(demo)
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for what is written.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("demo-output"),
     epsilon: Annotated[
-        float, typer.Option(help="What a report costs, of those that are shown and saved.")
+        float, typer.Option(help="Local ε of the reports that are shown and saved.")
     ] = 4.0,
     as_json: AsJson = False,
 ) -> None:
-    """Learn to read digits from people who show nobody their digit; half a minute.
-
-    Example: tacit demo --epsilon 4
-    """
+    """Learn to read digits from noised reports; takes half a minute."""
     from tacit.apps import demo as demonstration
 
     with warnings_on_stderr(), stages_progress(transient=True) as progress:
@@ -70,13 +69,11 @@ def _print_table(console: Console, outcome: Outcome) -> None:
         f"{sizes['inhouse']:,} handwritten digits without labels are in-house. "
         f"{sizes['people']:,} people have one digit each, and know which it is; they trust nobody. "
         "A mechanism, fitted in-house, runs on each person's device and sends one noised report. "
-        "A classifier learns from the reports, and from how often the in-house digits have which "
-        "codeword.\n"
+        "A classifier learns from the reports, and from how often each codeword occurs among the "
+        "in-house digits.\n"
     )
     names = [name for name in TITLES if name in outcome.trials]
-    table = Table(
-        title=f"Which share of {sizes['test']} new digits does it read?", title_justify="left"
-    )
+    table = Table(title=f"Accuracy on {sizes['test']} new digits", title_justify="left")
     for title in ("ε", *(TITLES[name] for name in names), "no privacy", "always\none digit"):
         table.add_column(title, style="bold" if title == TITLES["codebook"] else "")
     for at in outcome.trials["codebook"]:
@@ -84,7 +81,9 @@ def _print_table(console: Console, outcome: Outcome) -> None:
         same = f"{outcome.no_privacy:.2f}", f"{outcome.largest_class:.2f}"
         table.add_row(f"{at:g}", *cells, *same)
     console.print(table)
-    console.print(f"Mean ± one deviation of {sizes['draws']} collections, each with fresh noise.")
+    console.print(
+        f"Mean ± one standard deviation of {sizes['draws']} collections, each with fresh noise."
+    )
     for sentence in outcome.missing:
         console.print(f"Left out: {sentence}", markup=False)
 
@@ -104,7 +103,7 @@ def _print_person(console: Console, outcome: Outcome) -> None:
 
 
 def _sent(person: Person) -> str:
-    """What left the device, in the codebook's case."""
+    """Describe what left the device through the codebook."""
     pairs = [f"{codeword}:{digit}" for codeword, digit in person.symbols[:_MOST_SYMBOLS]]
     more = len(person.symbols) - len(pairs)
     pairs += [f"and {more} more"] * (more > 0)
@@ -135,16 +134,16 @@ def _print_next(console: Console, outcome: Outcome) -> None:
     _heading(console, "Next")
     _print_pairs(
         [
-            (f"tacit verify {folder / 'certificate.json'}", "a changed byte fails"),
-            (f"tacit explain {folder / 'model'}", "what the model owes to whom"),
-            ("tacit study collect --mechanisms codebook,direct", "such tables in full"),
+            (f"tacit account verify {folder / 'certificate.json'}", "a changed byte fails"),
+            (f"tacit account explain {folder / 'model'}", "who is protected, in words"),
+            ("tacit study collect --mechanisms codebook,direct", "more such tables"),
             ("docs/guide.md", "your own data in ten lines"),
         ]
     )
 
 
 def _print_pairs(pairs: list[tuple[str, str]]) -> None:
-    """Not through rich, which would break long commands into lines that cannot be copied."""
+    """Print without rich, which would break long commands into lines that cannot be copied."""
     width = max(len(name) for name, _ in pairs)
     for name, meaning in pairs:
         print(f"  {name:<{width}}  {meaning}")

@@ -1,4 +1,4 @@
-"""Commands of a federation: run one, or take part in one."""
+"""`tacit federate`: train a model on rows that stay where they are."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tacit.apps.cli.console import AsJson, must_exist, print_values
-from tacit.apps.cli.files import must_be_new
-from tacit.apps.cli.votes import opened_ledger
+from tacit.apps.cli.console import must_exist, print_values
+from tacit.apps.cli.files import must_be_new, opened_ledger
+from tacit.apps.cli.groups import command, group
+from tacit.apps.cli.options import NETWORK, Account, AsJson, LedgerFile, Out
 from tacit.privacy import errors
 from tacit.privacy.decimals import above
 
@@ -29,32 +30,33 @@ if TYPE_CHECKING:
     from tacit.federated.app.job import Job
     from tacit.federated.model import Data
 
-app = typer.Typer(
-    help="Train where the rows stay: run a federation, or take part in one.", no_args_is_help=True
+app = group(
+    "Train a model on rows that stay with their owners.",
+    "tacit federate run federation.toml --out federated",
 )
 ENGINES = ("local", "deploy", "ray")
 
 Told = Callable[[dict[str, Any]], object]
 
-Config = Annotated[Path, typer.Argument(help="TOML or JSON.", metavar="CONFIG")]
+Config = Annotated[Path, typer.Argument(help="Configuration: TOML or JSON.", metavar="CONFIG")]
 Engine = Annotated[
     str, typer.Option(help="local (this process), deploy (processes on loopback) or ray.")
 ]
-Out = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist yet.")]
-LedgerFile = Annotated[Path | None, typer.Option("--ledger", help="Ledger to charge.")]
-Account = Annotated[str | None, typer.Option("--account", help="Of the ledger.")]
-Patience = Annotated[
-    float, typer.Option(help="Seconds to wait for clients and for their answers (deploy).")
-]
+Patience = Annotated[float, typer.Option(help="Seconds to wait for clients and for their answers.")]
 Authority = Annotated[
     Path | None, typer.Option("--ca", help="PEM certificate of the authority, for TLS.")
 ]
-Certificate = Annotated[Path | None, typer.Option("--cert", help="PEM certificate of the server.")]
-Key = Annotated[Path | None, typer.Option("--key", help="PEM key of the server.")]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--cert", help="PEM certificate of the server.", rich_help_panel=NETWORK),
+]
+Key = Annotated[
+    Path | None, typer.Option("--key", help="PEM key of the server.", rich_help_panel=NETWORK)
+]
 Tls = tuple[Path | None, Path | None, Path | None]
 
 
-@app.command()
+@command(app, "Servers", "tacit federate run federation.toml --out federated")
 def run(
     config: Config,
     out: Out,
@@ -67,10 +69,7 @@ def run(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model over clients, and write it with its certificate.
-
-    Example: tacit federate run federation.toml --engine local --out federated
-    """
+    """Train a model over clients on this machine, and write it with its certificate."""
     from tacit.apps.cli.federate_data import read_run
 
     errors.choice("command line", "--engine", engine, ENGINES)
@@ -90,7 +89,12 @@ def run(
     _print_result(out, as_json)
 
 
-@app.command()
+@command(
+    app,
+    "Servers",
+    "tacit federate serve federation.toml --out federated --host 0.0.0.0 --ca ca.pem "
+    "--cert server.pem --key server.key --nodes keys",
+)
 def serve(
     config: Config,
     out: Out,
@@ -100,22 +104,18 @@ def serve(
     certificate: Certificate = None,
     key: Key = None,
     insecure: Annotated[
-        bool, typer.Option(help="Without TLS, as it is anyway without --ca; loopback only.")
+        bool, typer.Option("--insecure", help="Do without TLS, as without --ca; loopback only.")
     ] = False,
     nodes: Annotated[
         Path | None,
-        typer.Option(help="Folder of public keys, NAME.pub each: only these take part."),
+        typer.Option(help="Folder of public keys, NAME.pub each: only these clients may join."),
     ] = None,
     ledger: LedgerFile = None,
     account: Account = None,
     patience: Patience = 3600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a federation whose clients join from machines of their own, and write its model.
-
-    Example: tacit federate serve federation.toml --out federated --host 0.0.0.0 --ca ca.pem
-    --cert server.pem --key server.key --nodes keys
-    """
+    """Serve a federation whose clients join from their own machines, and write its model."""
     from tacit.apps.cli.federate_data import read_served
 
     must_be_new(out)
@@ -134,31 +134,39 @@ def serve(
     _print_result(out, as_json)
 
 
-@app.command()
+@command(
+    app,
+    "Clients",
+    "tacit federate node --superlink fed.example:8000 --name north --data rows.npz --state state "
+    "--ca ca.pem --key north --ledger budget.sqlite --account records",
+)
 def node(
     superlink: Annotated[str, typer.Option(help="Address and port of the server.")],
-    name: Annotated[str, typer.Option(help="Under which this client takes part.")],
+    name: Annotated[str, typer.Option(help="Name of this client, the same after a restart.")],
     data: Annotated[Path, typer.Option(help="npz file with the arrays rows and labels.")],
-    state: Annotated[Path, typer.Option(help="Folder that is kept over restarts.")],
+    state: Annotated[Path, typer.Option(help="Folder that is kept between restarts.")],
     authority: Authority = None,
-    insecure: Annotated[bool, typer.Option(help="Without TLS; loopback only.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Do without TLS; loopback only.")
+    ] = False,
     key: Annotated[
         Path | None,
-        typer.Option(help="This client's private key (ECDSA, OpenSSH), if the server wants one."),
+        typer.Option(
+            help="This client's private key (ECDSA, OpenSSH), if the server asks for one.",
+            rich_help_panel=NETWORK,
+        ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Charged for this client's records; no job goes past it.")
+        Path | None,
+        typer.Option(help="Ledger to charge for this client's records; refuses other jobs."),
     ] = None,
     account: Account = None,
     require: Annotated[
-        str | None, typer.Option(help="Refuse jobs without a guarantee: client or record.")
+        str | None,
+        typer.Option(help="Refuse jobs without a guarantee for this unit: client or record."),
     ] = None,
 ) -> None:
-    """Take part with rows that stay here, until stopped.
-
-    Example: tacit federate node --superlink fed.example:8000 --name north --data rows.npz
-    --state state --ca ca.pem --key north --ledger budget.sqlite --account records
-    """
+    """Take part in a federation with rows that stay on this machine, until stopped."""
     from tacit.federated.app.joining import Terms
     from tacit.federated.app.joining import node as command
     from tacit.federated.app.nodes import read_data
@@ -167,7 +175,7 @@ def node(
     must_exist(data, authority, key)
     with opened_ledger(ledger, account):
         terms = Terms(require, ledger, account)
-    read_data(data)  # what does not fit is said here, not in the log of another process
+    read_data(data)  # errors are shown here, not in the log of another process
     host = superlink.rsplit(":", 1)[0]
     if insecure and host not in ("127.0.0.1", "localhost"):
         errors.refuse("command line", "--insecure", "for loopback only", superlink, "Give --ca.")
@@ -186,7 +194,7 @@ def node(
 
 
 def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: str | None) -> None:
-    """In this process, or on Ray."""
+    """Run in this process, or on Ray."""
     from tacit.federated.app import engines, result
 
     job = told.job
@@ -215,7 +223,7 @@ def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: s
 
 
 def _guarded(job: Job, data: Data) -> Any:
-    """Rows as they are, or behind a silo that marks in memory what it spends."""
+    """Return the rows, or a silo around them that records in memory what it spends."""
     privacy = job.record_privacy()
     if privacy is None:
         return data
@@ -225,7 +233,7 @@ def _guarded(job: Job, data: Data) -> Any:
 
 
 def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
-    """A guarantee for records is each silo's own."""
+    """Check that a guarantee for records is left to each silo."""
     if told.job.unit != "record":
         return
     if ledger is not None:
@@ -233,7 +241,7 @@ def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
         where = "left out where records are protected"
         errors.refuse("command line", "--ledger", where, str(ledger), remedy)
     if engine == "ray":
-        remedy = "Silos cannot be copied into Ray's workers: that would spend twice."
+        remedy = "Copies of a silo in Ray's workers would spend twice."
         errors.refuse("command line", "--engine", "local or deploy", engine, remedy)
 
 
@@ -245,7 +253,7 @@ def _deploy(
     tls: Tls,
     ledger: tuple[Path, str] | None,
 ) -> None:
-    """As processes on loopback; what they leave is removed but the result."""
+    """Run as processes on loopback, and keep only the result."""
     from tacit.federated.app import deployment
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
@@ -273,7 +281,7 @@ def _serve(
     patience: float,
     ledger: tuple[Path, str] | None,
 ) -> None:
-    """The server alone; clients join from elsewhere."""
+    """Run the server; clients join from elsewhere."""
     from tacit.federated.app import deployment
     from tacit.federated.app.nodes import TEST, write_data
 
@@ -288,12 +296,12 @@ def _serve(
         with link.serving():
             link.submit(told.job, patience, ledger)
             _say(f"listening on {link.address}, waiting for {wanted} clients")
-            arrived = lambda here: _say(f"{here} of {wanted} clients are here")  # noqa: E731
+            arrived = lambda here: _say(f"{here} of {wanted} clients have joined")  # noqa: E731
             shutil.move(link.follow(show, math.inf, arrived=arrived), out)
 
 
 def _say(text: str) -> None:
-    """On standard error, a terminal or not: whoever waits should know for what."""
+    """Print on standard error, whether or not it is a terminal."""
     print(f"tacit: {text}", file=sys.stderr, flush=True)
 
 
@@ -307,7 +315,7 @@ def _secure(tls: Tls) -> Certificates | None:
 
 
 def _public_keys(folder: Path, clients: int) -> dict[str, Path]:
-    """Public keys by the names of their clients: one for each."""
+    """Read the public keys, one per client, by the clients' names."""
     found = {path.stem: path for path in sorted(folder.glob("*.pub"))}
     if len(found) != clients:
         remedy = "Name each NAME.pub."
@@ -317,7 +325,7 @@ def _public_keys(folder: Path, clients: int) -> dict[str, Path]:
 
 @contextmanager
 def _progress(told: Run, as_json: bool) -> Iterator[Told]:
-    """A table that grows with the rounds; on standard error, where that is a terminal."""
+    """Show a table that grows with the rounds on standard error, if that is a terminal."""
     console = Console(stderr=True)
     table = Table(title=f"{told.job.algorithm}, {told.job.clients} clients", title_justify="left")
     for column in ("round", "clients", "accuracy", "MCC", "ε spent"):
@@ -364,7 +372,7 @@ def _print_result(out: Path, as_json: bool) -> None:
 
 
 def _took_part(told: dict[str, Any], last: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """How many made the last model; a history under a guarantee for clients does not have it."""
+    """Count who made the last model; a guarantee for clients keeps this secret."""
     if "asked" not in last:
         return {}
     ended = told.get("ended_budgets", 0)
@@ -376,7 +384,7 @@ def _took_part(told: dict[str, Any], last: dict[str, Any], as_json: bool) -> dic
 
 
 def _judged(last: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """How right the last model is: on test rows, and on rows that silos held out if they told."""
+    """Report the accuracy of the last model: on test rows, and on rows that silos held out."""
     silos = last.get("silos")
     own = {"accuracy": last["accuracy"]}
     if silos is None:

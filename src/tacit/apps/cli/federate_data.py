@@ -1,4 +1,4 @@
-"""What a federation's configuration says of data: rows by name or file, split over clients."""
+"""Read a federation's configuration, and the rows that it names or splits over clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTITIONS = ("iid", "shards", "dirichlet", "unbalanced")
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration that was read: the job, everyone's rows, and what goes wrong."""
+    """A configuration: the job, every client's rows, the test rows, and simulated faults."""
 
     job: Job
     clients: list[Data]
@@ -47,7 +47,9 @@ def read_run(path: Path) -> Run:
     job.setdefault("clients", len(clients))
     if "layers" not in job and job.get("network", "dense") == "dense":
         if job.get("privacy") is not None and "rows" in given:
-            remedy = "The number of classes would be read off the clients' labels: a release."
+            remedy = (
+                "The number of classes would be read off the clients' labels, which is a release."
+            )
             errors.refuse(str(path), "layers of job", "given under a guarantee", None, remedy)
         job["layers"] = _layers(clients)
     if job["clients"] != len(clients):
@@ -63,9 +65,9 @@ def read_run(path: Path) -> Run:
 
 
 def read_served(path: Path) -> Run:
-    """Read the configuration of a server: whole of the job, and of data only the test's file.
+    """Read the configuration of a server: the whole job, and at most a file of test rows.
 
-    Rows are the clients' own, so nothing of the job can be read off them here.
+    Clients hold the rows, so no setting of the job can be read off them here.
     """
     from tacit.federated.app.grid import Faults
     from tacit.federated.app.job import Job
@@ -109,7 +111,7 @@ def _known(path: Path, what: str, given: Any, names: tuple[str, ...]) -> None:
 
 
 def _held(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None]:
-    """Clients' rows and test rows."""
+    """Read the rows of clients and the test rows."""
     from tacit.federated.model import Data
 
     if isinstance(given.get("rows"), list):
@@ -122,10 +124,10 @@ def _held(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None
 
 
 def _own_files(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data | None]:
-    """A file for each client: its own rows, as they are."""
+    """Read one file per client, without splitting."""
     for name in ("name", "clients", "seed", "partition", *_OF_PARTITIONS):
         if name in given:
-            remedy = "Each file is a client's own: nothing is shared out."
+            remedy = "Each file belongs to one client: nothing is split."
             errors.refuse(str(path), name, "left out where rows is a list", given[name], remedy)
     if not given["rows"]:
         errors.refuse(str(path), "rows of data", "at least one file", given["rows"])
@@ -137,7 +139,7 @@ def _own_files(path: Path, given: Mapping[str, Any]) -> tuple[list[Data], Data |
 
 
 def _file(path: Path, what: str, name: Any) -> Data:
-    """Rows of a file that the configuration names, beside it or by a whole path."""
+    """Read a file that the configuration names, relative to its folder."""
     from tacit.federated.app.nodes import read_data
 
     found = path.parent / str(name)
@@ -148,7 +150,7 @@ def _file(path: Path, what: str, name: Any) -> Data:
 
 
 def _rows(path: Path, given: Mapping[str, Any]) -> tuple[Data, Data | None]:
-    """Rows to share out, and those for the test: a file, or so many that are held back."""
+    """Read the rows to split, and the test rows: a file, or a number of held-out rows."""
     import numpy as np
 
     from tacit.federated.model import Data
@@ -172,7 +174,7 @@ def _rows(path: Path, given: Mapping[str, Any]) -> tuple[Data, Data | None]:
 
 
 def _named(path: Path, name: str) -> Data:
-    """A data set of this library, scaled to [−1, 1] by its public bounds."""
+    """Load a data set by name, scaled to [−1, 1] by its public bounds."""
     import numpy as np
 
     from tacit.data import datasets
@@ -205,6 +207,6 @@ def _parts(path: Path, given: Mapping[str, Any], labels: Any, count: int) -> Any
 
 
 def _layers(clients: list[Data]) -> list[int]:
-    """A network with one hidden layer that fits the rows, where none is given."""
+    """Choose a network with one hidden layer that fits the rows."""
     classes = 1 + max(int(one.labels.max()) for one in clients)
     return [int(clients[0].rows.reshape(len(clients[0]), -1).shape[1]), 32, classes]

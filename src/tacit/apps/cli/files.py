@@ -1,4 +1,4 @@
-"""Files and options as commands take them."""
+"""Files as commands take them: schemas, directories, ledgers, progress while they are read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,22 +21,14 @@ from rich.progress import (
 )
 
 from tacit.apps.cli.console import must_exist
+from tacit.apps.cli.wording import spoken
 from tacit.local.inhouse import Part, Protection
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Unproven
 
-InhousePublic = Annotated[
-    bool, typer.Option("--inhouse-public", help="State that the in-house rows are public.")
-]
-CentralDelta = Annotated[
-    float | None, typer.Option(help="Goes with --central-epsilon; 1e-5 is a usual choice.")
-]
-Out = Annotated[Path, typer.Option("--out", help="What to write; must not exist yet.")]
-Data = Annotated[Path, typer.Argument(help="CSV (with a header) or Parquet.", metavar="DATA")]
-
 
 def declared_classes(text: str | None) -> int | list[str] | None:
-    """How many labels there are, or their values."""
+    """Read the number of classes, or their values."""
     if text is None:
         return None
     try:
@@ -47,18 +38,18 @@ def declared_classes(text: str | None) -> int | list[str] | None:
 
 
 def image_size(text: str | None) -> tuple[int, int] | None:
-    """Height and width from a text like 28x28."""
+    """Read height and width from a text like 28x28."""
     if text is None:
         return None
     try:
         height, width = (int(side) for side in text.lower().split("x"))
     except ValueError:
-        errors.refuse("command line", "image", "like 28x28", text)
+        errors.refuse("command line", "--image", "like 28x28", text)
     return height, width
 
 
 def read_schema(path: Path) -> Any:
-    """Public bounds and categories from JSON."""
+    """Read public bounds and categories from JSON."""
     from tacit.data import schema
 
     must_exist(path)
@@ -70,7 +61,7 @@ def read_schema(path: Path) -> Any:
 
 
 def must_be_new(path: Path, option: str = "--out") -> None:
-    """Refuse to write over anything, or where there is no folder."""
+    """Refuse to overwrite anything, or to write where there is no folder."""
     if path.exists():
         errors.refuse("command line", option, "new", str(path), "Remove it or choose another.")
     if not path.parent.is_dir():
@@ -78,7 +69,7 @@ def must_be_new(path: Path, option: str = "--out") -> None:
 
 
 def must_have(thing: Any, needed: str, path: Path) -> Any:
-    """What was loaded, if it is of the wanted kind; encoders and estimators are neither."""
+    """Return what was loaded if it is a mechanism ("release") or a model ("predict")."""
     if not hasattr(thing, needed) or thing.kind in ("anonymizing-encoder", "estimator"):
         kind = "a mechanism, as fit writes" if needed == "release" else "a model, as learn writes"
         errors.refuse("command line", "directory", kind, str(path))
@@ -87,17 +78,17 @@ def must_have(thing: Any, needed: str, path: Path) -> Any:
 
 @contextmanager
 def warnings_on_stderr() -> Iterator[None]:
-    """Warnings as lines of the command, not of Python."""
+    """Print warnings as lines of the command, not of Python."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        print(f"tacit: {warning.message}", file=sys.stderr)
+        print(f"tacit: {spoken(warning.message)}", file=sys.stderr)
 
 
 @contextmanager
 def rows_progress(total: int | None) -> Iterator[Any]:
-    """A bar on standard error, where that is a terminal."""
+    """Show a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("rows"),
@@ -112,7 +103,7 @@ def rows_progress(total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def stages_progress(transient: bool = False) -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar a stage on standard error, where that is a terminal."""
+    """Show one progress bar per stage on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
@@ -129,11 +120,11 @@ def stages_progress(transient: bool = False) -> Iterator[Callable[[str, int, int
 
 
 def described(protection: Protection) -> str:
-    """What protects in-house rows, set by set, in a cell of a table, and what follows."""
+    """Describe what protects each set of in-house rows, for a cell of a table."""
     said = [_described(part) for part in protection.parts]
     if protection.proved and sum(not part.public for part in protection.parts) > 1:
-        # Parts of equal price are several all the same.
-        said = [*dict.fromkeys(said), f"for whoever is in all: {protection.guarantee}"]
+        # Parts with equal guarantees are still several parts.
+        said = [*dict.fromkeys(said), f"for a person in all of them: {protection.guarantee}"]
     return "; ".join(dict.fromkeys(said))
 
 
@@ -144,3 +135,20 @@ def _described(part: Part) -> str:
         known = "unproven" if isinstance(part.guarantee, Unproven) else "not protected"
         return f"{known}: keep it inside"
     return f"{part.guarantee}{'' if part.may_leave else ' (seeded, for tests): keep it inside'}"
+
+
+@contextmanager
+def opened_ledger(path: Path | None, account: str | None) -> Iterator[Any]:
+    """Open the ledger, if one is given; its account must exist."""
+    if (path is None) != (account is None):
+        given = "--account" if path is None else "--ledger"
+        errors.refuse("command line", "--ledger and --account", "given together", given)
+    if path is None:
+        yield None
+        return
+    from tacit.privacy.accounting.ledger import Ledger
+
+    must_exist(path)
+    with Ledger(path) as opened:
+        opened.show(str(account))  # a missing account is refused before any work
+        yield opened

@@ -18,17 +18,17 @@ _SHADES = " ░▒▓█"
 
 
 def print_pictures(console: Console, pictures: Sequence[tuple[str, Picture]]) -> None:
-    """Pictures of numbers from 0 (black) to 1 (white) in a row, each under its title."""
+    """Print pictures of numbers from 0 (black) to 1 (white) in a row, each under its title."""
     grid = Table.grid(padding=(0, 3, 0, 0))
     drawn = _in_shades if console.no_color or console.color_system is None else _in_grey
-    # Centred by hand: rich would centre the lines of a picture too, each by itself.
+    # Centred by hand: rich would centre each line of a picture separately.
     grid.add_row(*(Text(title.center(2 * picture.shape[1])) for title, picture in pictures))
     grid.add_row(*(drawn(picture) for _, picture in pictures))
     console.print(grid)
 
 
 def _in_grey(picture: Picture) -> Text:
-    """Smoothed to twice the size; each half-block shows two pixels, one over the other."""
+    """Smooth to twice the size; each half-block shows two pixels, one above the other."""
     smooth = zoom(picture, 2, order=1, mode="nearest", grid_mode=True)
     levels = np.rint(255 * smooth.clip(0, 1)).astype(int)
     text = Text(end="")
@@ -45,6 +45,6 @@ def _grey(level: int) -> Color:
 
 
 def _in_shades(picture: Picture) -> Text:
-    """Where there are no colours: two letters a pixel, the denser the whiter."""
+    """Draw without colours: two characters per pixel, denser for whiter."""
     levels = np.rint((len(_SHADES) - 1) * picture.clip(0, 1)).astype(int)
     return Text("\n".join("".join(2 * _SHADES[level] for level in row) for row in levels))

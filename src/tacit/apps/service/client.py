@@ -225,7 +225,7 @@ class Client:
         return read_object(content)
 
     def download_reports(self, path: str | Path) -> Path:
-        """All reports as a file for `Reports.read` and `tacit learn`; it must be new."""
+        """All reports as a file for `Reports.read` and `tacit collect learn`; it must be new."""
         path = Path(path)
         content = self._connection.get("/reports.parquet", bearer=self._owner())
         with path.open("xb") as file:

@@ -84,7 +84,7 @@ def public(router: APIRouter, service: Service) -> None:
 
     @router.get(CAMPAIGN + "/certificate", response_class=PlainTextResponse)
     def certificate(name: str) -> Response:
-        """The certificate of all that one token can cost, for `tacit verify`."""
+        """The certificate of all that one token can cost, for `tacit account verify`."""
         return Response(store.campaign(name).certificate.to_json(), media_type="application/json")
 
     @router.get(CAMPAIGN + "/artifact")
@@ -225,7 +225,7 @@ def owners(router: APIRouter, service: Service) -> None:
 
     @router.get(CAMPAIGN + "/reports.parquet")
     def download(name: str, request: Request) -> Response:
-        """All reports, for `tacit learn`."""
+        """All reports, for `tacit collect learn`."""
         own(name, request)
         with tempfile.TemporaryDirectory() as folder:
             path = store.reports(name).write(Path(folder) / "reports.parquet")

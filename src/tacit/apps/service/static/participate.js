@@ -102,7 +102,7 @@ function describe() {
   find("elsewhere").hidden = usable();
   find("elsewhere").replaceChildren(
     "This collection is too much for a browser. Take part on a computer with Tacit: ",
-    make("code", {}, `tacit take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv`));
+    make("code", {}, `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv`));
 }
 
 // --- an answer ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`tacit take-part`, `tacit crowd`: one person, and many that are made up."""
+"""`tacit campaign take-part`, `crowd`: one person, and many simulated ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from tacit.apps.cli.console import AsJson, must_exist, print_text, print_values
+from tacit.apps.cli.console import REFUSED, must_exist, print_text, print_values
 from tacit.apps.cli.files import rows_progress
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import SETTINGS, AsJson
 from tacit.data.tables import naming, words_of
 from tacit.privacy import errors
 
@@ -22,22 +24,36 @@ if TYPE_CHECKING:
     from tacit.apps.service.client import Client
 
 Url = Annotated[
-    str, typer.Argument(help="The campaign: its address, its page or an invitation.", metavar="URL")
+    str,
+    typer.Argument(help="Address or page of the campaign, or an invitation.", metavar="URL"),
 ]
 OwnerKey = Annotated[
     str | None,
-    typer.Option("--key", help="The owner's key; better in TACIT_KEY.", envvar="TACIT_KEY"),
+    typer.Option(
+        "--key",
+        help="Owner's key; safer in the environment.",
+        envvar="TACIT_KEY",
+        rich_help_panel=SETTINGS,
+    ),
 ]
 _IN_THE_CLEAR = (
-    "tacit: http without TLS: whoever is on the way can read the token, and change what is asked."
+    "tacit: http without TLS: anyone on the network path can read the token, and change what is "
+    "asked."
 )
-_DECLINED = 1
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (take_part, crowd):
-        app.command()(command)
+    command(
+        app,
+        "For people",
+        "tacit campaign take-part https://host/c/CAMPAIGN --token - --data me.csv",
+    )(take_part)
+    command(
+        app,
+        "For trials",
+        "tacit campaign crowd http://localhost:8000/c/CAMPAIGN --data digits --people 1000",
+    )(crowd)
 
 
 def take_part(
@@ -45,36 +61,35 @@ def take_part(
     token: Annotated[
         str | None,
         typer.Option(
-            help="Of the invitation; better in TACIT_TOKEN, or - to read it from standard input.",
+            help="Token of the invitation; - reads it from standard input.",
             envvar="TACIT_TOKEN",
         ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The own row: CSV (with a header), Parquet or JSON.")
+        Path | None, typer.Option(help="File with your row: CSV (with a header), Parquet or JSON.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="The column with the label; the surplus one if left out.")
+        str | None,
+        typer.Option(help="Column of the label.", show_default="the one column that is no feature"),
     ] = None,
     vote: Annotated[
         bool, typer.Option("--vote", help="Vote on the published model instead.")
     ] = False,
-    withdraw: Annotated[
-        str | None, typer.Option(help="Have what this receipt is about deleted.")
-    ] = None,
+    withdraw: Annotated[str | None, typer.Option(help="Receipt of an answer to delete.")] = None,
     at_most: Annotated[
-        float | None, typer.Option(help="Refuse if report and vote cost more than this ε.")
+        float | None, typer.Option(help="Largest ε of report and vote together; else refuse.")
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(help="Refuse any mechanism but the one of this SHA-256.")
+        str | None, typer.Option(help="SHA-256 of the mechanism; any other is refused.")
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="Folder where what is drawn is kept.")] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps what was drawn.", show_default="a user folder"),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Consent without being asked.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take part with one row of your own: see what would be sent, consent, send one noised report.
-
-    Example: tacit take-part https://host/c/CAMPAIGN --token - --data me.csv
-    """
+    """Take part with your own row: see what would be sent, consent, send one noised report."""
     with connected(url, state=state) as client:
         if withdraw is not None:
             client.withdraw(withdraw)
@@ -90,34 +105,33 @@ def take_part(
                 _show(terms, vote, client.kept.folder)
             if not yes and not typer.confirm(f"Draw and send one {person.kind}?", err=True):
                 print("tacit: nothing was drawn, and nothing was sent.", file=sys.stderr)
-                raise typer.Exit(_DECLINED)
+                raise typer.Exit(REFUSED)
         sent = person.answer(terms, data, label)
         if as_json:
             return print_values(sent, as_json, "")
         receipt = sent.pop("receipt")
         print_values(sent, as_json, "Sent")
-        print(f"Receipt, to withdraw it:\n{receipt}")  # not in a table, which would cut it
+        print(f"Receipt, to withdraw it:\n{receipt}")  # not in a table, which would break it
 
 
 def crowd(
     url: Url,
-    data: Annotated[str, typer.Option(help="digits, mnist, … or a CSV or Parquet file.")],
-    people: Annotated[int, typer.Option(help="How many are invited and take part.")],
+    data: Annotated[str, typer.Option(help="Data set by name (digits, mnist, …), or a file.")],
+    people: Annotated[int, typer.Option(help="Number of people to invite and simulate.")],
     key: OwnerKey = None,
     schema: Annotated[
-        Path | None, typer.Option(help="Columns, bounds, categories and label of a file.")
+        Path | None, typer.Option(help="Columns, bounds, categories and label of a file (JSON).")
     ] = None,
     vote: Annotated[
-        bool, typer.Option("--vote", help="Vote on the published model, as other people.")
+        bool, typer.Option("--vote", help="Vote on the published model, with other rows.")
     ] = False,
-    batch: Annotated[int, typer.Option(help="Answers in one request.")] = 100,
-    single: Annotated[bool, typer.Option("--single", help="One answer in one request.")] = False,
+    batch: Annotated[int, typer.Option(help="Answers per request.")] = 100,
+    single: Annotated[bool, typer.Option("--single", help="Send one answer per request.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try a campaign out: rows of a data set take part over HTTP, each with its own invitation.
+    """Try a campaign out: each row of a data set takes part over HTTP as one person.
 
-    The noise is real, from the operating system: there is no seed. Example: tacit crowd
-    http://localhost:8000/c/CAMPAIGN --data digits --people 1000
+    The noise comes from the operating system, so there is no seed.
     """
     from tacit.apps.service import crowd as crowds
     from tacit.data import datasets
@@ -132,7 +146,7 @@ def crowd(
         values if as_json else {**values, "refused": _reasons(values)}, as_json, "The crowd"
     )
     if outcome.refused:
-        raise typer.Exit(_DECLINED)
+        raise typer.Exit(REFUSED)
 
 
 def _reasons(values: dict[str, Any]) -> str | None:
@@ -141,7 +155,7 @@ def _reasons(values: dict[str, Any]) -> str | None:
 
 @contextmanager
 def connected(url: str, **settings: Any) -> Iterator[Client]:
-    """A client; it says where others can listen in."""
+    """Connect to a campaign, and warn if the connection is not encrypted."""
     from tacit.apps.service.client import Client
 
     with Client(url, **settings) as client:
@@ -152,7 +166,7 @@ def connected(url: str, **settings: Any) -> Iterator[Client]:
 
 @contextmanager
 def _said(as_json: bool) -> Iterator[None]:
-    """What a person reads is on standard error where a program reads standard output."""
+    """Print for people on standard error if a program reads standard output."""
     with redirect_stdout(sys.stderr if as_json else sys.stdout):
         yield
 
@@ -168,7 +182,7 @@ def _token(given: str | None, client: Client) -> str:
 
 
 def _must_agree(terms: Campaign, at_most: float | None, mechanism: str | None) -> None:
-    """What a person has decided beforehand."""
+    """Refuse terms that exceed what the person has decided beforehand."""
     from tacit.apps.service.terms import epsilon
 
     where, remedy, cost = "take-part", "Nothing was drawn.", epsilon(terms)
@@ -179,7 +193,7 @@ def _must_agree(terms: Campaign, at_most: float | None, mechanism: str | None) -
 
 
 def _show(terms: Campaign, vote: bool, folder: Path) -> None:
-    """What would be sent and what it costs, derived here and not taken from the server."""
+    """Show what would be sent and its cost, derived here and not taken from the server."""
     what = "your row and its label" if terms.labelled else "your row"
     report = f"one noised report of {what}: {terms.channel.guarantee}"
     asked, also = f"{report}. The row itself stays here", ""
@@ -200,7 +214,7 @@ def _show(terms: Campaign, vote: bool, folder: Path) -> None:
 
 
 class _Person:
-    """Somebody with a token."""
+    """A participant with a token."""
 
     def __init__(self, client: Client, token: str, vote: bool) -> None:
         self.client, self.token, self.vote = client, token, vote
@@ -208,7 +222,7 @@ class _Person:
         self.drawn = client.kept.find(client.address.campaign, token, self.kind) is not None
 
     def answer(self, terms: Campaign, data: Path | None, label: str | None) -> dict[str, Any]:
-        """Draw where nothing was drawn, and send."""
+        """Draw an answer if none was drawn before, and send it."""
         row, truth = None, None
         if not self.drawn and data is not None:
             row, truth = read_row(data, terms, label, labelled=terms.labelled or self.vote)
@@ -226,7 +240,7 @@ class _Person:
 
 
 def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> tuple[Any, Any]:
-    """The one row of a file as the mechanism takes it, and its label where it is asked for."""
+    """Read the one row of a file as the mechanism takes it, and its label if asked for."""
     from tacit.data import tables
 
     schema, classes = terms.mechanism.schema, terms.mechanism.classes
@@ -248,7 +262,7 @@ def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> 
 
 
 def _surplus(table: Any, names: tuple[str, ...], path: Path) -> str:
-    """The one column that the mechanism does not know."""
+    """Find the one column that the mechanism does not know."""
     found = [name for name in table.schema.names if name not in names]
     if len(found) != 1 and len(table.schema.names) != len(names) + 1:
         condition = f"given: {path.name} has {len(found)} columns beside the mechanism's"
@@ -272,13 +286,13 @@ def _table(path: Path, schema: Any, words: str | None) -> Any:
     except (ValueError, TypeError, AttributeError, RecursionError, pa.ArrowException):
         # `from None`: the original message may quote the row.
         raise errors.InvalidData(
-            f"{path}: it must be a JSON object with a value a column, or with the numbers of an "
-            "array under 'row'."
+            f"{path}: it must be a JSON object with one value per column, or with the numbers of "
+            "an array under 'row'."
         ) from None
 
 
 def _array(table: Any) -> Any:
-    """Numbers without names, in the order of the file."""
+    """Return the numbers in the order of the file, without names."""
     from tacit.data.columns import columns_of, stack
 
     return stack(columns_of(table) or [], "take-part")

@@ -1,4 +1,4 @@
-"""`tacit audit-model`: attack a model, and hold what is found against what it claims."""
+"""`tacit train audit`: attack a model, and compare the result with what it claims."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from tacit.apps.cli.audit_report import Found
-from tacit.apps.cli.console import AsJson
+from tacit.apps.cli.console import REFUSED
 from tacit.apps.cli.files import stages_progress
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import AsJson, Confidence
+from tacit.apps.cli.train.report import Found
+from tacit.apps.cli.wording import spoken
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
 
 if TYPE_CHECKING:
-    from tacit.apps.cli.model_rows import Records
+    from tacit.apps.cli.train.rows import Records
     from tacit.audit.attributes import AttributeReport
     from tacit.audit.membership import Report
 
-REFUTED = 1
 _SHADOWS = 16
 _MOST_VALUES, _BINS = 16, 10
 _ATTACKS = ("threshold", "shadows", "lira")
@@ -38,100 +40,118 @@ _NEEDS = {
     "--game": ("data", "label"),
     "a file of losses": (),
 }
-_HOUSE = "These numbers were computed from the records themselves: they stay in the house."
+_HOUSE = "These numbers were computed from the raw records: keep them in-house."
 _NO_PROOF = (
     "Without coins no ε is certified: members and others may differ in other ways, and a weak "
-    "attack proves nothing. For a proof: --data POOL --game, or --coins where fair coins decided "
+    "attack proves nothing. For a proof, use --data POOL --game, or --coins if fair coins decided "
     "who was a member."
 )
 _REPLACED = (
-    "Members against others have one record replaced: a claim about one record more or less, or "
-    "one that is blank, is read there at twice its ε."
+    "Members against others compares data sets with one record replaced: a claim about one record "
+    "more or less, or one blank record, is tested there at twice its ε."
 )
-_SEARCHED = "Ordinary records are no worst case: what is not refuted is not thereby proved."
+_SEARCHED = "Ordinary records are not the worst case: a claim that is not refuted is not proved."
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("audit-model")(audit_model)
+    command(
+        app,
+        "Audits",
+        "tacit train audit model --members train.csv --others test.csv --label income",
+    )(audit)
 
 
-def audit_model(
+def audit(
     model: Annotated[
         Path,
         typer.Argument(
-            help="A directory that an estimator's save wrote, or a file of losses.", metavar="MODEL"
+            help="Directory that an estimator's save wrote, or a file of losses.", metavar="MODEL"
         ),
     ],
     members: Annotated[
-        Path | None, typer.Option(help="Records that it was fitted on: CSV or Parquet.")
+        Path | None, typer.Option(help="Records that the model was fitted on: CSV or Parquet.")
     ] = None,
     others: Annotated[
-        Path | None, typer.Option(help="Records from where those came, that it never saw.")
+        Path | None, typer.Option(help="Records of the same population that it never saw.")
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="Of --game: the records to play with.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column that is predicted.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Pool of records for --game.")] = None,
+    label: Annotated[str | None, typer.Option(help="Column that is predicted.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="Which columns are rows, and categories of words (JSON).")
+        Path | None, typer.Option(help="Features, and the categories of text (JSON file).")
     ] = None,
     game: Annotated[
-        bool, typer.Option("--game", help="Fit again to records that coins choose: a proof.")
+        bool,
+        typer.Option("--game", help="Fit again to records that coins choose; can refute a claim."),
     ] = False,
     shadows: Annotated[
-        int | None, typer.Option(help="Of --game: models that attackers fit. 16 if left out.")
+        int | None, typer.Option(help="Models that attackers fit in --game.", show_default="16")
     ] = None,
     attacks: Annotated[
-        str | None, typer.Option(help="Of --game: threshold,shadows,lira, or some of them.")
+        str | None,
+        typer.Option(
+            help="Attacks of --game, some of: threshold,shadows,lira.", show_default="all"
+        ),
     ] = None,
     attribute: Annotated[
-        str | None, typer.Option(help="A column to guess from all the others.")
+        str | None, typer.Option(help="Column that an attacker guesses from all others.")
     ] = None,
     values: Annotated[
-        str | None, typer.Option(help="What --attribute can be: 0,1. Read off the files without.")
+        str | None,
+        typer.Option(help="Values of --attribute: 0,1.", show_default="read off the files"),
     ] = None,
     coins: Annotated[
-        bool, typer.Option("--coins", help="Vouch that a fair coin put each record in or out.")
+        bool, typer.Option("--coins", help="Assert that a fair coin put each record in or out.")
     ] = False,
     blank: Annotated[
         bool,
-        typer.Option("--blank", help="With --coins: whoever was out had a blank in their place."),
+        typer.Option(
+            "--blank", help="With --coins: a record that was out was replaced by a blank."
+        ),
     ] = False,
-    epsilon: Annotated[float | None, typer.Option(help="Of a file: what is claimed.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Goes with --epsilon; 0 if left out.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Claimed ε, for a file of losses.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Claimed δ; goes with --epsilon.", show_default="0")
+    ] = None,
     adjacency: Annotated[
         str | None,
-        typer.Option(help="Goes with --epsilon: add-remove (the usual), zero-out, replace-one."),
+        typer.Option(
+            help="Neighbours of the claim: add-remove, zero-out or replace-one.",
+            show_default="add-remove",
+        ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
-    certainty: Annotated[float, typer.Option(help="Of a proof.")] = 0.99,
+    confidence: Confidence = 0.95,
+    certainty: Annotated[
+        float, typer.Option(help="Probability that a true claim is not refuted, at least.")
+    ] = 0.99,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a model: who was among its records? Exit code 1 if that refutes what it claims.
+    """Attack a model: infer who was among its records, and compare with what it claims.
 
-    Example: tacit audit-model model --members train.csv --others test.csv --label income
+    The exit code is 1 if the claim is refuted.
     """
     given = dict(locals())
     mode = "a file of losses" if not model.is_dir() else "--game" if game else "a saved model"
     _must_fit(mode, given)
     for name in ("confidence", "certainty"):
-        errors.probability("audit-model", name, given[name], zero=False)
+        errors.probability("audit", f"--{name}", given[name], zero=False)
     found = {"a saved model": _as_it_is, "--game": _played, "a file of losses": _told}[mode](given)
     found.show(as_json)
     if found.refuted:
-        raise typer.Exit(REFUTED)
+        raise typer.Exit(REFUSED)
 
 
-# --- a saved model as it is ------------------------------------------------------------------
+# --- a saved model, not fitted again ---------------------------------------------------------
 
 
 def _as_it_is(given: dict[str, Any]) -> Found:
-    from tacit.apps.cli.model_rows import Reader, loaded, losses
+    from tacit.apps.cli.train.rows import Reader, loaded, losses
 
     model = loaded(given["model"])
     if given["coins"] and _counts(model):
-        remedy = "With coins it varies: say --data POOL --game, which plays in pairs."
+        remedy = "With coins that number varies. Use --data POOL --game, which plays in pairs."
         said = "its number of records is public"
-        errors.refuse("audit-model", "--coins", "left out for this model", said, remedy)
+        errors.refuse("audit", "--coins", "left out for this model", said, remedy)
     reader = Reader.of(model, given["label"], given["schema"])
     members, others = (reader.read(given[side]) for side in ("members", "others"))
     claim = model.guarantee_
@@ -148,7 +168,7 @@ def _thresholds(sides: list[Any], claim: Guarantee | None, given: dict[str, Any]
     from tacit.audit.membership import loss_threshold
 
     known = {"claim": claim, "coins": given["coins"], "blank": given["blank"], **_settings(given)}
-    # One proof has all the certainty; two would have to share it.
+    # One proof gets the whole certainty; two would have to share it.
     thresholds = ("best",) if given["coins"] else ("best", "mean")
     return [loss_threshold(*sides, threshold=one, **known) for one in thresholds]
 
@@ -160,15 +180,15 @@ def _notes(given: dict[str, Any]) -> tuple[str, ...]:
 def _attribute(
     model: Any, members: Records, others: Records, given: dict[str, Any]
 ) -> AttributeReport:
-    from tacit.apps.cli.model_rows import losses
+    from tacit.apps.cli.train.rows import losses
     from tacit.audit.attributes import attribute_inference
 
     column = given["attribute"]
     places = members.places.get(column)
     if places is None or others.places.get(column) != places:
-        errors.refuse("audit-model", "--attribute", "a column of both files", column)
-    # What strangers have is learned from every second of the others, and counted on the rest: a
-    # prior fitted to those whom it is judged by would be right too often.
+        errors.refuse("audit", "--attribute", "a column of both files", column)
+    # The prior is learned from every second of the others, and judged on the rest: on the rows
+    # that it was learned from it would be right too often.
     known = others.rows[::2, places]
     options = _options(given["values"], members.rows[:, places], known)
     gaps = np.abs(known[:, None] - options).sum(axis=2)
@@ -187,23 +207,23 @@ def _attribute(
 
 
 def _options(text: str | None, members: Any, others: Any) -> Any:
-    """What the attribute can be: as said, every category, every value, or tenths of the others."""
+    """Return the attribute's values: as given, all categories, all values, or deciles."""
     if others.shape[1] > 1:
         if text is not None:
             remedy = "The schema has its categories."
-            errors.refuse("audit-model", "--values", "left out for words", text, remedy)
+            errors.refuse("audit", "--values", "left out for a column of text", text, remedy)
         return np.eye(others.shape[1])
     if text is not None:
         try:
             found = np.array([float(word) for word in text.split(",")])
         except ValueError:
-            errors.refuse("audit-model", "--values", "numbers, as in 0,1", text)
+            errors.refuse("audit", "--values", "numbers, as in 0,1", text)
     else:
         found = np.unique(np.concatenate([members, others]))
         if len(found) > _MOST_VALUES:
             found = np.unique(np.quantile(others, (np.arange(_BINS) + 0.5) / _BINS))
     if len(found) < 2:
-        errors.refuse("audit-model", "--attribute", "of two values or more", len(found))
+        errors.refuse("audit", "--attribute", "of two values or more", len(found))
     return found[:, None]
 
 
@@ -211,7 +231,7 @@ def _options(text: str | None, members: Any, others: Any) -> Any:
 
 
 def _played(given: dict[str, Any]) -> Found:
-    from tacit.apps.cli.model_rows import Reader, loaded, losses
+    from tacit.apps.cli.train.rows import Reader, loaded, losses
     from tacit.audit.games import play
 
     attacks = _attacks(given["attacks"])
@@ -237,8 +257,8 @@ def _played(given: dict[str, Any]) -> Found:
 
 
 def _probabilities(model: Any, labels: Any) -> Any:
-    """Of the classes that there are records of, as the game wants them; a regression has none."""
-    from tacit.apps.cli.model_rows import confidences
+    """Return a function for the probabilities of the classes that occur; None for a regression."""
+    from tacit.apps.cli.train.rows import confidences
 
     if not hasattr(model, "classes_"):
         return None
@@ -247,29 +267,29 @@ def _probabilities(model: Any, labels: Any) -> Any:
 
 
 def _refit(model: Any) -> Any:
-    """Fits as the saved model says that it was fitted, with fresh noise."""
+    """Return a function that fits with the saved parameters and fresh noise."""
     from sklearn.base import clone
 
     alike = clone(model)
     if "classes" in alike.get_params():
-        alike.set_params(classes=model.classes_)  # coins may leave out the last of a rare one
+        alike.set_params(classes=model.classes_)  # coins may leave a rare class out
     stated = model.guarantee_
-    # Calibrated to another number of records it may be a little off, far within what pairs double.
+    # Calibration to another number of records changes ε a little, far less than pairs double it.
     room = 1e-2 if _counts(model) else 1e-9
 
     def fit(rows: Any, labels: Any) -> Any:
         made = clone(alike).fit(rows, labels)
         if not _same(made.guarantee_, stated, room):
-            remedy = "They were set after the fit: fit and save it again."
+            remedy = "They were set after the fit: fit and save the model again."
             condition = "those that its certificate is about"
-            errors.refuse("audit-model", "parameters", condition, str(made.guarantee_), remedy)
+            errors.refuse("audit", "parameters", condition, str(made.guarantee_), remedy)
         return made
 
     return fit
 
 
 def _same(found: Guarantee, stated: Guarantee, room: float) -> bool:
-    """Whether two fits promise the same, but for a share of ε."""
+    """Check whether two fits have the same guarantee, up to this share of ε."""
     if not (isinstance(found, PureDP | ApproxDP) and isinstance(stated, PureDP | ApproxDP)):
         return found == stated
     near = abs(found.epsilon - stated.epsilon) <= room * stated.epsilon
@@ -277,13 +297,13 @@ def _same(found: Guarantee, stated: Guarantee, room: float) -> bool:
 
 
 def _counts(model: Any) -> bool:
-    """Whether the guarantee takes the number of records as public."""
+    """Check whether the guarantee takes the number of records as public."""
     return bool(model.guarantee_.adjacency is not Adjacency.ADD_REMOVE)
 
 
 def _game_note(game: str) -> str:
     if game == "coins":
-        return "Each record was in or out by its own coin: neighbours have one record more or less."
+        return "A coin put each record in or out: neighbours have one record more or less."
     return (
         "This model takes the number of records as public, so a coin chose one of each pair: "
         "neighbours have one record replaced, for which the claim is twice as large."
@@ -292,24 +312,24 @@ def _game_note(game: str) -> str:
 
 def _attacks(text: str | None) -> list[str]:
     words = _ATTACKS if text is None else [word.strip() for word in text.split(",")]
-    return [errors.choice("audit-model", "--attacks", one, _ATTACKS) for one in words]
+    return [errors.choice("audit", "--attacks", one, _ATTACKS) for one in words]
 
 
 @contextmanager
 def _once() -> Iterator[None]:
-    """Warnings of all fits, one a kind, as lines of the command."""
+    """Print one warning of each kind from all fits, as lines of the command."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for warning in {one.category: one for one in reversed(caught)}.values():
-        print(f"tacit: {warning.message}", file=sys.stderr)
+        print(f"tacit: {spoken(warning.message)}", file=sys.stderr)
 
 
 # --- losses of any model ---------------------------------------------------------------------
 
 
 def _told(given: dict[str, Any]) -> Found:
-    from tacit.apps.cli.model_rows import read_losses
+    from tacit.apps.cli.train.rows import read_losses
 
     path: Path = given["model"]
     if not path.is_file():
@@ -324,13 +344,13 @@ def _told(given: dict[str, Any]) -> Found:
 def _claim(epsilon: Any, delta: Any, adjacency: Any) -> Guarantee | None:
     if epsilon is None:
         if delta is not None or adjacency is not None:
-            errors.refuse("audit-model", "--epsilon", "given with --delta and --adjacency", None)
+            errors.refuse("audit", "--epsilon", "given with --delta and --adjacency", None)
         return None
-    errors.epsilon_in_range("audit-model", epsilon)
+    errors.epsilon_in_range("audit", epsilon)
     words = [str(one) for one in _CLAIMS]
     whose = Adjacency.ADD_REMOVE
     if adjacency is not None:
-        whose = Adjacency(errors.choice("audit-model", "--adjacency", adjacency, words))
+        whose = Adjacency(errors.choice("audit", "--adjacency", adjacency, words))
     if not delta:
         return PureDP(epsilon=epsilon, adjacency=whose, unit=Unit.RECORD)
     return ApproxDP(epsilon=epsilon, delta=delta, adjacency=whose, unit=Unit.RECORD)
@@ -344,14 +364,14 @@ def _settings(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _must_fit(mode: str, given: dict[str, Any]) -> None:
-    """Options of another way to ask are refused, and so is what is missing."""
+    """Refuse options of another mode, and options that are missing."""
     always = ("model", "confidence", "certainty", "as_json")
     if given["values"] is not None and given["attribute"] is None:
         errors.refuse("command line", "--attribute", "given with --values", None)
     for name, value in given.items():
         if name in always or value is None or value is False or name in _TAKES[mode]:
             continue
-        remedy = f"Take {', '.join(f'--{one}' for one in _TAKES[mode])}."
+        remedy = f"Use {', '.join(f'--{one}' for one in _TAKES[mode])}."
         if mode == "a saved model" and name in _TAKES["--game"]:
             remedy = "It goes with --game."
         shown = True if value is True else str(value)

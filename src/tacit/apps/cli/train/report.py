@@ -1,4 +1,4 @@
-"""What `tacit audit-model` prints: what attacks found, beside what the claim allows."""
+"""What `tacit train audit` prints: what attacks found, and what the claim allows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Line = tuple[str, str, str, str, str]
 
 _LEGEND = (
-    "TPR: the share of members that are found; FPR: the share of others that are taken for "
-    "members; advantage: one less the other. Allowed: the most that the claim lets any attack "
-    "reach, on average over fits; of a TPR, at the most that the FPR which came out may be."
+    "TPR: share of members that are found. FPR: share of others that are taken for members. "
+    "Advantage: TPR minus FPR. Allowed: the most that any attack can reach if the claim is true, "
+    "on average over fits; for a TPR, at the upper end of the interval of its FPR."
 )
 
 
 @dataclass(frozen=True)
 class Found:
-    """All that the attacks came to."""
+    """The results of all attacks."""
 
     name: str
     claim: Guarantee | None
@@ -36,12 +36,12 @@ class Found:
 
     @property
     def refuted(self) -> bool:
-        """Whether some attack refutes the claim."""
+        """Check whether some attack refutes the claim."""
         return any(report.refuted for report in self.reports)
 
     @property
     def best(self) -> Report:
-        """Of the attack that proves most, or else suggests most."""
+        """Return the report with the largest proved ε, or else the largest estimate."""
         return max(self.reports, key=lambda one: (one.epsilon, one.estimated_epsilon))
 
     @property
@@ -53,7 +53,7 @@ class Found:
         return "REFUTED" if self.refuted else "not refuted"
 
     def show(self, as_json: bool) -> None:
-        """A table and what follows from it, or one JSON object."""
+        """Print a table and what follows from it, or one JSON object."""
         if as_json:
             return print_json(self.to_dict())
         confidence = f"{self.best.confidence:.0%} interval".replace("%", " %")
@@ -71,7 +71,7 @@ class Found:
     def _lines(self, report: Report) -> Iterator[Line]:
         yield _line(report.attack, "advantage", report.advantage, report.ceiling)
         if report is not self.reports[0] and not report.certified:
-            return  # the same scores at another threshold: all the rest is the same
+            return  # the same scores at another threshold: all else is equal
         yield _line("", "AUC", report.auc, None)
         yield from _rates(report)
         limit = "" if report.tested is None else above(report.tested.epsilon, 4)
@@ -81,7 +81,7 @@ class Found:
             yield "", "ε, no proof", f"{report.estimated_epsilon:.4g}", "", limit
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         attribute = None
         if self.attribute is not None:
             attribute = {"column": self.attribute[0], **self.attribute[1].to_dict()}
@@ -106,11 +106,11 @@ def _rates(report: Report) -> Iterator[Line]:
 
     tested = report.tested
     for rate in report.rates:
-        if rate.asked * report.others < 2:  # with so few others it is no rate
+        if rate.asked * report.others < 2:  # too few others for such a rate
             continue
         allowed = None
         if tested is not None:
-            # At the most that the rate of false positives may be.
+            # At the upper end of the interval of false positives.
             most = rate.false_positive.high
             allowed = true_positive_ceiling(most, tested.epsilon, tested.delta)
         yield _line("", f"TPR at FPR {rate.asked:g}", rate.true_positive, allowed)
@@ -119,9 +119,9 @@ def _rates(report: Report) -> Iterator[Line]:
 def _attribute_lines(column: str, found: AttributeReport) -> list[Line]:
     return [
         _line(f"{column}, of {found.values} values", "advantage", found.advantage, found.ceiling),
-        _line("", "right, members", found.on_members, None),
-        _line("", "right, others", found.on_others, None),
-        ("", "right, commonest", f"{found.baseline:.3f}", "", ""),
+        _line("", "accuracy, members", found.on_members, None),
+        _line("", "accuracy, others", found.on_others, None),
+        ("", "accuracy, commonest", f"{found.baseline:.3f}", "", ""),
     ]
 
 

@@ -1,4 +1,4 @@
-"""`tacit query`: a question in SQL, answered with noise under a budget."""
+"""`tacit release query`: answer a question in SQL with noise, under a budget."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import AsJson, print_json, print_table, print_values
-from tacit.apps.cli.votes import Account, LedgerFile, opened_ledger
+from tacit.apps.cli.console import print_json, print_table, print_values
+from tacit.apps.cli.files import opened_ledger
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import DATA, Account, AsJson, LedgerFile
 from tacit.privacy import errors
 from tacit.privacy.decimals import below
 
 Source = Annotated[
     str,
-    typer.Argument(help="Parquet or CSV, or a postgresql:// address.", metavar="DATA"),
+    typer.Argument(help="Parquet or CSV file, or a postgresql:// address.", metavar="DATA"),
 ]
 Asked = Annotated[str, typer.Argument(help="One SELECT of aggregates.", metavar="SQL")]
-Epsilon = Annotated[float | None, typer.Option(help="What the answer may cost …")]
+Epsilon = Annotated[float | None, typer.Option(help="ε of the answer.")]
 Delta = Annotated[
-    float | None, typer.Option(help="… at this δ: Gaussian noise, of the least that gives (ε, δ) …")
+    float | None,
+    typer.Option(help="δ of the answer: Gaussian noise, the least that gives (ε, δ)."),
 ]
-Rho = Annotated[float | None, typer.Option(help="… or in ρ (zCDP): Gaussian noise.")]
+Rho = Annotated[
+    float | None, typer.Option(help="ρ (zCDP) of the answer, instead of --epsilon: Gaussian noise.")
+]
 Bounds = Annotated[
     list[str] | None, typer.Option(help="Public bounds of a column: age=0:100. Repeatable.")
 ]
@@ -31,22 +36,35 @@ Keys = Annotated[
     list[str] | None, typer.Option(help="Public keys of a column: sex=F,M. Repeatable.")
 ]
 UnitColumn = Annotated[
-    str | None, typer.Option("--unit", help="The column that says whose a row is.")
+    str | None,
+    typer.Option(
+        "--unit", help="Column that identifies the person of each row.", rich_help_panel=DATA
+    ),
 ]
-MaxRows = Annotated[int, typer.Option(help="With --unit: rows a person counts for in a group.")]
-MaxGroups = Annotated[int, typer.Option(help="With --unit: groups a person counts in.")]
+MaxRows = Annotated[int, typer.Option(help="Most rows of one person in one group, with --unit.")]
+MaxGroups = Annotated[int, typer.Option(help="Most groups of one person, with --unit.")]
 Adjacency = Annotated[
     str | None,
-    typer.Option(help="add-remove (unless said), zero-out or replace-one. An account has its own."),
+    typer.Option(
+        help="Neighbours: add-remove, zero-out or replace-one.",
+        show_default="those of the account, else add-remove",
+    ),
 ]
-PriceOnly = Annotated[bool, typer.Option("--price", help="Say what it would cost; read nothing.")]
-Memory = Annotated[str, typer.Option(help="What the engine may hold in memory.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of the engine.")]
+PriceOnly = Annotated[bool, typer.Option("--price", help="Show the cost; read nothing.")]
+Memory = Annotated[str, typer.Option(help="Memory limit of the engine.")]
+Threads = Annotated[
+    int | None, typer.Option(help="Threads of the engine.", show_default="all cores")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(query)
+    command(
+        app,
+        "Queries",
+        "tacit release query data.parquet 'select sex, avg(age) from data group by sex' "
+        "--epsilon 0.5 --bounds age=0:100 --keys sex=F,M",
+    )(query)
 
 
 def query(
@@ -68,12 +86,9 @@ def query(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question about a table: checked, priced and charged before a row is read.
+    """Answer a question about a table with noise; it is charged before a row is read.
 
-    In a CSV file count(x) counts fields that are not empty, or numbers where x has --bounds.
-
-    Example: tacit query data.parquet "select sex, avg(age) from data where state = 'CA'
-    group by sex" --epsilon 0.5 --bounds age=0:100 --keys sex=F,M
+    In a CSV file count(x) counts the fields that are not empty, or the numbers if x has --bounds.
     """
     from tacit.central.queries import sql
 
@@ -112,7 +127,7 @@ def _curator(*given: Any, **named: Any) -> Any:
 
 
 def _cost(epsilon: float | None, delta: float | None, rho: float | None) -> dict[str, float | None]:
-    """What is asked of the curator: an ε, or a ρ."""
+    """Convert the cost to what a curator takes: an ε or a ρ."""
     from tacit.privacy.accounting.calibration import concentration_for
 
     if (epsilon is None) == (rho is None):
@@ -132,7 +147,7 @@ def _budget(
     ledger: Path | None,
     account: str | None,
 ) -> Iterator[tuple[Any, Any]]:
-    """The account's budget, or one that this question uses up; and the ledger, if there is one."""
+    """Find the account's budget and ledger, or make a budget that this question uses up."""
     from tacit.privacy.guarantees import ZCDP, PureDP
 
     epsilon, rho = cost["epsilon"], cost["rho"]
@@ -146,7 +161,7 @@ def _budget(
                 errors.refuse("query", "cost", condition, given)
             if adjacency not in (None, str(budget.adjacency)):
                 remedy = "Leave it out, or open another account."
-                errors.refuse("query", "adjacency", f"{budget.adjacency}", adjacency, remedy)
+                errors.refuse("query", "--adjacency", f"{budget.adjacency}", adjacency, remedy)
             yield budget, opened
             return
         scope: dict[str, Any] = {
@@ -156,11 +171,11 @@ def _budget(
         if epsilon is not None:
             yield PureDP(float(errors.epsilon_in_range("query", epsilon)), **scope), None
         else:
-            yield ZCDP(0.0, float(errors.positive("query", "rho", rho)), **scope), None
+            yield ZCDP(0.0, float(errors.positive("query", "--rho", rho)), **scope), None
 
 
 def _table_of(source: str, table: str) -> str | None:
-    """The table of a database; a file is called by its name, or data."""
+    """Return the table of a database; a file is called by its name, or data."""
     if "://" in source:
         return table
     if table not in ("data", Path(source).stem):
@@ -170,7 +185,7 @@ def _table_of(source: str, table: str) -> str | None:
 
 
 def _pairs(option: str, texts: list[str] | None, read: Callable[[str, str], Any]) -> dict[str, Any]:
-    """Columns and what is declared about them, from texts like age=0:100."""
+    """Read what is declared about each column, from texts like age=0:100."""
     found: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -192,7 +207,7 @@ def _ends(text: str, value: str) -> tuple[float, float]:
 
 
 def _list(text: str, value: str) -> list[Any]:
-    """Keys: whole numbers or truth values if all of them are, else text; 'quoted' is text."""
+    """Read keys: whole numbers or truth values if all of them are, else text, as is 'quoted'."""
     words = [word.strip() for word in value.split(",")]
     if all(word.lstrip("-").isdecimal() and str(int(word)) == word for word in words):
         return [int(word) for word in words]
@@ -237,15 +252,15 @@ def _print_limits(
     if unit is not None:
         rows = f"at most {max_rows} row{'s' * (max_rows > 1)} of a person"
         groups = f"at most {max_groups} group{'s' * (max_groups > 1)}"
-        print(f"Counted: {rows}, in {groups}. Intervals are about the noise, not about the rest.")
+        print(f"Counted: {rows}, in {groups}. Intervals cover the noise, not what was left out.")
     if remembered:
         print(f"Left: {_amounts(left)}.")
     else:
-        print("No ledger: this is not remembered, and what several questions cost adds up.")
+        print("No ledger: this cost is not recorded, and the costs of several questions add up.")
 
 
 def _print_texts(source: str, answer: Any, bounds: dict[str, Any]) -> None:
-    """Tell what counts as a value of a text column: by the question alone, whatever the rows."""
+    """Say what counts as a value of a text column; this depends on the question, not on rows."""
     from tacit.central.queries.model import Count
 
     if not source.lower().endswith(".csv"):
@@ -254,8 +269,8 @@ def _print_texts(source: str, answer: Any, bounds: dict[str, Any]) -> None:
     names = {one.column for one in asked if isinstance(one, Count) and one.column is not None}
     for name in sorted(names - bounds.keys()):
         print(
-            f"count({name}): every field that is not empty counts, also words such as NA. "
-            f"With --bounds {name}=LOWER:UPPER only numbers do."
+            f"count({name}): every field that is not empty counts, including words such as NA. "
+            f"With --bounds {name}=LOWER:UPPER only numbers count."
         )
 
 
@@ -264,7 +279,7 @@ def _amounts(left: dict[str, float]) -> str:
 
 
 def _lines(answer: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
-    """Key of the group, name of the column, estimate."""
+    """List the group's key, the column's name and the estimate of every cell."""
     parts = answer.parts or (answer,)
     if parts[0].groups is None:
         yield from (((), name, part.estimate) for name, part in zip(names, parts, strict=True))
@@ -276,7 +291,7 @@ def _lines(answer: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...
 
 
 def _content(answer: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """`value` and `interval`, by name where there are several; under each key of `groups`."""
+    """Return `value` and `interval`, by name if there are several, under each key of `groups`."""
     from tacit.central.queries.answers import key_text
 
     groups: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Rows with a label for the task and labels to hide, as commands read them."""
+"""Rows with a label to keep and labels to hide, as commands read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tacit.privacy.guarantees import Unit
 Values = npt.NDArray[Any]
 
 ONE_ROW_EACH = "Every row of this file is another person's."
-_MOST_NAMES = 10  # that an error lists
+_MOST_NAMES = 10  # an error lists no more columns than this
 
 
 class Part(NamedTuple):
@@ -31,21 +31,21 @@ class Part(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """How images of a folder are read: as `image_folder.load` takes it, still as text."""
+    """Options for images of a folder, as text."""
 
     pattern: str | None
     size: str | None
 
     @property
     def options(self) -> dict[str, Any]:
-        """For `load_twice`."""
+        """Return the arguments of `load_twice`."""
         return {"pattern": self.pattern, "size": image_size(self.size)}
 
 
 def read(
     data: str, regular: str, private: list[str], schema: Path | None, folder: Folder
 ) -> tuple[Any, dict[str, Values]]:
-    """A `TwiceLabelled`, and every private label by name: the first is its own."""
+    """Read a `TwiceLabelled` and all private labels by name, of which the first is its own."""
     from tacit.data import datasets
 
     if Path(data).is_file():
@@ -54,16 +54,16 @@ def read(
     hidden = {private[0]: values(found.private_classes, found.private)}
     for name in private[1:]:
         if name == regular:
-            errors.refuse(data, "private", "another column than regular", name)
+            errors.refuse(data, "--private", "another column than --regular", name)
         if schema is not None and name in found.schema.names:
-            errors.refuse(data, "schema", "without the labels", name)
+            errors.refuse(data, "--schema", "without the labels", name)
         hidden[name] = _column(data, name)
     further = [name for name in private[1:] if name in getattr(found.rows, "column_names", ())]
     return replace(found, rows=found.rows.drop_columns(further)) if further else found, hidden
 
 
 def parts(found: Any, private: dict[str, Values], seed: int) -> tuple[Part, Part, Part]:
-    """Rows to fit, to say when to stop, and to judge by; nobody is in the last two alone."""
+    """Split rows for training, validation and test; everybody has rows in the first part."""
     regular, divided = values(found.regular_classes, found.regular), found.split(seed)
     fitted, held, tried = (
         Part(found.take(at), regular[at], {name: all_of[at] for name, all_of in private.items()})
@@ -73,13 +73,13 @@ def parts(found: Any, private: dict[str, Values], seed: int) -> tuple[Part, Part
         if not np.isin([*held.private[name], *tried.private[name]], known).all():
             raise errors.InvalidData(
                 f"{found.name}: every value of label {name!r} must be among the rows to fit on. "
-                "Leave rare ones out, merge them, or take another seed."
+                "Leave rare values out, merge them, or choose another seed."
             )
     return fitted, held, tried
 
 
 def represented(encoder: Any, data: str, folder: Folder) -> tuple[Any, list[str]]:
-    """What leaves of each row, and the names of columns that stay behind."""
+    """Return the representation of each row, and the names of columns that are left out."""
     if not Path(data).is_file():
         found = _images(data, folder)
         with naming(data):
@@ -101,16 +101,16 @@ def represented(encoder: Any, data: str, folder: Folder) -> tuple[Any, list[str]
 
 
 def shuffled(rows: Values) -> Values:
-    """In an order that nobody can draw again."""
+    """Shuffle rows with operating-system entropy."""
     order = secrets.SystemRandom().sample(range(len(rows)), len(rows))
     return np.asarray(rows[order])
 
 
 def one_row_each(encoder: Any, data: str) -> tuple[str, ...]:
-    """What a promise to people assumes; refused where somebody has several rows.
+    """Return what a guarantee for people assumes; refuse data in which someone has several rows.
 
-    A file shows it where it has the columns that were to be hidden. In folders and in data sets by
-    name everybody has several.
+    A file shows this if it has the columns that were to be hidden. In folders and in data sets by
+    name everybody has several rows.
     """
     if encoder.guarantee_.unit != Unit.PERSON:
         return ()
@@ -125,15 +125,15 @@ def one_row_each(encoder: Any, data: str) -> tuple[str, ...]:
     else:
         where, remedy = "the label to hide", "Fit with unit record"
     raise errors.InvalidData(
-        f"{data}: {where} must be another in every row, as epsilon is for a person who releases "
-        f"one row. {remedy}."
+        f"{data}: {where} must differ in every row, as epsilon is for a person who releases one "
+        f"row. {remedy}."
     )
 
 
 def labels(
     encoder: Any, data: str, private: list[str], regular: str | None, folder: Folder
 ) -> dict[str, Values]:
-    """Labels of all rows, by name: as words where the encoder was fitted on words."""
+    """Read the labels of all rows, by name; as text if the encoder was fitted on text."""
     fitted = {
         **encoder.classes_.private,
         **({regular: encoder.classes_.regular} if regular else {}),
@@ -173,21 +173,20 @@ def _images(
 
 
 def _column(data: str, name: str) -> Values:
-    """A column as text or whole numbers; in a CSV file "07" and "7" are two values."""
+    """Read a column as text or whole numbers; in a CSV file "07" and "7" are two values."""
     from tacit.data.datasets.arrow import read_table
     from tacit.data.datasets.twice import coded
 
     if not Path(data).is_file():
-        errors.refuse(data, "--private", "one label", name, "Only files have several.")
+        errors.refuse(data, "--private", "one label", name, "Only files may have several.")
     codes, classes = coded(read_table(Path(data), words=name)[name], name, data)
     return values(classes, codes)
 
 
 def _must_have(data: str, options: dict[str, list[str]]) -> None:
-    """Refuse a name that no column has, by its option.
+    """Refuse a name that no column has.
 
-    Columns are listed where they are names for sure: the first line of a CSV file without a header
-    is somebody's row.
+    The columns of a CSV file are not listed: without a header its first line is somebody's row.
     """
     has = tables.names(data)
     more = ", …" if len(has) > _MOST_NAMES else ""
@@ -200,7 +199,7 @@ def _must_have(data: str, options: dict[str, list[str]]) -> None:
 
 
 def _repeats(data: str, names: list[str], schema: Any) -> bool:
-    """Whether two rows have the same values there; gaps are all the same."""
+    """Check whether two rows have the same values there; all nulls are equal."""
     seen: set[tuple[str, ...]] = set()
     rows = 0
     for batch in tables.batches(data, schema, words=names[0]):
@@ -213,5 +212,5 @@ def _repeats(data: str, names: list[str], schema: Any) -> bool:
 
 
 def values(classes: tuple[Any, ...], codes: Any) -> Values:
-    """Labels from their codes."""
+    """Map codes back to labels."""
     return np.asarray(np.array(classes)[codes])

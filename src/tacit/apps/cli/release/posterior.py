@@ -1,4 +1,4 @@
-"""`tacit posterior`, `needed`: shares learned from noisy counts, and from how many records."""
+"""`tacit release posterior`, `needed`: shares from noisy counts, and the records they need."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import AsJson, print_json, print_table, print_values
-from tacit.apps.cli.files import must_be_new
-from tacit.apps.cli.votes import Account, Key, LedgerFile, opened_ledger
+from tacit.apps.cli.console import print_json, print_table, print_values
+from tacit.apps.cli.files import must_be_new, opened_ledger
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import Account, AsJson, Key, LedgerFile
 from tacit.privacy import errors, files
 from tacit.privacy.decimals import above
 
-Prior = Annotated[str, typer.Option(help="Of the shares, one number a value: 1,1 is uniform.")]
+Prior = Annotated[str, typer.Option(help="Parameters of the prior, one per value: 1,1 is uniform.")]
 Mechanism = Annotated[str, typer.Option(help="geometric, laplace or hellinger.")]
-Epsilon = Annotated[float, typer.Option(help="What the release may cost.")]
-Delta = Annotated[float, typer.Option(help="Only hellinger makes use of it.")]
-Sensitivity = Annotated[str, typer.Option(help="Of hellinger: smooth, local or global.")]
+Epsilon = Annotated[float, typer.Option(help="ε of the release.")]
+Delta = Annotated[float, typer.Option(help="δ of the release (hellinger).")]
+Sensitivity = Annotated[str, typer.Option(help="smooth, local or global (hellinger).")]
 Calibration = Annotated[
-    str, typer.Option(help="Of hellinger: instance, theorem, or paper (as stated there).")
+    str, typer.Option(help="instance, theorem, or paper, as published (hellinger).")
 ]
 Remap = Annotated[
     bool, typer.Option("--remap", help="Replace the draw by the counts of least expected error.")
@@ -29,18 +30,23 @@ Remap = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (posterior, needed):
-        app.command()(command)
+    panel = "Posteriors"
+    command(
+        app, panel, "tacit release posterior --count 37 --n 100 --prior 1,1 --epsilon 1 --json"
+    )(posterior)
+    command(app, panel, "tacit release needed --error 0.1 --epsilon 1 --prior 1,1")(needed)
 
 
 def posterior(
     epsilon: Epsilon,
     count: Annotated[
-        str | None, typer.Option(help="Records that hold it …", metavar="INTEGER")
+        str | None, typer.Option(help="Number of records that have the value.", metavar="INTEGER")
     ] = None,
-    n: Annotated[int | None, typer.Option("--n", help="… of so many, which is public.")] = None,
+    n: Annotated[
+        int | None, typer.Option("--n", help="Number of records, which is public.")
+    ] = None,
     counts: Annotated[
-        str | None, typer.Option(help="Or records that hold each of several values: 20,30,50.")
+        str | None, typer.Option(help="Records with each of several values: 20,30,50.")
     ] = None,
     prior: Prior = "1,1",
     mechanism: Mechanism = "geometric",
@@ -48,27 +54,24 @@ def posterior(
     sensitivity: Sensitivity = "smooth",
     calibration: Calibration = "instance",
     naive: Annotated[
-        bool, typer.Option("--naive", help="Take the noisy counts for true ones.")
+        bool, typer.Option("--naive", help="Treat the noisy counts as exact ones.")
     ] = False,
     remap: Remap = False,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    unit: Annotated[str, typer.Option(help="What a record is: record, person, …")] = "record",
-    out: Annotated[Path | None, typer.Option(help="Write the posterior there, as JSON.")] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
+    unit: Annotated[str, typer.Option(help="Unit: record, person, …")] = "record",
+    out: Annotated[Path | None, typer.Option(help="File for the posterior, as JSON.")] = None,
     certificate: Annotated[
-        Path | None, typer.Option(help="Write a certificate there, of what --out has.")
+        Path | None, typer.Option(help="File for a certificate of the release.")
     ] = None,
     ledger: LedgerFile = None,
     account: Account = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Release a private posterior of a share: mean and interval from a noisy count.
-
-    Example: tacit posterior --count 37 --n 100 --prior 1,1 --epsilon 1 --json
-    """
+    """Release a private posterior of a share: mean and interval from a noisy count."""
     from tacit.privacy.accounting.ledger import pay
 
-    errors.probability("posterior", "level", level, zero=False)
+    errors.probability("posterior", "--level", level, zero=False)
     found = _counts(count, n, counts)
     for option, path in (("--out", out), ("--certificate", certificate)):
         if path is not None:
@@ -97,7 +100,10 @@ def needed(
     epsilon: Epsilon,
     prior: Prior = "1,1",
     share: Annotated[
-        float | None, typer.Option(help="Of records that hold it; drawn from the prior if not set.")
+        float | None,
+        typer.Option(
+            help="Share of records that have the value.", show_default="averaged over the prior"
+        ),
     ] = None,
     mechanism: Mechanism = "geometric",
     delta: Delta = 0.0,
@@ -106,14 +112,11 @@ def needed(
     remap: Remap = False,
     as_json: AsJson = False,
 ) -> None:
-    """From how many records on is a private posterior close to the one without privacy?
-
-    Example: tacit needed --error 0.1 --epsilon 1 --prior 1,1
-    """
+    """Find how many records bring a private posterior close to the one without privacy."""
     from tacit.central.posteriors import accuracy
 
     found = accuracy.needed(
-        _numbers("prior", prior),
+        _numbers("--prior", prior),
         error=error,
         share=share,
         epsilon=epsilon,
@@ -123,11 +126,11 @@ def needed(
         calibration=calibration,
         remap=remap,
     )
-    print_values(found._asdict(), as_json, "Records that are needed")
+    print_values(found._asdict(), as_json, "Records needed")
 
 
 def _counts(count: str | None, n: int | None, counts: str | None) -> list[int]:
-    """As given; what is wrong with them is said without saying them."""
+    """Read the counts; errors do not quote them."""
     where = "posterior"
     if (counts is None) == (count is None) or (count is None) != (n is None):
         given = "both" if counts is not None else "not all of it"
@@ -137,7 +140,7 @@ def _counts(count: str | None, n: int | None, counts: str | None) -> list[int]:
     except ValueError:
         raise errors.InvalidData(f"{where}: counts must be whole numbers.") from None
     if n is not None:
-        total = errors.whole(where, "n", n, least=1)
+        total = errors.whole(where, "--n", n, least=1)
         found.append(total - found[0])
     if min(found) < 0:
         raise errors.InvalidData(f"{where}: counts must be at least 0 and at most n.")
@@ -147,9 +150,9 @@ def _counts(count: str | None, n: int | None, counts: str | None) -> list[int]:
 def _model(prior: str, values: int) -> Any:
     from tacit.central.posteriors import BetaBinomial, DirichletMultinomial
 
-    numbers = _numbers("prior", prior)
+    numbers = _numbers("--prior", prior)
     if len(numbers) != values:
-        errors.refuse("posterior", "prior", f"{values} numbers, one a value", prior)
+        errors.refuse("posterior", "--prior", f"{values} numbers, one per value", prior)
     return BetaBinomial(prior=numbers) if values == 2 else DirichletMultinomial(prior=numbers)
 
 
@@ -157,7 +160,7 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(word) for word in text.split(","))
     except ValueError:
-        errors.refuse("posterior", name, "numbers with commas between them", text)
+        errors.refuse("posterior", name, "numbers separated by commas", text)
 
 
 def _print(released: Any, level: float, as_json: bool) -> None:
@@ -174,4 +177,4 @@ def _print(released: Any, level: float, as_json: bool) -> None:
     print_table("Posterior", ("value", "mean", f"{level:.0%} interval"), lines)
     print(f"{released.guarantee}; exactly {above(values['exact_epsilon'])} for this instance.")
     if not released.noise_aware:
-        print("The posterior takes noise for data: its intervals are too short.")
+        print("The posterior treats noise as data: its intervals are too short.")

@@ -1,4 +1,4 @@
-"""`tacit search`: a grid of settings, compared by private votes."""
+"""`tacit collect search`: compare a grid of settings by private votes."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import AsJson, must_exist, print_json, print_table
+from tacit.apps.cli.collect.votes import LabelColumn
+from tacit.apps.cli.console import accuracy_cells, must_exist, print_json, print_table
 from tacit.apps.cli.files import (
-    CentralDelta,
-    InhousePublic,
-    Out,
     declared_classes,
     described,
     image_size,
     must_be_new,
+    opened_ledger,
     read_schema,
     stages_progress,
     warnings_on_stderr,
 )
-from tacit.apps.cli.votes import (
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import (
     Account,
+    AsJson,
+    CentralDelta,
     Confidence,
+    InhousePublic,
     Key,
-    LabelColumn,
     LedgerFile,
-    ends,
-    opened_ledger,
+    Out,
 )
 from tacit.data.tables import naming, words_of
 from tacit.local.inhouse import Target
@@ -51,51 +52,62 @@ _LEARNER_SETTINGS = ("prior", "level", "hidden", "output_bias")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(search)
+    command(
+        app,
+        "Private votes",
+        "tacit collect search inhouse.parquet --people people.parquet --voters voters.parquet "
+        "--label digit --epsilon 2 --classes 10 --grid grid.json --out found",
+    )(search)
 
 
 def search(
-    inhouse: Annotated[Path, typer.Argument(help="In-house rows.", metavar="INHOUSE")],
-    people: Annotated[Path, typer.Option(help="Rows of those who report.")],
-    voters: Annotated[Path, typer.Option(help="Rows of others, who vote.")],
+    inhouse: Annotated[
+        Path, typer.Argument(help="In-house rows: CSV or Parquet.", metavar="INHOUSE")
+    ],
+    people: Annotated[Path, typer.Option(help="Rows of the people who report.")],
+    voters: Annotated[Path, typer.Option(help="Rows of the other people, who vote.")],
     label: LabelColumn,
-    epsilon: Annotated[float, typer.Option(help="What one person may spend in all.")],
-    classes: Annotated[str, typer.Option(help="How many labels, or their values: no,yes.")],
+    epsilon: Annotated[float, typer.Option(help="Local ε of one person, in total.")],
+    classes: Annotated[str, typer.Option(help="Number of classes, or their values: no,yes.")],
     grid: Annotated[Path, typer.Option(help="Settings to try (JSON): a list, or lists to cross.")],
     out: Out,
     composition: Annotated[
-        str, typer.Option(help="parallel (one candidate a person) or sequential (ε/m on each).")
+        str,
+        typer.Option(help="parallel (one candidate per person) or sequential (ε/m on each)."),
     ] = "parallel",
     confirm: Annotated[
-        str, typer.Option(help="fresh (voters kept for the winner) or simultaneous.")
+        str, typer.Option(help="fresh (some voters only judge the winner) or simultaneous.")
     ] = "fresh",
     confirm_share: Annotated[
-        float | None, typer.Option(help="Share of voters kept, instead of the rule's.")
+        float | None,
+        typer.Option(help="Share of voters who only judge the winner.", show_default="by rule"),
     ] = None,
     confidence: Confidence = 0.95,
     within: Annotated[
-        float | None, typer.Option(help="Refuse unless the winner's ± will be this or better.")
+        float | None,
+        typer.Option(help="Refuse unless the winner's interval will be ± this or narrower."),
     ] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="Public bounds and categories (JSON).")
+        Path | None,
+        typer.Option(
+            help="Public bounds and categories (JSON file).", show_default="read off the rows"
+        ),
     ] = None,
-    image: Annotated[str | None, typer.Option(help="Rows are images, e.g. 28x28.")] = None,
+    image: Annotated[str | None, typer.Option(help="Size, if rows are images: 28x28.")] = None,
     central_epsilon: Annotated[
-        float | None, typer.Option(help="What all candidates together may cost the in-house rows.")
+        float | None, typer.Option(help="Central ε of all candidates, for the in-house rows.")
     ] = None,
     central_delta: CentralDelta = None,
     inhouse_public: InhousePublic = False,
     ledger: LedgerFile = None,
     account: Account = None,
     key: Key = None,
-    seed: Annotated[int, typer.Option(help="Of what is learned; noise and votes have none.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of what is learned; noise and votes have none.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Fit, collect, learn and vote over a grid of settings, within one person's ε; keep the best.
-
-    Example: tacit search inhouse.parquet --people people.parquet --voters voters.parquet
-    --label digit --epsilon 2 --classes 10 --grid grid.json --out found
-    """
+    """Fit, collect, learn and vote over a grid of settings within one ε, and keep the best."""
     from tacit.local.inference.search import search as run
     from tacit.local.inference.selection import precision
 
@@ -135,7 +147,7 @@ def search(
 
 
 def _grid(path: Path) -> list[dict[str, Any]]:
-    """A list of settings, or a dictionary of lists: all their combinations."""
+    """Read a list of settings, or all combinations from a dictionary of lists."""
     must_exist(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -172,7 +184,7 @@ def _candidates(
     composition: str,
     seed: int,
 ) -> list[Any]:
-    """Candidates that differ in how they learn alone share a mechanism, and its reports."""
+    """Make the candidates; those that differ only in the classifier share their mechanism."""
     from tacit.local.inference.noise_aware import NoiseAwareClassifier
     from tacit.local.inference.search import Candidate
 
@@ -198,7 +210,7 @@ def _candidates(
 
 
 def _share(target: Target, count: int, settings: list[dict[str, Any]]) -> Target:
-    """Codebooks on fixed features are Gaussian throughout; for the rest ε is divided."""
+    """Divide the central budget: by composition of Gaussians if there is no other noise."""
     trained = ("autoencoder", "invariant")
     plain = all(
         one["kind"] in ("codebook", "direct") and one.get("features") not in trained
@@ -253,7 +265,7 @@ def _inhouse_schema(
 
 
 def _rows(path: Path, label: str, given: Any, declared: Any) -> tuple[Any, Any]:
-    """All rows, without the label; and the labels, where classes are declared."""
+    """Read all rows without the label, and the labels if classes are declared."""
     from tacit.data import labels, tables
 
     classes = None if declared is None else labels.declare("search", declared)
@@ -278,7 +290,7 @@ def _without(table: Any, label: str) -> Any:
 
 
 def _write(found: Any, out: Path) -> None:
-    """The winner's mechanism, reports and model, the result and its certificate: all or nothing."""
+    """Write the winner, the result and its certificate: all of them or nothing."""
     from tacit.privacy import artifact
 
     with files.folder(out) as partial:
@@ -300,12 +312,12 @@ def _print_found(found: Any, out: Path, as_json: bool) -> None:
     if as_json:
         return print_json(values)
     lines = [
-        (one["name"], f"{one['reports']:,}", f"{one['votes']:,}", *ends(one))
+        (one["name"], f"{one['reports']:,}", f"{one['votes']:,}", *accuracy_cells(one))
         for one in values["candidates"]
     ]
-    columns = ("candidate", "reports", "votes", "accuracy", "intervals, all at once")
+    columns = ("candidate", "reports", "votes", "accuracy", "simultaneous intervals")
     print_table("Candidates", columns, lines)
-    accuracy, interval = ends(values)
+    accuracy, interval = accuracy_cells(values)
     whose = "fresh voters" if found.confirm == "fresh" else "the same voters"
     print(f"Winner: {found.winner}. Accuracy {accuracy}, {interval}, by {whose}.")
     print(f"Each person: {found.guarantee}.")

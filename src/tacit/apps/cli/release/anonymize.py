@@ -1,4 +1,4 @@
-"""`tacit anonymize`, `represent`, `probe`: keep the task, lose the person, and try to find them."""
+"""`tacit release anonymize`, `represent`, `probe`: representations that hide who a row is of."""
 
 from __future__ import annotations
 
@@ -9,70 +9,97 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.apps.cli.collect import Device
-from tacit.apps.cli.console import AsJson, print_json, print_table, print_text, print_values
-from tacit.apps.cli.files import InhousePublic, Out, described, must_be_new, stages_progress
+from tacit.apps.cli.console import print_json, print_table, print_text, print_values
+from tacit.apps.cli.files import described, must_be_new, stages_progress
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import AsJson, Device, InhousePublic, Out
 from tacit.data.tables import naming
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
     from tacit.anonymize.judging import Judgement
     from tacit.anonymize.probes import AttackResult
-    from tacit.apps.cli.labelled import Part
+    from tacit.apps.cli.release.labelled import Part
 
 _KIND = "anonymizing-encoder"
 _PARTS = ("training", "validation", "test")
-_SHARE = 1 / 3  # of each person's rows, on which attackers are tried
-_FAR = 0.1  # above chance: what is found for sure is not hidden
-_STYLES, _STYLES_WITH_NOISE = 8, 1  # randomized response loses in each cell more
+_SHARE = 1 / 3  # of each person's rows, on which attackers are judged
+_FAR = 0.1  # an attacker surely above chance by more than this is reported
+_STYLES, _STYLES_WITH_NOISE = 8, 1  # randomized response loses more with more cells
 
 Source = Annotated[
     str,
-    typer.Argument(help="pendigits, CSV or Parquet, or a folder of images.", metavar="DATA"),
+    typer.Argument(
+        help="CSV or Parquet file, folder of images, or a data set by name (pendigits).",
+        metavar="DATA",
+    ),
 ]
-Directory = Annotated[
-    Path, typer.Argument(help="The directory that anonymize wrote.", metavar="DIR")
-]
+Directory = Annotated[Path, typer.Argument(help="Directory that anonymize wrote.", metavar="DIR")]
 Private = Annotated[
-    str, typer.Option(help="The label to hide; several columns with commas between them.")
+    str, typer.Option(help="Label to hide; of a file also several columns: writer,sex.")
 ]
 Pattern = Annotated[
-    str | None, typer.Option(help="Of a folder: ferg, jaffe, or how paths name both labels.")
+    str | None,
+    typer.Option(
+        help="How paths of a folder name both labels: ferg, jaffe, or a regular expression."
+    ),
 ]
-Size = Annotated[str | None, typer.Option(help="Of a folder: make images so large, e.g. 50x50.")]
-Together = Annotated[int, typer.Option(help="Rows of one person that the linkage takes together.")]
+Size = Annotated[
+    str | None, typer.Option(help="Size to which images of a folder are scaled: 50x50.")
+]
+Together = Annotated[int, typer.Option(help="Rows of one person that are linked together.")]
 Attackers = Annotated[
-    str | None, typer.Option(help="Some of them, by name: logistic,trees. All if left out.")
+    str | None, typer.Option(help="Attackers by name: logistic,trees.", show_default="all")
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (anonymize, represent, probe):
-        app.command()(command)
+    panel = "Representations"
+    command(
+        app,
+        panel,
+        "tacit release anonymize pendigits --regular digit --private writer --out encoder",
+    )(anonymize)
+    command(app, panel, "tacit release represent encoder rows.parquet --out released.parquet")(
+        represent
+    )
+    command(
+        app, panel, "tacit release probe encoder others.parquet --private writer --regular digit"
+    )(probe)
 
 
 def anonymize(
     data: Source,
-    regular: Annotated[str, typer.Option(help="The label to keep.")],
+    regular: Annotated[str, typer.Option(help="Label to keep.")],
     private: Private,
     out: Out,
-    strength: Annotated[float, typer.Option(help="λ: what hiding is worth beside the task.")] = 1.0,
+    strength: Annotated[
+        float, typer.Option(help="λ: weight of hiding, relative to the task.")
+    ] = 1.0,
     training: Annotated[str, typer.Option(help="robust, toggled or simultaneous.")] = "robust",
     styles: Annotated[
         int | None,
-        typer.Option(help="Of robust: kinds that each class falls into. 8, with an epsilon 1."),
+        typer.Option(
+            help="Number of codes per class (robust).", show_default="8; 1 with --epsilon"
+        ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Noise on top: what one representation may cost.")
+        float | None,
+        typer.Option(help="Local ε of one representation.", show_default="no differential privacy"),
     ] = None,
     unit: Annotated[
-        str, typer.Option(help="record, or person where everyone releases one row once.")
+        str, typer.Option(help="record, or person if everyone releases one row once.")
     ] = "record",
-    dimensions: Annotated[int | None, typer.Option(help="Length of a representation.")] = None,
-    layers: Annotated[str, typer.Option(help="Units of the encoder's layers.")] = "256,256,256",
+    dimensions: Annotated[
+        int | None,
+        typer.Option(
+            help="Length of a representation.", show_default="the last layer; 8 with --epsilon"
+        ),
+    ] = None,
+    layers: Annotated[str, typer.Option(help="Sizes of the encoder's layers.")] = "256,256,256",
     schema: Annotated[
-        Path | None, typer.Option(help="Of a table: which columns are rows, with bounds (JSON).")
+        Path | None, typer.Option(help="Features of a table, with public bounds (JSON file).")
     ] = None,
     pattern: Pattern = None,
     size: Size = None,
@@ -80,19 +107,19 @@ def anonymize(
     attackers: Attackers = None,
     inhouse_public: InhousePublic = False,
     seed: Annotated[
-        int, typer.Option(help="Of the split and of what is learned; the noise has none.")
+        int, typer.Option(help="Seed of the split and of what is learned; the noise has none.")
     ] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Learn representations that keep one label and lose another, and attack them afresh.
+    """Learn representations that keep one label and hide another, and attack them.
 
-    Example: tacit anonymize pendigits --regular digit --private writer --out encoder
+    The attackers are trained afresh, and judged on held-out rows.
     """
-    from tacit.apps.cli import labelled
+    from tacit.apps.cli.release import labelled
 
     must_be_new(out)
-    encoder = _untrained(locals())  # a wrong parameter is refused before data is read
+    encoder = _untrained(locals())  # a wrong parameter is refused before data are read
     names = _attackers(attackers)
     folder = labelled.Folder(pattern, size)
     found, hidden = labelled.read(data, regular, _names(private), schema, folder)
@@ -122,21 +149,18 @@ def represent(
     size: Size = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write what may be handed out of each row, without labels, and a certificate beside it.
-
-    Example: tacit represent encoder rows.parquet --out released.parquet
-    """
-    from tacit.apps.cli import labelled
+    """Write the representation of each row, without labels, and a certificate beside it."""
+    from tacit.apps.cli.release import labelled
     from tacit.privacy.certificate import Artifact
 
     certificate = _beside(out)
     encoder = _encoder(directory)
     assumed = labelled.one_row_each(encoder, data)
     shown, behind = labelled.represented(encoder, data, labelled.Folder(pattern, size))
-    ours = not Path(data).is_file()  # paths begin with the person, and so would their order
+    ours = not Path(data).is_file()  # the order of paths would tell the person
     columns = _columns(encoder, labelled.shuffled(shown) if ours else shown)
     _write(columns, out)
-    # Every row has a release of its own: the promise to each is that of one.
+    # Each row is released once, so the guarantee is that of one release.
     said = encoder.certificate
     assumptions = (*said.assumptions, *assumed)
     replace(said, artifact=Artifact.of(out), assumptions=assumptions).save(certificate)
@@ -157,21 +181,18 @@ def probe(
     directory: Directory,
     data: Source,
     private: Private,
-    regular: Annotated[str | None, typer.Option(help="The label to keep, if it is there.")] = None,
+    regular: Annotated[str | None, typer.Option(help="Label to keep, if DATA has it.")] = None,
     together: Together = 1,
     pattern: Pattern = None,
     size: Size = None,
     attackers: Attackers = None,
-    seed: Annotated[int, typer.Option(help="Of the split and of the attackers.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the attackers.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """AttackResult representations afresh: of rows that the encoder was not fitted on.
-
-    Example: tacit probe encoder others.parquet --private writer --regular digit
-    """
+    """Attack the representations of rows that the encoder was not fitted on."""
     from tacit.anonymize import judging
     from tacit.anonymize.released import people, split
-    from tacit.apps.cli import labelled
+    from tacit.apps.cli.release import labelled
 
     names, hidden = _attackers(attackers), _names(private)
     encoder, folder = _encoder(directory), labelled.Folder(pattern, size)
@@ -189,8 +210,8 @@ def probe(
     _print(encoder, kept or None, judged, {"rows": len(shown)}, as_json)
     if not as_json:
         print_text(
-            "All this is about rows that the encoder was not fitted on. If it was fitted on these, "
-            "it may hide them better than others."
+            "These results assume rows that the encoder was not fitted on. If it was fitted on "
+            "them, it may hide them better than others."
         )
 
 
@@ -199,7 +220,7 @@ def _untrained(given: Mapping[str, Any]) -> Any:
     from tacit.privacy import devices
 
     if given["unit"] == "person" and given["epsilon"] is None:
-        remedy = "Without it nobody is promised anything."
+        remedy = "Without it there is no guarantee."
         errors.refuse("command line", "--epsilon", "given with --unit person", None, remedy)
     same = ("training", "epsilon", "unit", "dimensions", "seed")
     usual = _STYLES if given["epsilon"] is None else _STYLES_WITH_NOISE
@@ -225,10 +246,10 @@ def _encoder(directory: Path) -> Any:
 
 
 def _beside(out: Path) -> Path:
-    """Where the certificate of a file goes, once both are known to be new."""
+    """Return the path of the certificate, once it and the file are known to be new."""
     must_be_new(out)
     if out.suffix != ".parquet":
-        remedy = "Parquet is all that is written: end its name so."
+        remedy = "Only Parquet is written."
         errors.refuse("command line", "--out", "a .parquet file", str(out), remedy)
     certificate = out.with_name(f"{out.name}.certificate.json")
     must_be_new(certificate, "the certificate of --out")
@@ -261,7 +282,7 @@ def _attackers(text: str | None) -> list[str] | None:
 def _judged(
     encoder: Any, regular: str, parts: Sequence[Part], how: Mapping[str, Any]
 ) -> tuple[AttackResult, list[Judgement]]:
-    """Attackers know as much as the house: all rows but those on which they are tried."""
+    """Judge attackers that know everything in-house but the rows on which they are judged."""
     import numpy as np
 
     from tacit.anonymize import judging
@@ -284,12 +305,12 @@ def _promise(encoder: Any) -> dict[str, Any]:
 
 
 def _in_house(encoder: Any) -> str:
-    """The encoder is what stays inside: what it makes of rows may leave."""
+    """Describe the protection of in-house rows: only the encoder has to stay inside."""
     return described(encoder.inhouse_).replace("keep it inside", "keep the encoder inside")
 
 
 def _columns(encoder: Any, shown: Any) -> dict[str, Any]:
-    """A code as one number; and the task's label, which is read off it and tells nothing more."""
+    """Make the columns: codes as one number, and the task's label as read off them."""
     if encoder.training == "robust":
         columns = {"code": shown.argmax(axis=1)}
     else:
@@ -303,7 +324,8 @@ def _write(columns: dict[str, Any], out: Path) -> None:
     from tacit.data.datasets.arrow import arrow
     from tacit.privacy.files import Draft
 
-    with Draft(out) as draft:  # a second run beside a part of this one would be two draws of a row
+    # A killed run leaves nothing: a second run would be a second draw of each row.
+    with Draft(out) as draft:
         parquet.write_table(arrow().table(columns), draft.file)
         draft.place()
 
@@ -324,7 +346,7 @@ def _print(
     lines = [] if kept is None else [_line(f"{kept.name}: read off the representation", kept)]
     for one in judged:
         lines += _lines(one)
-    print_table("Right on rows that were held out", ("", "right", "95 % interval"), lines)
+    print_table("Accuracy on held-out rows", ("", "accuracy", "95 % interval"), lines)
     for one in judged:
         if one.bound is not None:
             print_text(f"{one.name}: {one.bound}.")
@@ -336,7 +358,7 @@ def _print(
 
 
 def _lines(one: Judgement) -> list[tuple[str, str, str]]:
-    """What each attacker found about one label."""
+    """List what each attacker found about one label."""
     best, linked = one.probes.strongest, one.linkage
     several = "" if linked.together == 1 else f" of {linked.together} rows together"
     groups = "" if linked.together == 1 else f", {linked.groups} groups"
@@ -369,12 +391,12 @@ def _last_word(encoder: Any) -> str:
 
 
 def _warnings(encoder: Any, judged: list[Judgement]) -> Iterator[str]:
-    """What a reader of the table must not miss."""
+    """Yield what a reader of the table must not miss."""
     robust = encoder.training == "robust"
     if not robust:
         yield (
-            f"Training {encoder.training} hides people from its own adversary: attackers that are "
-            "trained afresh find more. Where others get representations, take --training robust."
+            f"Training {encoder.training} hides people from its own adversary; attackers that are "
+            "trained afresh find more. To hand representations out, use --training robust."
         )
     larger = "a larger --strength or fewer --styles"
     remedy = larger if robust else "--training robust or a larger --strength"

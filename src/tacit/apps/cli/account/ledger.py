@@ -1,4 +1,4 @@
-"""`tacit ledger`: a budget that refuses."""
+"""`tacit account ledger`: a budget that refuses what would overdraw it."""
 
 from __future__ import annotations
 
@@ -7,51 +7,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import AsJson, must_exist, print_json, print_table, print_values
+from tacit.apps.cli.console import must_exist, print_json, print_table, print_values
+from tacit.apps.cli.groups import command, group
+from tacit.apps.cli.options import PRIVACY, AsJson, Key
 from tacit.privacy import decimals as digits
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
     from tacit.privacy.accounting.ledger import Account, BudgetChange, Receipt
 
-app = typer.Typer(
-    help="A budget that refuses: accounts, charges, refusals.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
+app = group(
+    "Keep a budget: open accounts, charge them, raise and show what they hold.",
+    "tacit account ledger open budget.sqlite patients --epsilon 1 --adjacency zero-out",
 )
 LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file; `open` makes it.")]
-AccountName = Annotated[str, typer.Argument(help="The account: a person or a data set.")]
+AccountName = Annotated[str, typer.Argument(help="The account, such as a data set.")]
 BudgetEpsilon = Annotated[float | None, typer.Option(help="Budget: sum of ε.")]
 BudgetDelta = Annotated[float, typer.Option(help="Budget: sum of δ.")]
-BudgetRho = Annotated[float | None, typer.Option(help="Budget: sum of ρ (zCDP) instead.")]
+BudgetRho = Annotated[
+    float | None, typer.Option(help="Budget: sum of ρ (zCDP), instead of --epsilon.")
+]
 BudgetOrder = Annotated[
     float | None, typer.Option(help="With --epsilon: a Rényi budget at this order instead.")
 ]
 
 
-@app.command("open")
+@command(
+    app,
+    "Commands",
+    "tacit account ledger open budget.sqlite patients --epsilon 1 --adjacency zero-out "
+    "--unit person",
+    name="open",
+)
 def ledger_open(
     path: LedgerPath,
     name: AccountName,
     adjacency: Annotated[
         str,
         typer.Option(
-            help="zero-out (takes all central charges at their own price), replace-one (takes the "
-            "others at the price of two), add-remove or any-two-inputs (take their own alone)."
+            help="Neighbours: zero-out (accepts every central charge at its own price), "
+            "replace-one (accepts the others at the price of two), add-remove or any-two-inputs "
+            "(accept only their own)."
         ),
     ],
-    unit: Annotated[str, typer.Option(help="record, label, person or client.")] = "record",
+    unit: Annotated[str, typer.Option(help="Unit: record, label, person or client.")] = "record",
     epsilon: BudgetEpsilon = None,
     delta: BudgetDelta = 0.0,
     rho: BudgetRho = None,
     order: BudgetOrder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open an account with a budget.
-
-    Example: tacit ledger open budget.sqlite patients --epsilon 1 --adjacency zero-out
-    --unit person
-    """
+    """Open an account with a budget."""
     from tacit.privacy.accounting.ledger import Ledger, line_of_text
 
     budget = _budget(epsilon, delta, rho, order, {"adjacency": adjacency, "unit": unit})
@@ -61,21 +67,30 @@ def ledger_open(
     print_values({"account": name, "budget": str(budget)}, as_json, "Opened")
 
 
-@app.command("charge")
+@command(
+    app,
+    "Commands",
+    "tacit account ledger charge budget.sqlite patients --epsilon 0.5 --key query-17",
+    name="charge",
+)
 def ledger_charge(
     path: LedgerPath,
     name: AccountName,
-    epsilon: Annotated[float | None, typer.Option(help="Charge this ε (and δ) …")] = None,
-    delta: Annotated[float, typer.Option(help="δ of the charge, or at which it is stated.")] = 0.0,
+    epsilon: Annotated[float | None, typer.Option(help="ε to charge.")] = None,
+    delta: Annotated[float, typer.Option(help="δ to charge, or at which to state it.")] = 0.0,
     certificate: Annotated[
-        Path | None, typer.Option(help="… or the events of this certificate.")
+        Path | None,
+        typer.Option(
+            help="Charge the events of this certificate, instead of --epsilon.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The same key is charged only once.")] = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Charge an account; exit code 1 and nothing charged if that would overdraw it.
+    """Charge an account, unless that would overdraw it.
 
-    Example: tacit ledger charge budget.sqlite patients --epsilon 0.5 --key query-17
+    The exit code is 1, and nothing is charged, if it would.
     """
     from tacit.privacy import events
     from tacit.privacy.accounting import filters
@@ -100,24 +115,29 @@ def ledger_charge(
     print_values(result | stated, as_json, "Charged")
 
 
-@app.command("raise")
+@command(
+    app,
+    "Commands",
+    'tacit account ledger raise budget.sqlite patients --epsilon 2 --reason "board, 12 May"',
+    name="raise",
+)
 def ledger_raise(
     path: LedgerPath,
     name: AccountName,
-    reason: Annotated[str, typer.Option(help="Why; kept on record.")],
+    reason: Annotated[str, typer.Option(help="Reason for the change; kept in the ledger.")],
     epsilon: BudgetEpsilon = None,
     delta: Annotated[
-        float | None, typer.Option(help="Stays as the account was opened: leave it out.")
+        float | None,
+        typer.Option(help="δ of the account, which cannot change.", show_default="unchanged"),
     ] = None,
     rho: BudgetRho = None,
     order: BudgetOrder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set another budget: the only way to refill an account, and always on record.
+    """Set another budget, and record why.
 
-    The δ stays as it was opened. A raised ρ or Rényi account has no guarantee but at each δ.
-
-    Example: tacit ledger raise budget.sqlite patients --epsilon 2 --reason "board, 12 May"
+    The δ stays as the account was opened. A ρ or Rényi account that was raised has a guarantee only
+    at a given δ.
     """
     from tacit.privacy.accounting.ledger import Ledger
 
@@ -132,24 +152,30 @@ def ledger_raise(
     print_values({"account": name, "budget": str(budget), "reason": reason}, as_json, "Budget set")
 
 
-@app.command("show")
+@command(
+    app,
+    "Commands",
+    "tacit account ledger show budget.sqlite patients --entries --delta 1e-6",
+    name="show",
+)
 def ledger_show(
     path: LedgerPath,
-    name: Annotated[str | None, typer.Argument(help="The account; all if left out.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The account.", show_default="all accounts")
+    ] = None,
     entries: Annotated[
-        bool, typer.Option("--entries", help="List every charge and every budget that was set.")
+        bool, typer.Option("--entries", help="List every charge and every budget.")
     ] = False,
     delta: Annotated[
-        float | None, typer.Option(help="State the guarantee at this δ, fixed beforehand.")
+        float | None,
+        typer.Option(help="State the guarantee at this δ, which must be fixed beforehand."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what was charged and what is left.
+    """Show the budget, what was charged and what is left.
 
-    Marks are charges of nothing: a federation leaves one for each exchange of a run that is paid.
-    A ρ or Rényi account that was raised has a guarantee only at a δ: say --delta.
-
-    Example: tacit ledger show budget.sqlite patients --entries --delta 1e-6
+    Marks are charges of nothing: a federation leaves one for each exchange of a run that was paid
+    as a whole. A ρ or Rényi account that was raised has a guarantee only at a δ: give --delta.
     """
     from tacit.privacy.accounting.ledger import Ledger
 
@@ -163,7 +189,7 @@ def ledger_show(
         ]
         return print_json({"accounts": [a | b for a, b in zip(summary, listed, strict=True)]})
     if not accounts:
-        print("No account yet: open one with tacit ledger open.")
+        print("No account yet: open one with tacit account ledger open.")
     for one, values in zip(accounts, summary, strict=True):
         print_values(values, False, "Ledger")
         if entries:
@@ -186,7 +212,7 @@ def _summary(account: Account, delta: float | None) -> dict[str, Any]:
 
 
 def _entry(entry: Receipt | BudgetChange) -> dict[str, Any]:
-    """A charge, exactly, or a budget and why it was set."""
+    """Write a charge exactly, or a budget with its reason."""
     from tacit.privacy.accounting.ledger import BudgetChange
 
     if isinstance(entry, BudgetChange):
@@ -210,7 +236,7 @@ def _print_entries(account: Account) -> None:
 
 
 def _given_as(budget: Any, epsilon: float | None, rho: float | None, order: float | None) -> None:
-    """Refuse a new budget in another notion than the account's, and name the options to use."""
+    """Refuse a budget in another notion than the account's, and name the options to use."""
     from tacit.privacy.guarantees import ZCDP, RenyiDP
 
     if isinstance(budget, RenyiDP):

@@ -1,4 +1,4 @@
-"""Rows of files as a saved estimator takes them, its losses on them, and losses of any model."""
+"""Rows of files as a saved estimator takes them, and losses of models on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Values = npt.NDArray[Any]
 
 
 class Records(NamedTuple):
-    """Rows and labels as the model takes them, and where each column of the file went."""
+    """Rows and labels as the model takes them, and the place of each column of the file."""
 
     rows: Reals
     labels: Values
@@ -30,7 +30,7 @@ class Records(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """How files become rows of a model: its columns by name, by a schema, or all in their order."""
+    """A reader of files: columns by the model's names, by a schema, or all in their order."""
 
     model: Any
     label: str
@@ -39,10 +39,10 @@ class Reader:
 
     @classmethod
     def of(cls, model: Any, label: str, schema: Path | None) -> Reader:
-        """Of a loaded estimator; from here on it takes rows without names."""
+        """Make the reader of a loaded estimator, which then takes rows without names."""
         given = None if schema is None else read_schema(schema)
         if given is not None and not isinstance(given, TableSchema):
-            errors.refuse("command line", "--schema", "of a table", "an array")
+            errors.refuse("command line", "--schema", "that of a table", "that of an array")
         named_in = vars(model).pop("feature_names_in_", None)
         names = None if named_in is None else tuple(map(str, named_in))
         if label in ((names or ()) if given is None else given.names):
@@ -50,7 +50,7 @@ class Reader:
         return cls(model, label, names, given)
 
     def read(self, path: Path) -> Records:
-        """All rows of a file."""
+        """Read all rows of a file."""
         from tacit.data.datasets.arrow import read_table
 
         words = None if self._numbers else self.label
@@ -61,14 +61,14 @@ class Reader:
         if rows.shape[1] != width:
             raise errors.InvalidData(
                 f"{path}: rows must have {width} columns of numbers beside the label, as the model "
-                f"was fitted on, got {rows.shape[1]}. Say --schema where words become columns."
+                f"was fitted on, got {rows.shape[1]}. Give --schema if text became several columns."
             )
         with naming(path):
             return Records(errors.reals("rows", rows), self._labels(values), places)
 
     @property
     def _numbers(self) -> bool:
-        """Whether labels are numbers: of a regression, or classes that are."""
+        """Check whether labels are numbers."""
         classes = getattr(self.model, "classes_", None)
         return classes is None or classes.dtype.kind in "biuf"
 
@@ -102,7 +102,7 @@ class Reader:
 
 
 def loaded(directory: Path) -> Any:
-    """A saved classifier or regression."""
+    """Load a saved classifier or regression."""
     from sklearn.base import is_classifier, is_regressor
 
     model = artifact.load(directory)
@@ -113,7 +113,7 @@ def loaded(directory: Path) -> Any:
 
 
 def confidences(model: Any, rows: Any) -> Reals:
-    """Probabilities of the classes; without any, what a softmax makes of the scores."""
+    """Return the probabilities of the classes, or the softmax of the scores."""
     from scipy.special import expit, softmax
 
     if hasattr(model, "predict_proba"):
@@ -125,14 +125,14 @@ def confidences(model: Any, rows: Any) -> Reals:
 
 
 def losses(model: Any, rows: Any, labels: Any) -> Reals:
-    """Cross-entropies of a classifier, squared errors of a regression."""
+    """Compute cross-entropies of a classifier, or squared errors of a regression."""
     if hasattr(model, "classes_"):
         return membership.cross_entropy(confidences(model, rows), labels, model.classes_)
     return membership.squared(model.predict(rows), labels)
 
 
 def read_losses(path: Path, label: str) -> tuple[Any, Any]:
-    """Who was a member, and losses: given, or of the probabilities of classes."""
+    """Read who was a member, and losses: as given, or from the probabilities of classes."""
     from tacit.data.datasets.arrow import read_table
 
     table = read_table(path, words=label)
@@ -162,7 +162,7 @@ def read_losses(path: Path, label: str) -> tuple[Any, Any]:
 
 
 def _by_schema(table: Any, schema: TableSchema, where: str) -> tuple[Reals, dict[str, list[int]]]:
-    """Numbers as they are, and a column of 0 and 1 for each category."""
+    """Keep numbers as they are, and make a column of 0 and 1 for each category."""
     from tacit.data.datasets.arrow import select
 
     chosen = select(table, schema, where)
@@ -182,7 +182,7 @@ def _by_schema(table: Any, schema: TableSchema, where: str) -> tuple[Reals, dict
 
 
 def _truth(data: Values) -> Values:
-    """Truth values as 0 and 1, also where a text file writes them."""
+    """Convert truth values, also those of a text file, to 0 and 1."""
     words = {"true": 1.0, "false": 0.0}
     codes = [words.get(str(value).lower()) for value in data]
     return data if None in codes else np.array(codes, np.float64)
@@ -195,6 +195,6 @@ def _number(value: Any) -> float:
 
 
 def _word(value: Any) -> str:
-    """A label as a header writes it: whole numbers may arrive as floats."""
+    """Write a label as a header does: whole numbers may arrive as floats."""
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value)) if whole else str(value)

@@ -1,4 +1,4 @@
-"""`tacit serve`, `tacit campaign`: a campaign's owner."""
+"""`tacit campaign serve`, `create`, `invite`, …: what a campaign's owner does."""
 
 from __future__ import annotations
 
@@ -12,59 +12,91 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import AsJson, must_exist, print_json, print_table, print_values
-from tacit.apps.cli.files import Out, must_be_new, must_have
-from tacit.apps.cli.take_part import OwnerKey, Url, connected
-from tacit.apps.cli.votes import ends
+from tacit.apps.cli.campaign.participants import OwnerKey, Url, connected
+from tacit.apps.cli.console import (
+    accuracy_cells,
+    must_exist,
+    print_json,
+    print_table,
+    print_values,
+)
+from tacit.apps.cli.files import must_be_new, must_have
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import AsJson, Confidence, Out
 from tacit.privacy import errors, files
 
 if TYPE_CHECKING:
     from tacit.apps.service.campaign import Campaign
     from tacit.apps.service.store import Store
 
-campaign = typer.Typer(
-    help="What a campaign's owner does: create, invite, learn, look, close.", no_args_is_help=True
-)
-
 Artifact = Annotated[
-    Path, typer.Argument(help="The directory that fit or export wrote.", metavar="ARTIFACT")
+    Path, typer.Argument(help="Directory that fit or export wrote.", metavar="ARTIFACT")
 ]
 Database = Annotated[
-    str, typer.Option("--db", help="sqlite:///FILE, or postgresql://user@host/name.")
+    str, typer.Option("--db", help="Database: sqlite:///FILE or postgresql://user@host/name.")
 ]
 SecretFile = Annotated[
     Path | None,
-    typer.Option(help="The key of all hashes; made where it is not. Beside an SQLite file."),
+    typer.Option(
+        help="File with the key of all hashes; made if it does not exist.",
+        show_default="beside an SQLite file",
+    ),
 ]
-Title = Annotated[str, typer.Option(help="What people read first.")]
-Purpose = Annotated[str | None, typer.Option(help="Who asks, and what for.")]
+Title = Annotated[str, typer.Option(help="Title of the campaign, which people read first.")]
+Purpose = Annotated[str | None, typer.Option(help="Who asks, and for which purpose.")]
 Question = Annotated[
-    str | None, typer.Option(help="What people are asked for as their label: 'Do you smoke?'")
+    str | None, typer.Option(help="Question that the label answers: 'Do you smoke?'")
 ]
 Unlabelled = Annotated[
-    bool | None, typer.Option("--unlabelled", help="People report no label, though it has classes.")
+    bool | None,
+    typer.Option("--unlabelled", help="Ask for no label, although the mechanism has classes."),
 ]
 VoteEpsilon = Annotated[
-    float | None, typer.Option(help="What a vote on the learned model costs; without, no votes.")
+    float | None,
+    typer.Option(help="Local ε of a vote on the learned model.", show_default="no votes"),
 ]
 VoteByClass = Annotated[
-    bool | None, typer.Option("--vote-by-class", help="A vote tells the class too, privately.")
+    bool | None,
+    typer.Option("--vote-by-class", help="Include the voter's class in the noised vote."),
 ]
-Opens = Annotated[str | None, typer.Option(help="As in 2026-12-01T08:00Z.")]
-Closes = Annotated[str | None, typer.Option(help="As in 2026-12-31T20:00Z.")]
+Opens = Annotated[
+    str | None, typer.Option(help="When it opens: 2026-12-01T08:00Z.", show_default="at once")
+]
+Closes = Annotated[
+    str | None, typer.Option(help="When it closes: 2026-12-31T20:00Z.", show_default="when closed")
+]
 Minimum = Annotated[
     int | None,
-    typer.Option(help="So many reports, and votes, before anything is shown of them; 100."),
+    typer.Option(
+        help="Smallest number of reports, and of votes, with results.", show_default="100"
+    ),
 ]
-Quota = Annotated[int | None, typer.Option(help="So many reports are taken.")]
+Quota = Annotated[
+    int | None, typer.Option(help="Largest number of reports.", show_default="no limit")
+]
 
-_DEFAULT_PURPOSE = "The owner has not said what for."
+_DEFAULT_PURPOSE = "The owner has not stated a purpose."
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(serve)
-    app.add_typer(campaign, name="campaign")
+    panel = "For the owner"
+    url = "https://host/c/CAMPAIGN"
+    command(
+        app,
+        panel,
+        "tacit campaign serve for-people --title 'How people write digits' --vote-epsilon 2",
+    )(serve)
+    command(
+        app,
+        panel,
+        "tacit campaign create for-people --title Digits --db sqlite:///campaign.db",
+    )(create)
+    command(app, panel, f"tacit campaign invite {url} --count 100 --out links.txt")(invite)
+    command(app, panel, f"tacit campaign learn {url}")(learn)
+    command(app, panel, f"tacit campaign results {url}")(results)
+    command(app, panel, f"tacit campaign reports {url} --out reports.parquet")(reports)
+    command(app, panel, f"tacit campaign close {url}")(close)
 
 
 def serve(
@@ -81,23 +113,23 @@ def serve(
     closes: Closes = None,
     minimum: Minimum = None,
     quota: Quota = None,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Where to listen.")] = 8000,
-    tls_cert: Annotated[Path | None, typer.Option(help="PEM file, with --tls-key.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file, with --tls-cert.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate, with --tls-key.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM key, with --tls-cert.")] = None,
     trusted_proxies: Annotated[
-        str | None, typer.Option(help="Addresses of proxies that say who asks: 127.0.0.1.")
+        str | None,
+        typer.Option(help="Proxies whose word on the client's address counts: 127.0.0.1."),
     ] = None,
     cors: Annotated[
-        str | None, typer.Option(help="One foreign origin whose pages may ask.")
+        str | None, typer.Option(help="One other origin whose pages may send requests.")
     ] = None,
-    rate: Annotated[float, typer.Option(help="Requests a second of one address.")] = 50.0,
+    rate: Annotated[float, typer.Option(help="Requests per second of one address.")] = 50.0,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a campaign: the page where people take part, and the interface. Ctrl-C ends it.
+    """Serve a campaign, its page and its HTTP interface, until Ctrl-C.
 
-    A campaign of this mechanism and title that is in the database goes on. Example: tacit serve
-    for-people --title 'How people write digits' --vote-epsilon 2
+    A campaign of this mechanism and title that is already in the database is continued.
     """
     from tacit.apps.service.app import Limits
     from tacit.apps.service.server import must_be_free
@@ -110,7 +142,8 @@ def serve(
     must_be_free(host, port)
     if host not in ("127.0.0.1", "::1", "localhost") and tls_cert is None:
         said = (
-            "serve: without --tls-cert whoever is on the way can read along. Put a proxy before it."
+            "serve: without --tls-cert anyone on the network path can read what is sent. Use a "
+            "proxy with TLS."
         )
         print(said, file=sys.stderr)
     with _ended_gently(), _opened(db, secret) as store:
@@ -130,7 +163,6 @@ def serve(
         )
 
 
-@campaign.command()
 def create(
     artifact: Artifact,
     title: Title,
@@ -147,10 +179,7 @@ def create(
     quota: Quota = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a campaign into a database, for a server to find; the owner's key is shown once.
-
-    Example: tacit campaign create for-people --title Digits --db sqlite:///campaign.db
-    """
+    """Write a campaign into a database, for a server to find; print the owner's key once."""
     mechanism, given = _mechanism(artifact), locals()
     with _opened(db, secret) as store:
         found, key = _campaign(store, mechanism, given)
@@ -160,47 +189,35 @@ def create(
         _print_campaign(found, key, "", as_json)
 
 
-@campaign.command()
 def invite(
     url: Url,
-    count: Annotated[int, typer.Option(help="How many people.")],
+    count: Annotated[int, typer.Option(help="Number of invitations, one per person.")],
     out: Out,
     key: OwnerKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make invitations: one link a person, with their token behind the #.
-
-    Example: tacit campaign invite https://host/c/CAMPAIGN --count 100 --out links.txt
-    """
+    """Make invitations: one link per person, with the token after the #."""
     must_be_new(out)
     with connected(url, key=key) as client:
         links = [client.link(token) for token in client.invite(count)]
-    # Whoever reads this file can take part as anybody in it.
+    # Anyone who can read this file can take part in place of the people invited.
     files.create(out, "".join(f"{link}\n" for link in links).encode(), files.OWN)
     print_values({"invitations": len(links), "written": str(out)}, as_json, "Invited")
 
 
-@campaign.command()
 def learn(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
-    """Learn a model from the reports so far, and publish it, for people to vote on.
-
-    Example: tacit campaign learn https://host/c/CAMPAIGN
-    """
+    """Learn a model from the reports so far, and publish it for people to vote on."""
     with connected(url, key=key) as client:
         print_values(client.learn(), as_json, "Learned and published")
 
 
-@campaign.command()
 def results(
     url: Url,
     key: OwnerKey = None,
-    confidence: Annotated[float, typer.Option(help="Of every interval.")] = 0.95,
+    confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Shares with intervals, accuracy by votes, and what fake participants could do to them.
-
-    Example: tacit campaign results https://host/c/CAMPAIGN
-    """
+    """Show shares and accuracy with intervals, and how far fake participants could shift them."""
     errors.probability("campaign results", "--confidence", confidence, zero=False)
     with connected(url, key=key) as client:
         found = client.results(confidence)
@@ -209,24 +226,16 @@ def results(
     _print_results(found)
 
 
-@campaign.command()
 def reports(url: Url, out: Out, key: OwnerKey = None, as_json: AsJson = False) -> None:
-    """Fetch all reports as a file, for tacit learn and tacit explain.
-
-    Example: tacit campaign reports https://host/c/CAMPAIGN --out reports.parquet
-    """
+    """Fetch all reports as a file, for tacit collect learn and tacit account explain."""
     must_be_new(out)
     with connected(url, key=key) as client:
         client.download_reports(out)
     print_values({"written": str(out)}, as_json, "Fetched")
 
 
-@campaign.command()
 def close(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
-    """Take no further answers, for good.
-
-    Example: tacit campaign close https://host/c/CAMPAIGN
-    """
+    """Close a campaign for good: it takes no further answers."""
     with connected(url, key=key) as client:
         found = client.close_campaign()
     values = {name: found.get(name) for name in ("state", "reports", "votes")}
@@ -235,7 +244,7 @@ def close(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
 
 @contextmanager
 def _ended_gently() -> Iterator[None]:
-    """SIGTERM as Ctrl-C: the database is closed then, and SQLite's log of all changes goes."""
+    """Treat SIGTERM as Ctrl-C, so that the database is closed and SQLite's log is removed."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -255,14 +264,14 @@ def _opened(db: str, secret: Path | None) -> Iterator[Store]:
 
 
 def _mechanism(directory: Path) -> Any:
-    """What may be handed out: looked at before a database is made for it."""
+    """Load the mechanism, and check that it may leave, before a database is made for it."""
     from tacit.privacy import artifact
 
     return must_have(artifact.load(directory), "release", directory).shared("collection")
 
 
 def _campaign(store: Store, mechanism: Any, given: dict[str, Any]) -> tuple[Campaign, str | None]:
-    """The campaign of this mechanism and title, and its key if it is new."""
+    """Find or make the campaign of this mechanism and title; return its key if it is new."""
     from tacit.privacy import artifact
 
     names = ("purpose", "question", "vote_epsilon", "vote_by_class", "minimum", "quota")
@@ -280,11 +289,12 @@ def _campaign(store: Store, mechanism: Any, given: dict[str, Any]) -> tuple[Camp
 
 
 def _must_be_the_same(known: Campaign, said: dict[str, Any]) -> None:
-    """People have been told what a campaign is: it stays so."""
+    """Refuse to change a campaign: people have been told what it is."""
     for name, value in said.items():
         if (before := getattr(known, name)) != value:
             remedy = "Another --title makes another campaign."
-            errors.refuse("campaign", name, f"as it began, {before}", value, remedy)
+            option = "unlabelled" if name == "labelled" else name.replace("_", "-")
+            errors.refuse("campaign", f"--{option}", f"as it began, {before}", value, remedy)
 
 
 def _moment(name: str, text: str | None) -> datetime | None:
@@ -307,15 +317,15 @@ def _print_campaign(found: Campaign, key: str | None, root: str, as_json: bool) 
         print_json(values)
     else:
         print(found.title)
-        for name, value in values.items():  # not a table, which would cut what is to be copied
+        for name, value in values.items():  # not a table, which would break what is to be copied
             print(f"  {name.replace('_', ' '):<12}{value}")
         if key is not None:
-            print("Keep the key: it is stored nowhere, and not shown again.")
-    sys.stdout.flush()  # a server that goes on may be read through a pipe
+            print("Keep the key: it is not stored, and not shown again.")
+    sys.stdout.flush()  # a program may read this through a pipe while the server runs
 
 
 def _reachable(host: str) -> str:
-    """What a browser on this machine can open."""
+    """Return an address that a browser on this machine can open."""
     if host in ("0.0.0.0", "::"):
         return "localhost"
     return f"[{host}]" if ":" in host else host
@@ -330,9 +340,10 @@ def _print_results(found: dict[str, Any]) -> None:
         print(f"{found['reports']:,} reports")
     if found["accuracy"] is not None:
         accuracy = found["accuracy"]
-        lines = [("all", f"{found['votes']:,}", *ends(accuracy))]
+        lines = [("all", f"{found['votes']:,}", *accuracy_cells(accuracy))]
         lines += [
-            (str(one["class"]), f"{one['voters']:,.0f}", *ends(one)) for one in accuracy["by_class"]
+            (str(one["class"]), f"{one['voters']:,.0f}", *accuracy_cells(one))
+            for one in accuracy["by_class"]
         ]
         print_table("Accuracy by votes", ("class", "votes", "accuracy", level), lines)
     elif found["votes"]:
@@ -341,8 +352,8 @@ def _print_results(found: dict[str, Any]) -> None:
         (str(one["fakes"]), *map(_points, (one["lying"], one["class_share"], one["accuracy"])))
         for one in found["poisoning"]
     ]
-    columns = ("fakes", "a share, by lying", "a class's, by forging", "accuracy, by forging")
-    print_table("What fake participants could shift, at worst", columns, fakes)
+    columns = ("fakes", "a share, by lying", "a share, by forging", "accuracy, by forging")
+    print_table("Largest shift that fake participants could cause", columns, fakes)
 
 
 def _share(one: dict[str, Any]) -> tuple[str, str]:

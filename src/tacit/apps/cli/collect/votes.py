@@ -1,39 +1,50 @@
-"""`tacit vote`, `tally`, `validate`: accuracy by private votes."""
+"""`tacit collect vote`, `tally`, `validate`: accuracy by private votes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tacit.apps.cli.console import AsJson, must_exist, print_json, print_table, print_values
-from tacit.apps.cli.files import Data, Out, must_be_new, must_have, rows_progress
+from tacit.apps.cli.console import accuracy_cells, print_json, print_table, print_values
+from tacit.apps.cli.files import must_be_new, must_have, opened_ledger, rows_progress
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import Account, AsJson, Confidence, Data, Key, LedgerFile, Out
 from tacit.data.tables import naming, words_of
 from tacit.privacy import errors
 
-Model = Annotated[Path, typer.Argument(help="The directory that learn wrote.", metavar="MODEL")]
-LabelColumn = Annotated[str, typer.Option(help="The column that holds the label.")]
-VoteEpsilon = Annotated[float, typer.Option(help="What one vote may cost.")]
-ByClass = Annotated[bool, typer.Option("--by-class", help="Vote on the own class too, privately.")]
-Group = Annotated[str | None, typer.Option(help="A column with the voters' groups.")]
-PrivateGroup = Annotated[
-    bool, typer.Option("--private-group", help="The group is private: part of the vote.")
+Model = Annotated[Path, typer.Argument(help="Directory that learn wrote.", metavar="MODEL")]
+LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
+VoteEpsilon = Annotated[float, typer.Option(help="Local ε of one vote.")]
+ByClass = Annotated[
+    bool, typer.Option("--by-class", help="Include the voter's class in the noised vote.")
 ]
-Groups = Annotated[str | None, typer.Option(help="Every private group there may be: north,south.")]
-Confidence = Annotated[float, typer.Option(help="Of every interval.")]
-LedgerFile = Annotated[Path | None, typer.Option("--ledger", help="Charge this ledger first …")]
-Account = Annotated[str | None, typer.Option(help="… and this account of it.")]
-Key = Annotated[str | None, typer.Option(help="The same key is charged only once.")]
+Group = Annotated[str | None, typer.Option(help="Column of the voters' groups.")]
+PrivateGroup = Annotated[
+    bool, typer.Option("--private-group", help="Include the group in the noised vote.")
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="All private groups there may be: north,south.", show_default="as in the schema"
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (vote, tally, validate):
-        app.command()(command)
+    panel = "Private votes"
+    command(
+        app, panel, "tacit collect vote model me.csv --label digit --epsilon 2 --out vote.json"
+    )(vote)
+    command(app, panel, "tacit collect tally votes/*.json")(tally)
+    command(
+        app,
+        panel,
+        "tacit collect validate model voters.parquet --label digit --epsilon 2 --by-class",
+    )(validate)
 
 
 def vote(
@@ -48,10 +59,7 @@ def vote(
     groups: Groups = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try a model on own rows and write one noised vote a row. On a device: a file of one row.
-
-    Example: tacit vote model me.csv --label digit --epsilon 2 --out vote.json
-    """
+    """Try a model on your own rows, and write one noised vote per row."""
     must_be_new(out)
     poll = _poll(model, epsilon, by_class, group, private_group, groups)
     votes = poll.release(poll.outcomes(data, label))
@@ -61,20 +69,17 @@ def vote(
 
 
 def tally(
-    votes: Annotated[list[Path], typer.Argument(help="What vote wrote, in any number.")],
+    votes: Annotated[list[Path], typer.Argument(help="Files that vote wrote.", metavar="VOTES")],
     confidence: Confidence = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Count votes: accuracy with its interval, in all and by what the votes tell.
-
-    Example: tacit tally votes/*.json
-    """
+    """Estimate accuracy from votes, with intervals, overall and by class and group."""
     from tacit.local.inference.validation import estimate
     from tacit.local.inference.votes import Votes
 
-    errors.probability("tally", "confidence", confidence, zero=False)
+    errors.probability("tally", "--confidence", confidence, zero=False)
     if len({path.resolve() for path in votes}) != len(votes):
-        errors.refuse("tally", "files", "named once each", len(votes), "A vote counts once.")
+        errors.refuse("tally", "VOTES", "different files", len(votes), "A vote counts once.")
     counted = Votes.concatenate([Votes.read(path) for path in votes])
     _print_validation(estimate(counted, confidence), as_json)
 
@@ -94,17 +99,14 @@ def validate(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Accuracy by private votes: every row is a person who tries the model and votes once.
-
-    Example: tacit validate model voters.parquet --label digit --epsilon 2 --by-class
-    """
+    """Estimate accuracy by private votes: each row is a person who tries the model and votes."""
     from tacit.local.inference.validation import estimate
     from tacit.privacy.accounting.ledger import pay
 
-    errors.probability("validate", "confidence", confidence, zero=False)
+    errors.probability("validate", "--confidence", confidence, zero=False)
     poll = _poll(model, epsilon, by_class, group, private_group, groups)
     with opened_ledger(ledger, account) as opened:
-        tried = poll.outcomes(data, label)  # data that does not fit costs nothing
+        tried = poll.outcomes(data, label)  # data that do not fit cost nothing
         pay("validate", opened, account, poll.ballot.event, key=key)
         votes = poll.release(tried)
     _print_validation(estimate(votes, confidence), as_json)
@@ -112,7 +114,7 @@ def validate(
 
 @dataclass(frozen=True)
 class _Tried:
-    """What the model made of each row: raw, for the ballot alone."""
+    """Raw outcomes of the model on each row, for the ballot only."""
 
     right: Any
     classes: Any
@@ -147,7 +149,7 @@ class _Poll:
         from tacit.local.inference.votes import outcomes
 
         if self.group is not None and self.group not in batch.schema.names:
-            errors.refuse("data", "group", f"a column of {data}", self.group, "Has it a header?")
+            errors.refuse("data", "--group", f"a column of {data}", self.group, "Has it a header?")
         rest, groups = tables.split_label(batch, self.group, data)
         if self.group in self.model.mechanism_.schema.names:
             rest = batch  # the group is a feature too
@@ -181,7 +183,7 @@ def _poll(
     if private_group and group is None:
         errors.refuse("command line", "--group", "given with --private-group", None)
     if groups is not None and not private_group:
-        remedy = "Groups that are known need no declaration."
+        remedy = "Groups that are public need no declaration."
         errors.refuse("command line", "--groups", "given with --private-group", groups, remedy)
     loaded = must_have(artifact.load(model), "predict", model)
     declared = _declared_groups(loaded, group, groups) if private_group else None
@@ -190,56 +192,32 @@ def _poll(
 
 
 def _declared_groups(model: Any, group: str | None, groups: str | None) -> list[str]:
-    """As given, or the categories of that column: never read off the voters' rows."""
+    """Return the groups as given, or the schema's categories: never those of the voters' rows."""
     if groups is not None:
         return [value.strip() for value in groups.split(",")]
     for column in getattr(model.mechanism_.schema, "columns", None) or ():
         if getattr(column, "name", None) == group and hasattr(column, "categories"):
             return list(column.categories)
-    remedy = "Declare every group there may be, as in --groups north,south."
+    remedy = "Declare all groups there may be, as in --groups north,south."
     errors.refuse("command line", "--groups", "given with --private-group", None, remedy)
 
 
 def _text(value: Any) -> str:
-    """A group as a word: a column of whole numbers may arrive as floats."""
+    """Write a group as text: a column of whole numbers may arrive as floats."""
     whole = isinstance(value, float) and value == int(value)
     return str(int(value)) if whole else str(value)
-
-
-@contextmanager
-def opened_ledger(path: Path | None, account: str | None) -> Iterator[Any]:
-    """The ledger, where one is given; its account must exist."""
-    if (path is None) != (account is None):
-        given = "--account" if path is None else "--ledger"
-        errors.refuse("command line", "--ledger and --account", "given together", given)
-    if path is None:
-        yield None
-        return
-    from tacit.privacy.accounting.ledger import Ledger
-
-    must_exist(path)
-    with Ledger(path) as opened:
-        opened.show(str(account))  # a missing account is said before any work
-        yield opened
 
 
 def _print_validation(found: Any, as_json: bool) -> None:
     result = found.to_dict()
     if as_json:
         return print_json(result)
-    lines = [("all", f"{result['voters']:,}", *ends(result))]
+    lines = [("all", f"{result['voters']:,}", *accuracy_cells(result))]
     for name in ("class", "group"):
         lines += [
-            (f"{name} {one[name]}", f"{one['voters']:,.0f}", *ends(one))
+            (f"{name} {one[name]}", f"{one['voters']:,.0f}", *accuracy_cells(one))
             for one in result[f"by_{name}"]
         ]
     columns = ("", "voters", "accuracy", f"{found.confidence:.0%} interval")
     print_table("Accuracy by votes", columns, lines)
     print(f"Each voter: {found.guarantee}")
-
-
-def ends(part: dict[str, Any]) -> tuple[str, str]:
-    """An accuracy and its interval, to print."""
-    low, high = part["interval"]
-    accuracy = "–" if part["accuracy"] is None else f"{part['accuracy']:.4f}"
-    return accuracy, f"{low:.4f} to {high:.4f}"

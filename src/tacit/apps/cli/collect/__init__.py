@@ -1,0 +1,15 @@
+"""`tacit collect`: learn from people who trust nobody, from the mechanism to the classifier."""
+
+from __future__ import annotations
+
+from tacit.apps.cli.collect import mechanisms, reports, search, votes
+from tacit.apps.cli.groups import group
+
+app = group(
+    "Collect noised reports from people, and learn a classifier.",
+    "tacit collect fit inhouse.parquet --epsilon 2 --classes 10 --label digit --out mechanism",
+)
+mechanisms.register(app)
+reports.register(app)
+votes.register(app)
+search.register(app)

@@ -1,0 +1,289 @@
+"""`tacit collect fit`, `export`, `plan`: the mechanism that runs on people's devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.apps.cli.console import print_json, print_table, print_text, print_values
+from tacit.apps.cli.files import (
+    declared_classes,
+    described,
+    image_size,
+    must_be_new,
+    read_schema,
+)
+from tacit.apps.cli.groups import command
+from tacit.apps.cli.options import AsJson, CentralDelta, Data, Device, InhousePublic, Out
+from tacit.data.tables import naming
+from tacit.privacy import errors
+
+KINDS = ("codebook", "vlm", "gaussian", "direct")
+MOST_ROWS = 200_000
+
+Seed = Annotated[int, typer.Option(help="Seed of what is learned in-house; the noise has none.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    command(
+        app,
+        "Mechanisms",
+        "tacit collect fit inhouse.parquet --epsilon 2 --people 10000 --classes 10 "
+        "--image 28x28 --label digit --out mechanism",
+    )(fit)
+    command(app, "Mechanisms", "tacit collect export mechanism --out for-people")(export)
+    command(app, "Mechanisms", "tacit collect plan --classes 10 --epsilon 1 --target-accuracy .9")(
+        plan
+    )
+
+
+def fit(
+    data: Data,
+    epsilon: Annotated[float, typer.Option(help="Local ε of one report, label included.")],
+    out: Out,
+    kind: Annotated[str, typer.Option(help=f"Mechanism: {', '.join(KINDS)}.")] = "codebook",
+    people: Annotated[
+        int | None, typer.Option(help="Number of people who are expected to report.")
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Number of classes (labels 0, 1, …), or their values: no,yes."),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column to leave out: the label.")] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="Public bounds and categories (JSON file).", show_default="read off the rows"
+        ),
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Size, if rows are images: 28x28.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            help="Features of the codebook: scattering, quantile, raw, random, autoencoder or "
+            "invariant.",
+            show_default="scattering for images, quantile for tables, else raw",
+        ),
+    ] = None,
+    codewords: Annotated[
+        int | None,
+        typer.Option(help="Number of codewords.", show_default="chosen for ε, people and classes"),
+    ] = None,
+    latent_dimension: Annotated[
+        int, typer.Option(help="Dimension of the latents (vlm, gaussian).")
+    ] = 8,
+    radius: Annotated[
+        float, typer.Option(help="Norm to which latents are clipped (vlm, gaussian).")
+    ] = 5.0,
+    pretraining_epsilon: Annotated[
+        str, typer.Option(help="ε of the noise in training, or 'learned' (vlm, gaussian).")
+    ] = "15",
+    delta: Annotated[float | None, typer.Option(help="Local δ of one report (gaussian).")] = None,
+    unit: Annotated[
+        str, typer.Option(help="record, or person if everyone reports one row once.")
+    ] = "record",
+    central_epsilon: Annotated[
+        float | None, typer.Option(help="Central ε of everything learned, for the in-house rows.")
+    ] = None,
+    central_delta: CentralDelta = None,
+    inhouse_public: InhousePublic = False,
+    rows: Annotated[
+        int, typer.Option(help="Largest number of rows to learn from, drawn at random.")
+    ] = MOST_ROWS,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Learn a mechanism from in-house rows without labels, and write it as a directory."""
+    from tacit.data import tables
+    from tacit.local.learned.features import TRAINED
+    from tacit.privacy import devices
+
+    errors.choice("fit", "--kind", kind, KINDS)
+    must_be_new(out)
+    trains = kind in ("vlm", "gaussian") or features in TRAINED
+    device = devices.resolve("fit", device, used=trains)
+    given = None if schema is None else read_schema(schema)
+    mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data are read
+    table, total = tables.sample(data, rows, seed, given)
+    must_take_all("fit", total, rows, central_epsilon)
+    table = tables.without_label(table, label, data)
+    if given is None and central_epsilon is None:
+        # A schema names the features itself; under a guarantee values must not decide a refusal.
+        _no_label_among_features(table, mechanism.classes, data)
+    with naming(data):
+        mechanism.fit(
+            table,
+            schema=given,
+            image=image_size(image),
+            seed=seed,
+            device=device,
+            inhouse_public=inhouse_public,
+        )
+    mechanism.save(out)
+    rows_used = {"rows": table.num_rows, "rows_in_file": total}
+    values = {"kind": kind, **rows_used, **_fitted(mechanism, kind), "written": str(out)}
+    print_values(values, as_json, "Fitted")
+
+
+def export(
+    directory: Annotated[
+        Path, typer.Argument(help="Directory of a mechanism, an encoder or a model.", metavar="DIR")
+    ],
+    out: Out,
+    application: Annotated[
+        str, typer.Option(help="Use: collection, novel-class, join or validation.")
+    ] = "collection",
+    level: Annotated[
+        str, typer.Option(help="Level of the classifier: latent or feature.")
+    ] = "latent",
+    as_json: AsJson = False,
+) -> None:
+    """Write what people, voters or partners receive, unless it would carry in-house rows out."""
+    from tacit.local import inhouse
+    from tacit.privacy import artifact
+
+    must_be_new(out)
+    thing = artifact.load(directory)
+    if thing.kind == "estimator":
+        remedy = "What save wrote may leave as it is, as far as its certificate goes."
+        wanted = "a mechanism, an encoder or a model of reports"
+        errors.refuse("command line", "directory", wanted, str(directory), remedy)
+    values: dict[str, Any] = {}
+    needed = inhouse.requirements(application, level)
+    if thing.kind == "anonymizing-encoder":
+        thing.export(out)
+        values["needed_outside"] = ["encoder"]
+    elif hasattr(thing, "release"):
+        thing.export(out, application, level)
+        values["needed_outside"] = list(needed) or "only the channel of reports"
+    else:
+        thing.export(out)
+        values["needed_outside"] = ["classifier", "the mechanism that it runs on"]
+    alone = not thing.inhouse_.may_leave
+    values |= {
+        "in_house_rows": "not in the file, but reports made with it depend on them"
+        if alone
+        else described(thing.inhouse_),
+        "written": str(out),
+    }
+    print_values(values, as_json, "Exported")
+
+
+def plan(
+    classes: Annotated[int, typer.Option(help="Number of classes.")],
+    epsilon: Annotated[float, typer.Option(help="Local ε of one report.")],
+    target_accuracy: Annotated[float, typer.Option(help="Accuracy to reach, in (0, 1).")],
+    people: Annotated[
+        int | None, typer.Option(help="Number of people, if known: predicts their accuracy.")
+    ] = None,
+    inhouse: Annotated[
+        Path | None, typer.Option(help="In-house rows to simulate on (CSV or Parquet).")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column of --inhouse to leave out: the label.")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="Size, if rows are images: 28x28.")] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate how many people are needed, before anything is collected."""
+    from tacit.data import tables
+    from tacit.local import plan as planning
+
+    table = None
+    if inhouse is not None:
+        table, _ = tables.sample(inhouse, planning.MOST_ROWS, seed)
+        table = tables.without_label(table, label, inhouse)
+    made = planning.plan(
+        classes=classes,
+        epsilon=epsilon,
+        target_accuracy=target_accuracy,
+        people=people,
+        inhouse=table,
+        image=image_size(image),
+        seed=seed,
+    )
+    if as_json:
+        return print_json(made.to_dict())
+    lines = [
+        (f"{row.epsilon:g}", f"{row.people:,}", str(row.codewords), f"{row.accuracy:.3f}")
+        for row in made.rows
+    ]
+    print_table(made.title, ("ε", "people", "codewords", "accuracy"), lines)
+    for sentence in (made.answer, *made.assumptions):
+        print_text(f"- {sentence}")
+
+
+def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
+    """Describe a fitted mechanism."""
+    channel = mechanism.channel()
+    return {
+        "columns": len(mechanism.schema.names),
+        "labels": [str(c) for c in mechanism.classes]
+        if channel.labelled
+        else "none: reports hold no label",
+        "codewords": getattr(mechanism, "codewords_", None),
+        "bytes_per_report": channel.report_bytes,
+        "guarantee": str(channel.guarantee),
+        "in_house_rows": described(mechanism.inhouse_),
+    }
+
+
+def _mechanism(kind: str, given: dict[str, Any]) -> Any:
+    shared = ("epsilon", "unit", "central_epsilon", "central_delta")
+    common = {name: given[name] for name in shared}
+    common["classes"] = declared_classes(given["classes"])
+    if kind == "codebook":
+        from tacit.local.learned.codebook import Codebook
+
+        wanted = ("people", "codewords", "features")
+        return Codebook(**common, **{name: given[name] for name in wanted})
+    if kind == "direct":
+        from tacit.local.learned.direct import Direct
+
+        return Direct(**common)
+    from tacit.local.learned.vlm import VLM
+
+    pretraining = given["pretraining_epsilon"]
+    if pretraining != "learned":
+        pretraining = errors.positive("fit", "pretraining_epsilon", pretraining)
+    return VLM(
+        **common,
+        latent_dimension=given["latent_dimension"],
+        radius=given["radius"],
+        pretraining_epsilon=pretraining if pretraining == "learned" else float(pretraining),
+        noise="laplace" if kind == "vlm" else "gaussian",
+        delta=given["delta"],
+    )
+
+
+def _no_label_among_features(table: Any, classes: tuple[Any, ...] | None, path: Path) -> None:
+    """Refuse a label among the in-house columns: it would become a feature, unnoticed."""
+    if not classes or isinstance(classes[0], int):
+        return
+    for name in table.column_names:
+        values = table.column(name).unique().to_pylist()
+        if {str(value) for value in values} == set(classes):
+            remedy = f"Pass --label {name} to leave it out."
+            errors.refuse(
+                "fit",
+                "column",
+                f"another than that of the declared classes in {path}",
+                name,
+                remedy,
+            )
+
+
+def must_take_all(where: str, total: int, rows: int, central_epsilon: float | None) -> None:
+    """Refuse to sample rows under a central guarantee.
+
+    In a sample of fixed size another row takes the place of one that is missing: twice the change
+    that the noise is calibrated to.
+    """
+    if central_epsilon is not None and total > rows:
+        remedy = "Under a central guarantee all rows are used: raise it, or shorten the file."
+        errors.refuse(where, "--rows", f"at least the {total} rows of the file", rows, remedy)
