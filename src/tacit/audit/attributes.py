@@ -159,12 +159,12 @@ def _tried(
     losses: Callable[[Any, Any], Any], rows: Any, labels: Any, places: list[int], options: Reals
 ) -> Reals:
     """Losses with every value put in, one column a value."""
-    found = []
+    tried_losses = []
     for option in options:
         changed = np.array(rows)
         changed[:, places] = option.astype(changed.dtype)
-        found.append(np.asarray(losses(changed, labels), dtype=np.float64))
-    return np.stack(found, axis=1)
+        tried_losses.append(np.asarray(losses(changed, labels), dtype=np.float64))
+    return np.stack(tried_losses, axis=1)
 
 
 def _nearest(given: Any, options: Reals) -> npt.NDArray[np.int64]:

@@ -131,14 +131,14 @@ def learned_scores(first: Reals, second: Reals) -> list[Score]:
     pooled = (variances[0] + variances[1]) / 2
     best = int(np.argmax(_ordered(first, second)))
     most = np.argsort(-np.abs(apart) / np.sqrt(pooled), kind="stable")[:_FEW]
-    found: list[Score] = [
+    scores: list[Score] = [
         lambda draws: np.asarray(draws[:, best]),
         _linear(middle, apart / pooled, most),
         _linear(middle, apart / pooled, slice(None)),
         _normal_ratio(means, variances),
         *_repetitions(first, second),
     ]
-    return [*(_cut(score, first, second) for score in found), *found]
+    return [*(_cut(score, first, second) for score in scores), *scores]
 
 
 def _cut(score: Score, first: Reals, second: Reals) -> Score:
@@ -153,11 +153,11 @@ def _cut(score: Score, first: Reals, second: Reals) -> Score:
 
 def _ordered(first: Reals, second: Reals) -> Reals:
     """How far each coordinate is from not ordering the two: 0 to 1/2, whatever its scale."""
-    found = []
+    distances = []
     for mine, other in zip(first.T, np.sort(second, axis=0).T, strict=True):
         below = [np.searchsorted(other, mine, side=side).mean() for side in ("left", "right")]
-        found.append(abs(sum(below) / (2 * len(other)) - 0.5))
-    return np.array(found)
+        distances.append(abs(sum(below) / (2 * len(other)) - 0.5))
+    return np.array(distances)
 
 
 def _linear(middle: Reals, weights: Reals, kept: Any) -> Score:

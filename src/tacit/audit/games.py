@@ -151,12 +151,12 @@ def play(
     setting = Setting.of("play", table.adjacency, claim, delta, confidence, certain)
     ask = _Ask(fit, losses, confidences, table, progress, 1 + count)
     inside = table.draw()
-    said = ask(inside)
+    answers = ask(inside)
     others = [half for _ in range(count // 2) for half in _twins(table.draw())]
     shown = [ask(one) for one in others]
     reports = []
     for name in wanted:
-        scores = _scores(name, said, table.labels, shown, np.array(others))
+        scores = _scores(name, answers, table.labels, shown, np.array(others))
         proof = table.proof(inside, scores, guesses, setting)
         sides = scores[inside], scores[~inside]
         reports.append(described(ATTACKS[name], *sides, setting, proof))
@@ -182,8 +182,8 @@ def _scores(name: str, said: Answers, labels: Any, shown: list[Answers], inside:
     if name == "shadows":
         return classifier_scores(said, labels, shown, inside)
     evidence = np.array([one.evidence(labels) for one in shown])
-    asked = said.evidence(labels)
-    return likelihood_scores(asked, evidence, inside, online=name == "lira")
+    logits = said.evidence(labels)
+    return likelihood_scores(logits, evidence, inside, online=name == "lira")
 
 
 @dataclass(frozen=True)
@@ -263,8 +263,8 @@ class _Ask:
     def __call__(self, inside: Booleans) -> Answers:
         model = self.fit(*self.table.training(inside))
         rows, labels = self.table.rows, self.table.labels
-        said = Answers.of(model, rows, labels, self.losses, self.confidences)
+        answers = Answers.of(model, rows, labels, self.losses, self.confidences)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.fits)
-        return said
+        return answers

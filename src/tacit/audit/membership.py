@@ -283,12 +283,12 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("claim", "tested", "rates")}
-        said = {"claim": self.claim, "tested": self.tested}
+        claims = {"claim": self.claim, "tested": self.tested}
         return {
             **plain,
             "adjacency": str(self.adjacency),
             "rates": [asdict(rate) for rate in self.rates],
-            **{key: None if one is None else str(one) for key, one in said.items()},
+            **{key: None if one is None else str(one) for key, one in claims.items()},
             "certified": self.certified,
             "epsilon": self.epsilon,
             "certifiable": self.certifiable,
@@ -454,8 +454,8 @@ def _rate_at(asked: float, members: Reals, others: Reals, confidence: float) -> 
     """The threshold by every second of the others; all members, and the rest, are counted."""
     choosing = np.sort(others[::2])[::-1]
     place = choosing[min(int(asked * len(choosing)), len(choosing) - 1)]
-    found = [intervals.share(one > place, confidence) for one in (others[1::2], members)]
-    return RateAt(asked, *found)
+    shares = [intervals.share(one > place, confidence) for one in (others[1::2], members)]
+    return RateAt(asked, *shares)
 
 
 def _estimate(members: Reals, others: Reals, setting: Setting) -> float:

@@ -77,20 +77,20 @@ class Answers:
     ) -> Answers:
         """Ask a model, and check the shapes of what it says."""
         count = len(labels)
-        said = np.asarray(losses(model, rows, labels), dtype=np.float64)
-        if said.shape != (count,):
-            errors.refuse("play", "losses", f"of shape ({count},)", said.shape)
-        if bool(np.isnan(said).any()):
+        answered = np.asarray(losses(model, rows, labels), dtype=np.float64)
+        if answered.shape != (count,):
+            errors.refuse("play", "losses", f"of shape ({count},)", answered.shape)
+        if bool(np.isnan(answered).any()):
             raise errors.InvalidData("play: losses must be numbers, without NaN.")
-        said = np.clip(said, -_FARTHEST, _FARTHEST)
+        answered = np.clip(answered, -_FARTHEST, _FARTHEST)
         if confidences is None:
-            return cls(said, None)
+            return cls(answered, None)
         table = np.asarray(confidences(model, rows), dtype=np.float64)
         wanted = (count, len(np.unique(labels)))
         if table.shape != wanted:
             remedy = "Give one column for each class among the labels, in sorted order."
             errors.refuse("play", "confidences", f"of shape {wanted}", table.shape, remedy)
-        return cls(said, np.nan_to_num(table))
+        return cls(answered, np.nan_to_num(table))
 
     def evidence(self, labels: Any) -> Reals:
         """Logits of the right class; without confidences, losses with their sign turned."""
@@ -123,15 +123,17 @@ def likelihood_scores(
     each : bool, optional
         A variance for each record; without it where there are 64 shadows or more.
     """
-    asked, known = np.asarray(evidence, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
-    said = np.asarray(shadow_evidence, dtype=np.float64)
-    if said.shape != known.shape or said.shape[1:] != asked.shape:
-        errors.refuse("likelihood_scores", "shadow_evidence", f"of shape {known.shape}", said.shape)
-    each = len(said) >= _MANY if each is None else each
-    away = _standardised(asked, said, ~known, each)
+    logits, known = np.asarray(evidence, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
+    shadow_logits = np.asarray(shadow_evidence, dtype=np.float64)
+    if shadow_logits.shape != known.shape or shadow_logits.shape[1:] != logits.shape:
+        errors.refuse(
+            "likelihood_scores", "shadow_evidence", f"of shape {known.shape}", shadow_logits.shape
+        )
+    each = len(shadow_logits) >= _MANY if each is None else each
+    away = _standardised(logits, shadow_logits, ~known, each)
     if not online:
         return away[0]
-    near = _standardised(asked, said, known, each)
+    near = _standardised(logits, shadow_logits, known, each)
     return np.asarray((away[0] ** 2 - near[0] ** 2) / 2 + np.log(away[1]) - np.log(near[1]))
 
 

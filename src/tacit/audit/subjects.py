@@ -122,14 +122,14 @@ def _chosen(channel: Channel, pair: Any, others: Any, outputs: Any) -> Subject:
 
 def _around(spread: float) -> Outputs:
     """List the integers around a number, out to where almost no mass is left."""
-    far = _reach(spread, _MOST_OUTPUTS)
-    return lambda raw: np.rint(raw).astype(np.int64) + np.arange(-far, far + 1)
+    reach = _reach(spread, _MOST_OUTPUTS)
+    return lambda raw: np.rint(raw).astype(np.int64) + np.arange(-reach, reach + 1)
 
 
 def _square(spread: float, step: float, centre: float = 0.0) -> Outputs:
     """List the vectors of two entries on a grid, around the origin."""
-    far = _reach(spread, math.isqrt(_MOST_OUTPUTS)) + math.ceil(centre / step)
-    axis = np.arange(-far, far + 1) * step
+    reach = _reach(spread, math.isqrt(_MOST_OUTPUTS)) + math.ceil(centre / step)
+    axis = np.arange(-reach, reach + 1) * step
     listed = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     return lambda raw: listed
 
@@ -243,11 +243,11 @@ def _sparse_vector(epsilon: float, delta: float) -> Subject:
 
 def _is_run(outcomes: list[int], positives: int) -> bool:
     """Whether a sparse vector mechanism can have this sequence of outcomes."""
-    asked = [outcome for outcome in outcomes if outcome != -1]
-    if outcomes[: len(asked)] != asked or asked.count(1) > positives:
+    answers = [outcome for outcome in outcomes if outcome != -1]
+    if outcomes[: len(answers)] != answers or answers.count(1) > positives:
         return False
-    stopped = asked.count(1) == positives
-    return (stopped and asked[-1] == 1) or (not stopped and len(asked) == len(outcomes))
+    stopped = answers.count(1) == positives
+    return (stopped and answers[-1] == 1) or (not stopped and len(answers) == len(outcomes))
 
 
 def _smooth_laplace(epsilon: float, delta: float) -> Subject:

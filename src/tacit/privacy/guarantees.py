@@ -263,10 +263,10 @@ class ZCDP(Guarantee):
         # The optimum is near α − 1 = √(ln(1/δ)/ρ); the bracket is ten e-folds either way.
         middle = math.log(-math.log(delta) / max(self.rho, 1e-300)) / 2
         bounds = (middle - 10, middle + 10)
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             epsilon_at, bounds=bounds, method="bounded", options={"xatol": 1e-9}
         )
-        log_excess = min((float(found.x), middle), key=epsilon_at)
+        log_excess = min((float(optimum.x), middle), key=epsilon_at)
         # Any order will do, as long as ξ + ρα, too, is computed at that one.
         order = Fraction(max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0)))
         with rounding.precision():

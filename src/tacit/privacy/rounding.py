@@ -68,12 +68,12 @@ def above(value: arb) -> float:
     """The least float, to a last digit or two, above the whole ball; ∞ where nothing is known."""
     if not value.is_finite():
         return -math.inf if value < 0 else math.inf
-    found = float(value.upper())
-    while not (arb(found) >= value and arb(repr(found)) >= value):
-        found = math.nextafter(found, math.inf)
-        if found == math.inf:
+    bound = float(value.upper())
+    while not (arb(bound) >= value and arb(repr(bound)) >= value):
+        bound = math.nextafter(bound, math.inf)
+        if bound == math.inf:
             break
-    return found
+    return bound
 
 
 def below(value: arb) -> float:

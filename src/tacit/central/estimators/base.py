@@ -138,9 +138,9 @@ class Box:
 
     def clip(self, values: Reals) -> tuple[Reals, int]:
         """Clip values to the box, and count the rows outside it: an in-house number."""
-        held = np.clip(values, self.lower, self.upper)
-        moved = held != values
-        return held, int(moved.any(axis=1).sum() if moved.ndim == 2 else moved.sum())
+        clipped = np.clip(values, self.lower, self.upper)
+        moved = clipped != values
+        return clipped, int(moved.any(axis=1).sum() if moved.ndim == 2 else moved.sum())
 
 
 @dataclass(frozen=True)
@@ -273,12 +273,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _checked(self, *data: Any, **options: Any) -> Any:
         """Check data as scikit-learn does, with errors that quote none of it."""
         try:
-            found = validate_data(self, *data, dtype=np.float64, **options)
+            checked = validate_data(self, *data, dtype=np.float64, **options)
             if options.get("y_numeric"):
-                return found[0], np.asarray(found[1], np.float64)
+                return checked[0], np.asarray(checked[1], np.float64)
         except (ValueError, TypeError, OverflowError, AttributeError) as caught:
             raise unquoted(type(self).__name__, caught) from None
-        return found
+        return checked
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state of a copy or a pickle, which may be shared: without `clipped_`."""
@@ -294,8 +294,8 @@ def unquoted(where: str, caught: Exception) -> Exception:
     message = str(caught)
     if any(known in message for known in _UNQUOTED):
         return caught
-    said = next((said for quoting, said in _SAID.items() if quoting in message), _IRREGULAR)
-    return errors.InvalidData(f"{where}: {said}")
+    advice = next((advice for quoting, advice in _SAID.items() if quoting in message), _IRREGULAR)
+    return errors.InvalidData(f"{where}: {advice}")
 
 
 def _one_row(unit: str) -> tuple[str, ...]:

@@ -55,9 +55,9 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         X, y = self._checked(X, y, y_numeric=True)
         charged = self._charge(*X.shape)
         frame = self._frame(X.shape[1])
-        held, outside = frame.box.clip(X)
+        clipped, outside = frame.box.clip(X)
         target, beside = frame.target.clip(y)
-        solution, ran = self._solve(frame, held, target)
+        solution, ran = self._solve(frame, clipped, target)
         self._keep(charged, ran)
         self.coef_, self.intercept_ = frame.coefficients(solution)
         self.clipped_ = outside + beside

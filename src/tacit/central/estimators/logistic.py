@@ -198,5 +198,5 @@ class LogisticRegression(LinearClassifier):
         return (*super()._assumptions(), *more)
 
     def _limits(self) -> tuple[str, ...]:
-        said = {"sgd": PUBLIC_COUNT, "objective": UNSOLVED}.get(self._algorithm())
-        return () if said is None else (said,)
+        limit = {"sgd": PUBLIC_COUNT, "objective": UNSOLVED}.get(self._algorithm())
+        return () if limit is None else (limit,)

@@ -386,8 +386,8 @@ optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
         X, y = self._checked(X, y, y_numeric=True)
         target = Box.of(type(self).__name__, "target_bounds", self.target_bounds, 1)
         charged = self._charge(*X.shape)
-        held, outside = target.clip(y)
-        layers = self._fit(X, (held - target.center) / target.radius, charged)
+        clipped, outside = target.clip(y)
+        layers = self._fit(X, (clipped - target.center) / target.radius, charged)
         self.clipped_ += outside
         weights, bias = layers[-1]
         layers[-1] = (weights * target.radius, bias * target.radius + target.center)

@@ -99,9 +99,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ig
     def transform(self, X: Any) -> Reals:
         """Clip rows to the bounds and scale them."""
         rows = self._rows(X)
-        held, _ = self._box(rows.shape[1]).clip(rows)
+        clipped, _ = self._box(rows.shape[1]).clip(rows)
         shift, scale = self._parts()
-        return np.asarray((held - shift) / scale)
+        return np.asarray((clipped - shift) / scale)
 
     def inverse_transform(self, X: Any) -> Reals:
         """Return scaled rows to their original scale."""
@@ -182,7 +182,7 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
             errors.refuse("MinMaxScaler", "tail", "below 1/2", self.tail)
         noise = self._noise()
         total = Fraction(repr(self._multiplier()))
-        each = root_above(total**2 * rows.shape[1])
+        multiplier = root_above(total**2 * rows.shape[1])
         parts = [
             statistics.quantiles(
                 column,
@@ -190,22 +190,22 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
                 float(low),
                 float(high),
                 cells=CELLS,
-                noise_multiplier=each,  # type: ignore[arg-type]
+                noise_multiplier=multiplier,  # type: ignore[arg-type]
                 delta=noise["delta"],
                 unit=noise["unit"],
                 rng=rng,
             )
             for column, low, high in zip(rows.T, box.lower, box.upper, strict=True)
         ]
-        one = parts[0]
-        event = events.Repeated(one.event, len(parts)) if len(parts) > 1 else one.event
-        return Released([part.value for part in parts], event, one.delta, one.seeded)
+        first = parts[0]
+        event = events.Repeated(first.event, len(parts)) if len(parts) > 1 else first.event
+        return Released([part.value for part in parts], event, first.delta, first.seeded)
 
     def _read(self, value: list[Reals], box: Box) -> None:
         low, high = np.array(value).T
         # Quantiles nearer than a cell (a constant column) are moved apart, half a cell each way.
-        short = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
-        self.data_min_, self.data_max_ = low - short / 2, high + short / 2
+        shortfall = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
+        self.data_min_, self.data_max_ = low - shortfall / 2, high + shortfall / 2
         self.data_range_ = self.data_max_ - self.data_min_
         least, most = self._range()
         self.scale_ = (most - least) / self.data_range_

@@ -58,10 +58,10 @@ class Shell(PrivateEstimator):
         X = np.asarray(self._checked(X))
         charged = self._charge(*X.shape)
         box = self._box(X.shape[1])
-        held, outside = box.clip(X)
-        found = self._release(held, box, source(self.rng))
-        self._keep(charged, found.event)
-        self._read(found.value, box)
+        clipped, outside = box.clip(X)
+        release = self._release(clipped, box, source(self.rng))
+        self._keep(charged, release.event)
+        self._read(release.value, box)
         self.clipped_ = outside
         return self
 

@@ -80,14 +80,14 @@ def noise_by(
     errors.choice("noise_by", "accountant", accountant, NAMES)
     epsilon = min(float(errors.positive("noise_by", "epsilon", epsilon)), LARGEST)
     if accountant in ("rdp", "pld"):
-        found = noise_multiplier_for(
+        multiplier = noise_multiplier_for(
             epsilon,
             delta,
             sampling_probability=sampling_probability,
             steps=steps,
             accountant=accountant,
         )
-        return found * _ROUND_UP
+        return multiplier * _ROUND_UP
     # Checks what was given, as the other two do.
     privacy_loss.subsampled_gaussian(1, sampling_probability, steps)
     if accountant == "zcdp":
@@ -110,8 +110,8 @@ def _advanced_step(epsilon: float, slack: float, steps: int) -> float:
     least = epsilon / steps
     if steps == 1 or excess(least * _ROUND_UP) > 0:
         return least
-    found = float(brentq(excess, least, epsilon, xtol=1e-15, rtol=1e-12))
-    return _rounded_down(excess, found)
+    root = float(brentq(excess, least, epsilon, xtol=1e-15, rtol=1e-12))
+    return _rounded_down(excess, root)
 
 
 def _rounded_down(excess: Callable[[float], float], step: float) -> float:

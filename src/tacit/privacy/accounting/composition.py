@@ -43,8 +43,8 @@ def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
     """The plain sum in the strongest notion that all of them have."""
     scope = same_scope("sequential", list(guarantees))
     for absorbing in (NotPrivate, Unproven):
-        if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
-            return found
+        if absorbed := next((one for one in guarantees if isinstance(one, absorbing)), None):
+            return absorbed
     if all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
         return naive(guarantees)
     if any(isinstance(one, ApproxDP) for one in guarantees):
@@ -119,8 +119,8 @@ def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
     """The weakest one: parts of the data that share no unit, split without looking at the data."""
     scope = same_scope("parallel", list(guarantees))
     for absorbing in (NotPrivate, Unproven):
-        if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
-            return found
+        if absorbed := next((one for one in guarantees if isinstance(one, absorbing)), None):
+            return absorbed
     if len(set(guarantees)) == 1:
         return guarantees[0]
     if all(isinstance(one, ZCDP) for one in guarantees):

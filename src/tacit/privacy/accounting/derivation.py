@@ -40,8 +40,8 @@ def _at_delta(event: events.Event, delta: float) -> Guarantee:
     if isinstance(event, events.Parallel):
         return composition.parallel([guarantee_of(part, delta) for part in event.events])
     if isinstance(event, events.Leaf | events.Declared):
-        found = of_leaf(event, delta)
-        return found if isinstance(found, PureDP) else found.at_delta(delta)
+        natural = of_leaf(event, delta)
+        return natural if isinstance(natural, PureDP) else natural.at_delta(delta)
     accounted = privacy_loss.best(event, delta)
     try:
         summed = _natural(event).at_delta(delta)

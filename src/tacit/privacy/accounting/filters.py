@@ -225,15 +225,15 @@ def _concentrated(where: str, event: events.Event) -> ZCDP:
     except (errors.InvalidParameter, errors.IncompatibleGuarantees) as refusal:
         # Such as a subsampled Gaussian, which has no useful ρ.
         _no_statement(where, event, "ZCDP", refusal)
-    found = _proved(where, natural)
-    if isinstance(found, PureDP | ConcentratedDP):
-        found = found.zcdp()
-    if not isinstance(found, ZCDP):
-        _no_statement(where, event, "ZCDP", found)
-    if found.xi <= 0:
-        return replace(found, xi=0.0)
+    concentrated = _proved(where, natural)
+    if isinstance(concentrated, PureDP | ConcentratedDP):
+        concentrated = concentrated.zcdp()
+    if not isinstance(concentrated, ZCDP):
+        _no_statement(where, event, "ZCDP", concentrated)
+    if concentrated.xi <= 0:
+        return replace(concentrated, xi=0.0)
     # For every α > 1: ξ + ρα ≤ (ξ + ρ)α.
-    return replace(found, xi=0.0, rho=sum_above([found.rho, found.xi]))
+    return replace(concentrated, xi=0.0, rho=sum_above([concentrated.rho, concentrated.xi]))
 
 
 def _proved(where: str, guarantee: Guarantee) -> Guarantee:

@@ -238,10 +238,10 @@ def root_from_above(rough: Profile, certain: Profile, delta: float) -> float:
 def certified(rough: Profile, certain: Profile, delta: float, root: float) -> float:
     """The root, or more: along the rough slope, by as much as δ is too large there."""
     step = 1e-15
-    while (found := certain(root)) > delta:
+    while (reached := certain(root)) > delta:
         further = root * (1 + 1e-6)
         fall = math.log(max(rough(root), 1e-320) / max(rough(further), 1e-320))
-        missing = 1e-6 * root * math.log(found / delta) / fall if fall > 0 else 0.0
+        missing = 1e-6 * root * math.log(reached / delta) / fall if fall > 0 else 0.0
         # In small steps, where the slope says little: a profile may have flat places.
         root += min(1.01 * missing, 0.05 * root) + step * root
         step *= 2

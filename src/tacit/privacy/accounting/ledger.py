@@ -240,9 +240,9 @@ class Ledger:
         entries = tuple(_entry(where, account, row) for row in rows)
         limits = filters.limits_of(where, budget)
         remaining = {name: limits[name] - spent[name] for name in limits}
-        found = Account(account, budget, spent, remaining, entries)
-        _check_history(where, found)
-        return found
+        state = Account(account, budget, spent, remaining, entries)
+        _check_history(where, state)
+        return state
 
     def accounts(self) -> list[str]:
         """The names of all accounts, sorted."""

@@ -132,14 +132,14 @@ class Response:
         return -np.logaddexp(0, -losses), losses
 
     def measure(self, step: float, tilt: float, removed: bool) -> Measure:
-        found = Measure(infinite=above(high(self.delta)))
+        measure = Measure(infinite=above(high(self.delta)))
         loss, width = high(self.epsilon), arb(step)
         whole = 1 / (1 + (-loss).exp())
         for sign in (1, -1):
             mass = whole * (-loss).exp() if sign < 0 else whole
             node = math.floor(sign * rounding.most(self.epsilon) / Fraction(step))
-            found.spread((node, node + 1), width, mass, mass * (-sign * loss).exp())
-        return found
+            measure.spread((node, node + 1), width, mass, mass * (-sign * loss).exp())
+        return measure
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Normal:
 
     def measure(self, step: float, tilt: float, removed: bool) -> Measure:
         """Of the mixture against the noise alone, or the other way round."""
-        found, before = Measure(), (arb(0), arb(0))
+        measure, before = Measure(), (arb(0), arb(0))
         q, shift, width = high(self.probability), 1 / low(self.multiplier), arb(step)
         last = None
         for node in self._nodes(step, tilt if removed else -1 - tilt):
@@ -177,15 +177,15 @@ class Normal:
             now = (1 - q) * without + q * normal_below(x - shift), without
             masses = now[0] - before[0], now[1] - before[1]
             if last is None:  # nothing below but the farthest losses
-                found.first(node, masses, removed)
+                measure.first(node, masses, removed)
             elif removed:
-                found.spread((last, node), width, *masses)
+                measure.spread((last, node), width, *masses)
             else:
-                found.spread((-node, -last), width, *reversed(masses))
+                measure.spread((-node, -last), width, *reversed(masses))
             last, before = node, now
         assert last is not None
-        found.last(last, (1 - before[0], 1 - before[1]), removed)
-        return found
+        measure.last(last, (1 - before[0], 1 - before[1]), removed)
+        return measure
 
     def _nodes(self, step: float, power: float) -> list[int]:
         """Every node where losses are likely, tilted or not, and fewer where they are not."""
@@ -202,14 +202,14 @@ class Normal:
 
         def outwards(end: int) -> list[int]:
             """From the likeliest loss on, in strides that grow slowly and look ahead."""
-            node, stride, sign, found = start, 1.0, 1 if end > start else -1, []
+            node, stride, sign, nodes = start, 1.0, 1 if end > start else -1, []
             while node != end:
                 places = np.array([float(node), float(node) + sign * stride]) * step
                 allowed = float(np.interp(places, losses, strides).min())
                 stride = max(1.0, min(1.2 * stride + 1, allowed))
                 node += sign * min(int(stride), abs(end - node))
-                found.append(node)
-            return found
+                nodes.append(node)
+            return nodes
 
         return [*reversed(outwards(ends[0])), start, *outwards(ends[1])]
 
@@ -312,23 +312,23 @@ class _Composition:
             largest = above(_growth(sizes))
         if not largest < 2:
             raise TooWide("more draws than floats can multiply")
-        found = np.fft.irfft(product, self.length)
+        convolved = np.fft.irfft(product, self.length)
         draws = sum(one.count for one in tilted)
-        rounded = (math.sqrt(5) * (draws + len(tilted)) * _U + kappa) * np.linalg.norm(found)
+        rounded = (math.sqrt(5) * (draws + len(tilted)) * _U + kappa) * np.linalg.norm(convolved)
         self.wrong = 1.1 * (wrong * largest + float(rounded)) + _TINY
         # From the bottom of the window up.
-        self.convolution = np.roll(found, -(self.bottom % self.length))
+        self.convolution = np.roll(convolved, -(self.bottom % self.length))
 
     def delta_of(self, epsilon: float) -> float:
         """δ at an ε in the window, from above."""
-        asked = rounding.least(epsilon)
-        first = math.floor(asked / Fraction(self.step)) + 1
+        lowest_epsilon = rounding.least(epsilon)
+        first = math.floor(lowest_epsilon / Fraction(self.step)) + 1
         count = self.top - first
         with rounding.precision():
             width, tilt = arb(self.step), arb(self.tilt)
             chernoff = above((self.scale - tilt * first * width).exp())
             falls = above((-tilt * width).exp())
-            taken = below((low(asked) - first * width).exp())
+            taken = below((low(lowest_epsilon) - first * width).exp())
             shrinks = below((-width).exp())
             beyond = above((self.scale - tilt * (self.top - 1) * width).exp() * self.growth)
         room = 1 + 4 * count * _U
@@ -354,12 +354,12 @@ class _Composition:
 def _least(profile: Callable[[float], float], delta: float, lower: float, upper: float) -> float:
     target = math.log(delta)
     root = brentq(lambda x: math.log(max(profile(x), 1e-320)) - target, lower, upper, rtol=1e-10)
-    found = float(root)
+    epsilon = float(root)
     gap = 1e-10 * upper
-    while profile(found) > delta:
-        found = min(found + gap, upper)
+    while profile(epsilon) > delta:
+        epsilon = min(epsilon + gap, upper)
         gap *= 2
-    return found
+    return epsilon
 
 
 class _Tilted:
@@ -391,11 +391,11 @@ class _Tilted:
         self.variance = float(self.values @ (losses - self.mean) ** 2)
 
     def wrapped(self, length: int) -> Reals:
-        found = np.zeros(length)
-        np.add.at(found, self.nodes % length, self.values)
+        masses = np.zeros(length)
+        np.add.at(masses, self.nodes % length, self.values)
         # As many sums as nodes share a place; what they round off is given back.
         shared = math.ceil((int(self.nodes[-1]) - int(self.nodes[0]) + 1) / length)
-        return found if shared == 1 else rounding.inflated(found, shared)
+        return masses if shared == 1 else rounding.inflated(masses, shared)
 
 
 def _growth(sizes: list[tuple[float, int]]) -> arb:

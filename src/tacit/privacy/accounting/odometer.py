@@ -44,7 +44,7 @@ def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
     The history has budgets as they were set, and charges. A budget that is set before the next
     charge replaces the one before it; a smaller one is a filter that ends early.
     """
-    found: list[Guarantee] = []
+    budgets: list[Guarantee] = []
     limits: Amounts = {}
     spent: Amounts = {}
     charged = True
@@ -56,9 +56,9 @@ def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
         wanted = filters.limits_of(_WHERE, step)
         if any(limit > limits.get(name, -1) for name, limit in wanted.items()):
             left = {name: limit - spent.get(name, 0) for name, limit in wanted.items()}
-            found = [*(found if charged else found[:-1]), filters.spent_as(step, left)]
+            budgets = [*(budgets if charged else budgets[:-1]), filters.spent_as(step, left)]
             limits, charged = wanted, False
-    return found
+    return budgets
 
 
 def guarantee(

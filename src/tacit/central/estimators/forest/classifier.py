@@ -182,8 +182,8 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         self.classes_, codes = coded(WHERE, y, self.classes)
         charged = self._charge(*X.shape)
         growing = self._growing(*X.shape)
-        held, clipped = growing.box.clip(X)
-        trees, ran = growing.grow(held, codes, self.rng)
+        inside, clipped = growing.box.clip(X)
+        trees, ran = growing.grow(inside, codes, self.rng)
         records, noise = np.mean([(tree.records, tree.noise) for tree in trees], axis=0)
         # Two standard deviations: noise alone rarely looks like this many records.
         warn_of_noise(WHERE, records / 2, 2 * noise / math.sqrt(len(trees)), _REMEDY)
