@@ -1,4 +1,4 @@
-"""Exceptions and argument checks. Messages echo parameters, never people's data."""
+"""Exceptions and argument checks. Messages quote parameters, never people's data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
 _LARGEST_DELTA = 0.5
 
 LARGEST_INTEGER = 2**53
-"""Integers up to here are exact in float64, and sums with noise stay inside int64."""
+"""Integers up to this are exact in float64, and sums with noise stay inside int64."""
 
 
 class TacitError(Exception):
@@ -24,7 +24,7 @@ class TacitError(Exception):
 
 
 class InvalidParameter(TacitError, ValueError):
-    """A parameter is outside the range on which the guarantee is proved."""
+    """A parameter is outside the range for which the guarantee is proved."""
 
 
 class InvalidData(TacitError, ValueError):
@@ -48,11 +48,11 @@ class CertificateError(TacitError):
 
 
 class LargeDelta(UserWarning):
-    """δ is so large that the guarantee would let somebody's whole record be published."""
+    """δ is so large that the guarantee would allow somebody's whole record to be published."""
 
 
 def refuse(where: str, name: str, condition: str, value: object, remedy: str = "") -> NoReturn:
-    """Raise `InvalidParameter` in the house form of a message."""
+    """Raise `InvalidParameter` with a message in the standard form."""
     shown = " ".join(repr(value).split())
     shown = shown if len(shown) <= 100 else f"{shown[:99]}…"
     end = f" {remedy}" if remedy else ""
@@ -73,7 +73,7 @@ def rational(where: str, name: str, value: Any) -> Fraction:
 
 
 def positive(where: str, name: str, value: Any) -> Fraction:
-    """A finite number above zero, exactly."""
+    """Check a finite number above zero, and return it exactly."""
     number = rational(where, name, value)
     if not number > 0:
         refuse(where, name, "above 0", value)
@@ -81,7 +81,7 @@ def positive(where: str, name: str, value: Any) -> Fraction:
 
 
 def clip_norm_in_range(where: str, value: Any) -> Fraction:
-    """A bound on gradients with which no sum of float32 overflows and no noise is lost in it."""
+    """Check a clip norm: sums of float32 must not overflow, and noise must not vanish in them."""
     number = positive(where, "clip_norm", value)
     if not Fraction(1, 10**12) <= number <= 10**12:
         refuse(where, "clip_norm", "from 1e-12 to 1e12", value, "Scale the loss.")
@@ -89,7 +89,7 @@ def clip_norm_in_range(where: str, value: Any) -> Fraction:
 
 
 def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10**9)) -> Fraction:
-    """A privacy parameter. Below 1e-9 weights have no digits left, beyond 700 e^ε is no float."""
+    """Check ε. Below 1e-9 weights lose all precision; above 700, e^ε overflows."""
     number = positive(where, "epsilon", value)
     if number > 700:
         refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
@@ -100,7 +100,7 @@ def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10
 
 
 def probability(where: str, name: str, value: Any, *, zero: bool = True) -> float:
-    """A number in [0, 1), or in (0, 1) where zero would make the statement empty."""
+    """Check a number in [0, 1), or in (0, 1) if zero would make the statement empty."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -111,11 +111,11 @@ def probability(where: str, name: str, value: Any, *, zero: bool = True) -> floa
 
 
 def delta_in_range(where: str, value: Any, *, records: int | None = None) -> float:
-    """A δ that says something: below one half, and a warning where it is not below 1/records.
+    """Check that δ is below one half, and warn if it is not below 1/records.
 
-    Publishing each of n records with chance δ is (0, δ)-DP, and publishes nδ of them. With one half
-    or more whoever guesses is right as often as without any guarantee. The warning is for whoever
-    holds the records: it may rest on their number, and is not kept with what is released.
+    Publishing each of n records with probability δ is (0, δ)-DP, and publishes nδ of them on
+    average. With one half or more, a guess is right as often as without any guarantee. The warning
+    is in-house: it may depend on the number of records, and is not stored with what is released.
     """
     delta = probability(where, "delta", value, zero=False)
     if not delta < _LARGEST_DELTA:
@@ -132,7 +132,7 @@ def delta_in_range(where: str, value: Any, *, records: int | None = None) -> flo
 
 
 def share(where: str, name: str, value: Any) -> float:
-    """A number in [0, 1], both ends included."""
+    """Check a number in [0, 1], both ends included."""
     if isinstance(value, int | float | np.number) and float(value) == 1:
         return 1.0
     try:
@@ -142,7 +142,7 @@ def share(where: str, name: str, value: Any) -> float:
 
 
 def whole(where: str, name: str, value: Any, *, least: int, most: int = LARGEST_INTEGER) -> int:
-    """An integer in [least, most]; booleans and fractions are refused."""
+    """Check an integer in [least, most]; booleans and fractions are refused."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer and isinstance(value, float) and math.isfinite(value):
         is_integer = value == int(value)
@@ -152,7 +152,7 @@ def whole(where: str, name: str, value: Any, *, least: int, most: int = LARGEST_
 
 
 def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
-    """One of a few words."""
+    """Check that a value is one of the allowed words."""
     if str(value) not in allowed:
         refuse(where, name, "one of " + ", ".join(allowed), value)
     return str(value)
@@ -161,14 +161,14 @@ def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
 def integers(
     where: str, raw: Any, *, lower: int = -LARGEST_INTEGER, upper: int = LARGEST_INTEGER
 ) -> npt.NDArray[np.int64]:
-    """Data as int64 within [lower, upper]; floats only where every one is whole."""
+    """Read data as int64 within [lower, upper]; floats are allowed only if all are whole."""
     array = _array(where, raw)
     if array.dtype.kind not in "biuf":
         raise InvalidData(
             f"{where}: data must be integers, got {array.dtype.type.__name__}. Convert them first."
         )
     if array.dtype.kind == "f" and array.dtype.itemsize < 8:
-        array = array.astype(np.float64)  # the bounds below are beyond what narrower ones hold
+        array = array.astype(np.float64)  # narrower floats cannot represent the bounds below
     if array.dtype.kind == "f" and not bool(np.all(array == np.rint(array))):
         raise InvalidData(
             f"{where}: data must be whole numbers without NaN or infinity. Quantise them first."
@@ -179,7 +179,7 @@ def integers(
 
 
 def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
-    """Data as finite float64."""
+    """Read data as finite float64."""
     array = _array(where, raw)
     if array.dtype.kind not in "iuf":
         kind = array.dtype.type.__name__
