@@ -62,7 +62,7 @@ def noise_multiplier_for(
 
 
 def _with(run: events.Event, beside: events.Event | None) -> events.Event:
-    """Compose both in the scope of `beside`: ε does not depend on what a unit or blank is called."""
+    """Compose both in the scope of `beside`: ε does not depend on what a unit is called."""
     if beside is None:
         return run
     assert isinstance(run, events.Repeated)
