@@ -143,7 +143,7 @@ def _standardised(
     """Return the standardised distance from the mean of the chosen shadows, and their spread."""
     counts = chosen.sum(axis=0)
     if not bool(counts.all()):
-        remedy = "Fit shadows in twos, each with those whom the other lacks."
+        remedy = "Fit shadows in pairs, each to the records that the other lacks."
         errors.refuse("likelihood_scores", "shadows of a record", "at least 1", 0, remedy)
     means = np.where(chosen, shadow_logits, 0).sum(axis=0) / counts
     squares = np.where(chosen, (shadow_logits - means) ** 2, 0).sum(axis=0)

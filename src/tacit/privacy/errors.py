@@ -95,7 +95,9 @@ def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10
         refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
     if number < least:
         condition = f"at least {float(least):g}"
-        refuse(where, "epsilon", condition, value, "Such an epsilon lets nothing through.")
+        refuse(
+            where, "epsilon", condition, value, "With such an epsilon, the output is only noise."
+        )
     return number
 
 

@@ -48,9 +48,9 @@ DELTA = 1e-6
 PUBLIC = (
     "Bounds, classes and settings were chosen without the records, or had been released before."
 )
-NUMBERS = "Whoever is left out or added, there is a record at least, and no more than a fit takes."
+NUMBERS = "With or without any one record, there is at least one, and no more than a fit accepts."
 """Assumption for neighbours that differ in number: too small or too large a table is refused."""
-UNFIT = "That the rows do not fit what was declared: they are refused, and nothing is released."
+UNFIT = "Whether the rows fit the declaration: if not, they are refused, and nothing is released."
 
 _LARGEST = 1e150
 
@@ -84,11 +84,11 @@ _SAID = {
     "contains infinity": _FINITE,
     "could not convert string": "data must be numbers. Encode them first.",
     "Complex data not supported": "Complex data not supported: data must be real numbers.",
-    "Reshape your data": "data must be one row a record, in two dimensions. Reshape your data.",
+    "Reshape your data": "data must be one row per record, in two dimensions. Reshape your data.",
 }
 """Parts of its other messages, and what is said instead of them."""
 
-_IRREGULAR = "data must be numbers, one row a record, and labels one column. Encode them first."
+_IRREGULAR = "data must be numbers, one row per record, and labels one column. Encode them first."
 
 
 class MostlyNoise(UserWarning):
@@ -106,12 +106,12 @@ class Box:
     def of(cls, where: str, name: str, bounds: Any, columns: int) -> Box:
         """Read bounds: a pair of numbers, or a pair of arrays with one number per column."""
         if bounds is None or not isinstance(bounds, tuple | list) or len(bounds) != 2:
-            remedy = "They are public knowledge, never read off the data."
+            remedy = "They are public knowledge, never computed from the data."
             errors.refuse(
-                where, name, "a pair (lower, upper), numbers or one a column", bounds, remedy
+                where, name, "a pair (lower, upper), numbers or one per column", bounds, remedy
             )
         if isinstance(bounds, list) and all(isinstance(one, tuple) for one in bounds):
-            remedy = "One pair a column would be read as lowers and uppers: give (lowers, uppers)."
+            remedy = "A list of pairs would be read as lowers and uppers: give (lowers, uppers)."
             errors.refuse(where, name, "a tuple (lower, upper)", bounds, remedy)
         try:
             low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
@@ -306,8 +306,8 @@ def warn_of_noise(where: str, signal: float, noise: float, remedy: str) -> None:
     """Warn where the result is noise. Warnings are in-house: they may state raw numbers."""
     if not signal > noise:
         warnings.warn(
-            f"{where}: the noise that this ε asks for ({noise:.3g}) is larger than what there is "
-            f"to learn ({signal:.3g}): the result is noise. {remedy}",
+            f"{where}: the noise that this ε requires ({noise:.3g}) is larger than the signal "
+            f"({signal:.3g}): the result is noise. {remedy}",
             MostlyNoise,
             stacklevel=3,
         )

@@ -38,8 +38,8 @@ from tacit.privacy.guarantees import Unproven
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
 
 REASON = (
-    "which dual variables get noise, and how much, is read off the raw data: no bound on how far "
-    "the laws of neighbours are apart is known"
+    "which dual variables get noise, and how much, depends on the raw data: no bound on the "
+    "distance between the laws of neighbours is known"
 )
 _PENALTY = Fraction(1, 16)
 _STEPS = 2**20

@@ -167,7 +167,7 @@ class LogisticRegression(LinearClassifier):
         if name == "auto":
             name = "gradient" if self.delta else "objective"
         if not self.delta and name in _STEPS:
-            remedy = "Pure ε has objective and functional."
+            remedy = "Use objective or functional for pure ε."
             errors.refuse(where, "delta", f"above 0 for {name}", self.delta, remedy)
         return name
 

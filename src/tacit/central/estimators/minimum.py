@@ -73,7 +73,7 @@ class _Search:
             if missed <= tolerance:
                 return self.theta
             self._step()
-        raise errors.TacitError("minimum: it was not found to its tolerance. Nothing is released.")
+        raise errors.TacitError("minimum: the tolerance was not reached. Nothing is released.")
 
     def _step(self) -> None:
         if self.curvatures is None:

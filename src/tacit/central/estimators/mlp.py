@@ -97,7 +97,7 @@ class _MLP(PrivateEstimator):
         where = type(self).__name__
         if self.components is None:
             if self.norm is not None:
-                remedy = "It is how far rows count where components are found."
+                remedy = "It limits the rows from which components are computed."
                 errors.refuse(where, "norm", "left out without components", self.norm, remedy)
             return None
         columns = len(box.lower)

@@ -101,7 +101,7 @@ class Problem:
         """Return λ, where one is given."""
         number = errors.positive(self.where, "alpha", self.penalty)
         if number < _SMALLEST_PENALTY:
-            remedy = "Solutions of weaker penalties drown in rounding."
+            remedy = "With a weaker penalty, rounding would dominate the solution."
             errors.refuse(self.where, "alpha", "at least 2^-10", self.penalty, remedy)
         return number
 
@@ -168,7 +168,7 @@ class ObjectivePerturbation:
         left = float(given.epsilon) * _SPARE - lost
         if left <= 0:
             least = float(given.loss.smoothness) / math.expm1(float(given.epsilon) / given.count)
-            remedy = "A weaker penalty costs more than this ε by itself."
+            remedy = "A weaker penalty alone costs more than this ε."
             errors.refuse(given.where, "alpha", f"above {least:.4g}", given.penalty, remedy)
         if not given.delta:
             top = _PURE_OUTPUT_SHARE * left / given.count

@@ -79,7 +79,9 @@ class Recipe:
             return _MOMENTUM if self.optimizer == "sgd" else 0.0
         momentum = errors.probability(self.where, "momentum", self.momentum)
         if momentum and self.optimizer == "adam":
-            errors.refuse(self.where, "momentum", "left out with adam", momentum, "It has its own.")
+            errors.refuse(
+                self.where, "momentum", "left out with adam", momentum, "Adam has its own."
+            )
         return momentum
 
     def _average(self) -> float:

@@ -25,7 +25,7 @@ from tacit.privacy.randomness import Seeded
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-NAIVE = "The posterior takes the noisy counts for true ones: its intervals are too short."
+NAIVE = "The posterior treats the noisy counts as exact: its intervals are too short."
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,8 +158,8 @@ def _steps(where: str, event: events.Event, budget: Guarantee) -> int:
     raise errors.IncompatibleGuarantees(
         f"{where}: the charge must have its account's unit, and neighbours that convert to its own "
         f"({budget.adjacency}/{budget.unit}), got {charged['adjacency']}/{charged['unit']}. "
-        "Of the central ones, a zero-out account takes all, a replace-one account the others at "
-        "the price of two, an add-remove account its own alone."
+        "Of central events, a zero-out account takes all, a replace-one account takes the others "
+        "at the price of two, and an add-remove account takes only its own."
     )
 
 
