@@ -1,21 +1,22 @@
-r"""Attribute inference: what a model tells about one attribute of a record that is otherwise known.
+r"""Attribute inference: guessing one attribute of an otherwise known record from a model.
 
-The attacker of Yeom et al. [YGFJ18]_ knows all of a record but one attribute, puts in every value
-that it can have, and picks the one whose loss is likeliest for a member:
+The attacker of Yeom et al. [YGFJ18]_ knows all of a record but one attribute, tries every possible
+value, and picks the one whose loss is likeliest for a member:
 
 .. math:: \arg\max_v\; \ln \pi(v) - \ell(v) / s
 
-with the prior π. That is Bayes' rule where members' losses have an exponential law of mean s
-(cross-entropies), or where their errors are normal and s is twice the mean squared error. "nearest"
-picks the loss nearest to the members' mean in its place, as Jayaraman and Evans do [JE19]_.
+with the prior π. This is Bayes' rule if members' losses have an exponential law of mean s
+(cross-entropies), or if their errors are normal and s is twice the mean squared error. "nearest"
+picks the loss nearest to the members' mean instead, as Jayaraman and Evans do [JE19]_.
 
-Whoever knows the population guesses attributes of strangers too: so the advantage is the share of
-right guesses on members less that on others. "The guess is right" is an event of what was released,
-so (ε, δ)-DP bounds this advantage as it does that of membership (`tacit.audit.membership`).
+Someone who knows the population can also guess attributes of non-members. So the advantage is the
+share of right guesses on members minus that on others. "The guess is right" is an event of what was
+released, so (ε, δ)-DP bounds this advantage like that of membership (`tacit.audit.membership`).
 
 Notes
 -----
-The numbers are about one model and refute nothing. Intervals say how well its shares are known.
+The results describe one model and refute nothing. Intervals say how accurately its shares are
+known.
 
 References
 ----------
@@ -49,7 +50,7 @@ _SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class AttributeReport:
-    """How well an attribute is guessed, of members and of others."""
+    """How well an attribute is guessed, for members and for others."""
 
     members: int
     others: int
@@ -59,13 +60,13 @@ class AttributeReport:
     on_others: Interval
     advantage: Interval
     baseline: float
-    """What always guessing the likeliest value of the prior gets right, on the others."""
+    """Accuracy, on the others, of always guessing the likeliest value of the prior."""
     ceiling: float | None
     """The advantage that the claim allows; None without a claim."""
 
     @property
     def words(self) -> str:
-        """One line."""
+        """Return a one-line summary."""
         allowed = "" if self.ceiling is None else f"; the claim allows {above(self.ceiling, 3)}"
         return (
             f"guessed right: {self.on_members.value:.1%} of members, {self.on_others.value:.1%} of "
@@ -73,7 +74,7 @@ class AttributeReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {**asdict(self), "words": self.words}
 
 
@@ -98,20 +99,21 @@ def attribute_inference(
     losses : callable
         `losses(rows, labels)` gives the loss of the model under attack on each.
     members, others : (rows, labels)
-        Records that the model was trained on, and others from where those came.
+        Records that the model was trained on, and others from the same population.
     columns : int or list of int
-        Where the attribute stands: one column, or several that are set together (one-hot).
+        The column of the attribute, or several columns that are set together (one-hot).
     values : array of shape (k,) or (k, columns)
-        What it can be; public. What a record has is the nearest of them.
+        Its possible values; public. A record is taken to have the nearest of them.
     prior : array of shape (k,), optional
-        How likely each is; equal without. Not read off `others`, on whom it is judged.
+        Probability of each value; equal by default. It is not estimated from `others`, which are
+        used for evaluation.
     rule : {"likelihood", "nearest"}
     kind : {"cross-entropy", "squared"}
-        Of the losses: what law those of members are taken to have.
+        Kind of the losses, which decides the law assumed for those of members.
     scale : float, optional
-        Of members' losses: their mean, without it the mean over `members`.
+        Mean of members' losses; by default the mean over `members`.
     claim : Guarantee, optional
-        What the model promises, for the ceiling.
+        The model's guarantee, for the ceiling.
     """
     where = "attribute_inference"
     errors.choice(where, "rule", rule, RULES)
@@ -158,17 +160,17 @@ def _report(
 def _tried(
     losses: Callable[[Any, Any], Any], rows: Any, labels: Any, places: list[int], options: Reals
 ) -> Reals:
-    """Losses with every value put in, one column a value."""
-    found = []
+    """Compute losses with every value tried, one column per value."""
+    tried_losses = []
     for option in options:
         changed = np.array(rows)
         changed[:, places] = option.astype(changed.dtype)
-        found.append(np.asarray(losses(changed, labels), dtype=np.float64))
-    return np.stack(found, axis=1)
+        tried_losses.append(np.asarray(losses(changed, labels), dtype=np.float64))
+    return np.stack(tried_losses, axis=1)
 
 
 def _nearest(given: Any, options: Reals) -> npt.NDArray[np.int64]:
-    """Which of the values each record has."""
+    """Return which of the values each record has."""
     gaps = [np.abs(np.asarray(given, np.float64) - option).sum(axis=1) for option in options]
     return np.asarray(np.argmin(gaps, axis=0))
 

@@ -1,25 +1,25 @@
-r"""Audits of a whole fit, by canaries: records that a fit would betray if anything does.
+r"""Audits of a whole fit by canaries: records that an insecure fit would reveal.
 
-Two ways. `canary_bound` fits many times with the canary and without; what was released is the draw,
-and `tacit.audit.statistical` bounds ε from the draws of the two neighbours. `one_run_bound` fits
-once, with many canaries that were each put in or left out by a coin; whoever guesses the coins from
-what was released is right, under (ε, δ)-DP, as often as a binomial variable at most [SNJ23]_:
+There are two ways. `canary_bound` fits many times with the canary and without; each release is a
+draw, and `tacit.audit.statistical` bounds ε from the draws of the two neighbours. `one_run_bound`
+fits once, with many canaries that were each included or left out by a coin. Under (ε, δ)-DP, the
+number of coins guessed right from the release is bounded by a binomial variable [SNJ23]_:
 
 .. math:: P(V \ge v) \le P(W \ge v) + \delta\,\max_{1 \le i \le v} \frac{2m}{i}\,
           P(v > W \ge v - i), \qquad
           W \sim \mathrm{Bin}\!\left(r, \frac{e^\varepsilon}{1 + e^\varepsilon}\right)
 
-for V right guesses of r about m canaries.
+for V right guesses out of r about m canaries.
 
 Notes
 -----
-An audit can only refute, and only where the canary is a worst case: at the clipping bound, in a
-direction that no other record has. Neighbours here are one record more or less. Where the number of
-records is public (it sets a sampling rate, or a divisor), they must not differ in it: `absent` is a
-record that contributes nothing, and stands in the canary's place.
+An audit can only refute, and only if the canary is a worst case: at the clipping bound, in a
+direction that no other record has. Neighbours here differ by one record more or less. If the number
+of records is public (it sets a sampling probability, or a divisor), they must not differ in it:
+`absent` is a record that contributes nothing, and takes the canary's place.
 
-Everything that leaves the house belongs into the vector that a fit returns, whatever was computed
-from it may. What these functions return was computed with the records at hand: fit made-up ones.
+The vector that a fit returns must contain everything that is released; it may be processed. What
+these functions return was computed with the records at hand: use synthetic records.
 
 References
 ----------
@@ -46,10 +46,10 @@ from tacit.privacy.randomness import Randomness
 
 Reals = npt.NDArray[np.float64]
 Fit = Callable[[Any], Any]
-"""From rows to the vector of everything that was released."""
+"""Maps rows to the vector of everything that was released."""
 
 _FEW = 8
-_FLOOR = 1e-9  # of a coordinate's size: what has no noise must stand out, and not divide by zero
+_FLOOR = 1e-9  # relative to a coordinate's size: prevents division by zero without noise
 _FINEST, _WIDEST = 0.05, 50.0
 
 
@@ -64,33 +64,33 @@ def canary_bound(
     confidence: float = 0.99,
     scores: Sequence[Score] | None = None,
 ) -> Bound:
-    """A lower bound on ε at δ, from `runs` fits with the canary and as many without.
+    """Compute a lower bound on ε at δ, from `runs` fits with the canary and as many without.
 
     Parameters
     ----------
     fit : callable
         `fit(rows)` gives the vector of everything that was released. It must draw fresh noise at
-        every call. Vectors of unequal length are padded; their length counts as one number more.
-        Of millions of weights hand back the thousands that the canary moves most.
+        every call. Vectors of unequal length are padded, and the length is appended as one more
+        number. Of millions of weights, return the thousands that the canary moves most.
     data : array of shape (n, …)
         The other records.
     canary : array
         One record: a worst case for what is audited.
     runs : int
-        At least 40. `Bound.certifiable` says what so many could show.
+        At least 40. `Bound.certifiable` says what this many runs could show.
     absent : array, optional
-        A record that contributes nothing, in the canary's place where the number of records is
-        public. Without it, one record is missing.
+        A record that contributes nothing, in the canary's place, if the number of records is
+        public. By default, the neighbour has one record fewer.
     scores : sequence of callables, optional
-        What tells the two apart, where that is known: `matched_filter`, or a likelihood ratio. Each
-        takes draws, one a row, and gives a number for each. Without them a quarter of the runs goes
-        into learning some: see `learned_scores`.
+        Functions that tell the two apart, if known: `matched_filter`, or a likelihood ratio. Each
+        takes draws, one per row, and gives one number per draw. By default a quarter of the runs is
+        used to learn some: see `learned_scores`.
 
     Notes
     -----
     Scores are learned on a first part of the runs, one of them and a threshold are chosen on a
     second, and the third is counted: the confidence is that of the last part alone. A `Bound` above
-    what is claimed refutes the claim.
+    the claim refutes it.
     """
     runs = errors.whole("canary_bound", "runs", runs, least=40, most=10**9)
     rows = np.asarray(data)
@@ -106,19 +106,20 @@ def canary_bound(
 
 
 def matched_filter(direction: Any) -> Score:
-    """How far a released vector lies in this direction: best for Gaussian noise of one size."""
+    """Score released vectors by their projection on a direction: best for equal Gaussian noise."""
     known = np.asarray(direction, dtype=np.float64).ravel()
     return lambda draws: np.asarray(draws[:, : len(known)] @ known)
 
 
 def learned_scores(first: Reals, second: Reals) -> list[Score]:
-    r"""Scores for draws whose law nobody told, learned from these; to be judged on others.
+    r"""Learn scores for draws of unknown laws, to be evaluated on other draws.
 
-    The coordinate that orders the two best (by Mann and Whitney's statistic); linear discriminants
-    with a variance for each coordinate, over those that differ most and over all; the ratio of two
-    normal laws, for what changes its spread; and how often a coordinate had exactly this value:
-    over all of them, and where that tells most. Each comes twice, first cut in two where it parts
-    these draws best: in the middle of a gap, where fresh draws do not lie.
+    They are: the coordinate that separates the two best (by Mann and Whitney's statistic); linear
+    discriminants with a variance for each coordinate, over those that differ most and over all; the
+    ratio of two normal laws, for changes of spread; and how often a coordinate had exactly this
+    value, over all coordinates and for the most informative one. Each comes twice, first
+    thresholded where it separates these draws best: in the middle of a gap, where fresh draws are
+    unlikely.
 
     .. math:: s(x) = \sum_j \frac{m_j - m'_j}{v_j}\,x_j, \qquad
               s(x) = \sum_j \ln\frac{1 + \#\{i : x_{ij} = x_j\}}{1 + \#\{i : x'_{ij} = x_j\}}
@@ -131,18 +132,18 @@ def learned_scores(first: Reals, second: Reals) -> list[Score]:
     pooled = (variances[0] + variances[1]) / 2
     best = int(np.argmax(_ordered(first, second)))
     most = np.argsort(-np.abs(apart) / np.sqrt(pooled), kind="stable")[:_FEW]
-    found: list[Score] = [
+    scores: list[Score] = [
         lambda draws: np.asarray(draws[:, best]),
         _linear(middle, apart / pooled, most),
         _linear(middle, apart / pooled, slice(None)),
         _normal_ratio(means, variances),
         *_repetitions(first, second),
     ]
-    return [*(_cut(score, first, second) for score in found), *found]
+    return [*(_cut(score, first, second) for score in scores), *scores]
 
 
 def _cut(score: Score, first: Reals, second: Reals) -> Score:
-    """1 above the value that parts the draws best, 0 below."""
+    """Return 1 above the value that separates the draws best, 0 below."""
     sides = [np.sort(score(side)) for side in (first, second)]
     values = np.unique(np.concatenate(sides))
     middles = (values[1:] + values[:-1]) / 2 if len(values) > 1 else values
@@ -152,12 +153,12 @@ def _cut(score: Score, first: Reals, second: Reals) -> Score:
 
 
 def _ordered(first: Reals, second: Reals) -> Reals:
-    """How far each coordinate is from not ordering the two: 0 to 1/2, whatever its scale."""
-    found = []
+    """Return how well each coordinate separates the two: 0 to 1/2, independent of its scale."""
+    distances = []
     for mine, other in zip(first.T, np.sort(second, axis=0).T, strict=True):
         below = [np.searchsorted(other, mine, side=side).mean() for side in ("left", "right")]
-        found.append(abs(sum(below) / (2 * len(other)) - 0.5))
-    return np.array(found)
+        distances.append(abs(sum(below) / (2 * len(other)) - 0.5))
+    return np.array(distances)
 
 
 def _linear(middle: Reals, weights: Reals, kept: Any) -> Score:
@@ -176,9 +177,9 @@ def _normal_ratio(means: list[Reals], variances: list[Reals]) -> Score:
 
 
 def _repetitions(first: Reals, second: Reals) -> list[Score]:
-    """Log-ratios of how often each coordinate's value was seen, one added to each count."""
+    """Score by log-ratios of how often each coordinate's value was seen, plus one."""
     ordered = np.sort(np.concatenate([first, second]), axis=0)
-    # Where no value came twice there is nothing to look for, and weights are many.
+    # If no value occurred twice there is nothing to learn, and there are many weights.
     places = np.flatnonzero((np.diff(ordered, axis=0) == 0).any(axis=0))
     if not places.size:
         return []
@@ -207,7 +208,7 @@ def _repetitions(first: Reals, second: Reals) -> list[Score]:
 
 @dataclass(frozen=True)
 class OneRun:
-    """What one fit proves: ε is at least `epsilon` at `delta`, with this confidence."""
+    """The result of one fit: ε is at least `epsilon` at `delta`, with this confidence."""
 
     epsilon: float
     delta: float
@@ -220,13 +221,13 @@ class OneRun:
     def of(
         cls, canaries: int, guesses: int, right: int, *, delta: float, confidence: float
     ) -> OneRun:
-        """What so many right guesses prove; `guesses` fixed before anything was seen."""
+        """Return what this many right guesses prove; `guesses` is fixed before any result."""
         epsilon = _largest_refuted(canaries, guesses, right, delta, 1 - confidence)
         return cls(epsilon, delta, confidence, canaries, guesses, right)
 
     @property
     def certifiable(self) -> float:
-        """The largest ε that so many guesses could ever certify."""
+        """Return the largest ε that this many guesses could ever certify."""
         known = (self.canaries, self.guesses, self.guesses)
         return _largest_refuted(*known, self.delta, 1 - self.confidence)
 
@@ -243,21 +244,21 @@ def one_run_bound(
     confidence: float = 0.99,
     rng: Randomness | None = None,
 ) -> OneRun:
-    """A lower bound on ε at δ from one fit, with each canary in or out by a coin of its own.
+    """Compute a lower bound on ε at δ from one fit, with a coin for each canary.
 
     Parameters
     ----------
     fit, data, absent, delta, confidence
         As in `canary_bound`; `absent` takes the place of every canary that is left out.
     canaries : array of shape (m, …)
-        Records that do not get in each other's way: each in a direction of its own.
+        Records that do not interfere: each in a direction of its own.
     score : callable
-        `score(released)` gives a number for each canary, larger where it seems to be in.
+        `score(released)` gives one number per canary, larger where it seems to be included.
     guesses : int
-        r, even, fixed beforehand: the highest half of so many are guessed in, the lowest out.
+        r, even, fixed beforehand: the highest half of these scores are guessed in, the lowest out.
     rng : Randomness, optional
-        Of the coins; the operating system's without. A seed or a generator that the fit has too
-        does no harm: coins are drawn from a stream of their own.
+        Randomness of the coins; by default the operating system's. It may be the same seed or
+        generator as the fit's: coins are drawn from a separate stream.
     """
     records = np.asarray(canaries)
     count = errors.whole("one_run_bound", "canaries", len(records), least=2, most=10**7)
@@ -282,7 +283,7 @@ def one_run_bound(
 
 
 def chance_of(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    r"""The most that (ε, δ)-DP lets the chance be of so many right guesses or more.
+    r"""Bound the probability, under (ε, δ)-DP, of this many right guesses or more.
 
     .. math:: P(W \ge v) + \delta\,\max_i \frac{2m}{i} P(v > W \ge v - i)
     """
@@ -300,7 +301,7 @@ def chance_of(canaries: int, guesses: int, right: int, epsilon: float, delta: fl
 def _largest_refuted(
     canaries: int, guesses: int, right: int, delta: float, significance: float
 ) -> float:
-    """The ε up to which every one is refuted: from below, so that no lucky gap is jumped."""
+    """Return the ε up to which every value is refuted, searching from below to skip no gap."""
 
     def refuted(epsilon: float) -> bool:
         return chance_of(canaries, guesses, right, epsilon, delta) < significance
@@ -325,7 +326,7 @@ def _one(record: Any) -> npt.NDArray[Any]:
 
 
 def _with(rows: npt.NDArray[Any], more: npt.NDArray[Any] | None) -> npt.NDArray[Any]:
-    """Rows and more of them, at the end."""
+    """Append more rows."""
     if more is None:
         return rows
     if more.shape[1:] != rows.shape[1:]:
@@ -334,7 +335,7 @@ def _with(rows: npt.NDArray[Any], more: npt.NDArray[Any] | None) -> npt.NDArray[
 
 
 def _stacked(draws: list[Any]) -> Reals:
-    """One row a draw, padded to the longest, with the length where lengths differ."""
+    """Stack one draw per row, padded to the longest, with the length if lengths differ."""
     flat = [np.asarray(draw, dtype=np.float64).ravel() for draw in draws]
     lengths = np.array([len(one) for one in flat])
     stacked = np.zeros((len(flat), int(lengths.max()) + 1))

@@ -1,4 +1,4 @@
-"""Coins that decide who is in: fair, independent, and of nothing that the fit draws."""
+"""Fair coins that decide who is a member, independent of everything that the fit draws."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Booleans = npt.NDArray[np.bool_]
 
 
 def apart(rng: Randomness | None) -> Randomness:
-    """A stream that shares no draw with a fit of the same seed, or of the same generator.
+    """Return a stream that shares no draw with a fit of the same seed or generator.
 
-    Coins must not depend on the noise that they are guessed through. Where a fit and a game are
-    given equal seeds they would be the same words, and a sound fit would be refuted.
+    Coins must not depend on the noise through which they are guessed. If a fit and a game have
+    equal seeds, they would use the same words, and a sound fit would be refuted.
     """
     stream = source(rng)
     if stream.secure:
@@ -26,5 +26,5 @@ def apart(rng: Randomness | None) -> Randomness:
 
 
 def coins(count: int, rng: Randomness) -> Booleans:
-    """Fair and independent."""
+    """Draw fair and independent coins."""
     return (rng.words(count) >> np.uint64(63)).astype(np.bool_)

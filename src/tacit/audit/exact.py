@@ -1,6 +1,6 @@
-r"""The exact privacy of a finite channel, over all adjacent pairs.
+r"""Exact privacy of a finite channel, over all adjacent pairs.
 
-A table holds the law of every output (column) given every input (row), in logarithms.
+A table contains the log-probability of every output (column) given every input (row).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Table:
 
 
 def tabulate(channel: FiniteChannel) -> Table:
-    """The table of a channel that can list its inputs and outputs."""
+    """Tabulate a channel that can list its inputs and outputs."""
     return tabulate_over(channel, list(channel.inputs()), list(channel.outputs()), channel.adjacent)
 
 
@@ -44,7 +44,7 @@ def tabulate_over(
     outputs: Sequence[Any],
     adjacent: Callable[[Any, Any], bool],
 ) -> Table:
-    """The table of a channel over chosen inputs; `outputs` must hold every possible output."""
+    """Tabulate a channel over chosen inputs; `outputs` must contain every possible output."""
     released = np.asarray(outputs)
     rows = []
     for raw in inputs:
@@ -60,26 +60,26 @@ def tabulate_over(
 
 
 def profile(table: Table, epsilon: float) -> float:
-    r"""Smallest δ at ε: the largest hockey-stick divergence of a pair.
+    r"""Return the smallest δ at ε: the largest hockey-stick divergence of a pair.
 
     .. math:: \delta(\varepsilon) = \max_{x \sim x'} \sum_y
               \left(P(y \mid x) - e^\varepsilon P(y \mid x')\right)_+
     """
     mass = np.exp(table.log_prob)
-    # Beyond 1 the scaled mass exceeds any other: no need to follow it further.
+    # Scaled masses above 1 exceed any other mass and can be capped.
     epsilon = min(epsilon, 1e6)
     scaled = np.exp(np.minimum(table.log_prob + epsilon, 1.0))
     return max(float(np.maximum(mass[i] - scaled[j], 0).sum()) for i, j in table.pairs)
 
 
 def smallest_epsilon(table: Table, delta: float = 0.0) -> float:
-    """Smallest ε at δ over all pairs; infinite where an output rules an input out."""
+    """Return the smallest ε at δ over all pairs; infinite if an output excludes an input."""
     delta = errors.probability("smallest_epsilon", "delta", delta)
     return max(_pair_epsilon(table.log_prob[i], table.log_prob[j], delta) for i, j in table.pairs)
 
 
 def _pair_epsilon(log_first: Reals, log_second: Reals, delta: float) -> float:
-    r""":math:`\max_L \ln\frac{A_L - \delta}{B_L}` over the L outputs of largest ratio."""
+    r"""Return :math:`\max_L \ln\frac{A_L - \delta}{B_L}` over the L outputs of largest ratio."""
     possible = np.isfinite(log_first)
     log_first, log_second = log_first[possible], log_second[possible]
     ratio = log_first - log_second
@@ -87,7 +87,7 @@ def _pair_epsilon(log_first: Reals, log_second: Reals, delta: float) -> float:
         return max(float(ratio.max()), 0.0)
     order = np.argsort(-ratio)
     held = np.cumsum(np.exp(log_first[order]), dtype=np.longdouble) - delta
-    above = held > 1e-15 * delta  # what rounding leaves of a δ that is used up
+    above = held > 1e-15 * delta  # the rounding error of a δ that is used up
     with np.errstate(divide="ignore"):
         other = np.logaddexp.accumulate(log_second[order])
         odds = np.log(held[above].astype(np.float64)) - other[above]

@@ -1,25 +1,25 @@
-r"""The membership game: coins decide who is in, one model is fitted, attacks guess the coins.
+r"""The membership game: coins choose the members, a model is fitted, attacks guess the coins.
 
-What a guarantee says about each record it says about each coin, so right guesses prove a lower
-bound on ε (`tacit.audit.guesses`). There are two games.
+A guarantee for each record is a guarantee for each coin, so right guesses prove a lower bound on ε
+(`tacit.audit.guesses`). There are two games.
 
-- In *pairs* a coin says which of two records is in and which is left out. The number of records
-  stays; turning one coin replaces one record: the bound is about replace-one neighbours. An
-  add-remove or zero-out claim (ε, δ) is restated as (2ε, (1 + e^ε) δ), by way of the data without
-  either, or with a blank in their place.
-- With *coins* each record is in or out by itself; turning one adds or removes a record. The number
-  of records varies, so the bound speaks only to claims that cover it, which are add-remove. A
-  claim that takes it as public (zero-out or replace-one) must be tested in pairs.
+- In *pairs*, a coin decides which of two records is a member and which is left out. The number of
+  records is fixed; turning one coin replaces one record, so the bound is about replace-one
+  neighbours. An add-remove or zero-out claim (ε, δ) is restated as (2ε, (1 + e^ε) δ), by way of the
+  data without either record, or with a blank in their place.
+- With *coins*, each record is a member or not by itself; turning one coin adds or removes a record.
+  The number of records varies, so the bound applies only to claims that hide it, which are
+  add-remove. A claim that takes it as public (zero-out or replace-one) must be tested in pairs.
 
 Notes
 -----
-Coins are fair and independent, from the operating system unless given. Guesses are made from the
-fitted model, the records and shadows of other coins: nothing but the model knows the coins. So the
-theorem holds, whatever the attack. Several attacks share the risk (Bonferroni).
+Coins are fair and independent, from the operating system by default. Guesses are made from the
+fitted model, the records, and shadows with other coins: only the model depends on the coins. So the
+theorem holds for any attack. Several attacks share the risk (Bonferroni).
 
-A game can only refute, and ordinary records are no worst case: a bound far below the claim says
-that these attacks on these records found no more. Records are candidates by being there: play with
-made-up or public ones, or keep the report in the house.
+A game can only refute, and ordinary records are not a worst case: a bound far below the claim only
+says that these attacks on these records found no more. All records given are candidates: use
+synthetic or public ones, or keep the report in-house.
 """
 
 from __future__ import annotations
@@ -62,29 +62,29 @@ _FEWEST = 40
 
 @dataclass(frozen=True)
 class Played:
-    """What each attack reached in one game."""
+    """The results of all attacks in one game."""
 
     reports: tuple[Report, ...]
     certainty: float
-    """Of all of them together."""
+    """Certainty of all reports together."""
 
     @property
     def best(self) -> Report:
-        """Of the attack that proves most."""
+        """Return the report of the attack that proves the most."""
         return max(self.reports, key=lambda report: (report.epsilon, report.advantage.value))
 
     @property
     def refuted(self) -> bool:
-        """Whether some attack refutes the claim."""
+        """Return whether some attack refutes the claim."""
         return any(report.refuted for report in self.reports)
 
     @property
     def words(self) -> str:
-        """One line, about the attack that proves most."""
+        """Return one line about the attack that proves the most."""
         return f"{self.best.attack}: {self.best.words}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "certainty": self.certainty,
             "refuted": self.refuted,
@@ -112,36 +112,36 @@ def play(
     rng: Randomness | None = None,
     progress: Progress | None = None,
 ) -> Played:
-    """Fit one model to those whom coins put in, attack it, and count what was guessed right.
+    """Fit one model to the members that coins choose, attack it, and count the right guesses.
 
     Parameters
     ----------
     fit : callable
         `fit(rows, labels)` gives a model. It must draw fresh noise at every call.
     losses : callable
-        `losses(model, rows, labels)` gives a number for each record.
+        `losses(model, rows, labels)` gives one number per record.
     rows, labels : arrays of shape (n, …) and (n,)
-        The candidates. In pairs the last of an odd number is left out.
+        The candidates. In pairs, the last of an odd number is left out.
     confidences : callable, optional
-        `confidences(model, rows)` gives probabilities, one column a class in the order of
-        `np.unique(labels)`: for "shadows" and for the logits of "lira". Without it they go by the
+        `confidences(model, rows)` gives probabilities, one column per class in the order of
+        `np.unique(labels)`: for "shadows" and for the logits of "lira". Without it they use the
         loss.
     attacks : sequence of {"threshold", "shadows", "lira", "lira-offline"}
     shadows : int
-        Models fitted for the attacks that need them, an even number, to other coins.
+        Even number of models, fitted with other coins for the attacks that need them.
     game : {"pairs", "coins"}
     always : (rows, labels), optional
-        Records that are always in, and never guessed.
+        Records that are always members, and never guessed.
     claim : Guarantee, optional
-        What `fit` promises towards each record.
+        The guarantee of `fit` for each record.
     delta, confidence, certainty
-        As in `membership.loss_threshold`; all attacks together have this certainty.
+        As in `membership.loss_threshold`; the certainty is that of all attacks together.
     guesses : int, optional
-        How many coins are guessed, fixed beforehand. Without it a few numbers share the risk.
+        Number of coins to guess, fixed beforehand. By default a few numbers share the risk.
     rng : Randomness, optional
-        Of coins and pairs; the operating system's without.
+        Randomness of coins and pairs; by default the operating system's.
     progress : callable, optional
-        Told after every fit how many are done, and of how many.
+        Called after every fit with the number done and the total number.
     """
     wanted = [errors.choice("play", "attacks", one, list(ATTACKS)) for one in attacks]
     errors.whole("play", "attacks", len(wanted), least=1)
@@ -151,12 +151,12 @@ def play(
     setting = Setting.of("play", table.adjacency, claim, delta, confidence, certain)
     ask = _Ask(fit, losses, confidences, table, progress, 1 + count)
     inside = table.draw()
-    said = ask(inside)
+    answers = ask(inside)
     others = [half for _ in range(count // 2) for half in _twins(table.draw())]
     shown = [ask(one) for one in others]
     reports = []
     for name in wanted:
-        scores = _scores(name, said, table.labels, shown, np.array(others))
+        scores = _scores(name, answers, table.labels, shown, np.array(others))
         proof = table.proof(inside, scores, guesses, setting)
         sides = scores[inside], scores[~inside]
         reports.append(described(ATTACKS[name], *sides, setting, proof))
@@ -171,24 +171,26 @@ def _shadows(count: int) -> int:
 
 
 def _twins(inside: Booleans) -> tuple[Booleans, Booleans]:
-    """Those who are in, and those who are not: in pairs both are as many."""
+    """Return the members, and the non-members: in pairs both are equally many."""
     return inside, ~inside
 
 
-def _scores(name: str, said: Answers, labels: Any, shown: list[Answers], inside: Booleans) -> Reals:
-    """An attack's scores, larger where a record seems to be in."""
+def _scores(
+    name: str, answers: Answers, labels: Any, shadow_answers: list[Answers], inside: Booleans
+) -> Reals:
+    """Return an attack's scores, larger where a record seems to be a member."""
     if name == "threshold":
-        return -said.losses
+        return -answers.losses
     if name == "shadows":
-        return classifier_scores(said, labels, shown, inside)
-    evidence = np.array([one.evidence(labels) for one in shown])
-    asked = said.evidence(labels)
-    return likelihood_scores(asked, evidence, inside, online=name == "lira")
+        return classifier_scores(answers, labels, shadow_answers, inside)
+    evidence = np.array([one.evidence(labels) for one in shadow_answers])
+    logits = answers.evidence(labels)
+    return likelihood_scores(logits, evidence, inside, online=name == "lira")
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The candidates, in an order of their own: in pairs the two halves face each other."""
+    """The candidates in random order; in pairs, the two halves are matched."""
 
     rows: npt.NDArray[Any]
     labels: npt.NDArray[Any]
@@ -206,7 +208,7 @@ class _Table:
             errors.refuse("play", "labels", f"as many as rows, {len(table)}", len(truth))
         errors.whole("play", "candidates", len(table), least=_FEWEST)
         kept = len(table) - (len(table) % 2 if paired else 0)
-        # Mixed, so that no order in which they came tells pairs or ties apart.
+        # Shuffled, so that the original order tells nothing about pairs or ties.
         order = np.argsort(stream.words(len(table)), kind="stable")[:kept]
         fixed = None if always is None else (np.asarray(always[0]), np.asarray(always[1]))
         return cls(table[order], truth[order], fixed, paired, stream)
@@ -216,7 +218,7 @@ class _Table:
         return Adjacency.REPLACE_ONE if self.paired else Adjacency.ADD_REMOVE
 
     def draw(self) -> Booleans:
-        """Who is in, by fresh coins."""
+        """Draw the members, by fresh coins."""
         count = len(self.labels)
         if not self.paired:
             return guessing.coins(count, self.stream)
@@ -224,11 +226,11 @@ class _Table:
         return np.concatenate([first, ~first])
 
     def training(self, inside: Booleans) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Rows and labels of those who are in."""
+        """Return rows and labels of the members."""
         chosen = np.flatnonzero(inside)
         if self.paired:
-            # A pair keeps its place, whoever of it is in: a turned coin replaces one row, and no
-            # other row moves.
+            # A pair keeps its place, whichever record is the member: a turned coin replaces one
+            # row, and no other row moves.
             half = len(inside) // 2
             chosen = np.arange(half) + half * inside[half:]
         rows, labels = self.rows[chosen], self.labels[chosen]
@@ -239,7 +241,7 @@ class _Table:
     def proof(
         self, inside: Booleans, scores: Reals, guesses: int | None, setting: Setting
     ) -> Proof:
-        """What the scores prove about the fit that these coins went into."""
+        """Return what the scores prove about the fit with these coins."""
         known: dict[str, Any] = {"delta": setting.delta, "certainty": setting.certainty}
         known["guesses"] = guesses
         if not self.paired:
@@ -250,7 +252,7 @@ class _Table:
 
 @dataclass
 class _Ask:
-    """Fits models, and asks them about every candidate."""
+    """Fits models, and queries them about every candidate."""
 
     fit: Fit
     losses: Losses
@@ -263,8 +265,8 @@ class _Ask:
     def __call__(self, inside: Booleans) -> Answers:
         model = self.fit(*self.table.training(inside))
         rows, labels = self.table.rows, self.table.labels
-        said = Answers.of(model, rows, labels, self.losses, self.confidences)
+        answers = Answers.of(model, rows, labels, self.losses, self.confidences)
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.fits)
-        return said
+        return answers

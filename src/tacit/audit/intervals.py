@@ -1,4 +1,4 @@
-r"""Intervals for what an attack reaches, that hold for any number of records.
+r"""Confidence intervals for the success of an attack, valid for any number of records.
 
 Shares have Clopper–Pearson intervals. A difference of two shares lies between the differences of
 their bounds, each at half the risk (Bonferroni). The area under the curve is a two-sample
@@ -8,9 +8,9 @@ U-statistic, for which Hoeffding's inequality holds [Hoe63]_:
 
 Notes
 -----
-All of them are about records drawn independently. The members of one model are not: they made it.
-So an interval says how far the shares of *this model* are known from so many records, and not how
-they would be with another model. It is no bound on ε.
+All intervals assume that records are drawn independently. The members of one model are not
+independent of it. So an interval says how accurately the shares of *this model* are known from this
+many records, and not what they would be for another model. It is not a bound on ε.
 
 References
 ----------
@@ -36,7 +36,7 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate, and what the truth lies between with a confidence that stands elsewhere."""
+    """An estimate with a lower and an upper bound; the confidence level is stated elsewhere."""
 
     value: float
     low: float
@@ -47,7 +47,7 @@ class Interval:
 
 
 def share(hits: Any, confidence: float) -> Interval:
-    """Of a sequence of booleans, by Clopper and Pearson."""
+    """Return the Clopper–Pearson interval of the share of True in a sequence."""
     total, count = len(hits), int(np.sum(hits))
     tail = (1 - confidence) / 2
     low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
@@ -56,13 +56,13 @@ def share(hits: Any, confidence: float) -> Interval:
 
 
 def difference(first: Any, second: Any, confidence: float) -> Interval:
-    """Of the shares of two sequences of booleans."""
+    """Return an interval of the difference of the shares of True in two sequences."""
     ours, theirs = (share(hits, 1 - (1 - confidence) / 2) for hits in (first, second))
     return Interval(ours.value - theirs.value, ours.low - theirs.high, ours.high - theirs.low)
 
 
 def area(members: Reals, others: Reals, confidence: float) -> Interval:
-    """The chance that a member's score is above another's, ties counted by half."""
+    """Return the probability that a member's score is above another's; ties count half."""
     m, n = len(members), len(others)
     ranks = rankdata(np.concatenate([members, others]))[:m].sum()
     value = float((ranks - m * (m + 1) / 2) / (m * n))

@@ -1,9 +1,9 @@
-r"""Membership inference: who was in the training data, told from a model's losses.
+r"""Membership inference: telling from a model's losses who was in its training data.
 
-`loss_threshold` is the attack of Yeom et al. [YGFJ18]_: a record whose loss is small is called a
-member. `from_scores` reports on any attack that gives each record a score. Both say how well the
-attack does: its advantage (true less false positive rate), the area under its curve, and its true
-positive rate where false ones are rare, which is where an attack does harm [CCN22]_.
+`loss_threshold` is the attack of Yeom et al. [YGFJ18]_: a record with a small loss is called a
+member. `from_scores` reports on any attack that gives each record a score. Both report the attack's
+advantage (true minus false positive rate), the area under its curve, and its true positive rate at
+small false positive rates, which is where an attack does harm [CCN22]_.
 
 What (ε, δ)-DP allows follows from :math:`P(E) \le e^\varepsilon P'(E) + \delta` for the event that
 the attack says "member", and for its complement [KOV15]_:
@@ -13,26 +13,27 @@ the attack says "member", and for its complement [KOV15]_:
 
 The first gives :math:`\mathrm{TPR} - \mathrm{FPR} \le (e^\varepsilon - 1) \mathrm{FPR} + \delta`,
 the second, for the complement, :math:`(e^\varepsilon - 1)(1 - \mathrm{TPR}) + \delta`; their mean
-gives the bound. These are about chances, over records and training; a finite sample scatters.
+gives the bound. These are about probabilities, over records and training; a finite sample varies.
 
-Fresh records are compared with members in whose place they could be. There an add-remove or a
-zero-out claim bounds the advantage by way of the data with that place empty. With p the chance of
-E then, :math:`1 - \mathrm{TPR} \ge e^{-\varepsilon}(1 - p - \delta)` and :math:`\mathrm{FPR} \ge
+Fresh records are compared with members that they could replace. There an add-remove or a zero-out
+claim bounds the advantage by way of the data with that place empty. With p the probability of E
+then, :math:`1 - \mathrm{TPR} \ge e^{-\varepsilon}(1 - p - \delta)` and :math:`\mathrm{FPR} \ge
 e^{-\varepsilon}(p - \delta)`, so
 
 .. math:: \mathrm{TPR} - \mathrm{FPR} \le 1 - e^{-\varepsilon}(1 - 2\delta),
 
-which is less than what the claim gives when restated for replacements.
+which is less than what the claim gives if restated for replacements.
 
 Notes
 -----
-Numbers from one model are no proof of an ε, however many records there are: members of one model
-are not independent draws of its training. They are one where each record was put in or left out by
-a fair coin of its own (`coins=True`, or `tacit.audit.games.play`): then a theorem about guessed
-coins holds (`tacit.audit.guesses`). Without coins a report gives an estimate, and refutes nothing.
+Results from one model do not prove an ε, however many records there are: members of one model are
+not independent draws of its training. They do if each record was included or left out by a fair
+coin of its own (`coins=True`, or `tacit.audit.games.play`): then a theorem about guessed coins
+applies (`tacit.audit.guesses`). Without coins a report is an estimate, and refutes nothing.
 
-Members against fresh records of the same law, with n fixed, are replace-one neighbours: one member
-is exchanged for the fresh one. An add-remove or zero-out claim is restated, at twice its ε.
+Members against fresh records of the same distribution, with n fixed, are replace-one neighbours:
+one member is exchanged for the fresh record. An add-remove or zero-out claim is restated, at twice
+its ε.
 
 References
 ----------
@@ -74,31 +75,31 @@ _FEWEST, _USUAL_DELTA = 4, 1e-5
 
 
 def cross_entropy(confidences: Any, labels: Any, classes: Any) -> Reals:
-    """−ln of the probability of the right class, which counts as 1e-12 where it is less.
+    """Return −ln of the probability of the right class, which is at least 1e-12.
 
     Parameters
     ----------
     confidences : array of shape (n, K)
         Probabilities, in the order of `classes`.
     labels : array of shape (n,)
-        Each one of `classes`.
+        Labels, each one of `classes`.
     """
     return np.asarray(-np.log(np.maximum(right_class(confidences, labels, classes), _FLOOR)))
 
 
 def squared(predictions: Any, targets: Any) -> Reals:
-    """Squared errors."""
+    """Return squared errors."""
     gaps = np.asarray(predictions, dtype=np.float64) - np.asarray(targets, dtype=np.float64)
     return np.asarray(gaps**2)
 
 
 def wrong(predictions: Any, labels: Any) -> Reals:
-    """1 where the label is not the one predicted: for models that say no more."""
+    """Return 1 where the prediction is wrong, else 0: for models that only predict labels."""
     return np.asarray(np.asarray(predictions) != np.asarray(labels), dtype=np.float64)
 
 
 def right_class(confidences: Any, labels: Any, classes: Any) -> Reals:
-    """The probability that each record's own class was given."""
+    """Return the probability that the model gives each record's own class."""
     table, names = np.asarray(confidences, dtype=np.float64), np.asarray(classes)
     truth = np.asarray(labels)
     if table.shape != (len(truth), len(names)):
@@ -116,14 +117,14 @@ def right_class(confidences: Any, labels: Any, classes: Any) -> Reals:
 
 
 def advantage_ceiling(epsilon: float, delta: float = 0.0) -> float:
-    r""":math:`(e^\varepsilon - 1 + 2\delta) / (e^\varepsilon + 1)`, at most 1."""
+    r"""Return :math:`(e^\varepsilon - 1 + 2\delta) / (e^\varepsilon + 1)`, at most 1."""
     delta = errors.probability("advantage_ceiling", "delta", delta)
     half = math.exp(-epsilon)
     return min((1 - half + 2 * delta * half) / (1 + half), 1.0)
 
 
 def true_positive_ceiling(false_positive: float, epsilon: float, delta: float = 0.0) -> float:
-    """The most true positives at this rate of false ones: by the event and by its complement."""
+    """Bound the true positive rate at this false positive rate, by the event and its complement."""
     rate = float(false_positive)
     if not 0 <= rate <= 1:
         errors.refuse("true_positive_ceiling", "false_positive", "from 0 to 1", false_positive)
@@ -133,7 +134,7 @@ def true_positive_ceiling(false_positive: float, epsilon: float, delta: float = 
 
 
 def allowed_advantage(claim: Guarantee, delta: float | None = None) -> float:
-    """The advantage that a claim allows over fresh records: 1 where it says nothing."""
+    """Return the advantage that a claim allows over fresh records: 1 if it says nothing."""
     least = 1.0
     if (tested := restated(claim, Adjacency.REPLACE_ONE, delta)) is not None:
         least = advantage_ceiling(tested.epsilon, tested.delta)
@@ -145,12 +146,12 @@ def allowed_advantage(claim: Guarantee, delta: float | None = None) -> float:
 def restated(
     claim: Guarantee | None, adjacency: Adjacency, delta: float | None = None
 ) -> Promise | None:
-    """The claim as (ε, δ) about these neighbours; None where it says nothing about them.
+    """Restate the claim as (ε, δ) about these neighbours; None if it says nothing about them.
 
-    An add-remove or zero-out claim says (2ε, (1 + e^ε) δ) about replace-one neighbours; both, and
-    a replace-one claim, say the same of a blank in a record's place. Only an add-remove claim says
-    anything about how many there are, and none about labels about whole records. `delta` is the
-    claim's; where it has none and needs one, 1e-5.
+    An add-remove or zero-out claim implies (2ε, (1 + e^ε) δ) for replace-one neighbours; both, and
+    a replace-one claim, hold unchanged for a blank in a record's place. Only an add-remove claim
+    covers the number of records, and a claim about labels says nothing about whole records. `delta`
+    is the claim's; if it has none and needs one, 1e-5.
     """
     if claim is None or claim.unit is Unit.LABEL:
         return None
@@ -172,7 +173,7 @@ def restated(
 
 @dataclass(frozen=True)
 class Setting:
-    """What a report is read against, settled before any score is seen."""
+    """What a report is compared with, fixed before any score is seen."""
 
     claim: Guarantee | None
     tested: Promise | None
@@ -193,7 +194,7 @@ class Setting:
         confidence: float,
         certainty: float,
     ) -> Setting:
-        """The δ is that of the claim to test, where there is one."""
+        """Build the setting; the δ is that of the claim to test, if there is one."""
         tested = restated(claim, adjacency, delta)
         at = errors.probability(where, "delta", 0.0 if delta is None else delta)
         ceiling = None if tested is None else advantage_ceiling(tested.epsilon, tested.delta)
@@ -212,17 +213,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class RateAt:
-    """True positives where false ones were asked to be so rare."""
+    """The true positive rate at a requested false positive rate."""
 
     asked: float
     false_positive: Interval
-    """What it came to, on records that the threshold was not chosen by."""
+    """The rate reached, on records that the threshold was not chosen on."""
     true_positive: Interval
 
 
 @dataclass(frozen=True)
 class Report:
-    """How well an attack tells members from others, and what that proves."""
+    """How well an attack separates members from others, and what that proves."""
 
     attack: str
     members: int
@@ -232,41 +233,41 @@ class Report:
     auc: Interval
     rates: tuple[RateAt, ...]
     estimated_epsilon: float
-    """What the rates would show if all records were independent draws. No proof."""
+    """The ε that the rates would show if all records were independent draws. Not a proof."""
     delta: float
     certainty: float
     proof: Proof | None
-    """From coins alone; None without them."""
+    """What the coins prove; None without coins."""
     adjacency: Adjacency
     claim: Guarantee | None
     tested: Promise | None
-    """The claim, restated about `adjacency`."""
+    """The claim, restated for `adjacency`."""
     ceiling: float | None
     """The advantage that the claim allows; None without a claim."""
 
     @property
     def certified(self) -> bool:
-        """Whether coins decided who was a member, so that the bound is a proof."""
+        """Return whether coins decided who was a member, so that the bound is a proof."""
         return self.proof is not None
 
     @property
     def epsilon(self) -> float:
-        """The ε that is proved to be a lower bound, with `certainty`; 0 without coins."""
+        """Return the proved lower bound on ε, with `certainty`; 0 without coins."""
         return 0.0 if self.proof is None else self.proof.epsilon
 
     @property
     def certifiable(self) -> float:
-        """The largest ε that so many guesses could prove; 0 without coins."""
+        """Return the largest ε that this many guesses could prove; 0 without coins."""
         return 0.0 if self.proof is None else self.proof.certifiable
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false, but for a risk of 1 − `certainty`. Never without coins."""
+        """Return whether the claim is false, at a risk of 1 − `certainty`. False without coins."""
         return self.tested is not None and self.epsilon > self.tested.epsilon
 
     @property
     def words(self) -> str:
-        """One line: what is proved, beside what is claimed."""
+        """Return one line: what is proved, next to what is claimed."""
         beside = _beside(self.tested, self.claim)
         if self.proof is None:
             return (
@@ -281,14 +282,14 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("claim", "tested", "rates")}
-        said = {"claim": self.claim, "tested": self.tested}
+        claims = {"claim": self.claim, "tested": self.tested}
         return {
             **plain,
             "adjacency": str(self.adjacency),
             "rates": [asdict(rate) for rate in self.rates],
-            **{key: None if one is None else str(one) for key, one in said.items()},
+            **{key: None if one is None else str(one) for key, one in claims.items()},
             "certified": self.certified,
             "epsilon": self.epsilon,
             "certifiable": self.certifiable,
@@ -318,32 +319,32 @@ def loss_threshold(
     blank: bool = False,
     rng: Randomness | None = None,
 ) -> Report:
-    """The attack of Yeom et al.: whose loss is at most a threshold is called a member.
+    """Run the attack of Yeom et al.: a loss of at most a threshold means a member.
 
     Parameters
     ----------
     member_losses, other_losses : arrays
-        Of records that the model was trained on, and of others from where those came.
+        Losses of records that the model was trained on, and of others from the same population.
     threshold : {"best", "mean"} or float
-        "mean": the mean loss of the members, which Yeom's attacker knows beside the model: the
-        ceiling is not proved for it, though one record moves it by little where they are many.
-        "best": chosen on every second record and counted on the rest. A number: the attacker's own.
+        "mean": the mean loss of the members, which Yeom's attacker knows besides the model. The
+        ceiling is not proved for it, though one record of many moves it little. "best": chosen on
+        every second record and evaluated on the rest. A number: given by the attacker.
     claim : Guarantee, optional
-        What the model promises.
+        The model's guarantee.
     delta : float, optional
-        At which ε is bounded, and the claim is read; without it the claim's own, or 0.
+        The δ at which ε is bounded and the claim is read; by default the claim's own, or 0.
     confidence : float
-        Of each interval.
+        Confidence level of each interval.
     certainty : float
-        Of the proof: a true claim is refuted with a chance of 1 − certainty at most.
+        Certainty of the proof: a true claim is refuted with probability at most 1 − certainty.
     coins : bool
-        Vouch that every record was put in or left out by a fair coin of its own, that all of them
-        are here, and that one model was fitted to those inside. Then ε is proved, for add-remove
-        neighbours, and a claim can be refuted. The number of records varies with the coins: where
-        a claim takes it as public, leave blanks or play in pairs (`tacit.audit.games`).
+        Assert that every record was included or left out by a fair coin of its own, that all of
+        them are given, and that one model was fitted to the included ones. Then ε is proved, for
+        add-remove neighbours, and a claim can be refuted. The number of records varies with the
+        coins: if a claim takes it as public, use blanks or play in pairs (`tacit.audit.games`).
     blank : bool
-        Vouch that whoever was left out had a blank record in their place: neighbours are then
-        zero-out ones, and claims about these can be refuted, too.
+        Assert that every record that was left out was replaced by a blank: neighbours are then
+        zero-out, and claims about these can be refuted, too.
     rng : Randomness, optional
         Breaks ties among guesses.
     """
@@ -377,7 +378,7 @@ def from_scores(
 ) -> Report:
     """Report on an attack whose scores are larger where a record seems to be a member.
 
-    The parameters are those of `loss_threshold`; the threshold is the best.
+    The parameters are those of `loss_threshold`; the best threshold is used.
     """
     members, others = (_scores("from_scores", one) for one in (member_scores, other_scores))
     adjacency = _adjacency("from_scores", coins, blank)
@@ -387,7 +388,7 @@ def from_scores(
 
 
 def _adjacency(where: str, coins: bool, blank: bool) -> Adjacency:
-    """Coins add and remove; without them a member is compared with whom it could be replaced by."""
+    """Return add-remove (or zero-out) with coins; without them, members are replaced by others."""
     if blank and not coins:
         errors.refuse(where, "blank", "False without coins", blank)
     if blank:
@@ -410,7 +411,7 @@ def described(
     proof: Proof | None,
     place: float | None = None,
 ) -> Report:
-    """All that scores say, with a threshold at `place` or where it is best."""
+    """Report on scores, with a threshold at `place` or where it is best."""
     counted = (members, others)
     if place is None:
         place = _best_place(members[::2], others[::2])
@@ -431,7 +432,7 @@ def described(
 
 
 def _scores(where: str, raw: Any) -> Reals:
-    """Numbers, with infinite ones put far out: they keep their order."""
+    """Check scores; infinite ones are replaced by large ones in the same order."""
     scores = np.asarray(raw, dtype=np.float64).ravel()
     if len(scores) < _FEWEST:
         errors.refuse(where, "records of each side", f"at least {_FEWEST}", len(scores))
@@ -441,7 +442,7 @@ def _scores(where: str, raw: Any) -> Reals:
 
 
 def _best_place(members: Reals, others: Reals) -> float:
-    """The threshold of the largest advantage; in the middle of a gap, where fresh scores part."""
+    """Return the threshold of the largest advantage, in the middle of a gap between scores."""
     values = np.unique(np.concatenate([members, others]))
     if len(values) == 1:
         return float(values[0])
@@ -451,15 +452,15 @@ def _best_place(members: Reals, others: Reals) -> float:
 
 
 def _rate_at(asked: float, members: Reals, others: Reals, confidence: float) -> RateAt:
-    """The threshold by every second of the others; all members, and the rest, are counted."""
+    """Choose the threshold on every second of the others; count all members, and the rest."""
     choosing = np.sort(others[::2])[::-1]
     place = choosing[min(int(asked * len(choosing)), len(choosing) - 1)]
-    found = [intervals.share(one > place, confidence) for one in (others[1::2], members)]
-    return RateAt(asked, *found)
+    shares = [intervals.share(one > place, confidence) for one in (others[1::2], members)]
+    return RateAt(asked, *shares)
 
 
 def _estimate(members: Reals, others: Reals, setting: Setting) -> float:
-    """As from independent draws, the event chosen on every second record."""
+    """Estimate ε as from independent draws, with the event chosen on every second record."""
     size = min(len(members), len(others))
     first, second = (_thinned(one, size) for one in (members, others))
     known = {"delta": setting.delta, "confidence": setting.certainty}
@@ -467,6 +468,6 @@ def _estimate(members: Reals, others: Reals, setting: Setting) -> float:
 
 
 def _thinned(scores: Reals, size: int) -> Reals:
-    """So many of them, from all over; every second one first."""
+    """Take this many scores, evenly spread; every second one first."""
     mixed = np.concatenate([scores[::2], scores[1::2]])
     return np.asarray(mixed[np.linspace(0, len(mixed) - 1, size).astype(int)])

@@ -1,29 +1,29 @@
-r"""Shadow models: what models answer on records that they saw, and on those they did not.
+r"""Shadow models: how models answer on records that they were fitted to, and on others.
 
-Shadows are fitted like the model under attack, to other draws of who is in. Whoever has them knows
-for each of their records whether it was in, and learns from that how members look:
+Shadows are fitted like the model under attack, to other random choices of members. The attacker
+knows the members of each shadow, and learns from them how members differ:
 
-- `classifier_scores` learns one classifier on what shadows say about members and others (Shokri et
-  al. [SSSS17]_), with the class among its inputs.
-- `likelihood_scores` looks at each record by itself (LiRA, Carlini et al. [CCN22]_): its logit has
-  one normal law with shadows that saw it and another with those that did not, and the score is the
-  logarithm of their ratio at what the model under attack says,
+- `classifier_scores` learns one classifier on the shadows' answers about members and non-members
+  (Shokri et al. [SSSS17]_), with the class among its inputs.
+- `likelihood_scores` treats each record separately (LiRA, Carlini et al. [CCN22]_): its logit has
+  one normal law under shadows that saw it and another under those that did not, and the score is
+  the log-ratio of these at the answer of the model under attack,
 
 .. math:: \phi = \ln\frac{p_y}{1 - p_y}, \qquad
           s = \ln\frac{\mathcal N(\phi \mid \mu_{in}, \sigma_{in}^2)}
                       {\mathcal N(\phi \mid \mu_{out}, \sigma_{out}^2)}.
 
-  Offline there are only shadows that did not see the record, and the score is how far above them
-  the model is: :math:`s = (\phi - \mu_{out}) / \sigma_{out}`.
+  Offline, only shadows that did not see the record are used, and the score is how far the model's
+  answer is above theirs: :math:`s = (\phi - \mu_{out}) / \sigma_{out}`.
 
 Notes
 -----
-Where there are few shadows a variance for each record is mostly noise: below 64 the spread is that
-of all records together, as the authors advise. Shadows come in twos, one with exactly those whom
-the other lacks, so that every record is in half of them.
+With few shadows a separate variance for each record is mostly noise: below 64 shadows, one standard
+deviation is estimated from all records together, as the authors advise. Shadows come in pairs, each
+fitted to exactly those records that the other lacks, so every record is in half of them.
 
-Scores are an attacker's. They are right to be judged by `tacit.audit.membership`, and release
-nothing by themselves; but they were computed with the records at hand, and stay in the house.
+The scores belong to the attacker. `tacit.audit.membership` evaluates them. They release nothing by
+themselves, but were computed with the records at hand, and stay in-house.
 
 References
 ----------
@@ -48,20 +48,20 @@ from tacit.privacy import errors
 Reals = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
 Fit = Callable[[Any, Any], Any]
-"""From rows and labels to a model, with fresh noise at every call."""
+"""Maps rows and labels to a model, with fresh noise at every call."""
 Losses = Callable[[Any, Any, Any], Any]
-"""From a model, rows and labels to a loss for each."""
+"""Maps a model, rows and labels to one loss per row."""
 Confidences = Callable[[Any, Any], Any]
-"""From a model and rows to probabilities, one column a class in the order of `np.unique`."""
+"""Maps a model and rows to probabilities, one column per class in the order of `np.unique`."""
 
 _MANY = 64
 _LEAST, _FARTHEST = 1e-12, 1e12
-_SPREAD = 1e-6  # a model that always says the same must not divide by zero
+_SPREAD = 1e-6  # prevents division by zero for a model whose answers never change
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What one model says about every candidate."""
+    """The answers of one model about every candidate."""
 
     losses: Reals
     confidences: Reals | None
@@ -75,25 +75,25 @@ class Answers:
         losses: Losses,
         confidences: Confidences | None = None,
     ) -> Answers:
-        """Ask a model, and check the shapes of what it says."""
+        """Query a model, and check the shapes of its answers."""
         count = len(labels)
-        said = np.asarray(losses(model, rows, labels), dtype=np.float64)
-        if said.shape != (count,):
-            errors.refuse("play", "losses", f"of shape ({count},)", said.shape)
-        if bool(np.isnan(said).any()):
+        answered = np.asarray(losses(model, rows, labels), dtype=np.float64)
+        if answered.shape != (count,):
+            errors.refuse("play", "losses", f"of shape ({count},)", answered.shape)
+        if bool(np.isnan(answered).any()):
             raise errors.InvalidData("play: losses must be numbers, without NaN.")
-        said = np.clip(said, -_FARTHEST, _FARTHEST)
+        answered = np.clip(answered, -_FARTHEST, _FARTHEST)
         if confidences is None:
-            return cls(said, None)
+            return cls(answered, None)
         table = np.asarray(confidences(model, rows), dtype=np.float64)
         wanted = (count, len(np.unique(labels)))
         if table.shape != wanted:
             remedy = "Give one column for each class among the labels, in sorted order."
             errors.refuse("play", "confidences", f"of shape {wanted}", table.shape, remedy)
-        return cls(said, np.nan_to_num(table))
+        return cls(answered, np.nan_to_num(table))
 
     def evidence(self, labels: Any) -> Reals:
-        """Logits of the right class; without confidences, losses with their sign turned."""
+        """Return logits of the right class; without confidences, negated losses."""
         if self.confidences is None:
             return -self.losses
         right = right_class(self.confidences, labels, np.unique(labels))
@@ -109,52 +109,56 @@ def likelihood_scores(
     online: bool = True,
     each: bool | None = None,
 ) -> Reals:
-    """LiRA: how much likelier what the model says is for a member than for another.
+    """Compute LiRA scores: how much likelier the answer is for a member than for a non-member.
 
     Parameters
     ----------
     evidence : array of shape (n,)
-        Of the model under attack, roughly normal: logits of the right class.
+        Evidence of the model under attack, roughly normal: logits of the right class.
     shadow_evidence, inside : arrays of shape (k, n)
-        Of the shadows, and whether they saw the record. Each record needs at least one shadow that
-        did not see it, and online one that did.
+        Evidence of the shadows, and whether they saw the record. Each record needs at least one
+        shadow that did not see it, and online one that did.
     online : bool
         Whether shadows that saw the record are used.
     each : bool, optional
-        A variance for each record; without it where there are 64 shadows or more.
+        Whether to estimate a variance for each record; by default, with 64 or more shadows.
     """
-    asked, known = np.asarray(evidence, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
-    said = np.asarray(shadow_evidence, dtype=np.float64)
-    if said.shape != known.shape or said.shape[1:] != asked.shape:
-        errors.refuse("likelihood_scores", "shadow_evidence", f"of shape {known.shape}", said.shape)
-    each = len(said) >= _MANY if each is None else each
-    away = _standardised(asked, said, ~known, each)
+    logits, known = np.asarray(evidence, dtype=np.float64), np.asarray(inside, dtype=np.bool_)
+    shadow_logits = np.asarray(shadow_evidence, dtype=np.float64)
+    if shadow_logits.shape != known.shape or shadow_logits.shape[1:] != logits.shape:
+        errors.refuse(
+            "likelihood_scores", "shadow_evidence", f"of shape {known.shape}", shadow_logits.shape
+        )
+    each = len(shadow_logits) >= _MANY if each is None else each
+    away = _standardised(logits, shadow_logits, ~known, each)
     if not online:
         return away[0]
-    near = _standardised(asked, said, known, each)
+    near = _standardised(logits, shadow_logits, known, each)
     return np.asarray((away[0] ** 2 - near[0] ** 2) / 2 + np.log(away[1]) - np.log(near[1]))
 
 
-def _standardised(asked: Reals, said: Reals, chosen: Booleans, each: bool) -> tuple[Reals, Reals]:
-    """How far the answer lies from the mean of the chosen shadows, and their spread."""
+def _standardised(
+    logits: Reals, shadow_logits: Reals, chosen: Booleans, each: bool
+) -> tuple[Reals, Reals]:
+    """Return the standardised distance from the mean of the chosen shadows, and their spread."""
     counts = chosen.sum(axis=0)
     if not bool(counts.all()):
-        remedy = "Fit shadows in twos, each with those whom the other lacks."
+        remedy = "Fit shadows in pairs, each to the records that the other lacks."
         errors.refuse("likelihood_scores", "shadows of a record", "at least 1", 0, remedy)
-    means = np.where(chosen, said, 0).sum(axis=0) / counts
-    squares = np.where(chosen, (said - means) ** 2, 0).sum(axis=0)
-    # One mean was fitted for each record: that many squares less are free.
+    means = np.where(chosen, shadow_logits, 0).sum(axis=0) / counts
+    squares = np.where(chosen, (shadow_logits - means) ** 2, 0).sum(axis=0)
+    # One mean was estimated per record, which costs that many degrees of freedom.
     free = np.maximum(counts - 1, 0)
     variance = squares / np.maximum(free, 1) if each else squares.sum() / max(free.sum(), 1)
-    spread = np.sqrt(variance) + _SPREAD * (1 + np.abs(said).max())
-    return (asked - means) / spread, np.broadcast_to(spread, asked.shape)
+    spread = np.sqrt(variance) + _SPREAD * (1 + np.abs(shadow_logits).max())
+    return (logits - means) / spread, np.broadcast_to(spread, logits.shape)
 
 
 def classifier_scores(answers: Answers, labels: Any, shadows: list[Answers], inside: Any) -> Reals:
-    """Shokri's attack: the log-odds of a member, by a classifier learned on the shadows.
+    """Compute Shokri's scores: the log-odds of a member, by a classifier learned on the shadows.
 
-    Its inputs are the class, the loss and, where there are some, the logit of the right class and
-    all confidences. Boosted trees stand in for the attack network of the paper.
+    Its inputs are the class, the loss and, if available, the logit of the right class and all
+    confidences. Boosted trees replace the attack network of the paper.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -167,7 +171,7 @@ def classifier_scores(answers: Answers, labels: Any, shadows: list[Answers], ins
 
 
 def _inputs(answers: Answers, labels: Any) -> Reals:
-    """One row a record; a label that is a measurement is an input like the others."""
+    """Build one row per record; a numeric target is an input like the others."""
     truth = np.asarray(labels)
     number = truth if truth.dtype.kind == "f" else np.unique(truth, return_inverse=True)[1]
     columns = [number.astype(np.float64), answers.losses]

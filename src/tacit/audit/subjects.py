@@ -1,4 +1,4 @@
-"""Mechanisms that can be audited by name, each with the pair of inputs that are hardest to hide."""
+"""Mechanisms that can be audited by name, each with a worst-case pair of inputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _GRID = 2.0**-10
 
 @dataclass(frozen=True)
 class _Reshaped:
-    """A mechanism whose inputs arrive as rows of another shape than it takes."""
+    """Base of wrappers whose inputs arrive as rows of another shape than the mechanism takes."""
 
     inner: Any
 
@@ -62,7 +62,7 @@ class _Reshaped:
 
 
 class _Answers(_Reshaped):
-    """One entry a row, for a Laplace mechanism that releases a hundred entries at a time."""
+    """Wrapper with one entry per row, for a Laplace mechanism that releases a hundred at a time."""
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Any:
         blocks = [self.inner.release(block, rng) for block in _blocks(raw)]
@@ -75,36 +75,36 @@ class _Answers(_Reshaped):
 
 
 def _blocks(rows: Any) -> Any:
-    """A hundred rows at a time, the last ones filled up with zeros."""
+    """Split into blocks of a hundred rows, the last one padded with zeros."""
     return np.pad(np.asarray(rows, np.float64), (0, -len(rows) % _TOGETHER)).reshape(-1, _TOGETHER)
 
 
 class _Bounded(_Reshaped):
-    """A value and its smooth bound in each row, for `SmoothLaplace`."""
+    """Wrapper with a value and its smooth bound in each row, for `SmoothLaplace`."""
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Any:
         return np.array([self.inner.release(v, rng, bound=b) for v, b in np.asarray(raw).tolist()])
 
     def log_prob(self, released: Any, raw: Any) -> Any:
-        value, bound = np.asarray(raw)[0]  # all rows are the same
+        value, bound = np.asarray(raw)[0]  # all rows are equal
         return self.inner.log_prob(released, np.full(len(released), value), bound=bound)
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A mechanism, a worst-case pair, and the table of its law where the range is finite."""
+    """A mechanism, a worst-case pair, and the table of its law if the range is finite."""
 
     channel: Channel
     first: Any
     second: Any
     table: exact.Table | None
     outputs: Outputs | None = None
-    """Outputs that hold nearly all of the mass, given an input: what draws are compared with."""
+    """Outputs with nearly all of the mass, given an input: draws are compared on these."""
     others: tuple[Any, ...] = ()
     """Further inputs at which draws are compared with their law."""
     entrywise: bool = False
     samples: int = SAMPLES
-    """Draws of each input, unless said otherwise."""
+    """Number of draws of each input, by default."""
 
 
 def _finite(channel: FiniteChannel, first: int, second: int, *, entrywise: bool = True) -> Subject:
@@ -122,14 +122,14 @@ def _chosen(channel: Channel, pair: Any, others: Any, outputs: Any) -> Subject:
 
 def _around(spread: float) -> Outputs:
     """List the integers around a number, out to where almost no mass is left."""
-    far = _reach(spread, _MOST_OUTPUTS)
-    return lambda raw: np.rint(raw).astype(np.int64) + np.arange(-far, far + 1)
+    reach = _reach(spread, _MOST_OUTPUTS)
+    return lambda raw: np.rint(raw).astype(np.int64) + np.arange(-reach, reach + 1)
 
 
 def _square(spread: float, step: float, centre: float = 0.0) -> Outputs:
     """List the vectors of two entries on a grid, around the origin."""
-    far = _reach(spread, math.isqrt(_MOST_OUTPUTS)) + math.ceil(centre / step)
-    axis = np.arange(-far, far + 1) * step
+    reach = _reach(spread, math.isqrt(_MOST_OUTPUTS)) + math.ceil(centre / step)
+    axis = np.arange(-reach, reach + 1) * step
     listed = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
     return lambda raw: listed
 
@@ -200,7 +200,7 @@ def _geometric(epsilon: float, delta: float) -> Subject:
 
 
 def _integer_table(epsilon: float, delta: float) -> Subject:
-    # Geometric weights, each row made to sum to one: both sides pay half.
+    # Geometric weights, with each row normalised: both sides pay half.
     numbers = np.arange(7)
     weights = -(epsilon / 2) * np.abs(numbers[:, None] - numbers)
     pairs = [(i, i + 1) for i in range(6)]
@@ -224,7 +224,7 @@ def _permute_and_flip(epsilon: float, delta: float) -> Subject:
 
 
 def _selection(channel: Exponential | PermuteAndFlip, epsilon: float) -> Subject:
-    # The further behind a candidate is, the nearer its odds come to e^ε.
+    # The further behind a candidate is, the closer its odds come to e^ε.
     behind = 8 / epsilon
     inputs = [[-behind, 0.0], [1 - behind, -1.0]]
     return _chosen(channel, inputs, ([0.0, 0.0], [1 / epsilon, 0.0]), range(2))
@@ -243,11 +243,11 @@ def _sparse_vector(epsilon: float, delta: float) -> Subject:
 
 def _is_run(outcomes: list[int], positives: int) -> bool:
     """Whether a sparse vector mechanism can have this sequence of outcomes."""
-    asked = [outcome for outcome in outcomes if outcome != -1]
-    if outcomes[: len(asked)] != asked or asked.count(1) > positives:
+    answers = [outcome for outcome in outcomes if outcome != -1]
+    if outcomes[: len(answers)] != answers or answers.count(1) > positives:
         return False
-    stopped = asked.count(1) == positives
-    return (stopped and asked[-1] == 1) or (not stopped and len(asked) == len(outcomes))
+    stopped = answers.count(1) == positives
+    return (stopped and answers[-1] == 1) or (not stopped and len(answers) == len(outcomes))
 
 
 def _smooth_laplace(epsilon: float, delta: float) -> Subject:
@@ -301,24 +301,24 @@ class Report:
 
     @property
     def follows_law(self) -> bool:
-        """Whether the draws may have the law that is stated."""
+        """Return whether the draws are consistent with the stated law."""
         risk = _SHARE_OF_LAW * (1 - self.confidence)
         return self.law_p_value is None or self.law_p_value >= risk
 
     @property
     def exceeds_claim(self) -> bool:
-        """Whether ε is larger than claimed: by the exact law, or by the draws."""
+        """Return whether ε is larger than claimed: by the exact law, or by the draws."""
         known = self.exact_epsilon or 0.0
         return known > self.claimed_epsilon + 1e-9 or self.lower_bound > self.claimed_epsilon
 
     @property
     def refuted(self) -> bool:
-        """Whether something that is stated is false: ε, or the law that it was proved for."""
+        """Return whether a statement is false: ε, or the law that it was proved for."""
         return self.exceeds_claim or not self.follows_law
 
     @property
     def words(self) -> str:
-        """The verdict."""
+        """Return the verdict in words."""
         reasons = []
         if self.exceeds_claim:
             reasons.append("ε is larger than claimed")
@@ -327,7 +327,7 @@ class Report:
         return "REFUTED: " + "; ".join(reasons) if reasons else "not refuted"
 
     def to_dict(self) -> dict[str, Any]:
-        """Fields by name; `law_finding` is None where the draws follow the stated law."""
+        """Return fields by name; `law_finding` is None if the draws follow the stated law."""
         return asdict(self) | ({"law_finding": None} if self.follows_law else {})
 
 
@@ -339,7 +339,7 @@ def audit(
     samples: int | None = None,
     confidence: float = 0.99,
 ) -> Report:
-    """Try to refute a mechanism's claim, by its exact law where that is finite and by sampling."""
+    """Try to refute a mechanism's claim, by its exact law if that is finite, and by sampling."""
     errors.choice("audit", "mechanism", name, list(SUBJECTS))
     epsilon = float(errors.epsilon_in_range("audit", epsilon))
     delta = errors.probability("audit", "delta", delta)

@@ -1,4 +1,4 @@
-"""Exceptions and argument checks. Messages echo parameters, never people's data."""
+"""Exceptions and argument checks. Messages quote parameters, never people's data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALLEST, _LARGEST = Fraction(1, 10**300), Fraction(10**300)
 _LARGEST_DELTA = 0.5
 
 LARGEST_INTEGER = 2**53
-"""Integers up to here are exact in float64, and sums with noise stay inside int64."""
+"""Integers up to this are exact in float64, and sums with noise stay inside int64."""
 
 
 class TacitError(Exception):
@@ -25,7 +25,7 @@ class TacitError(Exception):
 
 
 class InvalidParameter(TacitError, ValueError):
-    """A parameter is outside the range on which the guarantee is proved."""
+    """A parameter is outside the range for which the guarantee is proved."""
 
 
 class InvalidData(TacitError, ValueError):
@@ -49,11 +49,11 @@ class CertificateError(TacitError):
 
 
 class LargeDelta(UserWarning):
-    """δ is so large that the guarantee would let somebody's whole record be published."""
+    """δ is so large that the guarantee would allow somebody's whole record to be published."""
 
 
 def refuse(where: str, name: str, condition: str, value: object, remedy: str = "") -> NoReturn:
-    """Raise `InvalidParameter` in the house form of a message."""
+    """Raise `InvalidParameter` with a message in the standard form."""
     shown = " ".join(repr(value).split())
     shown = shown if len(shown) <= 100 else f"{shown[:99]}…"
     end = f" {remedy}" if remedy else ""
@@ -74,7 +74,7 @@ def rational(where: str, name: str, value: Any) -> Fraction:
 
 
 def positive(where: str, name: str, value: Any) -> Fraction:
-    """A finite number above zero, exactly."""
+    """Check a finite number above zero, and return it exactly."""
     number = rational(where, name, value)
     if not number > 0:
         refuse(where, name, "above 0", value)
@@ -82,7 +82,7 @@ def positive(where: str, name: str, value: Any) -> Fraction:
 
 
 def clip_norm_in_range(where: str, value: Any) -> Fraction:
-    """A bound on gradients with which no sum of float32 overflows and no noise is lost in it."""
+    """Check a clip norm: sums of float32 must not overflow, and noise must not vanish in them."""
     number = positive(where, "clip_norm", value)
     if not Fraction(1, 10**12) <= number <= 10**12:
         refuse(where, "clip_norm", "from 1e-12 to 1e12", value, "Scale the loss.")
@@ -90,18 +90,20 @@ def clip_norm_in_range(where: str, value: Any) -> Fraction:
 
 
 def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10**9)) -> Fraction:
-    """A privacy parameter. Below 1e-9 weights have no digits left, beyond 700 e^ε is no float."""
+    """Check ε. Below 1e-9 weights lose all precision; above 700, e^ε overflows."""
     number = positive(where, "epsilon", value)
     if number > 700:
         refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
     if number < least:
         condition = f"at least {float(least):g}"
-        refuse(where, "epsilon", condition, value, "Such an epsilon lets nothing through.")
+        refuse(
+            where, "epsilon", condition, value, "With such an epsilon, the output is only noise."
+        )
     return number
 
 
 def probability(where: str, name: str, value: Any, *, zero: bool = True) -> float:
-    """A number in [0, 1), or in (0, 1) where zero would make the statement empty."""
+    """Check a number in [0, 1), or in (0, 1) if zero would make the statement empty."""
     return within(where, name, value, "[0, 1)" if zero else "(0, 1)")
 
 
@@ -126,11 +128,11 @@ def _ends(interval: str) -> tuple[float, float]:
 
 
 def delta_in_range(where: str, value: Any, *, records: int | None = None) -> float:
-    """A δ that says something: below one half, and a warning where it is not below 1/records.
+    """Check that δ is below one half, and warn if it is not below 1/records.
 
-    Publishing each of n records with chance δ is (0, δ)-DP, and publishes nδ of them. With one half
-    or more whoever guesses is right as often as without any guarantee. The warning is for whoever
-    holds the records: it may rest on their number, and is not kept with what is released.
+    Publishing each of n records with probability δ is (0, δ)-DP, and publishes nδ of them on
+    average. With one half or more, a guess is right as often as without any guarantee. The warning
+    is in-house: it may depend on the number of records, and is not stored with what is released.
     """
     delta = probability(where, "delta", value, zero=False)
     if not delta < _LARGEST_DELTA:
@@ -147,7 +149,7 @@ def delta_in_range(where: str, value: Any, *, records: int | None = None) -> flo
 
 
 def share(where: str, name: str, value: Any) -> float:
-    """A number in [0, 1], both ends included."""
+    """Check a number in [0, 1], both ends included."""
     try:
         return within(where, name, value, "[0, 1]")
     except InvalidParameter:
@@ -155,7 +157,7 @@ def share(where: str, name: str, value: Any) -> float:
 
 
 def whole(where: str, name: str, value: Any, *, least: int, most: int = LARGEST_INTEGER) -> int:
-    """An integer in [least, most]; booleans and fractions are refused."""
+    """Check an integer in [least, most]; booleans and fractions are refused."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer and isinstance(value, float) and math.isfinite(value):
         is_integer = value == int(value)
@@ -165,7 +167,7 @@ def whole(where: str, name: str, value: Any, *, least: int, most: int = LARGEST_
 
 
 def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
-    """One of a few words."""
+    """Check that a value is one of the allowed words."""
     if str(value) not in allowed:
         refuse(where, name, "one of " + ", ".join(allowed), value)
     return str(value)
@@ -174,7 +176,7 @@ def choice(where: str, name: str, value: object, allowed: Sequence[str]) -> str:
 def integers(
     where: str, raw: Any, *, lower: int = -LARGEST_INTEGER, upper: int = LARGEST_INTEGER
 ) -> npt.NDArray[np.int64]:
-    """Data as int64 within [lower, upper]; floats only where every one is whole."""
+    """Read data as int64 within [lower, upper]; floats are allowed only if all are whole."""
     array = _whole_numbers(where, _array(where, raw))
     if bool(np.any((array < lower) | (array > upper))):
         raise InvalidData(f"{where}: data must lie in [{lower}, {upper}]. Clip or recode them.")
@@ -193,7 +195,7 @@ def held_integers(where: str, raw: Any) -> npt.NDArray[np.int64]:
 
 
 def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
-    """Data as finite float64."""
+    """Read data as finite float64."""
     array = _array(where, raw)
     if array.dtype.kind in "iu" and bool(
         np.any((array > LARGEST_INTEGER) | (array < -LARGEST_INTEGER))

@@ -1,7 +1,7 @@
-"""Frozen records of what ran. Accounting composes them; a certificate lists them.
+"""Events: frozen records of what ran. Accounting composes them; a certificate lists them.
 
-An event holds the numbers that the proof needs and nothing about the data. A constructor refuses
-numbers that would void its own statement. `tacit.accounting.guarantee_of` has the theorems.
+An event contains the numbers that the proof needs and nothing about the data. A constructor refuses
+numbers that would invalidate the guarantee. The theorems are in `tacit.accounting.guarantee_of`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ WEIGHT_BITS = 64
 """Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
 
 ONE_OR_NONE = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
-"""Neighbours in one of which a unit counts, and in the other does not: proofs are the same."""
+"""Neighbours of which one has a unit that the other lacks or has blank: proofs are the same."""
 
 LAWS = ("gaussian", "laplace")
-"""Of the linear term in `ObjectivePerturbation`."""
+"""Laws of the linear term in `ObjectivePerturbation`."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Base of all events. Abstract: use one of the concrete classes."""
+    """Abstract base of all events: use one of the concrete classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf(Event):
-    """One draw of one mechanism, towards the neighbours that it names. Abstract."""
+    """Abstract base of events that are one draw of one mechanism, for the neighbours it names."""
 
     adjacency: Adjacency
     unit: Unit
@@ -71,7 +71,7 @@ class Laplace(Leaf):
 
 @dataclass(frozen=True)
 class Gaussian(Leaf):
-    """Gaussian noise of deviation sigma on vectors of this ℓ2 sensitivity, or post-processed."""
+    """Gaussian noise (sigma) on vectors of this ℓ2 sensitivity, possibly post-processed."""
 
     l2_sensitivity: Fraction
     sigma: Fraction
@@ -90,9 +90,9 @@ class Gaussian(Leaf):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(Leaf):
-    """Discrete Gaussian noise on integer vectors; `squared_sensitivity` is that of the ℓ2 norm.
+    """Discrete Gaussian noise on integer vectors; `squared_sensitivity` is for the ℓ2 norm.
 
-    `dimension` is 0 where the number of entries is not fixed.
+    `dimension` is 0 if the number of entries is not fixed.
     """
 
     squared_sensitivity: Fraction
@@ -135,7 +135,7 @@ class RandomizedResponse(Leaf):
 
 @dataclass(frozen=True)
 class SubsetSelection(Leaf):
-    """A subset of `size` categories that holds the true one with probability inclusion/2^64."""
+    """A subset of `size` categories that contains the true one with probability inclusion/2^64."""
 
     categories: int
     size: int
@@ -161,7 +161,7 @@ class SubsetSelection(Leaf):
 class Exponential(Leaf):
     """Exponential mechanism or permute-and-flip: weight e^{score / scale}.
 
-    A unit changes every score by `sensitivity` at most. ε, twice the one over the other, follows.
+    A unit changes every score by at most `sensitivity`; ε is 2 · sensitivity / scale.
     """
 
     sensitivity: Fraction
@@ -179,11 +179,12 @@ class Exponential(Leaf):
 
 @dataclass(frozen=True)
 class SparseVector(Leaf):
-    """Sparse vector: Laplace noise on the threshold, on comparisons and on numeric answers, if any.
+    """Sparse vector: Laplace noise on the threshold, on comparisons and on any numeric answers.
 
-    A unit changes every answer by `sensitivity` at most, and at most `positives` are said to be
-    above. `answer_scale` is 0 where no numeric answers are given. Shares of ε follow: Δ over the
-    scale of the threshold, 2cΔ (cΔ if monotonic) over that of comparisons, cΔ over that of answers.
+    A unit changes every answer by at most `sensitivity`, and at most `positives` are reported above
+    the threshold. `answer_scale` is 0 if there are no numeric answers. The shares of ε are Δ over
+    the scale of the threshold, 2cΔ (cΔ if monotonic) over that of comparisons, and cΔ over that of
+    answers.
     """
 
     sensitivity: Fraction
@@ -207,7 +208,7 @@ class SparseVector(Leaf):
 
     @property
     def shares(self) -> tuple[Fraction, Fraction, Fraction]:
-        """Of ε: threshold, comparisons, numeric answers."""
+        """Return the shares of ε: threshold, comparisons, numeric answers."""
         each = self.positives * self.sensitivity
         compared = (1 if self.monotonic else 2) * each / self.comparison_scale
         answered = each / self.answer_scale if self.answer_scale else Fraction(0)
@@ -216,10 +217,9 @@ class SparseVector(Leaf):
 
 @dataclass(frozen=True)
 class SmoothLaplace(Leaf):
-    r"""Discrete Laplace noise of scale S(x)/α, S a β-smooth bound of the local sensitivity.
+    r"""Discrete Laplace noise of scale S(x)/α, with S a β-smooth bound of the local sensitivity.
 
-    Sensitivity and scale are numbers of the data here; α is the one over the other. ε follows from
-    α, β and δ.
+    Sensitivity and scale depend on the data; their ratio is α. ε follows from α, β and δ.
     """
 
     alpha: Fraction
@@ -237,9 +237,9 @@ class SmoothLaplace(Leaf):
 
 @dataclass(frozen=True)
 class CertifiedTable(Leaf):
-    """A table of whole-number weights, all neighbouring rows of which were compared exactly.
+    """A table of integer weights, of which all neighbouring rows were compared exactly.
 
-    `sha256` names the table and its neighbours: whoever holds them can compare the rows again.
+    `sha256` identifies the table and its neighbours: whoever has them can compare the rows again.
     """
 
     epsilon: Fraction
@@ -261,13 +261,13 @@ class CertifiedTable(Leaf):
 
 @dataclass(frozen=True)
 class ObjectivePerturbation(Leaf):
-    r"""Minimisers of convex sums with a random linear term, found nearly, with noise on top.
+    r"""Approximate minimisers of convex sums with a random linear term, plus output noise.
 
-    Each of `problems` objectives sums losses of a linear score, one a record. The linear term has
+    Each of `problems` objectives sums losses of a linear score, one per record. The linear term has
     independent entries of this law and scale; `sensitivity` bounds the gradient of a record's loss
-    (ℓ2 for "gaussian", ℓ1 for "laplace"), `smoothness` its only curvature and `convexity` that of
-    the rest of the objective from below. What was found is off by `output_sensitivity` / 2 at most
-    in the same norm, and has noise of `output_scale`.
+    (ℓ2 for "gaussian", ℓ1 for "laplace"), `smoothness` bounds its only curvature, and `convexity`
+    is a lower bound on that of the rest of the objective. The approximate minimisers are off by at
+    most `output_sensitivity` / 2 in the same norm, and have noise of `output_scale`.
     """
 
     law: str
@@ -303,7 +303,7 @@ class ObjectivePerturbation(Leaf):
 
 @dataclass(frozen=True)
 class Declared(Event):
-    """Something outside Tacit whose guarantee its owner states; a certificate says so."""
+    """A guarantee of something outside Tacit, stated by its owner; a certificate says so."""
 
     guarantee: Guarantee
 
@@ -314,7 +314,7 @@ class Declared(Event):
 
 @dataclass(frozen=True)
 class PoissonSampled(Event):
-    """The event on a sample that holds each unit independently with this probability."""
+    """The event on a sample that contains each unit independently with this probability."""
 
     probability: float
     event: Event
@@ -375,13 +375,13 @@ def _must_be_event(where: str, event: object) -> None:
 
 
 def ratio_within(numerator: int, denominator: int, epsilon: Fraction) -> bool:
-    r"""Whether numerator/denominator ≤ :math:`e^\varepsilon`, decided in integers."""
+    r"""Decide in integers whether numerator/denominator ≤ :math:`e^\varepsilon`."""
     bits = numerator.bit_length() + denominator.bit_length() + 64
     return numerator << bits <= denominator * exp_floor(epsilon, bits)
 
 
 def leaves(event: Event) -> list[Event]:
-    """The events that are not built of others, in order."""
+    """List the events that are not composed of others, in order."""
     if isinstance(event, PoissonSampled | Repeated):
         return leaves(event.event)
     if isinstance(event, Composed | Parallel):
@@ -390,7 +390,7 @@ def leaves(event: Event) -> list[Event]:
 
 
 def scope_of(event: Event) -> dict[str, Any]:
-    """Adjacency and unit of an event."""
+    """Return adjacency and unit of an event."""
     leaf = leaves(event)[0]
     if isinstance(leaf, Declared):
         return leaf.guarantee.scope
@@ -401,11 +401,11 @@ def scope_of(event: Event) -> dict[str, Any]:
 def towards(event: Event, adjacency: Adjacency | str) -> Event:
     """Restate an event for other neighbours that follow from its own at no price.
 
-    That is zero-out, from add-remove or replace-one (`Guarantee.towards` has the reason): what a
-    sensitivity bounds over all pairs that differ in one unit, it bounds over those of which one
-    has that unit blank. So every leaf keeps its numbers. A sample leaves units out, which to it are
-    blank, so `PoissonSampled` keeps its probability; it never holds replace-one events. Neighbours
-    that have a price are a matter of guarantees, not of events: raises.
+    That is zero-out, from add-remove or replace-one (`Guarantee.towards` has the reason): a
+    sensitivity that bounds all pairs that differ in one unit also bounds those of which one has
+    that unit blank. So every leaf keeps its numbers. A sample leaves units out, which are blank to
+    it, so `PoissonSampled` keeps its probability; it never contains replace-one events. Conversions
+    with a price apply to guarantees, not to events, and raise here.
     """
     match event:
         case PoissonSampled() | Repeated():

@@ -1,8 +1,8 @@
-"""What is promised, to whom: guarantees as frozen values, and the theorems that convert them.
+"""Guarantees as frozen values, and the theorems that convert them.
 
 Every guarantee names its `adjacency` (which two inputs an attacker cannot tell apart) and its
-`unit` (what one of them holds). Post-processing never weakens one, so there is nothing to call
-for it. Composition lives in `tacit.accounting.composition`.
+`unit` (what these inputs differ in). Post-processing never weakens a guarantee, so there is no
+function for it. Composition is in `tacit.accounting.composition`.
 
 References
 ----------
@@ -32,10 +32,10 @@ from tacit.privacy.rounding import above, ball, float_above
 
 
 class Adjacency(StrEnum):
-    """Which pairs of inputs the guarantee ranges over."""
+    """The pairs of inputs that the guarantee ranges over."""
 
     ANY_TWO_INPUTS = "any-two-inputs"
-    """Local model: whatever one person holds, against whatever else they could have held."""
+    """Local model: any input of one person, against any other."""
     REPLACE_ONE = "replace-one"
     """Central model: one unit's data replaced by other data; the number of units is public."""
     ADD_REMOVE = "add-remove"
@@ -54,7 +54,7 @@ class Adjacency(StrEnum):
 
 
 class Unit(StrEnum):
-    """What one neighbour differs in."""
+    """What two neighbours differ in."""
 
     RECORD = "record"
     LABEL = "label"
@@ -69,7 +69,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee(ABC):
-    """Base of all guarantees. Abstract: use one of the concrete classes."""
+    """Abstract base of all guarantees: use one of the concrete classes."""
 
     adjacency: Adjacency
     unit: Unit
@@ -81,12 +81,12 @@ class Guarantee(ABC):
 
     @property
     def whom(self) -> str:
-        """The neighbours in words."""
+        """Describe the neighbours in words."""
         return f"{self.adjacency.model}, {self.adjacency}, unit: {self.unit}"
 
     @property
     def scope(self) -> dict[str, Any]:
-        """Adjacency and unit, to build another guarantee about the same neighbours."""
+        """Return adjacency and unit, to build another guarantee about the same neighbours."""
         return {"adjacency": self.adjacency, "unit": self.unit}
 
     def _repr_html_(self) -> str:
@@ -95,24 +95,24 @@ class Guarantee(ABC):
 
     @abstractmethod
     def at_delta(self, delta: float) -> Guarantee:
-        """The smallest (ε, δ) statement at this δ that follows; unknown stays unknown."""
+        """Return the smallest (ε, δ) statement at this δ that follows; unknown stays unknown."""
 
     @abstractmethod
     def group(self, size: int) -> Guarantee:
-        """What holds for `size` units at once."""
+        """Return the guarantee for `size` units at once."""
 
     def towards(self, adjacency: Adjacency | str) -> Guarantee:
-        """Restate the guarantee for other neighbours, where a theorem does, at its price.
+        """Restate the guarantee for other neighbours, if a theorem allows it, at its price.
 
-        A blank unit is one that counts for nothing. To mechanisms that state add-remove it is the
-        same as an absent one, and to those that state replace-one it is one more value (whatever
-        they would do with it, let them do what they do with some fixed value). Either way zero-out
-        says that the release is close to one that does not depend on what the unit held:
+        A blank unit contributes nothing. Mechanisms that state add-remove treat it as an absent
+        one. For mechanisms that state replace-one it is one more value (it can be treated like some
+        fixed value). Either way zero-out says that the release is close to one that does not depend
+        on the unit's data:
 
         - zero-out follows from add-remove, and from replace-one, unchanged;
         - replace-one follows from add-remove (one removal, one addition) and from zero-out (one
           unit blanked, another put in its place), as for a group of two;
-        - add-remove follows from nothing else: others do not hide the number of units.
+        - add-remove follows from nothing else: the others do not hide the number of units.
         """
         steps = steps_between("towards", self.adjacency, adjacency)
         wanted = Adjacency(adjacency)
@@ -131,9 +131,9 @@ class PureDP(Guarantee):
         _store_float(self, "epsilon", least=0.0)
 
     def at_delta(self, delta: float) -> ApproxDP:
-        r"""Tight: :math:`\varepsilon' = \ln(e^\varepsilon - \delta(1 + e^\varepsilon))`.
+        r"""Return the tight :math:`\varepsilon' = \ln(e^\varepsilon - \delta(1 + e^\varepsilon))`.
 
-        Randomized response is the worst ε-DP pair [KOV15]_, so its profile is the profile.
+        Randomized response is the worst ε-DP pair [KOV15]_, so its profile applies.
         """
         delta = errors.probability("PureDP.at_delta", "delta", delta)
         spent = _spent_above(self.epsilon, rounding.least(delta))
@@ -143,7 +143,7 @@ class PureDP(Guarantee):
         return replace(self, epsilon=_times(_group_size(size), self.epsilon))
 
     def concentrated(self) -> ConcentratedDP:
-        r"""(μ, τ)-CDP, :math:`\mu = \varepsilon\tanh(\varepsilon/2)`, :math:`\tau = \varepsilon`.
+        r"""Return (μ, τ)-CDP, :math:`\mu = \varepsilon\tanh(\varepsilon/2), \tau = \varepsilon`.
 
         The mean of the loss is at most that of randomized response [KOV15]_ and the loss lies in
         [−ε, ε], so Hoeffding's lemma gives τ [DR16]_.
@@ -153,11 +153,11 @@ class PureDP(Guarantee):
         return ConcentratedDP(mu=mean, tau=self.epsilon, **self.scope)
 
     def zcdp(self) -> ZCDP:
-        r""":math:`\varepsilon^2/2`-zCDP [BS16]_, Proposition 1.4."""
+        r"""Return :math:`\varepsilon^2/2`-zCDP [BS16]_, Proposition 1.4."""
         return ZCDP(xi=0.0, rho=float_above(_decimal(self.epsilon) ** 2 / 2), **self.scope)
 
     def renyi(self, orders: tuple[float, ...]) -> RenyiDP:
-        r"""Rényi curve of randomized response, the worst ε-DP pair.
+        r"""Return the Rényi curve of randomized response, the worst ε-DP pair.
 
         .. math:: e^{(\alpha - 1) D_\alpha} = \frac{\sinh(\alpha\varepsilon)
                   - \sinh((\alpha - 1)\varepsilon)}{\sinh\varepsilon}
@@ -186,7 +186,7 @@ class ApproxDP(Guarantee):
         object.__setattr__(self, "delta", delta)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """The same statement at a larger δ; at a smaller one nothing is known."""
+        """Return the statement at a larger δ; at a smaller one nothing is known."""
         delta = errors.probability("ApproxDP.at_delta", "delta", delta)
         if delta < self.delta:
             stated = f"an (epsilon, {digits.above(self.delta)}) statement"
@@ -198,7 +198,7 @@ class ApproxDP(Guarantee):
         return replace(self, epsilon=_spent_above(self.epsilon, spare), delta=delta)
 
     def group(self, size: int) -> Guarantee:
-        r"""(kε, δ (e^{kε} − 1)/(e^ε − 1))."""
+        r"""Return (kε, δ (e^{kε} − 1)/(e^ε − 1))."""
         size = _group_size(size)
         if size == 1:
             return self
@@ -232,7 +232,7 @@ class ConcentratedDP(Guarantee):
         _store_float(self, "tau", least=0.0)
 
     def zcdp(self) -> ZCDP:
-        r""":math:`(\mu - \tau^2/2, \tau^2/2)`-zCDP [BS16]_, Lemma 4.2."""
+        r"""Return :math:`(\mu - \tau^2/2, \tau^2/2)`-zCDP [BS16]_, Lemma 4.2."""
         half = _decimal(self.tau) ** 2 / 2
         rho = float_above(half)
         return ZCDP(xi=max(float_above(_decimal(self.mu) - half), -rho), rho=rho, **self.scope)
@@ -241,7 +241,7 @@ class ConcentratedDP(Guarantee):
         return self.zcdp().at_delta(delta)
 
     def group(self, size: int) -> Guarantee:
-        """Through zCDP: its constants are the tighter published ones."""
+        """Convert through zCDP, whose published constants are tighter."""
         return self.zcdp().group(size)
 
     def __str__(self) -> str:
@@ -261,7 +261,7 @@ class ZCDP(Guarantee):
         _store_float(self, "xi", least=-self.rho)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """Smallest ε over all orders of the conversion in [CKS20]_."""
+        """Return the smallest ε over all orders of the conversion in [CKS20]_."""
         delta = errors.probability("ZCDP.at_delta", "delta", delta)
         if self.rho == 0:
             return PureDP(epsilon=self.xi, **self.scope).at_delta(delta)
@@ -275,11 +275,11 @@ class ZCDP(Guarantee):
         # The optimum is near α − 1 = √(ln(1/δ)/ρ); the bracket is ten e-folds either way.
         middle = math.log(-math.log(delta) / max(self.rho, 1e-300)) / 2
         bounds = (middle - 10, middle + 10)
-        found = minimize_scalar(
+        optimum = minimize_scalar(
             epsilon_at, bounds=bounds, method="bounded", options={"xatol": 1e-9}
         )
-        log_excess = min((float(found.x), middle), key=epsilon_at)
-        # Any order will do, as long as ξ + ρα, too, is computed at that one.
+        log_excess = min((float(optimum.x), middle), key=epsilon_at)
+        # Any order is valid, as long as ξ + ρα is computed at the same one.
         order = Fraction(max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0)))
         with rounding.precision():
             divergence = ball(self.xi) + ball(self.rho) * ball(order)
@@ -287,13 +287,13 @@ class ZCDP(Guarantee):
         return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
 
     def group(self, size: int) -> ZCDP:
-        r""":math:`(\xi k \sum_{i \le k} 1/i,\; k^2\rho)` [BS16]_, Proposition 1.9."""
+        r"""Return :math:`(\xi k \sum_{i \le k} 1/i,\; k^2\rho)` [BS16]_, Proposition 1.9."""
         size = _group_size(size)
         if size == 1:
             return self
         with rounding.precision():
             harmonic = ball(size + 1).digamma() + arb.const_euler()
-            # A negative ξ may not be scaled up: the proposition is for ξ ≥ 0.
+            # A negative ξ must not be scaled up: the proposition is for ξ ≥ 0.
             xi = above(ball(self.xi) * size * harmonic) if self.xi > 0 else 0.0
         return replace(self, xi=xi, rho=_times(size**2, self.rho))
 
@@ -308,7 +308,7 @@ class ZCDP(Guarantee):
 
 @dataclass(frozen=True)
 class RenyiDP(Guarantee):
-    r"""A curve of Rényi divergences [Mir17]_: at each order α > 1 at most ε(α)."""
+    r"""Rényi DP, a curve of divergences [Mir17]_: at most ε(α) at each order α > 1."""
 
     orders: tuple[float, ...]
     epsilons: tuple[float, ...]
@@ -327,7 +327,7 @@ class RenyiDP(Guarantee):
         object.__setattr__(self, "epsilons", epsilons)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """Best order of the conversion in [CKS20]_."""
+        """Return the ε of the best order of the conversion in [CKS20]_."""
         delta = errors.probability("RenyiDP.at_delta", "delta", delta)
         if delta == 0:
             return _no_pure_statement(self)
@@ -336,13 +336,13 @@ class RenyiDP(Guarantee):
         if divergence == math.inf:
             return NotPrivate(**self.scope)
         with rounding.precision():
-            # The conversion is one at the order that the float denotes, in either reading.
+            # The conversion is evaluated at the order that the float denotes, in either reading.
             balls = ball(order), rounding.high(divergence), rounding.low(delta)
             epsilon = above(_converted(*balls))
         return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta, **self.scope)
 
     def group(self, size: int) -> Guarantee:
-        r"""For k ≤ 2^c: :math:`3^c\varepsilon(\alpha)` at order α/2^c, if α ≥ 2^{c+1} [Mir17]_."""
+        r"""Return :math:`3^c\varepsilon(\alpha)` at α/2^c for k ≤ 2^c, if α ≥ 2^{c+1} [Mir17]_."""
         doublings = (_group_size(size) - 1).bit_length()
         kept = [
             (order / 2**doublings, _times(3**doublings, epsilon))
@@ -363,7 +363,7 @@ class RenyiDP(Guarantee):
 
 @dataclass(frozen=True)
 class NotPrivate(Guarantee):
-    """Nothing is promised: an output may give its input away."""
+    """No guarantee: an output may reveal its input."""
 
     epsilon: ClassVar[float] = math.inf
     delta: ClassVar[float] = 0.0
@@ -380,7 +380,7 @@ class NotPrivate(Guarantee):
 
 @dataclass(frozen=True)
 class Unproven(Guarantee):
-    """No proof is known; `reason` says which step fails. It has no ε: unknown is not a number."""
+    """No known proof; `reason` says which step fails. It has no ε: unknown is not a number."""
 
     reason: str
 
@@ -400,11 +400,11 @@ _STEPS: dict[tuple[Adjacency, Adjacency], int] = {
     (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE): 2,
     (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE): 2,
 }
-"""How many steps between neighbours of the first kind make one of the second."""
+"""Number of steps between neighbours of the first kind that make one of the second."""
 
 
 def steps_between(where: str, stated: Adjacency, wanted: Adjacency | str) -> int:
-    """How many steps between neighbours of the stated kind make one of the wanted; or raises."""
+    """Return how many steps of the stated neighbours make one of the wanted kind, or raise."""
     wanted = Adjacency.of(where, wanted)
     steps = 1 if wanted is stated else _STEPS.get((stated, wanted))
     if steps is None:
@@ -422,7 +422,7 @@ KINDS: dict[str, type[Guarantee]] = {
 
 
 def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
-    """The adjacency and unit that all share; raises where they differ."""
+    """Return the adjacency and unit that all share; raise if they differ."""
     if not guarantees:
         errors.refuse(where, "guarantees", "at least one", [])
     scopes = {(one.adjacency, one.unit) for one in guarantees}
@@ -436,7 +436,7 @@ def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
 
 
 def _store_float(guarantee: Guarantee, name: str, *, least: float) -> None:
-    """Check one number of a guarantee and keep it as a float (NaN fails the comparison)."""
+    """Check one number of a guarantee and store it as a float (NaN fails the comparison)."""
     value = getattr(guarantee, name)
     where = type(guarantee).__name__
     try:
@@ -467,7 +467,7 @@ def _times(count: int, number: float) -> float:
 
 @rounding.precision()
 def _spent_above(epsilon: float, spare: Fraction) -> float:
-    """The profile of ε-randomized response at δ = `spare`, from above."""
+    """Bound the profile of ε-randomized response at δ = `spare` from above."""
     if spare == 0:
         return epsilon
     high, kept = rounding.high(epsilon), rounding.high(1 - spare)
@@ -478,7 +478,7 @@ def _spent_above(epsilon: float, spare: Fraction) -> float:
 
 
 def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
-    """`_converted` in floats, to look for the best order."""
+    """Compute `_converted` in floats, to search for the best order."""
     return divergence + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 
@@ -489,7 +489,7 @@ def _converted(order: arb, divergence: arb, delta: arb) -> arb:
 
 @rounding.precision()
 def _renyi_of_response(epsilon: float, order: float) -> float:
-    """Rényi divergence between the two answers of binary ε-randomized response, from above.
+    """Bound the Rényi divergence between the two answers of ε-randomized response from above.
 
     The excess of its moment over 1 is 2 sinh(αε/2) sinh((α − 1)ε/2) / cosh(ε/2), which grows with
     both; the divergence itself grows with the order.

@@ -1,6 +1,6 @@
 """Public names that load their module when they are first used.
 
-`import tacit` stays quick, and a missing package is answered with the extra that brings it.
+`import tacit` stays quick, and a missing package raises an error that names the extra to install.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def attach(
 
 
 class Aliases(MetaPathFinder, Loader):
-    """Import modules under their public names: `tacit.estimators` is `tacit.estimators`.
+    """Importer of modules under public names: `tacit.estimators` is `tacit.central.estimators`.
 
     The alias and everything below it are the same module objects as under the real name, so a
     class has one identity whichever way it was imported.

@@ -1,8 +1,8 @@
-"""Bounds that still hold as floats: ball arithmetic, and the upper ends of its balls.
+"""Bounds that hold as floats: ball arithmetic, and the upper ends of its balls.
 
-A ball is a midpoint and a radius; every operation of Arb widens the radius by what it rounds off,
-so that the true value stays inside [Joh17]_. What is stated is a float above the whole ball.
-Precision makes a bound tighter and never decides whether it holds.
+A ball is a midpoint and a radius; every operation of Arb widens the radius by its rounding error,
+so the true value stays inside [Joh17]_. The stated bound is a float above the whole ball. More
+precision makes a bound tighter; its validity does not depend on precision.
 
 A float given by a user stands for its shortest decimal (0.1 is 1/10), and for its binary value
 elsewhere. Bounds hold for both readings.
@@ -34,73 +34,73 @@ _UNIT = 2.0**-52
 
 @contextmanager
 def precision(bits: int = 128) -> Iterator[None]:
-    """Work with so many bits; also a decorator. The library keeps one precision for all threads."""
+    """Set the precision in bits; also a decorator. Arb has one precision for all threads."""
     with _lock, flint.ctx.workprec(bits):
         yield
 
 
 def ball(number: Real) -> arb:
-    """A ball that holds the number, in both readings of a float."""
+    """Return a ball that contains the number, in both readings of a float."""
     return low(number).union(high(number))
 
 
 def low(number: Real) -> arb:
-    """The smaller reading of a number."""
+    """Return the smaller reading of a number."""
     return _exact(min(_readings(number)))
 
 
 def high(number: Real) -> arb:
-    """The larger reading of a number."""
+    """Return the larger reading of a number."""
     return _exact(max(_readings(number)))
 
 
 def least(number: Real) -> Fraction:
-    """The smaller reading of a number, as a fraction."""
+    """Return the smaller reading of a number, as a fraction."""
     return min(_readings(number))
 
 
 def most(number: Real) -> Fraction:
-    """The larger reading of a number, as a fraction."""
+    """Return the larger reading of a number, as a fraction."""
     return max(_readings(number))
 
 
 def above(value: arb) -> float:
-    """The least float, to a last digit or two, above the whole ball; ∞ where nothing is known."""
+    """Return about the smallest float above the whole ball; ∞ if nothing is known."""
     if not value.is_finite():
         return -math.inf if value < 0 else math.inf
-    found = float(value.upper())
-    while not (arb(found) >= value and arb(repr(found)) >= value):
-        found = math.nextafter(found, math.inf)
-        if found == math.inf:
+    bound = float(value.upper())
+    while not (arb(bound) >= value and arb(repr(bound)) >= value):
+        bound = math.nextafter(bound, math.inf)
+        if bound == math.inf:
             break
-    return found
+    return bound
 
 
 def below(value: arb) -> float:
-    """The largest float, to a last digit or two, below the whole ball."""
+    """Return about the largest float below the whole ball."""
     return -above(-value)
 
 
 def float_above(number: Fraction) -> float:
-    """The float that denotes a number as a decimal, or else the next one above it."""
+    """Return the float that denotes a number as a decimal, or else the next one above it."""
     nearest = float(number)
     return nearest if Fraction(repr(nearest)) >= number else math.nextafter(nearest, math.inf)
 
 
 def float_below(number: Fraction) -> float:
-    """The float that denotes a number as a decimal, or else the next one below it."""
+    """Return the float that denotes a number as a decimal, or else the next one below it."""
     return -float_above(-number)
 
 
 def sum_above(numbers: list[float]) -> float:
-    """The float above a sum of decimals."""
+    """Return the float above a sum of decimals."""
     if any(math.isinf(number) for number in numbers):
         return math.inf
     return float_above(sum((Fraction(repr(number)) for number in numbers), Fraction(0)))
 
 
 def inflated(values: npt.NDArray[np.float64], operations: int) -> npt.NDArray[np.float64]:
-    r"""Bounds on what was added, multiplied and divided in floats, without a subtraction.
+    r"""Bound results of additions, multiplications and divisions in floats, without subtractions.
 
     Each operation on numbers ≥ 0 is off by a factor within :math:`1 \pm 2^{-53}`, and reading a
     float as its decimal by another; :math:`(1 + 2^{-53})^{2n} \le 1 + (n + 1) 2^{-52}` for n up to
@@ -110,7 +110,7 @@ def inflated(values: npt.NDArray[np.float64], operations: int) -> npt.NDArray[np
 
 
 def normal_below(x: arb) -> arb:
-    r""":math:`\Phi(x)`, accurate in its lower tail."""
+    r"""Compute :math:`\Phi(x)`, accurately in its lower tail."""
     return (-x / arb(2).sqrt()).erfc() / 2
 
 

@@ -1,18 +1,18 @@
-r"""Arithmetic of rows in which a row's result has the same bits wherever it stands, beside whom.
+r"""Row-wise arithmetic: a row's result has the same bits whatever its position and other rows.
 
-A guarantee that says what one row can change rests on this: where the last bit of a row depends on
-its place, taking out one row moves all the others a little, and a comparison turns a little into a
-lot. Matrix products of libraries do not give it: they choose kernels by shape and place.
+A guarantee about what one row can change depends on this: if the last bit of a row depends on its
+position, removing one row moves all the others slightly, and a comparison can amplify that. Matrix
+products of libraries do not have this property: they choose kernels by shape and position.
 
-Two things give it, on any machine:
+Two kinds of operations have it, on any machine:
 
-- elementwise operations (+, −, ×, /, √, rounding, comparisons): IEEE 754 fixes every bit of them,
-  so it fixes that of anything made of them in an order that depends on shapes alone;
+- elementwise operations (+, −, ×, /, √, rounding, comparisons): IEEE 754 determines every bit of
+  their results, and so of anything computed from them in an order that depends only on shapes;
 - whole numbers: a product of matrices whose partial sums are all whole multiples of one step, and
-  fewer than 2^53 of them, is exact, so that no order, block or fused operation can change it.
+  fewer than 2^53 of them, is exact, so no order, block or fused operation can change it.
 
-Exponentials, logarithms and cosines are neither: a library may compute them otherwise at the end of
-an array than in its middle. Where one is needed, it is looked up in a table.
+Exponentials, logarithms and cosines do not: a library may compute them differently at the end of an
+array than in its middle. Where one is needed, it is read from a table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TURN = 2**20
 
 
 def total(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The sum along the last axis, in an order that its length alone fixes: halves are added."""
+    """Sum along the last axis by adding halves, in an order that depends only on its length."""
     if not x.shape[-1]:
         return np.zeros(x.shape[:-1], x.dtype)
     while (width := x.shape[-1]) > 1:
@@ -48,47 +48,47 @@ def total(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def lengths(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Euclidean norms along the last axis, each by itself."""
+    """Return Euclidean norms along the last axis, each by itself."""
     return np.asarray(np.sqrt(total(x * x)))
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Numbers as whole multiples of a step, a power of two, and none beyond a limit."""
+    """A grid: whole multiples of a step, which is a power of two, up to a limit."""
 
     step: float
     limit: float
 
     def __call__(self, x: Any) -> Reals:
-        """Each number by itself; what is none becomes 0."""
+        """Round each number by itself; NaN becomes 0."""
         whole = np.rint(np.asarray(x, np.float64) * (1 / self.step)) * self.step
         np.clip(whole, -self.limit, self.limit, out=whole)
         return np.nan_to_num(whole, copy=False, nan=0.0)
 
 
 def exactly(matrix: Any, limit: float, axis: int = 0) -> tuple[Reals, Steps]:
-    r"""A public matrix M on a grid, and the grid that rows x must be on for x M to be exact.
+    r"""Put a public matrix M on a grid; return it and the grid of x on which x M is exact.
 
     Every partial sum of an entry is at most :math:`X \max_j \sum_i |M_{ij}|`, with X the limit
-    rounded up to a power of two, and a multiple of the product of both steps. The steps are
-    the smallest that keep fewer than 2^53 of these, and equally fine: for M beside its largest
-    entry, for x beside X.
+    rounded up to a power of two, and a multiple of the product of both steps. The steps are the
+    smallest that keep fewer than 2^53 of these multiples, and equally fine: for M relative to its
+    largest entry, for x relative to X.
 
     Parameters
     ----------
     matrix : array
-        M, known without the rows.
+        M, chosen without the rows.
     limit : float
-        What no entry of x is beyond; the grid's function holds them to it.
+        Limit on the entries of x; the grid clips them to it.
     axis : int
-        That which is summed over: 0 for x M, 1 for M x.
+        The axis that is summed over: 0 for x M, 1 for M x.
     """
     wide = np.asarray(matrix, np.float64)
     largest = _exponent(float(np.abs(wide).max(initial=0.0)))
-    # Rounding adds half a step an entry, which is less than the largest entry.
+    # Rounding adds half a step per entry, which is less than the largest entry.
     summed = float(np.abs(wide).sum(axis=axis).max(initial=0.0)) + 2.0**largest
     digits = _DIGITS - (_exponent(summed) - largest)
-    # A step finer than 2^-30 of the largest would not be seen, and sums need their room.
+    # A step finer than 2^-30 of the largest entry would have no effect, and sums need the room.
     fine = min(digits // 2, 30)
     step = 2.0 ** (largest - fine)
     if wide.shape[axis] > 2 ** (fine + 1):
@@ -100,14 +100,14 @@ def exactly(matrix: Any, limit: float, axis: int = 0) -> tuple[Reals, Steps]:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """Rows times a public matrix, exact for what rows are on a grid: a row's bits are its own."""
+    """Product of rows with a public matrix, exact for rows on a grid, and so row by row."""
 
     matrix: Reals
     grid: Steps
 
     @classmethod
     def of(cls, matrix: Any, limit: float) -> Product:
-        """For rows of which no entry is beyond the limit: others are held to it."""
+        """Build the product for entries up to the limit; larger ones are clipped to it."""
         return cls(*exactly(matrix, limit))
 
     def __call__(self, rows: Any) -> Reals:
@@ -115,11 +115,11 @@ class Product:
 
 
 def exp_below(x: npt.NDArray[Any]) -> Reals:
-    r"""e^x for x ≤ 0, to 20 binary digits, and 0 below −40.
+    r"""Compute e^x for x ≤ 0, to 20 binary digits, and 0 below −40.
 
     .. math:: e^{-q / 2^{20}} = T_{q \,\mathrm{div}\, 2^{13}}\; t_{q \bmod 2^{13}}
 
-    with q whole: two values from tables and their product.
+    with q whole: the product of two table entries.
     """
     whole = np.rint(np.clip(np.nan_to_num(x, nan=-_FARTHEST), -_FARTHEST, 0.0) * -(2.0**20))
     high, low = np.divmod(whole.astype(np.int64), 2**13)
@@ -135,7 +135,7 @@ def _exponentials() -> tuple[Reals, Reals]:
 
 
 def cosine(turns: Reals) -> Reals:
-    """The cosine of so many turns, to 18 binary digits, from a table."""
+    """Compute the cosine of angles in turns, to 18 binary digits, from a table."""
     places = np.floor((turns - np.floor(turns)) * _TURN).astype(np.int64)
     return np.asarray(_cosines()[places % _TURN])
 
@@ -146,7 +146,7 @@ def _cosines() -> Reals:
 
 
 def _exponent(number: float) -> int:
-    """The least power of two that is no smaller; 0 has that of 2^-1000."""
+    """Return the exponent of the smallest power of two that is at least the number; −1000 for 0."""
     if not number > 2.0**-1000:
         return -1000
     mantissa, exponent = math.frexp(number)

@@ -73,7 +73,7 @@ class Collecting(Parameters):
     mechanisms: tuple[str, ...] = mechanisms()
     features: str | None = declare.option(
         None,
-        "Features of the codebook, as in tacit fit.",
+        "Features of the codebook, as in tacit collect fit.",
         check=checks.one_of(FIXED + TRAINED),
         otherwise="those that fit the data",
     )

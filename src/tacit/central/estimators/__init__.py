@@ -1,7 +1,7 @@
-"""scikit-learn estimators with a central guarantee towards each record that they are fitted on.
+"""scikit-learn estimators with a central guarantee for each record that they are fitted on.
 
-`epsilon` and the public bounds of the data have no default, nothing is read off the data to set
-them, and after `fit` an estimator holds its `guarantee_` and a certificate.
+`epsilon` and the public bounds of the data have no default, and neither is ever computed from the
+data. After `fit`, an estimator has a `guarantee_` and a `certificate_`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-r"""What all estimators share: public bounds, the charge before anything is read, the certificate.
+r"""Base of all estimators: public bounds, the charge before any value is read, the certificate.
 
-A fit runs in this order: parameters and shapes are checked; the event of the fit is worked out from
+A fit runs in this order: parameters and shapes are checked; the event of the fit is derived from
 parameters and shapes alone; the ledger, if any, is charged with it or refuses; only then is
-anything computed from the rows. What ran must be what was charged, or nothing is kept. Certificates
-name what is looked at before: that rows are finite, and the classes, where none are declared.
+anything computed from the rows. If the event that ran is not the one charged, nothing is kept. The
+certificate names what is checked earlier: that rows are finite, and the classes if none are
+declared.
 
 Notes
 -----
-Neighbours: one record more or less (add-remove), where the number of records is not used. Where it
-is (it sets a sampling rate, or a sensitivity), it is public, and neighbours have one record that is
-blank in its place (zero-out). `events.towards` restates the former as the latter. Columns are
-public.
+Neighbours differ by one record more or less (add-remove) where the number of records is not used.
+Where it is used (for a sampling probability or a sensitivity), it is public, and neighbours have
+one record replaced by a blank (zero-out). `events.towards` restates the former as the latter. The
+columns are public.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ Reals = npt.NDArray[np.float64]
 Bounds = tuple[Any, Any]
 
 DELTA = 1e-6
-"""Where an algorithm needs a δ and none is given."""
+"""The δ of algorithms that need one, where none is given."""
 
 PUBLIC = (
     "Bounds, classes and settings were chosen without the records, or had been released before."
 )
-NUMBERS = "Whoever is left out or added, there is a record at least, and no more than a fit takes."
-"""For neighbours that differ in number: an empty table is refused, and one that is too large."""
-UNFIT = "That the rows do not fit what was declared: they are refused, and nothing is released."
+NUMBERS = "With or without any one record, there is at least one, and no more than a fit accepts."
+"""Assumption for neighbours that differ in number: too small or too large a table is refused."""
+UNFIT = "Whether the rows fit the declaration: if not, they are refused, and nothing is released."
 
 _LARGEST = 1e150
 
@@ -64,7 +65,7 @@ _UNQUOTED = (
     "Unknown label type",
     "argument must be a string or a real number",
 )
-"""What scikit-learn's messages that say enough, and quote nothing of the data, have in them."""
+"""Parts of scikit-learn's messages that are clear enough and quote none of the data."""
 
 _FINITE = (
     "data must be without NaN and infinity. Replace missing values by constants that are chosen "
@@ -83,15 +84,15 @@ _SAID = {
     "contains infinity": _FINITE,
     "could not convert string": "data must be numbers. Encode them first.",
     "Complex data not supported": "Complex data not supported: data must be real numbers.",
-    "Reshape your data": "data must be one row a record, in two dimensions. Reshape your data.",
+    "Reshape your data": "data must be one row per record, in two dimensions. Reshape your data.",
 }
-"""What others have in them, and what is said instead."""
+"""Parts of its other messages, and what is said instead of them."""
 
-_IRREGULAR = "data must be numbers, one row a record, and labels one column. Encode them first."
+_IRREGULAR = "data must be numbers, one row per record, and labels one column. Encode them first."
 
 
 class MostlyNoise(UserWarning):
-    """The noise that ε asks for is larger than what there is to learn."""
+    """Warning that the noise that ε requires is larger than the signal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +104,14 @@ class Box:
 
     @classmethod
     def of(cls, where: str, name: str, bounds: Any, columns: int) -> Box:
-        """A pair of numbers, or of arrays with a number a column."""
+        """Read bounds: a pair of numbers, or a pair of arrays with one number per column."""
         if bounds is None or not isinstance(bounds, tuple | list) or len(bounds) != 2:
-            remedy = "They are public knowledge, never read off the data."
+            remedy = "They are public knowledge, never computed from the data."
             errors.refuse(
-                where, name, "a pair (lower, upper), numbers or one a column", bounds, remedy
+                where, name, "a pair (lower, upper), numbers or one per column", bounds, remedy
             )
         if isinstance(bounds, list) and all(isinstance(one, tuple) for one in bounds):
-            remedy = "One pair a column would be read as lowers and uppers: give (lowers, uppers)."
+            remedy = "A list of pairs would be read as lowers and uppers: give (lowers, uppers)."
             errors.refuse(where, name, "a tuple (lower, upper)", bounds, remedy)
         try:
             low, high = (np.broadcast_to(np.asarray(one, np.float64), columns) for one in bounds)
@@ -118,7 +119,7 @@ class Box:
             errors.refuse(where, name, f"two numbers, or two arrays of {columns}", bounds)
         if not bool(np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             errors.refuse(where, name, "finite, the lower below the upper", bounds)
-        # Proofs measure rows in half-widths: these, and squares, must be numbers that floats have.
+        # Proofs measure rows in half-widths: these and their squares must be finite floats.
         large = np.maximum(np.abs(low), np.abs(high)).max() > _LARGEST
         if large or bool((high / 2 - low / 2 < 1 / _LARGEST).any()):
             condition = "within 1e150, the lower 1e-150 or more below the upper"
@@ -127,7 +128,7 @@ class Box:
 
     @property
     def center(self) -> Reals:
-        """The middle of the box."""
+        """Return the middle of the box."""
         return (self.lower + self.upper) / 2
 
     def origin(self, intercept: bool) -> Reals:
@@ -140,19 +141,19 @@ class Box:
 
     @property
     def radius(self) -> float:
-        """ℓ2 distance of the corners from the middle."""
+        """Return the ℓ2 distance of the corners from the middle."""
         return math.sqrt(float((((self.upper - self.lower) / 2) ** 2).sum()))
 
     def clip(self, values: Reals) -> tuple[Reals, int]:
-        """Values within the box, and how many rows were not: a number for the house alone."""
-        held = np.clip(values, self.lower, self.upper)
-        moved = held != values
-        return held, int(moved.any(axis=1).sum() if moved.ndim == 2 else moved.sum())
+        """Clip values to the box, and count the rows outside it: an in-house number."""
+        clipped = np.clip(values, self.lower, self.upper)
+        moved = clipped != values
+        return clipped, int(moved.any(axis=1).sum() if moved.ndim == 2 else moved.sum())
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a certificate says beside the event: as it was at the fit, whatever is set later."""
+    """What a certificate says besides the event, fixed at the fit, whatever is set later."""
 
     delta: float | None
     assumptions: tuple[str, ...]
@@ -161,9 +162,9 @@ class Terms:
 
 
 class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of the estimators. Abstract: each states its event, and how it is fitted.
+    """Abstract base of the estimators. Each states its event, and how it is fitted.
 
-    Every one has these parameters: `epsilon`, `delta`, `unit`, `ledger` and `account`, `rng`.
+    All have these parameters: `epsilon`, `delta`, `unit`, `ledger` and `account`, `rng`.
     """
 
     epsilon: float
@@ -175,14 +176,14 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     event_: Event
     clipped_: int
-    """Rows that lay outside the bounds. In-house only: it depends on the data without noise."""
+    """Number of rows outside the bounds. In-house only: it is computed without noise."""
 
     @abstractmethod
     def _event(self, rows: int, columns: int) -> Event:
-        """What a fit runs, from parameters and shapes alone."""
+        """Return the event of a fit, from parameters and shapes alone."""
 
     def _charge(self, rows: int, columns: int) -> Event:
-        """The event, paid for: before any value of a row is looked at."""
+        """Charge the event before any value of a row is read, and return it."""
         where = type(self).__name__
         self._forget()
         event = self._event(rows, columns)
@@ -193,12 +194,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return event
 
     def _forget(self) -> None:
-        """No longer fitted: columns and classes may be those of another fit by now."""
+        """Become unfitted: columns and classes may already be those of another fit."""
         for name in ("event_", "certificate_"):
             self.__dict__.pop(name, None)
 
     def _keep(self, charged: Event, ran: Event) -> Self:
-        """Nothing is kept of a fit that ran anything but what was charged."""
+        """Keep the fit if what ran is what was charged; otherwise raise."""
         if ran != charged:
             raise errors.TacitError(f"{type(self).__name__}: what ran is not what was charged.")
         self.event_ = charged
@@ -216,12 +217,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def guarantee_(self) -> Guarantee:
-        """Towards each record."""
+        """Guarantee for each record."""
         return self.certificate_.guarantee
 
     @cached_property
     def certificate_(self) -> Certificate:
-        """Guarantee and event of the fit, as a value to save."""
+        """Certificate of the fit: guarantee and event, as a value to save."""
         self._fitted()
         terms = self._terms_
         return Certificate.issue(
@@ -234,7 +235,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def certificate(self) -> Certificate:
-        """The same, under the name that all stored things have for it."""
+        """Certificate of the fit, under the name that all stored objects share."""
         return self.certificate_
 
     # --- storage -------------------------------------------------------------------------------
@@ -242,21 +243,21 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     kind: ClassVar[str] = storage.KIND
 
     def save(self, path: str | Path) -> Path:
-        """Write a directory that `tacit.load` reads: what was released, and nothing of the house.
+        """Write a directory that `tacit.load` reads: what was released, and nothing in-house.
 
-        Neither `clipped_` nor ledger, account and rng go along. See `tacit.artifact`.
+        `clipped_`, ledger, account and rng are not written. See `tacit.artifact`.
         """
         self._fitted()
         return artifact.save(self, path)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
-        """JSON-ready parameters and arrays."""
+        """Return the model as JSON-ready parameters and arrays."""
         self._fitted()
         return storage.parts(self)
 
     @staticmethod
     def from_parts(parameters: dict[str, Any], arrays: artifact.Arrays) -> PrivateEstimator:
-        """The estimator that `parts` took apart, of whichever class it is."""
+        """Rebuild the estimator, of whichever class, from its `parts`."""
         return storage.rebuilt(parameters, arrays)
 
     # --- for the classes -----------------------------------------------------------------------
@@ -273,22 +274,22 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise NotFittedError(f"{name}: it must be fitted first. Call fit.")
 
     def _rows(self, X: Any) -> Reals:
-        """New rows to predict: checked, not clipped."""
+        """Check new rows to predict, without clipping them."""
         self._fitted()
         return np.asarray(self._checked(X, reset=False))
 
     def _checked(self, *data: Any, **options: Any) -> Any:
-        """Rows, and what is beside them, as scikit-learn checks them; errors quote none of them."""
+        """Check data as scikit-learn does, with errors that quote none of it."""
         try:
-            found = validate_data(self, *data, dtype=np.float64, **options)
+            checked = validate_data(self, *data, dtype=np.float64, **options)
             if options.get("y_numeric"):
-                return found[0], np.asarray(found[1], np.float64)
+                return checked[0], np.asarray(checked[1], np.float64)
         except (ValueError, TypeError, OverflowError, AttributeError) as caught:
             raise unquoted(type(self).__name__, caught) from None
-        return found
+        return checked
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of a copy or a pickle, which may leave the house: without `clipped_`."""
+        """Return the state of a copy or a pickle, which may be shared: without `clipped_`."""
         return {key: value for key, value in super().__getstate__().items() if key != "clipped_"}
 
 
@@ -297,12 +298,12 @@ def _numbers(event: Event) -> tuple[str, ...]:
 
 
 def unquoted(where: str, caught: Exception) -> Exception:
-    """The same error where its message quotes no data, else one that says what is wanted."""
+    """Return the error unchanged if it quotes no data, else one that says what is wanted."""
     message = str(caught)
     if any(known in message for known in _UNQUOTED):
         return caught
-    said = next((said for quoting, said in _SAID.items() if quoting in message), _IRREGULAR)
-    return errors.InvalidData(f"{where}: {said}")
+    advice = next((advice for quoting, advice in _SAID.items() if quoting in message), _IRREGULAR)
+    return errors.InvalidData(f"{where}: {advice}")
 
 
 def _one_row(unit: str) -> tuple[str, ...]:
@@ -310,11 +311,11 @@ def _one_row(unit: str) -> tuple[str, ...]:
 
 
 def warn_of_noise(where: str, signal: float, noise: float, remedy: str) -> None:
-    """Say so where the result is noise. A warning is for the house: it may name what is raw."""
+    """Warn where the result is noise. Warnings are in-house: they may state raw numbers."""
     if not signal > noise:
         warnings.warn(
-            f"{where}: the noise that this ε asks for ({noise:.3g}) is larger than what there is "
-            f"to learn ({signal:.3g}): the result is noise. {remedy}",
+            f"{where}: the noise that this ε requires ({noise:.3g}) is larger than the signal "
+            f"({signal:.3g}): the result is noise. {remedy}",
             MostlyNoise,
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""What classifiers with linear scores share: classes, rows in a ball, the order of a fit."""
+"""Base of classifiers with linear scores: classes, rows in a ball, the order of a fit."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ UNSOLVED = (
 
 
 class Solver(Protocol):
-    """An algorithm with all its public numbers, before any row."""
+    """An algorithm with all of its public settings."""
 
     @property
     def event(self) -> Event:
-        """What `solve` runs."""
+        """Return the event of `solve`."""
         ...
 
     @property
     def noise(self) -> float:
-        """Norm, about, of the noise on a sum of rows of norm at most 1."""
+        """Return the approximate norm of the noise on a sum of rows of norm at most 1."""
         ...
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
-        """Weights, one row a score, for rows in the ball; and what ran."""
+        """Return weights, one row per score, for rows in the ball; and the event."""
         ...
 
 
 class Frame(Protocol):
-    """What makes rows of norm at most 1 of raw ones."""
+    """A map from raw rows to rows of norm at most 1."""
 
     def rows(self, X: Reals) -> tuple[Reals, int]:
-        """Rows in the ball, and how many lay outside the bounds."""
+        """Map rows into the ball, and count the rows outside the bounds."""
         ...
 
 
 class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    """Base of classifiers by scores that are linear in rows of norm at most 1. Abstract."""
+    """Abstract base of classifiers with scores that are linear in rows of norm at most 1."""
 
     bounds: Bounds
     fit_intercept: bool
@@ -68,32 +68,32 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _dimension(self, columns: int) -> int:
-        """Entries of a row in the ball."""
+        """Return the number of entries of a row in the ball."""
 
     @abstractmethod
     def _solver(self, rows: int, dimension: int) -> Solver:
-        """The algorithm, from parameters and shapes alone."""
+        """Return the algorithm, from parameters and shapes alone."""
 
     @abstractmethod
     def _frame(self, columns: int) -> Frame:
-        """The map into the ball, from parameters and shapes alone."""
+        """Return the map into the ball, from parameters and shapes alone."""
 
     @abstractmethod
     def _store(self, frame: Frame, solutions: Reals) -> None:
-        """Keep what prediction needs."""
+        """Store what prediction needs."""
 
     @abstractmethod
     def _scored(self, rows: Reals) -> Reals:
-        """Scores of new rows, one a problem."""
+        """Return scores of new rows, one per problem."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to rows X and labels y: checked, charged, then read."""
+        """Fit to rows X and labels y. The ledger, if any, is charged before values are used."""
         X, y = self._checked(X, y)
         self.classes_, codes = coded(type(self).__name__, y, self.classes)
         frame = self._frame(X.shape[1])
         charged = self._charge(*X.shape)
         solver = self._solver(len(X), self._dimension(X.shape[1]))
-        # The number of records is no part of the release: a warning is for the house.
+        # The number of records is not released: the warning is in-house.
         remedy = "Raise epsilon, lower the norm, or fit more records."
         warn_of_noise(type(self).__name__, len(X) / 2, solver.noise, remedy)
         rows, clipped = frame.rows(X)
@@ -104,12 +104,12 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Reals:
-        """Scores of the classes, or with two of them the score of the second."""
+        """Return one score per class, or with two classes the score of the second."""
         scores = self._scored(self._rows(X))
         return np.asarray(scores[:, 0] if len(self.classes_) == 2 else scores)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class with the highest score."""
+        """Return the class with the highest score."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.asarray(self.classes_[(scores > 0).astype(int)])
@@ -120,7 +120,7 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
     @property
     def _problems(self) -> int:
-        """Scores: one for two classes, else one a class."""
+        """Return the number of scores: one for two classes, else one per class."""
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
     def _box(self, columns: int) -> Box:
@@ -134,7 +134,7 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
 
 
 class LinearClassifier(ScoreClassifier):
-    """Base of classifiers whose scores are linear in the columns themselves. Abstract."""
+    """Abstract base of classifiers whose scores are linear in the columns themselves."""
 
     norm: float | None
 
@@ -157,7 +157,7 @@ class LinearClassifier(ScoreClassifier):
 
 
 def coded(where: str, y: Any, declared: Any) -> tuple[npt.NDArray[Any], Codes]:
-    """Classes, read off the labels where none are declared, and the labels as their numbers."""
+    """Return the classes (read from the labels if not declared), and labels as class numbers."""
     try:
         check_classification_targets(y)
         classes = np.unique(y if declared is None else np.asarray(declared))
@@ -175,6 +175,6 @@ def coded(where: str, y: Any, declared: Any) -> tuple[npt.NDArray[Any], Codes]:
 
 
 def signs_of(codes: Codes, problems: int) -> list[Reals]:
-    """±1 for each problem: the second class against the first, or each against the rest."""
+    """Return ±1 for each problem: the second class against the first, or each against the rest."""
     wanted = [1] if problems == 1 else range(problems)
     return [np.where(codes == one, 1.0, -1.0) for one in wanted]

@@ -1,23 +1,23 @@
-r"""The input layer of a network: columns on the scale of their bounds, and components of them.
+r"""Input layer of a network: columns on the scale of their bounds, and their components.
 
 Columns are measured from the middle of their bounds in half-widths, u = (x − m)/h, which is public.
-Where components are asked for, a private principal component analysis comes first, as Abadi et al.
-have it [ACG16]_: Gaussian noise on the mean and on the sums of products of the rows, both held to
-norm N; directions V of what was released; and rows then enter as
+If components are requested, a private principal component analysis comes first, as in Abadi et al.
+[ACG16]_: Gaussian noise is added to the mean and to the sums of products of the rows, both clipped
+to norm N; V are the directions of the released matrix; and the network's inputs are
 
 .. math:: v = L\,\frac{(u - \tilde m)V^\top}{s}, \qquad
           s^2 = \max\Big(\sum_k \tilde\lambda_k,\, \tau\Big)
 
-with eigenvalues λ and the level τ of their noise, so that they are about L long, whatever their
-scale was. All of this is linear in x: a fitted
-network holds it in its first layer.
+with eigenvalues λ and the level τ of their noise, so that inputs have a length of about L, whatever
+their scale was. All of this is linear in x: a fitted network contains it in its first layer.
 
 Notes
 -----
 Privacy: directions, mean and s are post-processing of `tacit.private_statistics.mean` and
-`tacit.private_statistics.covariance` with a noise multiplier of :math:`z/\sqrt{S}`, z that of one
-Gaussian that gives the (ε, δ) of the whole fit, S the share. What the share leaves of ε is not a
-difference: training is calibrated with this event beside it, as one composition.
+`tacit.private_statistics.covariance` with a noise multiplier of :math:`z/\sqrt{S}`, where z is the
+multiplier of one Gaussian that gives the (ε, δ) of the whole fit, and S is the share. What is left
+for training is not a difference of ε: training is calibrated together with this event, as one
+composition.
 
 References
 ----------
@@ -47,45 +47,45 @@ from tacit.privacy.events import Event
 from tacit.privacy.randomness import Randomness, Seeded
 
 SHARE = 1 / 8
-"""S: components have √8 times the noise that they would have alone."""
+"""S, the share of the budget: components have √8 times the noise of a release with all of it."""
 
 MEAN_SHARE = Fraction(1, 8)
-"""Of that, for the mean."""
+"""Share of the components' budget for the mean."""
 
 _BLOCK = 4096
 _USUAL = 0.5
-"""Root mean square of a column in half-widths, about, where nothing is known."""
+"""Assumed root mean square of a column in half-widths."""
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """A public or released map v = (s x + b) A, column by column but for A, where there is one."""
+    """A public or released map v = (s x + b) A; the matrix A is optional."""
 
     scale: Reals
     shift: Reals
     turn: Reals | None = None
     limit: float = 1.0
-    """Of s x + b, for rows of the box."""
+    """Bound of s x + b, for rows of the box."""
 
     def __call__(self, X: Reals) -> npt.NDArray[np.float32]:
-        """Rows in float32, each by itself."""
+        """Map rows to float32, each by itself."""
         width = len(self.shift) if self.turn is None else self.turn.shape[1]
-        found = np.empty((len(X), width), dtype=np.float32)
+        inputs = np.empty((len(X), width), dtype=np.float32)
         turn = None if self.turn is None else rowwise.Product.of(self.turn, self.limit)
         for start in range(0, len(X), _BLOCK):
-            made = X[start : start + _BLOCK] * self.scale + self.shift
-            found[start : start + _BLOCK] = made if turn is None else turn(made)
-        return found
+            block = X[start : start + _BLOCK] * self.scale + self.shift
+            inputs[start : start + _BLOCK] = block if turn is None else turn(block)
+        return inputs
 
     def then(self, weights: Reals, bias: Reals) -> tuple[Reals, Reals]:
-        """Weights and bias that a layer after this map has on x itself."""
+        """Return the weights and bias, on x itself, of a layer after this map."""
         turned = weights if self.turn is None else self.turn @ weights
         return self.scale[:, None] * turned, self.shift @ turned + bias
 
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """So many private components of rows in a box, for a share of (ε, δ)."""
+    """Private components of rows in a box, for a share of (ε, δ)."""
 
     where: str
     box: Box
@@ -97,19 +97,19 @@ class Components:
 
     @cached_property
     def event(self) -> Event:
-        """What `fit` runs: it does not depend on rows, so that of none at all is that of any."""
+        """Return the event of `fit`. It does not depend on rows: an empty table has the same."""
         return self.fit(np.zeros((0, len(self.box.lower))), Seeded(0))[1]
 
     @cached_property
     def bound(self) -> float:
-        """N: rows are pulled in to this many half-widths from the middle."""
+        """Return N: rows are shortened to this many half-widths from the middle."""
         corner = math.sqrt(len(self.box.lower))
         if self.norm is None:
             return NORM_PART * corner
         return min(float(errors.positive(self.where, "norm", self.norm)), corner)
 
     def fit(self, X: Reals, rng: Randomness | None) -> tuple[Affine, Event]:
-        """The map from rows to inputs, and what ran."""
+        """Return the map from rows to inputs, and the event."""
         errors.whole(self.where, "components", self.count, least=1, most=X.shape[1])
         multiplier = gaussian.noise_multiplier_for(self.epsilon, self.delta) / math.sqrt(SHARE)
         spending = Spending(self.where, multiplier, None, self.delta, self.unit, rng)
@@ -130,11 +130,11 @@ class Components:
 
 
 def halves(box: Box, scale: float = 1.0) -> Affine:
-    """Half-widths from the middle, times a scale."""
+    """Map rows to half-widths from the middle, times a scale."""
     half = (box.upper - box.lower) / 2
     return Affine(scale / half, -scale * box.center / half)
 
 
 def plain(box: Box) -> Affine:
-    """Half-widths from the middle, on a scale on which rows are about `LENGTH` long."""
+    """Map rows to half-widths from the middle, on a scale with lengths of about `LENGTH`."""
     return halves(box, LENGTH / (_USUAL * math.sqrt(len(box.lower))))

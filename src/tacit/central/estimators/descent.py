@@ -1,25 +1,26 @@
 r"""Linear regression by noisy gradient steps on Huber's loss, from the solution of AdaSSP.
 
-Half of the budget buys noisy sums of products (see `tacit.estimators.sufficient`): a first
-:math:`\beta_0`, and a matrix P that inverts how the loss curves, as far as noise lets it be seen.
-The other half buys T steps. With v the entries (x, 1) of a row of `Frame`, r its residual and ψ the
-residual held to [−C, C],
+Half of the budget is spent on noisy sums of products (see `tacit.estimators.sufficient`). They give
+an initial :math:`\beta_0`, and a matrix P that inverts the curvature of the loss as far as the
+noise allows. The other half is spent on T steps. With v the entries (x, 1) of a row of `Frame`, r
+its residual and ψ the residual clipped to [−C, C],
 
 .. math:: \beta_{t+1} = \beta_t + P\left(\sum_i \psi_C(r_i(\beta_t))\,v_i + E_t
           - \alpha\beta_t\right).
 
-A step does not care how wrong P is, only how far: what is left of an error is its product with
-:math:`I - PA`, and new noise follows C instead of the range of the target. Holding residuals is no
-trick beside the loss; it is the gradient of Huber's, which is convex [Hub64]_.
+The error of P affects only how fast steps converge: each step multiplies the remaining error by
+:math:`I - PA`, and its new noise scales with C instead of the range of the target. Clipping
+residuals does not change the loss arbitrarily: it gives the gradient of Huber's loss, which is
+convex [Hub64]_.
 
 Notes
 -----
 Sensitivity: :math:`\lVert\psi_C(r)\,v\rVert_2 \le C\,\lVert v\rVert`, in whole numbers [BST14]_.
-Rows are on their grid and β is on one of 2^-20 of a norm up to 2^15, so that products, targets
-and residuals are whole and exact in floats in any order; a residual is then rounded to C/2^13 by a
-rule that sees it alone. In these steps the sensitivity is the same whatever C is, so that C may be
-chosen by what was released before. Gaussians whose multipliers are fixed beforehand compose exactly
-[DRS22]_.
+Rows are on their grid, and β is on a grid of 2^-20 with a norm of at most 2^15, so products,
+targets and residuals are whole numbers, exact in floats in any order. A residual is then rounded to
+C/2^13 by a rule that sees only that residual. In these steps the sensitivity is the same whatever C
+is, so C may be chosen from earlier releases. Gaussians whose multipliers are fixed beforehand
+compose exactly [DRS22]_.
 
 References
 ----------
@@ -46,7 +47,7 @@ from tacit.privacy.events import Event
 from tacit.privacy.mechanisms.bounding import project_l2
 
 START_SHARE = Fraction(1, 2)
-"""Of the budget, for the sums of products."""
+"""Share of the budget for the sums of products."""
 
 _FINE = 2.0**20
 _LARGEST = 2.0**15
@@ -56,10 +57,10 @@ _SMALLEST_CLIP = 2.0**-6
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """So many steps, with residuals held to `clip` half-widths of the target's bounds.
+    """Gradient steps, with residuals clipped to `clip` half-widths of the target's bounds.
 
-    Without `clip`, to three deviations of the residuals, as the sums of products tell them, and to
-    1 at most.
+    Without `clip`, residuals are clipped to three of their standard deviations, as estimated from
+    the sums of products, and to at most 1.
     """
 
     frame: Frame
@@ -69,17 +70,17 @@ class Descent:
 
     @cached_property
     def sensitivity(self) -> int:
-        """Of a sum of gradients, in steps of C times the grid's over 2^13."""
+        """Return the sensitivity of a sum of gradients, in grid steps times C over 2^13."""
         return int(self.frame.reach * 2**BITS)
 
     @cached_property
     def share(self) -> Fraction:
-        """Of a step."""
+        """Return the share of the budget of one step."""
         return (1 - START_SHARE) / self.steps
 
     @property
     def event(self) -> Event:
-        """What `run` runs."""
+        """Return the event of `run`."""
         spending = self.spending()
         steps = [(self.sensitivity, self.share)] * self.steps
         for sensitivity, share in [(self.frame.radius**2, START_SHARE), *steps]:
@@ -87,7 +88,7 @@ class Descent:
         return spending.released(None).event
 
     def run(self, X: Reals, y: Reals, repair: str, penalty: Reals) -> tuple[Reals, Moments, Event]:
-        """Coefficients of a row's entries, the sums of products, and what ran."""
+        """Return the coefficients of a row's entries, the sums of products, and the event."""
         spending = self.spending()
         blocks = list(self.frame.blocks(X, y))
         products = self.frame.products(blocks)
@@ -103,18 +104,18 @@ class Descent:
         return beta, moments, spending.released(None).event
 
     def gradient(self, blocks: list[Reals], beta: Reals, held: float) -> Integers:
-        """The sum of residuals, held and on 2^13 steps, times rows on theirs."""
+        """Sum clipped residuals, in steps of C/2^13, times rows in grid steps."""
         size, fine = self.frame.size, beta * _FINE
         scale = self.frame.step / (held * _FINE)
         total = np.zeros(size, dtype=np.int64)
         for rows in blocks:
             residual = rows[:, -1] * _FINE - rows[:, :size] @ fine
-            kept = np.rint(np.clip(residual * scale, -1.0, 1.0) * 2**BITS)
-            total += (kept @ rows[:, :size]).astype(np.int64)
+            rounded = np.rint(np.clip(residual * scale, -1.0, 1.0) * 2**BITS)
+            total += (rounded @ rows[:, :size]).astype(np.int64)
         return total
 
     def _held(self, residual: float) -> float:
-        """C, in the units of a row's last entry."""
+        """Return C, in the units of a row's last entry."""
         weight = self.frame.weight
         if self.clip is not None:
             return self.clip * weight
@@ -122,5 +123,5 @@ class Descent:
 
 
 def _on_grid(beta: Reals) -> Reals:
-    """Multiples of 2^-20, of a norm at which every product with a row is exact."""
+    """Round to multiples of 2^-20, with a norm at which every product with a row is exact."""
     return np.asarray(np.rint(project_l2(beta, _LARGEST) * _FINE) / _FINE)

@@ -1,20 +1,20 @@
-r"""Dual-variable perturbation of a support vector machine, as published: nothing is proved of it.
+r"""Dual-variable perturbation of a support vector machine, as published; its privacy is unproven.
 
 The machine is solved in its dual variables :math:`0 \le a_i \le C`. With
 :math:`e_i = |y_i - f(x_i)|` the error of support vector i, its dual variable gets Laplace noise in
-proportion to its part of all of them, and weights follow:
+proportion to its share of the sum of errors, and the weights follow:
 
 .. math:: w = \sum_{i \in SV} \Big(a_i y_i + \frac{e_i}{\sum_{j \in SV} e_j}\,
           \mathrm{Lap}(2C/\varepsilon)\Big) x_i
 
 Notes
 -----
-Which records are support vectors, and how much noise each gets, depends on the raw data, without
-noise of their own: a neighbour may have other support vectors, and an output that one data set
-makes likely may be impossible for the other. The weights also lie in the span of the raw support
-vectors. So the guarantee is `Unproven`, whatever ε is; objective and output perturbation are the
-proved siblings. The survey describes the step in words; that errors are absolute differences, and
-that 2C is what one dual variable can change by, is read into it here.
+Which records are support vectors, and how much noise each gets, depends on the raw data without
+noise: a neighbour may have other support vectors, and an output that is likely for one data set may
+be impossible for the other. The weights also lie in the span of the raw support vectors. So the
+guarantee is `Unproven`, whatever ε is; objective and output perturbation are the proved
+alternatives. The survey describes the step in words only: that errors are absolute differences, and
+that 2C is the largest change of a dual variable, are our interpretation.
 
 References
 ----------
@@ -38,8 +38,8 @@ from tacit.privacy.guarantees import Unproven
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
 
 REASON = (
-    "which dual variables get noise, and how much, is read off the raw data: no bound on how far "
-    "the laws of neighbours are apart is known"
+    "which dual variables get noise, and how much, depends on the raw data: no bound on the "
+    "distance between the laws of neighbours is known"
 )
 _PENALTY = Fraction(1, 16)
 _STEPS = 2**20
@@ -55,16 +55,16 @@ class DualPerturbation:
 
     @property
     def event(self) -> Event:
-        """Something of which nothing is proved."""
+        """Return an event without a proved guarantee."""
         return Declared(Unproven(reason=REASON, **self.problem.scope))
 
     @property
     def noise(self) -> float:
-        """Not known before the fit."""
+        """Return 0: the noise is not known before the fit."""
         return 0.0
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
-        """Weights, one row a score, and what ran."""
+        """Return weights, one row per score, and the event."""
         signs, stream = signs_of(codes, self.problem.count), source(rng)
         return np.array([self._one(rows, one, stream) for one in signs]), self.event
 

@@ -4,15 +4,15 @@ r"""Random Fourier features: a Gaussian kernel as a linear product, drawn withou
           \sin w_D^\top x\big), \quad w_j \sim \mathcal N(0, 2\gamma I), \qquad
           E[z(x)^\top z(x')] = e^{-\gamma\lVert x - x'\rVert^2}
 
-Every z(x) has norm 1 [RR07]_: with a constant 1 beside it, and divided by √2, rows of norm 1.
+Every z(x) has norm 1 [RR07]_. With a constant 1 appended, and divided by √2, rows have norm 1.
 
 Notes
 -----
-What a row becomes must depend on that row alone, and a library may add up products in an order that
-depends on how many rows there are. So x, in half-widths, is on a grid of 2^-20, and the w are on
-one of :math:`2^{-31}` of the largest sum of their sizes: partial sums are then whole multiples of
-the product of both steps, of less than 2^53 of them, and exact in any order. What is left are the
-units of cosines in their last place, which `tacit.estimators.losses.Objective.rounding` counts.
+The result for a row must depend on that row alone, but a library may add up products in an order
+that depends on the number of rows. So x, in half-widths, is on a grid of 2^-20, and the w are on a
+grid of :math:`2^{-31}` times the largest sum of their magnitudes: partial sums are then whole
+multiples, fewer than 2^53, of the product of both steps, and exact in any order. What is left are
+errors of cosines in their last digit, which `tacit.estimators.losses.Objective.rounding` includes.
 
 References
 ----------
@@ -30,7 +30,7 @@ from tacit.central.estimators.base import Box, Reals
 from tacit.privacy.randomness import Randomness, source
 
 _BLOCK = 1024
-_ROOM = 1 + 2.0**-40  # floats may not make a row longer than 1
+_ROOM = 1 + 2.0**-40  # rounding may not make a row longer than 1
 _FINE = 2.0**20
 _BITS = 31
 
@@ -47,7 +47,7 @@ class Fourier:
     def drawn(
         cls, box: Box, pairs: int, gamma: float, *, intercept: bool, rng: Randomness | None
     ) -> Fourier:
-        """With directions that depend on nothing but the stream."""
+        """Draw directions that depend on nothing but the stream."""
         generator = np.random.default_rng(source(rng).words(4))
         spread = math.sqrt(2 * gamma)
         drawn = generator.normal(scale=spread, size=(len(box.lower), pairs))
@@ -56,20 +56,20 @@ class Fourier:
 
     @property
     def dimension(self) -> int:
-        """Entries of a row."""
+        """Return the number of entries of a row."""
         return 2 * int(self.directions.shape[1]) + self.intercept
 
     def rows(self, X: Reals) -> tuple[Reals, int]:
-        """Rows of norm 1, and how many lay outside the box: a number for the house alone."""
-        found, clipped = np.empty((len(X), self.dimension)), 0
+        """Map rows to norm 1, and count the rows outside the box: an in-house number."""
+        mapped, clipped = np.empty((len(X), self.dimension)), 0
         for start in range(0, len(X), _BLOCK):
-            held, moved = self.box.clip(X[start : start + _BLOCK])
+            inside, moved = self.box.clip(X[start : start + _BLOCK])
             clipped += moved
-            found[start : start + _BLOCK] = self.features(held)
-        return found, clipped
+            mapped[start : start + _BLOCK] = self.features(inside)
+        return mapped, clipped
 
     def features(self, rows: Reals) -> Reals:
-        """Of rows as they are."""
+        """Compute the features of rows, without clipping them."""
         half = (self.box.upper - self.box.lower) / 2
         angles = np.rint((rows - self.box.center) / half * _FINE) / _FINE @ self.directions
         parts = [np.cos(angles), np.sin(angles)]

@@ -1,11 +1,11 @@
-r"""Linear regression with a guarantee towards each record.
+r"""Linear regression with a central guarantee for each record.
 
-Three algorithms, all in whole numbers, on the same rows (see `tacit.estimators.frames`):
+Three algorithms, all on whole numbers and on the same rows (see `tacit.estimators.frames`):
 
-- "adassp": sums of products with Gaussian noise, solved afterwards;
-- "functional": the same with Laplace noise: ε-DP without a δ;
-- "gradient": "adassp" for half of the budget, then gradient steps from there, whose noise follows
-  the residuals instead of the range of the target.
+- "adassp": sums of products with Gaussian noise, from which the coefficients are solved;
+- "functional": the same with Laplace noise, which gives ε-DP without a δ;
+- "gradient": "adassp" with half of the budget, then gradient steps from that solution, whose noise
+  scales with the residuals instead of the range of the target.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon
 
 
 class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
-    """What both classes share. Abstract: they differ in their penalty."""
+    """Abstract base of both classes, which differ in their penalty."""
 
     bounds: Bounds
     target_bounds: Bounds
@@ -48,23 +48,23 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _alpha(self) -> float:
-        """The penalty of squared coefficients."""
+        """Return the penalty on squared coefficients."""
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to records; the ledger, if any, is charged before values are used."""
+        """Fit to records. The ledger, if any, is charged before values are used."""
         X, y = self._checked(X, y, y_numeric=True)
         charged = self._charge(*X.shape)
         frame = self._frame(X.shape[1])
-        held, outside = frame.box.clip(X)
+        clipped, outside = frame.box.clip(X)
         target, beside = frame.target.clip(y)
-        solution, ran = self._solve(frame, held, target)
+        solution, ran = self._solve(frame, clipped, target)
         self._keep(charged, ran)
         self.coef_, self.intercept_ = frame.coefficients(solution)
         self.clipped_ = outside + beside
         return self
 
     def predict(self, X: Any) -> Reals:
-        """The fitted line at new rows."""
+        """Predict the target of new rows."""
         return np.asarray(self._rows(X) @ self.coef_ + self.intercept_)
 
     def _event(self, rows: int, columns: int) -> Event:
@@ -123,74 +123,75 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
 
 class LinearRegression(_Linear):
-    r"""Least squares.
+    r"""Linear regression by least squares.
 
     .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2
 
-    from noisy sums (see Notes). The weights :math:`t_i^2` are 1 but for rows that are longer than
-    `norm`; "gradient" has Huber's loss in place of the square.
+    from noisy sums (see Notes). The weights :math:`t_i^2` are 1 except for rows longer than `norm`;
+    "gradient" replaces the square by Huber's loss.
 
     Parameters
     ----------
     epsilon : float
         Privacy parameter of the whole fit.
     bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column. Values outside are
-        held to them, and counted in `clipped_`.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column. Values outside are clipped to them; `clipped_` counts the rows concerned.
     target_bounds : pair of float
         Public bounds of the target.
     delta : float
-        Of (ε, δ)-DP, for "adassp" and "gradient". "functional" has none.
+        The δ of (ε, δ)-DP, for "adassp" and "gradient"; "functional" does not use it.
     algorithm : "gradient", "adassp" or "functional"
-        See Notes. "gradient" loses least almost everywhere; "adassp" is for residuals so skewed
-        that Huber's loss would not do; "functional" is for δ = 0.
+        See Notes. "gradient" is the most accurate almost everywhere; "adassp" is for residuals so
+        skewed that Huber's loss is inappropriate; "functional" is for δ = 0.
     fit_intercept : bool
-        Without an intercept rows and target are measured from zero, not from the middle of their
+        Without an intercept, rows and target are measured from zero, not from the middle of their
         bounds.
     norm : float, optional
-        Public: how long a row may be, each column measured from the middle of its bounds in
-        half-widths (at most √d; with "functional", whose norm is ℓ1, at most d). A longer row is
-        shortened as a whole, target included, which only gives it less weight. Without it 0.6 √d,
-        with "functional" 0.4 d.
+        Public limit on the length of a row, with each column measured from the middle of its bounds
+        in half-widths (at most √d; with "functional", which uses the ℓ1 norm, at most d). A longer
+        row is shortened as a whole, target included, which only lowers its weight. By default
+        0.6 √d; with "functional", 0.4 d.
     repair : "shrink", "ridge" or "trim"
-        What becomes of directions in which noise is as large as what rows vary; without a repair
-        the noisy loss may have no minimum. "shrink" (the default): a ridge for each direction by
-        its own eigenvalue. "ridge": one for all, as AdaSSP has it. "trim": directions below the
-        level of the noise are left out, as the functional mechanism has it.
+        What to do with directions in which the noise is as large as the variation of the rows;
+        without a repair the noisy loss may have no minimum. "shrink" (the default): a separate
+        ridge for each direction, set by its eigenvalue. "ridge": one ridge for all, as in AdaSSP.
+        "trim": directions below the noise level are dropped, as in the functional mechanism.
     steps : int
-        Steps of "gradient".
+        Number of gradient steps of "gradient".
     residual_clip : float, optional
-        Of "gradient": residuals are held to this many half-widths of `target_bounds`. Without it to
-        three of their deviations, as far as these have been released.
+        For "gradient": residuals are clipped to this many half-widths of `target_bounds`. By
+        default, to three standard deviations of the residuals, as estimated from the noisy sums.
     unit : str
-        Whose a row is: what the guarantee is towards.
+        What one row belongs to, and so what the guarantee protects.
     ledger, account
-        Charged before values are used, or the fit is refused.
+        Ledger and account that are charged before values are used; if they cannot pay, the fit is
+        refused.
     rng : Randomness, optional
-        The operating system's without; a seeded one marks the certificate.
+        By default the operating system's randomness; a seeded one is recorded in the certificate.
 
     Attributes
     ----------
     coef_, intercept_
-        Of the columns, and the constant.
+        Coefficients of the columns, and the intercept.
     guarantee_, certificate_, event_
-        What the fit promises, and why.
+        The guarantee of the fit, its certificate, and the event that it follows from.
     clipped_ : int
-        Rows outside the bounds and targets outside theirs. In-house: it has no noise.
+        Number of rows outside their bounds plus targets outside theirs. In-house: it has no noise.
 
     Notes
     -----
-    Guarantee: towards one record more or less, (ε, δ)-DP, or ε-DP with "functional".
+    Guarantee: (ε, δ)-DP, or ε-DP with "functional"; neighbours differ by one record more or less.
 
     - "adassp" [Wan18]_: one Gaussian on the sums of products of rows (x, 1, y), of ℓ2 sensitivity
-      R², R the largest norm of a row: proof in `tacit.estimators.sufficient`. It pays for
-      :math:`X^\top X`, :math:`X^\top y`, sums and count at once; the smallest eigenvalue, which the
-      paper pays a third of ε for, is read off the release. Cost: one pass, n d².
+      R², where R is the largest norm of a row: proof in `tacit.estimators.sufficient`. It pays for
+      :math:`X^\top X`, :math:`X^\top y`, sums and count at once. The smallest eigenvalue, on which
+      the paper spends a third of ε, is computed from the release. Cost: one pass, n d².
     - "functional" [ZZXYW12]_: one discrete Laplace on the same sums, of ℓ1 sensitivity R² in the ℓ1
       norm of rows. Cost: the same.
-    - "gradient" [BST14]_: "adassp" for half of the budget, and for the rest `steps` Gaussians on
-      sums of gradients, of ℓ2 sensitivity C R: proof in `tacit.estimators.descent`. Cost: n d more
-      a step, and the rows are kept.
+    - "gradient" [BST14]_: "adassp" with half of the budget, and with the rest `steps` Gaussians on
+      sums of gradients, of ℓ2 sensitivity C R: proof in `tacit.estimators.descent`. Cost: another
+      n d per step; the rows are kept in memory.
 
     References
     ----------
@@ -251,7 +252,7 @@ class LinearRegression(_Linear):
 
 
 class Ridge(_Linear):
-    r"""Least squares with a penalty on squared coefficients.
+    r"""Linear regression by least squares with a penalty on squared coefficients.
 
     .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2
               + \alpha\,\lVert\beta\rVert^2
@@ -259,8 +260,8 @@ class Ridge(_Linear):
     Parameters
     ----------
     alpha : float
-        Public: the penalty, in the units of the columns and the target, as scikit-learn has it. The
-        intercept is not penalised. Noise has a penalty of its own: see `repair`.
+        Public penalty, in the units of the columns and the target, as in scikit-learn. The
+        intercept is not penalised. Noise is regularised separately: see `repair`.
     epsilon, bounds, target_bounds, delta, algorithm, fit_intercept, norm, repair, steps, \
 residual_clip, unit, ledger, account, rng
         As in `LinearRegression`.
@@ -268,7 +269,7 @@ residual_clip, unit, ledger, account, rng
     Notes
     -----
     Guarantee and algorithms: those of `LinearRegression`. The penalty is public and is added to
-    what was released, or to what every step makes of it: post-processing.
+    what was released, or in each step to the released gradient: it is post-processing.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Logistic regression with a central guarantee: four algorithms, one estimator."""
+"""Logistic regression with a central guarantee: one estimator, four algorithms."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FLOAT_NOISE = (
 )
 _STEPS = {"gradient": 8, "sgd": 60}
 _MORE_CLASSES = 12
-"""Steps of "gradient" for more than two classes: there they pay."""
+"""Number of steps of "gradient" for more than two classes, which profit from more steps."""
 
 
 class LogisticRegression(LinearClassifier):
-    r"""Logistic regression, for two classes or more.
+    r"""Logistic regression for two or more classes.
 
     .. math:: \min_\theta \sum_i \ln\big(1 + e^{-y_i v_i^\top\theta}\big)
               + \tfrac\lambda2\lVert\theta\rVert^2
@@ -42,47 +42,51 @@ class LogisticRegression(LinearClassifier):
     Parameters
     ----------
     epsilon : float
-        What a fit may cost each record.
+        Privacy budget of the fit.
     bounds : pair
-        Public (lower, upper) of the columns: numbers, or arrays with one a column. Rows outside are
-        clipped and counted.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column. Rows outside are clipped to them and counted in `clipped_`.
     delta : float
-        0 asks for pure ε: "objective" and "functional" can.
+        0 asks for pure ε-DP, which "objective" and "functional" support.
     algorithm : {"auto", "objective", "gradient", "functional", "sgd"}
-        - "gradient": noisy gradients of the softmax loss, preconditioned; one Gaussian a step for
-          all classes together, on whole numbers. Needs δ > 0. On made-up data it beat "objective"
-          and "functional" where records were few, and was about as good as "sgd".
-        - "objective": objective perturbation. Two classes: one problem. More: one against the rest,
-          each with its own noise, because the theorem needs a loss of one linear score. The
-          guarantee is proved for the solution that is found, not for an exact one.
-        - "functional": noise on the Taylor polynomial of the loss. One pass; its probabilities are
-          too close to 1/2 where scores are large.
+        - "gradient": noisy gradients of the softmax loss, preconditioned; one Gaussian per step for
+          all classes together, on whole numbers. Needs δ > 0. On synthetic data it was better than
+          "objective" and "functional" with few records, and about as good as "sgd".
+        - "objective": objective perturbation. Two classes are one problem; more are fitted one
+          against the rest, each with its own noise, because the theorem needs a loss of one linear
+          score. The guarantee is proved for the approximate solution that is found, not for an
+          exact minimiser.
+        - "functional": noise on the Taylor polynomial of the loss. Needs one pass; its
+          probabilities are too close to 1/2 where scores are large.
         - "sgd": DP-SGD of `tacit.private_training`. Needs δ > 0. The number of records is public,
-          and the guarantee towards one that is blank in its place.
+          and neighbours are zero-out: one record is replaced by a blank.
         - "auto": "gradient", or "objective" for δ = 0.
     alpha : float, optional
-        λ, of the weights of rows in the ball. Without it, what suits the algorithm and ε.
+        λ, the penalty on the weights of rows in the ball. By default, chosen from the algorithm
+        and ε.
     fit_intercept : bool
-        The intercept is penalised like a weight, about the middle of the bounds.
+        Whether to fit an intercept. It is penalised like a weight, about the middle of the bounds.
     norm : float, optional
-        Half-widths that rows are shortened to; 0.6 times that of the corners without.
+        Limit, in half-widths, that longer rows are shortened to; by default 0.6 times the norm of
+        the corners.
     classes : array, optional
-        Public labels. Without them they are read off y, and the certificate says so.
+        Public labels. If not given, they are read from y, and the certificate says so.
     steps : int, optional
-        Of "gradient" (8 for two classes, 12 for more) and "sgd" (60).
+        Number of steps of "gradient" (8 for two classes, 12 for more) and "sgd" (60).
     batch_size : int, optional
-        Of "sgd", expected; a quarter of the records without.
+        Expected batch size of "sgd"; by default a quarter of the records.
     unit, ledger, account, rng
-        What a row is; where and on which account to charge before reading; tests' randomness.
+        What one row belongs to; the ledger and account charged before rows are read; a generator
+        for tests.
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP, or ε-DP for δ = 0, towards one record more or less. Proofs:
+    Guarantee: (ε, δ)-DP, or ε-DP for δ = 0; neighbours differ by one record more or less. Proofs:
     `tacit.accounting.perturbed` (objective: slope 1 and curvature 1/4 of a record's loss in the
     ball), `tacit.estimators.softmax`, `tacit.estimators.taylor`, `tacit.private_training`.
 
-    Cost: some ten passes over the rows for "objective" (Newton's steps, with curvatures from a
-    sixteenth of the rows), one for "functional", T for "gradient".
+    Cost: about ten passes over the rows for "objective" (Newton steps, with curvatures from one row
+    in sixteen), one for "functional", T for "gradient".
 
     References
     ----------
@@ -143,7 +147,7 @@ class LogisticRegression(LinearClassifier):
         self.rng = rng
 
     def predict_proba(self, X: Any) -> Reals:
-        """Probabilities of the classes, in the order of `classes_`."""
+        """Return the probabilities of the classes, in the order of `classes_`."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.stack([expit(-scores), expit(scores)], axis=1)
@@ -153,7 +157,7 @@ class LogisticRegression(LinearClassifier):
         return np.asarray(each / each.sum(axis=1, keepdims=True))
 
     def predict_log_proba(self, X: Any) -> Reals:
-        """Their logarithms."""
+        """Return the logarithms of the probabilities of the classes."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
@@ -163,7 +167,7 @@ class LogisticRegression(LinearClassifier):
         if name == "auto":
             name = "gradient" if self.delta else "objective"
         if not self.delta and name in _STEPS:
-            remedy = "Pure ε has objective and functional."
+            remedy = "Use objective or functional for pure ε."
             errors.refuse(where, "delta", f"above 0 for {name}", self.delta, remedy)
         return name
 
@@ -194,5 +198,5 @@ class LogisticRegression(LinearClassifier):
         return (*super()._assumptions(), *more)
 
     def _limits(self) -> tuple[str, ...]:
-        said = {"sgd": PUBLIC_COUNT, "objective": UNSOLVED}.get(self._algorithm())
-        return () if said is None else (said,)
+        limit = {"sgd": PUBLIC_COUNT, "objective": UNSOLVED}.get(self._algorithm())
+        return () if limit is None else (limit,)

@@ -1,6 +1,6 @@
 r"""Convex losses of a signed score :math:`s = y\,x^\top\theta`, :math:`y = \pm 1`, and their sums.
 
-What the proofs need of a loss: a slope of at most 1 and a curvature of at most `smoothness`.
+The proofs need a slope of at most 1 and a curvature of at most `smoothness`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.special import expit
 Reals = npt.NDArray[np.float64]
 
 BLOCK = 1024
-"""Rows at a time: they stay in the cache, and short sums are rounded little."""
+"""Rows per block: they fit in the cache, and rounding errors of short sums are small."""
 _UNIT = 2.0**-53
 
 
@@ -26,7 +26,7 @@ class Loss(Protocol):
 
     @property
     def smoothness(self) -> Fraction:
-        """The largest curvature."""
+        """Return the largest curvature."""
         ...
 
     def value(self, score: Reals) -> Reals: ...
@@ -34,7 +34,7 @@ class Loss(Protocol):
     def slope(self, score: Reals) -> Reals: ...
 
     def curvature(self, score: Reals, slope: Reals) -> Reals:
-        """Where the slope is known."""
+        """Return the curvature, given the slope."""
         ...
 
 
@@ -58,7 +58,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class HuberHinge:
-    r"""The hinge with a rounded corner [CMS11]_: curvature at most 1/(2h).
+    r"""Hinge loss with a rounded corner [CMS11]_: curvature at most 1/(2h).
 
     .. math:: \ell(s) = 0 \text{ if } s > 1 + h, \quad \frac{(1 + h - s)^2}{4h}
               \text{ if } |1 - s| \le h, \quad 1 - s \text{ otherwise}
@@ -88,7 +88,7 @@ class HuberHinge:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    r"""A sum of losses, a penalty and a linear term.
+    r"""Sum of losses, a penalty and a linear term.
 
     .. math:: F(\theta) = \sum_i \ell(y_i x_i^\top\theta) + \tfrac\lambda2\lVert\theta\rVert^2
               + b^\top\theta, \qquad \lVert x_i\rVert \le 1
@@ -121,12 +121,12 @@ class Objective:
         return total
 
     def rounding(self, theta: Reals) -> float:
-        r"""What the norm of the computed gradient may miss of the true one.
+        r"""Bound the norm of the computed gradient's rounding error.
 
-        With :math:`u = 2^{-53}`, B rows a block, n rows, d columns: sums of B and of n/B numbers
+        With :math:`u = 2^{-53}`, B rows per block, n rows, d columns: sums of B and of n/B numbers
         of size at most 1, slopes whose scores are off by :math:`(d + 2)u\lVert\theta\rVert`, a few
-        units for rows and slopes themselves, and the two terms beside the sum, which are in the
-        total that every block is added to. Doubled.
+        units for rows and slopes themselves, and the two terms beside the sum, which are part of
+        the total that every block is added to. The bound is doubled.
         """
         count, columns = self.rows.shape
         size = float(np.linalg.norm(theta))

@@ -1,11 +1,11 @@
-r"""The minimum of a strongly convex sum, to a tolerance that is checked.
+r"""Minimisation of a strongly convex sum, to a tolerance that is checked.
 
 Notes
 -----
-A gradient of norm at most γ means a distance of at most γ/λ from the minimum, λ the convexity: the
-proofs that use a minimiser count that distance. Newton's directions, each followed to
-near the lowest point on its line, lead to every tolerance above rounding, wherever they start
-[BV04]_. Curvatures are kept from step to step as long as that is fast.
+A gradient of norm at most γ means a distance of at most γ/λ from the minimum, where λ is the strong
+convexity; the proofs that use a minimiser account for that distance. Newton directions, each
+followed to near the lowest point on its line, reach every tolerance above rounding from any start
+[BV04]_. Curvatures are reused from step to step as long as convergence is fast.
 
 References
 ----------
@@ -26,19 +26,19 @@ from tacit.privacy import errors
 Reals = npt.NDArray[np.float64]
 
 _FEW = 4096
-"""More rows than this are met for the first time near the minimum of a part of them."""
+"""With more rows than this, the search starts near the minimum for a part of the rows."""
 _PART = 16
 _ROUGH = 1e-4
 _FAST = 0.25
-"""A step that leaves more of the gradient asks for new curvatures."""
+"""Curvatures are recomputed after a step that leaves more than this part of the gradient."""
 _FLAT = 0.1
-"""Of the slope at the start: what is low enough on the way."""
+"""A line search ends where the slope is below this part of its initial value."""
 _MOST_STEPS = 2000
 _MOST_HALVINGS = 200
 
 
 def minimum(objective: Objective, tolerance: float) -> Reals:
-    """A point where the norm of the gradient is at most this, rounding included."""
+    """Find a point where the norm of the gradient, rounding included, is at most `tolerance`."""
     theta, curvatures = np.zeros(objective.rows.shape[1]), None
     if len(objective.rows) > _FEW:
         part = _part(objective)
@@ -48,7 +48,7 @@ def minimum(objective: Objective, tolerance: float) -> Reals:
 
 
 def _part(objective: Objective) -> Objective:
-    """Every 16th row, with a 16th of the rest."""
+    """Take every 16th row, with a sixteenth of the penalty and linear term."""
     return Objective(
         objective.loss,
         np.ascontiguousarray(objective.rows[::_PART]),
@@ -59,7 +59,7 @@ def _part(objective: Objective) -> Objective:
 
 
 class _Search:
-    """A point on its way to the minimum, and the curvatures of a point that it came by."""
+    """A point on its way to the minimum, and the curvatures of an earlier point."""
 
     def __init__(self, objective: Objective, theta: Reals, curvatures: Any = None) -> None:
         self.objective = objective
@@ -73,7 +73,7 @@ class _Search:
             if missed <= tolerance:
                 return self.theta
             self._step()
-        raise errors.TacitError("minimum: it was not found to its tolerance. Nothing is released.")
+        raise errors.TacitError("minimum: the tolerance was not reached. Nothing is released.")
 
     def _step(self) -> None:
         if self.curvatures is None:
@@ -91,16 +91,17 @@ class _Search:
         self.theta, self.gradient, self.fresh = trial, gradient, False
 
     def _lowest(self, direction: Reals, trial: Reals, gradient: Reals) -> tuple[Reals, Reals]:
-        """Near the lowest point between here and the trial, by the sign of the slope there.
+        """Find a point near the lowest between here and the trial, by the sign of the slope.
 
         Slopes along a line never fall, as the sum is convex: where one is negative, all before it
-        are, and the sum has fallen all the way. Values would drown in rounding near the minimum.
+        are negative too, and the sum has decreased all the way. Values themselves cannot be
+        compared near the minimum because of rounding.
         """
         below, above = 0.0, 1.0
         here, there = float(self.gradient @ direction), float(gradient @ direction)
         low = -_FLAT * here
         for _ in range(_MOST_HALVINGS if there > low else 0):
-            # Where a straight slope would cross zero, but inside the middle eight tenths.
+            # Where a linear slope would cross zero, restricted to the middle eight tenths.
             share = min(max(here / (here - there), 0.1), 0.9)
             middle = below + share * (above - below)
             trial = self.theta + middle * direction

@@ -29,7 +29,7 @@ _REMEDY = "Raise epsilon, fit more records, or train fewer weights."
 
 
 class _MLP(PrivateEstimator):
-    """What both share. Abstract: they differ in what the outputs are for."""
+    """Abstract base of classifier and regressor, which differ in the meaning of the outputs."""
 
     bounds: Bounds
     hidden_layer_sizes: Sequence[int]
@@ -49,13 +49,13 @@ class _MLP(PrivateEstimator):
 
     @abstractmethod
     def _outputs(self) -> tuple[int, str]:
-        """How many outputs, and their loss."""
+        """Return the number of outputs, and the name of their loss."""
 
     def _fit(self, X: Reals, targets: npt.NDArray[Any], charged: Event) -> list[Layer]:
-        """Layers for rows as they came, once they are paid for."""
+        """Train, and return layers that take unscaled rows."""
         where, box = type(self).__name__, self._box(X.shape[1])
         network = self._network(*X.shape)
-        # The number of records is public here, so this tells nothing that is not.
+        # The number of records is public here, so this warning reveals nothing.
         warn_of_noise(where, len(X) / 2, network.noise, _REMEDY)
         held, self.clipped_ = box.clip(X)
         inputs = plain(box)
@@ -79,7 +79,7 @@ class _MLP(PrivateEstimator):
         return self._network(rows, columns).event
 
     def _network(self, rows: int, columns: int) -> Network:
-        """The training, from parameters and shapes alone."""
+        """Return the training plan, from parameters and shapes alone."""
         where = type(self).__name__
         components = self._components(self._box(columns))
         outputs, loss = self._outputs()
@@ -97,7 +97,7 @@ class _MLP(PrivateEstimator):
         where = type(self).__name__
         if self.components is None:
             if self.norm is not None:
-                remedy = "It is how far rows count where components are found."
+                remedy = "It limits the rows from which components are computed."
                 errors.refuse(where, "norm", "left out without components", self.norm, remedy)
             return None
         columns = len(box.lower)
@@ -144,61 +144,63 @@ class _MLP(PrivateEstimator):
 
 
 class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
-    r"""A network of ReLUs, trained by DP-SGD.
+    r"""Neural network classifier with ReLU units, trained by DP-SGD.
 
     .. math:: \min_W \sum_i -\ln p_W(y_i \mid x_i), \qquad
               p_W = \mathrm{softmax}\big(W_L\,\mathrm{relu}(\cdots) + b_L\big)
 
     Columns are measured in half-widths of their bounds. After `fit`: `coefs_` and `intercepts_` as
-    scikit-learn has them, for rows as they come (`tacit.estimators.components` is folded into the
+    in scikit-learn, for unscaled rows (the map of `tacit.estimators.components` is folded into the
     first layer; two classes have one output), `classes_`, `guarantee_`, `certificate_`, `event_`,
     `clipped_`.
 
     Parameters
     ----------
     epsilon, delta : float
-        What a fit may cost each record, components and training together.
+        Privacy budget of the fit, components and training together.
     bounds : pair
-        Public (lower, upper) of the columns: numbers, or arrays with one a column. Rows outside are
-        clipped and counted. Columns are measured from the middle: bounds (−b, b) measure from zero.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column. Rows outside are clipped and counted in `clipped_`. Columns are measured from the
+        middle of their bounds: give (−b, b) to measure from zero.
     hidden_layer_sizes : sequence of int
-        Without any it is softmax regression.
+        Sizes of the hidden layers. An empty sequence gives softmax regression.
     components : int, optional
-        So many private principal components are the inputs, as Abadi et al. have it, for a share of
-        the budget. For many columns of which few directions matter.
+        Number of private principal components to use as inputs, as in Abadi et al., for a share of
+        the budget. Useful with many columns of which few directions matter.
     classes : array, optional
-        Public labels. Without them they are read off y, and the certificate says so.
+        Public labels. If not given, they are read from y, and the certificate says so.
     norm : float, optional
-        For `components`: half-widths from the middle that rows are pulled in to where components
-        are found, 0.6 times that of the corners without. Noise grows with its square.
+        For `components`: limit, in half-widths from the middle, that rows are shortened to when
+        components are computed. By default 0.6 times the norm of the corners. Noise grows with its
+        square.
     clip_norm : float
-        Of every record's gradient.
+        Limit on the norm of each record's gradient.
     batch_size : int, optional
-        Expected; without, a quarter of the records, or all of them up to 4,096.
+        Expected batch size. By default a quarter of the records, or all of them up to 4,096.
     epochs : float, optional
-        Without, 25 or as many as 100 steps take, whichever is more.
+        By default 25, or as many as 100 steps take, whichever is more.
     optimizer : {"sgd", "adam"}
     learning_rate : float, optional
-        Without, what `tacit.estimators.recipe` makes of public numbers.
+        By default computed from public numbers by `tacit.estimators.recipe`.
     momentum : float, optional
-        Of "sgd"; 0.9 without.
+        Momentum of "sgd"; 0.9 by default.
     average : float
-        The part of the steps, from the end, whose weights are averaged. It costs nothing.
+        Share of the steps, counted from the end, whose weights are averaged. It costs no privacy.
     device : str
         "cpu", "cuda" or "auto".
     unit, ledger, account, rng
-        What a row is; where and on which account to charge before reading; tests' randomness.
+        What one row belongs to; the ledger and account charged before rows are read; a generator
+        for tests.
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP towards one record that is blank in its place; how many there are is
-    public. Every step is a Gaussian on a Poisson sample of clipped gradients [ACG16]_: one record
-    moves their sum by `clip_norm` at most. Proofs: `tacit.private_training.train`, and for
-    components `tacit.estimators.components`; the two are one composition, for which noise is
-    calibrated by its privacy loss distribution. Averages are post-processing. Noise is
-    floating-point, which the
-    certificate states. Cost: a forward and a backward pass an epoch and some; d² a record and d³
-    for components.
+    Guarantee: (ε, δ)-DP; neighbours are zero-out (one record is replaced by a blank), and the
+    number of records is public. Every step is a Gaussian on a Poisson sample of clipped gradients
+    [ACG16]_: one record moves their sum by at most `clip_norm`. Proofs:
+    `tacit.private_training.train`, and for components `tacit.estimators.components`. The two are
+    one composition, and the noise is calibrated by its privacy loss distribution. Averaging is
+    post-processing. Noise is floating-point, which the certificate states. Cost: a little more than
+    a forward and a backward pass per epoch; with components, also d² per record and d³.
 
     References
     ----------
@@ -265,27 +267,27 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
         self.rng = rng
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to rows X and labels y: checked, charged, then read."""
+        """Fit to rows X and labels y. The ledger, if any, is charged before values are used."""
         X, y = self._checked(X, y)
         self.classes_, codes = coded(type(self).__name__, y, self.classes)
         return self._store(self._fit(X, codes, self._charge(*X.shape)))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class with the highest probability."""
+        """Return the most probable class of each row."""
         scores = self._forward(X)
         if scores.shape[1] == 1:
             return np.asarray(self.classes_[(scores[:, 0] > 0).astype(int)])
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> Reals:
-        """Probabilities of the classes, in the order of `classes_`."""
+        """Return the probabilities of the classes, in the order of `classes_`."""
         scores = self._forward(X)
         if scores.shape[1] == 1:
             return np.concatenate([expit(-scores), expit(scores)], axis=1)
         return np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: Any) -> Reals:
-        """Their logarithms."""
+        """Return the logarithms of the probabilities of the classes."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
@@ -299,13 +301,13 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
 
 
 class MLPRegressor(RegressorMixin, _MLP):  # type: ignore[misc]
-    r"""A network of ReLUs for a number, trained by DP-SGD.
+    r"""Neural network regressor with ReLU units, trained by DP-SGD.
 
     .. math:: \min_W \sum_i (f_W(x_i) - y_i')^2
 
-    with targets y′ in half-widths of their bounds. After `fit`: `coefs_` and `intercepts_` as
-    scikit-learn has them, for rows and targets as they come, `guarantee_`, `certificate_`,
-    `event_`, and `clipped_` (rows outside their bounds and targets outside theirs).
+    with targets y′ in half-widths of their bounds. After `fit`: `coefs_` and `intercepts_` as in
+    scikit-learn, for unscaled rows and targets, `guarantee_`, `certificate_`, `event_`, and
+    `clipped_` (the number of rows outside their bounds plus targets outside theirs).
 
     Parameters
     ----------
@@ -380,19 +382,19 @@ optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
         self.rng = rng
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to rows X and targets y: checked, charged, then read."""
+        """Fit to rows X and targets y. The ledger, if any, is charged before values are used."""
         X, y = self._checked(X, y, y_numeric=True)
         target = Box.of(type(self).__name__, "target_bounds", self.target_bounds, 1)
         charged = self._charge(*X.shape)
-        held, outside = target.clip(y)
-        layers = self._fit(X, (held - target.center) / target.radius, charged)
+        clipped, outside = target.clip(y)
+        layers = self._fit(X, (clipped - target.center) / target.radius, charged)
         self.clipped_ += outside
         weights, bias = layers[-1]
         layers[-1] = (weights * target.radius, bias * target.radius + target.center)
         return self._store(layers)
 
     def predict(self, X: Any) -> Reals:
-        """What the network says of new rows, in the units of the target."""
+        """Predict the target of new rows, in its own units."""
         return self._forward(X)[:, 0]
 
     def _outputs(self) -> tuple[int, str]:

@@ -2,15 +2,15 @@ r"""Networks of linear layers and ReLUs, trained by DP-SGD.
 
 .. math:: f(v) = W_L\,\mathrm{relu}(\cdots\mathrm{relu}(W_1 v + b_1)\cdots) + b_L
 
-Weights of hidden layers start as normal draws (half of He's rule in the first, for rows that are
-about L long), those of the last layer at zero: before the first step all classes are alike. The
-draws come from the fit's own stream, and torch's generator is left alone.
+Weights of hidden layers start as normal draws (half of He's rule in the first, for rows of length
+about L), those of the last layer at zero: before the first step all classes are equally likely. The
+draws come from the fit's own stream; torch's generator is not used.
 
 Notes
 -----
-The guarantee is that of `tacit.private_training.train`: Gaussians on Poisson samples, with the
-event of what ran before on the same records beside them, as one composition. The number of records
-is public: it sets the sampling rate and the size of a step.
+The guarantee is that of `tacit.private_training.train`: Gaussians on Poisson samples, composed with
+the event of what ran before on the same records. The number of records is public: it sets the
+sampling probability and the size of a step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Layer = tuple[Reals, Reals]
 """Weights of shape (inputs, outputs), and biases."""
 
 LENGTH = 3.0
-"""L: how long rows are, about. Longer ones let the first layer learn faster than the others."""
+"""L: approximate length of rows. Longer rows make the first layer learn faster than the others."""
 
 LOSSES = ("squared", "logistic", "softmax")
 _BLOCK = 4096
@@ -50,7 +50,7 @@ _START = math.sqrt(1 / 2)
 
 @dataclass(frozen=True)
 class Network:
-    """Sizes, settings and budget of one training; of the records only their number enters."""
+    """Sizes, settings and budget of one training; it uses only the number of the records."""
 
     where: str
     rows: int
@@ -66,13 +66,13 @@ class Network:
 
     @property
     def weights(self) -> int:
-        """How many numbers are trained."""
+        """Return the number of trained weights."""
         return sum((one + 1) * other for one, other in itertools.pairwise(self.sizes))
 
     @cached_property
     def event(self) -> Event:
-        """What `solve` runs, and what ran beside it."""
-        # Settings that have no price are looked at too: what is refused must not be charged.
+        """Return the event of `solve`, together with what ran before it."""
+        # Settings without a privacy cost are checked too: a refused fit must not be charged.
         clip = errors.positive(self.where, "clip_norm", self._settings["clip_norm"])
         own = self._schedule.event(clip, self.unit)
         parts = (own,) if self.beside is None else (self.beside, own)
@@ -81,7 +81,7 @@ class Network:
 
     @property
     def noise(self) -> float:
-        r"""Norm of the noise on all steps together, over what a record can add to them.
+        r"""Return the norm of the noise on all steps together, over one record's contribution.
 
         .. math:: \frac{\sigma\sqrt{T p}}{T q}
 
@@ -94,7 +94,7 @@ class Network:
     def solve(
         self, inputs: npt.NDArray[np.float32], targets: npt.NDArray[Any], rng: Randomness | None
     ) -> tuple[list[Layer], Event]:
-        """Layers of the trained network, and what ran."""
+        """Return the layers of the trained network, and the event."""
         import torch
 
         from tacit.central.training.training import train
@@ -121,7 +121,7 @@ class Network:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        """Of `train`."""
+        """Return the settings of `train`."""
         steps = self.recipe.steps(self._schedule, self.weights, self.loss)
         return {**self.recipe.length(self.rows), **steps}
 
@@ -142,9 +142,9 @@ class Network:
 
 
 def forward(layers: list[Layer], rows: Reals) -> Reals:
-    """Outputs for rows, a few at a time."""
-    found = [_outputs(layers, rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
-    return np.concatenate(found)
+    """Compute outputs for rows, in blocks."""
+    outputs = [_outputs(layers, rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
+    return np.concatenate(outputs)
 
 
 def _outputs(layers: list[Layer], rows: Reals) -> Reals:
@@ -155,7 +155,7 @@ def _outputs(layers: list[Layer], rows: Reals) -> Reals:
 
 
 def _module(sizes: tuple[int, ...], stream: Randomness) -> nn.Sequential:
-    """At its start."""
+    """Build the network with its initial weights."""
     import torch
     from torch import nn
 
@@ -169,7 +169,7 @@ def _module(sizes: tuple[int, ...], stream: Randomness) -> nn.Sequential:
             layer.bias.zero_()
             layer.weight.zero_()
             if place < last:
-                # Rows are so long, whatever their number of columns; hidden layers' √size.
+                # Rows have length LENGTH for any number of columns; hidden layers, √size.
                 scale = _START / (LENGTH if place == 0 else math.sqrt(one / 4))
                 layer.weight.copy_(standard_normal(one * other, stream).view(other, one) * scale)
         module.append(layer)
@@ -185,7 +185,7 @@ def _layers(module: nn.Sequential) -> list[Layer]:
 
 
 def _loss(name: str) -> Callable[..., Tensor]:
-    """One number for every example."""
+    """Return the loss function, which gives one number per example."""
     from torch.nn import functional
 
     if name == "softmax":

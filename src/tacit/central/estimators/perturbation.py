@@ -1,20 +1,21 @@
 r"""Objective and output perturbation: convex problems whose solutions are private.
 
-Both are for rows of norm at most 1 and losses of slope at most 1 of a linear score, one problem a
-class. `tacit.accounting.perturbed` has the theorem of objective perturbation.
+Both need rows of norm at most 1, and losses of a linear score with slope at most 1; there is one
+problem per class. The theorem of objective perturbation is in `tacit.accounting.perturbed`.
 
 Notes
 -----
 *Output perturbation* [CMS11]_. The gradient of one record's loss has norm at most 1, and the rest
-of the objective is λ-strongly convex: with a record more the minimum moves by at most 1/λ. (The
+of the objective is λ-strongly convex: one more record moves the minimum by at most 1/λ. (The
 papers' 2/(nΛ) is for a mean of losses, with one record replaced: λ = nΛ. Here losses are summed,
-so n is not used.) With what solving may miss, γ/λ on either side, and rounding to a grid of step h
-in d entries, K problems together have the ℓ2 sensitivity
+so n is not used.) With the solver's error of at most γ/λ on either side, and rounding to a grid of
+step h in d entries, K problems together have the ℓ2 sensitivity
 :math:`\sqrt K((1 + 2\gamma)/\lambda + h\sqrt d)`, and :math:`\sqrt{Kd}` times that in ℓ1.
 
-*The linear term* is an exact draw from its law of which only the nearest point of a grid (the
-cell, for Laplace) is ever known: half a step an entry counts towards what solving misses, so no
-property of floats enters the proof. `Objective.rounding` bounds what floats do to the gradient.
+*The linear term* is an exact draw from its law, of which only the nearest point of a grid (the
+cell, for Laplace) is ever known: half a step per entry counts towards the solver's error, so the
+proof does not depend on properties of floats. `Objective.rounding` bounds the rounding error of the
+gradient.
 
 References
 ----------
@@ -49,36 +50,36 @@ from tacit.privacy.randomness import (
 )
 
 MOST_ROWS = 2**23
-"""Rounding of larger sums could exceed what solving may miss."""
+"""Rounding in larger sums could exceed the solver's tolerance."""
 
 VOLUME_SHARE = 0.25
-"""Of ε: what the change of volume, ln(1 + β/λ), may cost where no penalty is given."""
+"""Share of ε that the change of volume, ln(1 + β/λ), may cost if no penalty is given."""
 
 _SCORES_PER_NOISE = 8
 _SMALLEST_PENALTY = Fraction(1, 2**10)
 _LEAST_PENALTY = Fraction(1, 16)
-_OUTPUT_SHARE = 2.0**-10  # of the squared shift, for noise on top of a minimiser
-_PURE_OUTPUT_SHARE = 2.0**-6  # … of ε
-_TERM_STEPS = 2**26  # of the linear term, in its scale
-_SPARE = 1 - 1e-9  # of ε, for rounding in calibration
+_OUTPUT_SHARE = 2.0**-10  # share of the squared shift for the noise added to a minimiser
+_PURE_OUTPUT_SHARE = 2.0**-6  # the same, as a share of ε, for pure ε
+_TERM_STEPS = 2**26  # grid steps of the linear term in its scale
+_SPARE = 1 - 1e-9  # share of ε that is used; the rest allows for rounding in calibration
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What the noise depends on: public numbers alone.
+    """Public numbers that the noise depends on.
 
     Parameters
     ----------
     loss : Loss
-        Of a score of rows of norm at most 1.
+        Loss of a score, for rows of norm at most 1.
     dimension : int
-        Entries of a row.
+        Number of entries of a row.
     count : int
-        Problems on the same records.
+        Number of problems on the same records.
     delta : float
-        0 asks for pure ε, and Laplace noise.
+        0 asks for pure ε-DP, with Laplace noise.
     penalty : float, optional
-        λ. Without one, what suits ε.
+        λ. If not given, it is chosen from ε.
     """
 
     where: str
@@ -97,23 +98,23 @@ class Problem:
 
     @property
     def stated_penalty(self) -> Fraction:
-        """λ, where one is given."""
+        """Return λ, where one is given."""
         number = errors.positive(self.where, "alpha", self.penalty)
         if number < _SMALLEST_PENALTY:
-            remedy = "Solutions of weaker penalties drown in rounding."
+            remedy = "With a weaker penalty, rounding would dominate the solution."
             errors.refuse(self.where, "alpha", "at least 2^-10", self.penalty, remedy)
         return number
 
 
 @dataclass(frozen=True)
 class ObjectivePerturbation:
-    """Minimisers of objectives with a random linear term."""
+    """Objective perturbation: minimisers of objectives with a random linear term."""
 
     problem: Problem
 
     @cached_property
     def penalty(self) -> Fraction:
-        """λ: where none is given, as small as its share of ε allows."""
+        """Return λ: if none is given, as small as its share of ε allows."""
         given = self.problem
         if given.penalty is not None:
             return given.stated_penalty
@@ -122,7 +123,7 @@ class ObjectivePerturbation:
 
     @cached_property
     def event(self) -> events.ObjectivePerturbation:
-        """What runs."""
+        """Return the event of `solve`."""
         given, off = self.problem, self._grid[1]
         return events.ObjectivePerturbation(
             "gaussian" if given.delta else "laplace",
@@ -138,13 +139,13 @@ class ObjectivePerturbation:
 
     @property
     def noise(self) -> float:
-        """Norm of the linear term, about."""
+        """Return the approximate norm of the linear term."""
         return float(self.event.scale) * math.sqrt(self.problem.dimension)
 
     def solve(
         self, rows: Reals, codes: Codes, rng: Randomness | None
     ) -> tuple[Reals, events.Event]:
-        """Released minimisers, one a row, for the signs of each problem."""
+        """Release one minimiser per row, for the signs of each problem."""
         _few_enough(self.problem.where, rows)
         stream, signs = source(rng), signs_of(codes, self.problem.count)
         return np.array([self._one(rows, one, stream) for one in signs]), self.event
@@ -154,20 +155,20 @@ class ObjectivePerturbation:
         linear = _term(self.event.law, self.problem.dimension, stream) * (scale / _TERM_STEPS)
         objective = Objective(self.problem.loss, rows, signs, float(self.penalty), linear)
         cell = math.sqrt(self.problem.dimension) / 2 * scale / _TERM_STEPS
-        found = minimum(objective, self._tolerance - cell)
+        minimiser = minimum(objective, self._tolerance - cell)
         step = self._grid[0]
-        noise = _noise(self.event.law, self.event.output_scale, found.shape, stream)
-        return np.asarray((np.rint(found / step) + noise) * step)
+        noise = _noise(self.event.law, self.event.output_scale, minimiser.shape, stream)
+        return np.asarray((np.rint(minimiser / step) + noise) * step)
 
     @cached_property
     def _scales(self) -> tuple[Fraction, Fraction]:
-        """Noise of the linear term and on top, over their sensitivities."""
+        """Return the noise of the linear term and of the output, over their sensitivities."""
         given = self.problem
         lost = given.count * math.log1p(float(given.loss.smoothness / self.penalty))
         left = float(given.epsilon) * _SPARE - lost
         if left <= 0:
             least = float(given.loss.smoothness) / math.expm1(float(given.epsilon) / given.count)
-            remedy = "A weaker penalty costs more than this ε by itself."
+            remedy = "A weaker penalty alone costs more than this ε."
             errors.refuse(given.where, "alpha", f"above {least:.4g}", given.penalty, remedy)
         if not given.delta:
             top = _PURE_OUTPUT_SHARE * left / given.count
@@ -179,17 +180,17 @@ class ObjectivePerturbation:
 
     @cached_property
     def _tolerance(self) -> float:
-        """What the gradient may miss: little beside its noise, much beside rounding."""
+        """Return the tolerance of the gradient: far below its noise, far above rounding."""
         return max(2.0**-18 * float(self._scales[0] * self._sensitivity), 2.0**-16)
 
     @cached_property
     def _sensitivity(self) -> Fraction:
-        """Of the sum of gradients: ℓ2, or ℓ1 for Laplace noise."""
+        """Return the sensitivity of the sum of gradients: ℓ2, or ℓ1 for Laplace noise."""
         return Fraction(1) if self.problem.delta else _rational(math.sqrt(self.problem.dimension))
 
     @cached_property
     def _grid(self) -> tuple[float, Fraction]:
-        """Step of what is released, and its sensitivity in steps."""
+        """Return the grid step of the output, and its sensitivity in steps."""
         given = self.problem
         distance = self._tolerance / float(self.penalty)
         step = 2.0 ** math.floor(math.log2(distance))
@@ -199,7 +200,7 @@ class ObjectivePerturbation:
 
 @dataclass(frozen=True)
 class OutputPerturbation:
-    """Minimisers with noise as large as one record can move them."""
+    """Output perturbation: minimisers with noise as large as one record can move them."""
 
     problem: Problem
 
@@ -207,14 +208,14 @@ class OutputPerturbation:
 
     @cached_property
     def penalty(self) -> Fraction:
-        """λ: where none is given, noise has a deviation of 1/8 on a score, about, or less."""
+        """Return λ: by default, for noise of standard deviation about 1/8 or less on a score."""
         if self.problem.penalty is not None:
             return self.problem.stated_penalty
         return _SCORES_PER_NOISE * self._scale * _rational(self._norms)
 
     @cached_property
     def event(self) -> events.Gaussian | events.Laplace:
-        """What runs."""
+        """Return the event of `solve`."""
         scope, sensitivity = self.problem.scope, Fraction(self._grid[1])
         if self.problem.delta:
             return events.Gaussian(sensitivity, self._scale * sensitivity, **scope)
@@ -222,17 +223,17 @@ class OutputPerturbation:
 
     @property
     def noise(self) -> float:
-        """Of the sum of gradients that would move the minimisers as much."""
+        """Return the noise of a sum of gradients that would move the minimisers equally far."""
         root = math.sqrt(self.problem.count * self.problem.dimension)
         return float(self._scale * self._grid[1]) * self._grid[0] * float(self.penalty) * root
 
     def solve(
         self, rows: Reals, codes: Codes, rng: Randomness | None
     ) -> tuple[Reals, events.Event]:
-        """Released minimisers, one a row, for the signs of each problem."""
+        """Release one minimiser per row, for the signs of each problem."""
         _few_enough(self.problem.where, rows)
         step, nothing = self._grid[0], np.zeros(self.problem.dimension)
-        found = [
+        minimisers = [
             minimum(
                 Objective(self.problem.loss, rows, one, float(self.penalty), nothing),
                 self.TOLERANCE,
@@ -241,12 +242,12 @@ class OutputPerturbation:
         ]
         law = "gaussian" if self.problem.delta else "laplace"
         scale = self._scale * self._grid[1]
-        noise = _noise(law, scale, (len(found), self.problem.dimension), source(rng))
-        return np.asarray((np.rint(np.array(found) / step) + noise) * step), self.event
+        noise = _noise(law, scale, (len(minimisers), self.problem.dimension), source(rng))
+        return np.asarray((np.rint(np.array(minimisers) / step) + noise) * step), self.event
 
     @cached_property
     def _scale(self) -> Fraction:
-        """Noise over sensitivity."""
+        """Return the noise over its sensitivity."""
         given = self.problem
         epsilon = float(errors.epsilon_in_range(given.where, given.epsilon)) * _SPARE
         if not given.delta:
@@ -255,14 +256,14 @@ class OutputPerturbation:
 
     @cached_property
     def _norms(self) -> float:
-        """From the distance of one minimiser to the norm of all of them together."""
+        """Return the factor from the distance of one minimiser to the norm of all together."""
         given = self.problem
         together = math.sqrt(given.count)
         return together if given.delta else together * math.sqrt(given.count * given.dimension)
 
     @cached_property
     def _grid(self) -> tuple[float, int]:
-        """Step of what is released, and its sensitivity in steps."""
+        """Return the grid step of the output, and its sensitivity in steps."""
         distance = (1 + 2 * self.TOLERANCE) / float(self.penalty)
         step = 2.0 ** (math.floor(math.log2(distance)) - 20)
         apart = distance / step + math.sqrt(self.problem.dimension)
@@ -270,7 +271,7 @@ class OutputPerturbation:
 
 
 def _term(law: str, size: int, stream: Randomness) -> Reals:
-    """A linear term in steps: the nearest whole numbers, or the middles of cells."""
+    """Draw a linear term in steps: the nearest whole numbers, or the middles of cells."""
     if law == "gaussian":
         return rounded_gaussian(Fraction(_TERM_STEPS), size, stream).astype(np.float64)
     # The whole part of an exponential variable is geometric.
@@ -288,7 +289,7 @@ def _noise(
 
 
 def _rational(number: float) -> Fraction:
-    """Rounded up a little: noise and penalty may only be larger than they must."""
+    """Convert to a fraction, rounded up slightly: noise and penalty may only become larger."""
     return Fraction(math.ceil(number * (1 + 1e-12) * 2**40), 2**40)
 
 

@@ -1,15 +1,15 @@
-r"""How a network is trained where nobody said: by public numbers alone.
+r"""Default settings for training a network, computed from public numbers only.
 
-Few large steps: noise then is spread over few draws. The learning rate is
+Few large steps are used, so that the budget is divided between few draws. The learning rate is
 
 .. math:: \eta = \frac{1}{C}\min\Big(\eta_0,\; \frac{a}{\nu\sqrt T}\Big), \qquad
           \nu = \frac{\sigma\sqrt p}{q n}
 
-with ν the norm of the noise on an averaged gradient of p weights, in clip norms C: what noise alone
-adds to the weights in T steps has a norm in proportion to :math:`\eta C \nu\sqrt T`, and is held to
-about a. Where noise is small, :math:`\eta_0` is as fast as steps may be. Numbers must be closer
-than labels: for squares both are smaller. All of these are public, the number of records too, as it
-sets a sampling rate.
+where ν is the norm of the noise on an averaged gradient of p weights, in clip norms C. What noise
+alone adds to the weights in T steps has a norm proportional to :math:`\eta C \nu\sqrt T`, which
+this rule limits to about a. Where noise is small, :math:`\eta_0` limits the rate. Regression needs
+more precision than classification: for the squared loss both constants are smaller. All of these
+numbers are public, including the number of records, which sets the sampling probability.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 OPTIMIZERS = ("sgd", "adam")
 PART, FEW = 4, 4096
-"""A batch is the records over this where no size is given, and all of them where they are few."""
+"""Default batch size: the records divided by `PART`, or all of them if at most `FEW`."""
 
 EPOCHS, STEPS = 25.0, 100
-"""Both at least, where no number of epochs is given."""
+"""Smallest number of epochs and of steps, if no number of epochs is given."""
 
 _MOMENTUM = 0.9
 _FASTEST, _NOISE = 5.0, 2.0
@@ -38,7 +38,7 @@ _ADAM = 0.02
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of `tacit.private_training.train`; None is for what has proved itself."""
+    """Settings of `tacit.private_training.train`; None stands for a default."""
 
     where: str
     batch_size: int | None
@@ -50,7 +50,7 @@ class Recipe:
     average: float
 
     def length(self, records: int) -> dict[str, Any]:
-        """Batch size and epochs."""
+        """Return batch size and epochs."""
         usual = math.ceil(records / PART) if records > FEW else records
         size = usual if self.batch_size is None else self.batch_size
         size = errors.whole(self.where, "batch_size", size, least=1)
@@ -60,7 +60,7 @@ class Recipe:
         return {"batch_size": size, "epochs": epochs}
 
     def steps(self, plan: Schedule, weights: int, loss: str) -> dict[str, Any]:
-        """How steps are made, for this schedule, so many weights and this loss."""
+        """Return the optimizer settings for this schedule, number of weights and loss."""
         errors.choice(self.where, "optimizer", self.optimizer, OPTIMIZERS)
         clip = float(errors.positive(self.where, "clip_norm", self.clip_norm))
         rate = self.learning_rate
@@ -79,7 +79,9 @@ class Recipe:
             return _MOMENTUM if self.optimizer == "sgd" else 0.0
         momentum = errors.probability(self.where, "momentum", self.momentum)
         if momentum and self.optimizer == "adam":
-            errors.refuse(self.where, "momentum", "left out with adam", momentum, "It has its own.")
+            errors.refuse(
+                self.where, "momentum", "left out with adam", momentum, "Adam has its own."
+            )
         return momentum
 
     def _average(self) -> float:
@@ -87,7 +89,7 @@ class Recipe:
 
 
 def _rate(plan: Schedule, weights: int, loss: str) -> float:
-    """In clip norms."""
+    """Return the learning rate, in clip norms."""
     squared = loss == "squared"
     fastest, most = (_FASTEST_SQUARED, _NOISE_SQUARED) if squared else (_FASTEST, _NOISE)
     noise = float(plan.noise_multiplier) * math.sqrt(weights) / plan.expected_size

@@ -3,7 +3,7 @@ r"""Softmax regression by DP-SGD: `tacit.private_training` on a layer without a 
 Notes
 -----
 The guarantee is that of `tacit.private_training.train`: Gaussians on Poisson samples. The number of
-records is public there: it sets the sampling rate and the size of a step. Noise is floating-point
+records is public: it sets the sampling probability and the size of a step. Noise is floating-point
 Gaussian from a cryptographic generator, an assumption that the certificate states.
 
 References
@@ -37,7 +37,7 @@ _MOMENTUM = 0.9
 
 @dataclass(frozen=True)
 class SampledDescent:
-    """So many steps on samples of so many records, about."""
+    """DP-SGD with a number of steps and an expected batch size."""
 
     where: str
     rows: int
@@ -51,17 +51,17 @@ class SampledDescent:
 
     @cached_property
     def event(self) -> Event:
-        """What `solve` runs."""
+        """Return the event of `solve`."""
         return towards(self._schedule.event(Fraction(1), self.unit), Adjacency.ZERO_OUT)
 
     @property
     def noise(self) -> float:
-        """Norm of the noise on a gradient, about, for a sample as large as all records."""
+        """Return the approximate norm of the noise on a gradient, for a batch of all records."""
         scale = float(self._schedule.noise_multiplier) / self._schedule.probability
         return scale * math.sqrt(self.dimension * max(self.scores, 2))
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
-        """Weights, one row a score, and what ran."""
+        """Return weights, one row per score, and the event."""
         import torch
 
         layer = torch.nn.Linear(self.dimension, max(self.scores, 2), bias=False)
@@ -97,7 +97,7 @@ class SampledDescent:
 
     @cached_property
     def _batch(self) -> int:
-        """A quarter of the records: noise is then spread over few, large steps."""
+        """Return the batch size, by default a quarter of the records: few steps, little noise."""
         return math.ceil(self.rows / 4) if self.batch_size is None else self.batch_size
 
     @cached_property

@@ -1,4 +1,4 @@
-r"""Scalers: scikit-learn's names for private moments and quantiles of columns.
+r"""Scalers with scikit-learn's names, from private moments and quantiles of the columns.
 
 References
 ----------
@@ -24,30 +24,32 @@ from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.randomness import Randomness
 
 CELLS = 1024
-"""Of the table that quantiles are read off, for each column."""
+"""Number of cells, per column, of the table that quantiles are computed from."""
 
 
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ignore[misc]
-    r"""Columns less their private mean, over their private deviation.
+    r"""Scaler that subtracts a private mean and divides by a private standard deviation.
 
     .. math:: z = (x - \tilde m) / \tilde s
 
     Parameters
     ----------
     epsilon, delta : float
-        Of the fit.
+        Privacy budget of the fit.
     bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column. Rows are held to them
-        in `fit` and in `transform`.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column. Rows are clipped to them in `fit` and in `transform`.
     with_mean, with_std : bool
-        Whether `transform` takes the mean off, and divides by the deviation. Both are paid for.
+        Whether `transform` subtracts the mean and divides by the standard deviation. Both are
+        released, and paid for, in any case.
     unit, ledger, account, rng
         As in `LinearRegression`.
 
     Attributes
     ----------
     mean_, scale_, var_
-        Of the columns. A constant column has the deviation that noise alone could have made of it.
+        Mean, standard deviation and variance of each column. The standard deviation of a constant
+        column is what noise alone could have produced.
     n_samples_seen_ : int
         Noisy number of records.
     guarantee_, certificate_, event_, clipped_
@@ -55,8 +57,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ig
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP towards one record more or less: three Gaussians, on sums, on sums of
-    squares and on the count; proof in `tacit.private_statistics.standardize`. Cost: one pass, n d.
+    Guarantee: (ε, δ)-DP; neighbours differ by one record more or less. Three Gaussians are
+    released, on sums, on sums of squares and on the count; proof in
+    `tacit.private_statistics.standardize`. Cost: one pass, n d.
     """
 
     def __init__(
@@ -89,19 +92,19 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ig
         self.mean_, self.scale_ = value.mean, value.deviation
         self.var_ = value.deviation**2
         self.n_samples_seen_ = value.count
-        # Fewer records than this, and noise moves a mean by about half a half-width.
+        # With fewer records than this, noise moves a mean by about half a half-width.
         noise = 2 * self._multiplier() * math.sqrt(len(value.mean))
         warn_of_noise("StandardScaler", value.count, noise, REMEDY)
 
     def transform(self, X: Any) -> Reals:
-        """Rows held to the bounds, on the new scale."""
+        """Clip rows to the bounds and scale them."""
         rows = self._rows(X)
-        held, _ = self._box(rows.shape[1]).clip(rows)
+        clipped, _ = self._box(rows.shape[1]).clip(rows)
         shift, scale = self._parts()
-        return np.asarray((held - shift) / scale)
+        return np.asarray((clipped - shift) / scale)
 
     def inverse_transform(self, X: Any) -> Reals:
-        """Back on the old scale."""
+        """Return scaled rows to their original scale."""
         self._fitted()
         shift, scale = self._parts()
         return np.asarray(np.asarray(X, dtype=np.float64) * scale + shift)
@@ -111,40 +114,42 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ig
 
 
 class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ignore[misc]
-    r"""Columns brought to a public range by private quantiles, and held to it.
+    r"""Scaler that maps columns to a public range by private quantiles, and clips them to it.
 
     .. math:: z = a + (b - a)\,\min\!\left(1, \max\!\left(0,
               \frac{x - \tilde q}{\tilde q' - \tilde q}\right)\right)
 
-    The least and the largest value belong to one record each, and no private release can tell them.
-    Quantiles near the ends belong to many. What comes out lies in `feature_range`, which is public:
-    the bounds of the next step of a pipeline.
+    The smallest and the largest value belong to one record each, so no private release can give
+    them. Quantiles near the ends depend on many records. The output lies in `feature_range`, which
+    is public and serves as the bounds of the next step of a pipeline.
 
     Parameters
     ----------
     epsilon, delta : float
-        Of the fit; every column has an equal part.
+        Privacy budget of the fit, divided equally between the columns.
     bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column.
     feature_range : pair of float
         Public: a and b.
     tail : float
-        The part of the records that each end leaves out, from 0 to below 1/2.
+        Share of the records left out at each end: at least 0, below 1/2.
     unit, ledger, account, rng
         As in `LinearRegression`.
 
     Attributes
     ----------
     data_min_, data_max_, data_range_
-        The quantiles of each column; at least a 1024th of its bounds apart.
+        Quantiles of each column, at least 1/1024 of the width of its bounds apart.
     guarantee_, certificate_, event_, clipped_
         As in `LinearRegression`.
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP towards one record more or less: one Gaussian a column of multiplier
-    :math:`z\sqrt d`, which cost together what one of z costs; proof in
-    `tacit.private_statistics.quantiles` [FHU23]_. Cost: one pass, and 1024 cells a column.
+    Guarantee: (ε, δ)-DP; neighbours differ by one record more or less. Each of the d columns has
+    one Gaussian of multiplier :math:`z\sqrt d`; together they cost what one of multiplier z costs.
+    Proof in `tacit.private_statistics.quantiles` [FHU23]_. Cost: one pass, and 1024 cells per
+    column.
     """
 
     def __init__(
@@ -177,7 +182,7 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
             errors.refuse("MinMaxScaler", "tail", "below 1/2", self.tail)
         noise = self._noise()
         total = Fraction(repr(self._multiplier()))
-        each = root_above(total**2 * rows.shape[1])
+        multiplier = root_above(total**2 * rows.shape[1])
         parts = [
             statistics.quantiles(
                 column,
@@ -185,22 +190,22 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
                 float(low),
                 float(high),
                 cells=CELLS,
-                noise_multiplier=each,  # type: ignore[arg-type]
+                noise_multiplier=multiplier,  # type: ignore[arg-type]
                 delta=noise["delta"],
                 unit=noise["unit"],
                 rng=rng,
             )
             for column, low, high in zip(rows.T, box.lower, box.upper, strict=True)
         ]
-        one = parts[0]
-        event = events.Repeated(one.event, len(parts)) if len(parts) > 1 else one.event
-        return Released([part.value for part in parts], event, one.delta, one.seeded)
+        first = parts[0]
+        event = events.Repeated(first.event, len(parts)) if len(parts) > 1 else first.event
+        return Released([part.value for part in parts], event, first.delta, first.seeded)
 
     def _read(self, value: list[Reals], box: Box) -> None:
         low, high = np.array(value).T
-        # Half a cell on either side where they are nearer than a cell: a constant column.
-        short = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
-        self.data_min_, self.data_max_ = low - short / 2, high + short / 2
+        # Quantiles nearer than a cell (a constant column) are moved apart, half a cell each way.
+        shortfall = np.maximum((box.upper - box.lower) / CELLS - (high - low), 0.0)
+        self.data_min_, self.data_max_ = low - shortfall / 2, high + shortfall / 2
         self.data_range_ = self.data_max_ - self.data_min_
         least, most = self._range()
         self.scale_ = (most - least) / self.data_range_
@@ -211,11 +216,11 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
         return float(box.lower[0]), float(box.upper[0])
 
     def transform(self, X: Any) -> Reals:
-        """Rows in the range."""
+        """Scale rows to the range, and clip them to it."""
         least, most = self._range()
         return np.asarray(np.clip(self._rows(X) * self.scale_ + self.min_, least, most))
 
     def inverse_transform(self, X: Any) -> Reals:
-        """Back on the old scale; what was held to the range stays there."""
+        """Return rows to their original scale; values that were clipped stay clipped."""
         self._fitted()
         return np.asarray((np.asarray(X, dtype=np.float64) - self.min_) / self.scale_)

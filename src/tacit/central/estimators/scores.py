@@ -1,12 +1,12 @@
 r"""Rows of linear scores: on the scale of their bounds, in a ball of radius 1.
 
-Every column is measured from the middle of its bounds in half-widths, so that years and euros count
-alike; rows longer than a public norm N are shortened to it; a constant stands for the intercept:
+Every column is measured from the middle of its bounds in half-widths, so that units do not matter;
+rows longer than a public norm N are shortened to it; a constant is appended for the intercept:
 
 .. math:: v_i = \frac{(t_i u_i,\, 1)}{\sqrt{N^2 + 1}}, \qquad t_i = \min(1, N/\lVert u_i\rVert),
           \qquad \lVert v_i\rVert \le 1.
 
-What a row becomes depends on that row alone.
+The result for a row depends on that row alone.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tacit.central.estimators.base import Box, Reals
 from tacit.privacy import errors, rowwise
 
 NORM_PART = 0.6
-"""The norm over that of the corners of the box, where none is given: a little more than what rows
-have that are spread evenly over the box (0.58)."""
+"""Default norm, as a part of the norm of the corners of the box: slightly more than that of rows
+spread evenly over the box (0.58)."""
 
-_SMALLEST = 1e-6  # squares of much shorter rows are no floats, and they would seem shorter still
+_SMALLEST = 1e-6  # squares of much shorter rows would underflow
 _BLOCK = 2048
-_ROOM = 1 + 2.0**-40  # floats may not make a row longer than 1
+_ROOM = 1 + 2.0**-40  # rounding may not make a row longer than 1
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Public scales of columns, and the ball that rows are held to.
+    """Public scales of columns, and the ball that rows are shortened to.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Scores:
 
     @classmethod
     def of(cls, where: str, box: Box, norm: Any, *, intercept: bool) -> Scores:
-        """With the norm that was asked for, or the one that has proved itself."""
+        """Build the map with the given norm, or the default one."""
         corner = math.sqrt(len(box.lower))
         if norm is None:
             return cls(box, NORM_PART * corner, intercept)
@@ -62,48 +62,48 @@ class Scores:
 
     @cached_property
     def center(self) -> Reals:
-        """Where columns are measured from."""
+        """Return the points that columns are measured from."""
         return self.box.origin(self.intercept)
 
     @cached_property
     def half(self) -> Reals:
-        """What columns are measured in."""
+        """Return the units that columns are measured in."""
         return self.box.reach(self.center)
 
     @cached_property
     def dimension(self) -> int:
-        """Entries of a row."""
+        """Return the number of entries of a row."""
         return len(self.half) + self.intercept
 
     @cached_property
     def bound(self) -> float:
-        """What rows are divided by."""
+        """Return the number that rows are divided by."""
         return math.hypot(self.norm, self.intercept) * _ROOM
 
     def rows(self, X: Reals) -> tuple[Reals, int]:
-        """Rows in the ball, and how many lay outside the box: a number for the house alone."""
-        found, clipped = np.empty((len(X), self.dimension)), 0
+        """Map rows into the ball, and count the rows outside the box: an in-house number."""
+        mapped, clipped = np.empty((len(X), self.dimension)), 0
         for start in range(0, len(X), _BLOCK):
-            # Always, and not only where a look at the block asks for it: what a row becomes must
-            # not depend, even in its last bit, on the rows beside it.
-            held, moved = self.box.clip(X[start : start + _BLOCK])
-            scaled, clipped = self._scaled(held), clipped + moved
+            # Always, not only if some row of the block needs it: the result for a row must not
+            # depend, even in its last bit, on the rows beside it.
+            inside, moved = self.box.clip(X[start : start + _BLOCK])
+            scaled, clipped = self._scaled(inside), clipped + moved
             norms = rowwise.lengths(scaled)
             factor = self.norm / self.bound / np.maximum(norms, self.norm)
-            rows = found[start : start + _BLOCK]
+            rows = mapped[start : start + _BLOCK]
             np.multiply(scaled, factor[:, None], out=rows[:, : len(self.half)])
             rows[:, len(self.half) :] = 1 / self.bound
-        return found, clipped
+        return mapped, clipped
 
     def _scaled(self, block: Reals) -> Reals:
-        """In half-widths about the centre."""
-        found = np.multiply(block, 1 / self.half, order="C")
-        found -= self.center / self.half
-        return found
+        """Scale to half-widths about the centre."""
+        scaled = np.multiply(block, 1 / self.half, order="C")
+        scaled -= self.center / self.half
+        return scaled
 
     def coefficients(self, solutions: Reals) -> tuple[Reals, Reals]:
-        """Of the columns in their own units, and intercepts, one a solution (row)."""
-        found = solutions / self.bound
-        coef = found[:, : len(self.half)] / self.half
-        constant = found[:, -1] if self.intercept else np.zeros(len(found))
+        """Convert solutions (rows) to coefficients in the columns' own units, and intercepts."""
+        weights = solutions / self.bound
+        coef = weights[:, : len(self.half)] / self.half
+        constant = weights[:, -1] if self.intercept else np.zeros(len(weights))
         return coef, constant - coef @ self.center

@@ -1,6 +1,6 @@
 r"""Softmax regression by noisy, preconditioned gradient descent on whole numbers.
 
-First a noisy matrix of second moments is released, then T noisy gradients; steps are Nesterov's
+First a noisy matrix of second moments is released, then T noisy gradients. Steps are Nesterov's
 [Nes83]_ in the metric of the matrix, which bounds the curvature of the loss [Boh92]_:
 
 .. math:: \theta_{t+1} = \gamma_t - \Big(\kappa\tilde G + \lambda I\Big)^{-1}
@@ -55,10 +55,10 @@ from tacit.privacy.randomness import Randomness
 Integers = npt.NDArray[np.int64]
 
 CLIP = 0.7
-"""Of the norm of a residual: noise falls with it, and few residuals are longer."""
+"""Limit on the norm of a residual: noise is proportional to it, and few residuals are longer."""
 
 GRAM_SHARE = Fraction(1, 8)
-"""Of the budget: for the matrix of second moments."""
+"""Share of the budget for the matrix of second moments."""
 
 _PENALTY = 1 / 16
 _AVERAGED = 1 / 3
@@ -67,14 +67,14 @@ _FINE, _LARGEST = 2.0**14, 2.0**12
 
 @dataclass(frozen=True)
 class NoisyDescent:
-    """So many steps for so many scores.
+    """Noisy gradient descent: number of steps, scores and public settings.
 
     Parameters
     ----------
     dimension, scores : int
-        Entries of a row; 1 for two classes, else one a class.
+        Number of entries of a row; number of scores: 1 for two classes, else one per class.
     penalty : float, optional
-        λ, of the squared norm of the weights; a small one without.
+        λ, the penalty on the squared norm of the weights; a small one by default.
     """
 
     where: str
@@ -88,14 +88,14 @@ class NoisyDescent:
 
     @cached_property
     def sensitivity(self) -> int:
-        """Of a sum of gradients."""
+        """Return the sensitivity of a sum of gradients."""
         residual = CLIP * 2.0**BITS + math.sqrt(self.scores) / 2
         return math.ceil(residual * norm_of_rows(self.dimension) * (1 + 1e-12))
 
     @property
     def event(self) -> Event:
-        """What `solve` runs."""
-        _ = self._penalty  # refused here, before anything is paid
+        """Return the event of `solve`."""
+        _ = self._penalty  # an invalid penalty is refused here, before anything is paid
         spending = self._spending(None)
         square = norm_of_rows(self.dimension) ** 2
         spending.charge(square, spending.sigma(square, GRAM_SHARE), GRAM_SHARE)
@@ -106,12 +106,12 @@ class NoisyDescent:
 
     @property
     def noise(self) -> float:
-        """Norm of the noise on a gradient, about."""
+        """Return the approximate norm of the noise on a gradient."""
         sigma = float(self._spending(None).sigma(self.sensitivity, self._share)) / 4.0**BITS
         return sigma * math.sqrt(self.dimension * self.scores)
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
-        """Weights, one row a score, and what ran."""
+        """Return weights, one row per score, and the event."""
         spending, penalty, rows = self._spending(rng), self._penalty, whole(rows)
         inverse = np.linalg.inv(self._curvature(spending, rows) + penalty * np.eye(self.dimension))
         before = now = np.zeros((self.scores, self.dimension))
@@ -126,9 +126,9 @@ class NoisyDescent:
         return np.mean(averaged, axis=0), spending.released(None).event
 
     def gradient(self, rows: Reals, codes: Codes, theta: Reals) -> Integers:
-        """The sum of residuals times whole rows, in whole numbers of 2^-24."""
+        """Sum residuals times whole rows, in whole numbers of 2^-24."""
         total = np.zeros(theta.shape, dtype=np.int64)
-        # One score is a vector: its products are twice as fast as those of a narrow matrix.
+        # One score is kept as a vector: its products are twice as fast as a narrow matrix's.
         weights = (theta[0] if self.scores == 1 else theta.T) * 2.0**-BITS
         for part in parts(len(rows)):
             residual = self._residuals(rows[part] @ weights, codes[part])
@@ -140,17 +140,17 @@ class NoisyDescent:
         if self.scores == 1:
             # 1 / (1 + e^-s), from that of |s|.
             away = rowwise.exp_below(-np.abs(scores))
-            found = np.where(scores < 0, away, 1.0) / (1.0 + away)
-            found -= codes
-            return np.asarray(np.minimum(np.maximum(found, -CLIP), CLIP))
-        found = rowwise.exp_below(scores - scores.max(axis=1, keepdims=True))
-        found /= rowwise.total(found)[:, None]
-        found[np.arange(len(codes)), codes] -= 1
-        norms = rowwise.lengths(found)[:, None]
-        return np.asarray(found / np.maximum(norms / CLIP, 1.0))
+            residuals = np.where(scores < 0, away, 1.0) / (1.0 + away)
+            residuals -= codes
+            return np.asarray(np.minimum(np.maximum(residuals, -CLIP), CLIP))
+        residuals = rowwise.exp_below(scores - scores.max(axis=1, keepdims=True))
+        residuals /= rowwise.total(residuals)[:, None]
+        residuals[np.arange(len(codes)), codes] -= 1
+        norms = rowwise.lengths(residuals)[:, None]
+        return np.asarray(residuals / np.maximum(norms / CLIP, 1.0))
 
     def _curvature(self, spending: Spending, rows: Reals) -> Reals:
-        """The bound of the curvature from noisy second moments, no weaker than their noise."""
+        """Bound the curvature by noisy second moments, repaired at the level of their noise."""
         square = norm_of_rows(self.dimension) ** 2
         noise = symmetric_noise(spending, square, GRAM_SHARE, self.dimension)
         sigma = float(spending.sigma(square, GRAM_SHARE)) / 4.0**BITS
@@ -176,6 +176,6 @@ class NoisyDescent:
 
 
 def _on_grid(theta: Reals) -> Reals:
-    """Multiples of 2^-14, of a norm at which every product with a row is exact."""
-    held = project_l2(theta.ravel(), _LARGEST).reshape(theta.shape)
-    return np.rint(held * _FINE) / _FINE
+    """Round to multiples of 2^-14, with a norm at which every product with a row is exact."""
+    limited = project_l2(theta.ravel(), _LARGEST).reshape(theta.shape)
+    return np.rint(limited * _FINE) / _FINE

@@ -1,12 +1,12 @@
-r"""Linear regression from noisy sums of products: Gaussian noise (AdaSSP), or Laplace's.
+r"""Linear regression from noisy sums of products: Gaussian noise (AdaSSP) or Laplace noise.
 
 With the rows :math:`v = (x, 1, y)` of `Frame`, one symmetric matrix is released,
 
 .. math:: \tilde M = \sum_i v_i v_i^\top + E =
           \begin{pmatrix} \tilde A & \tilde b \\ \tilde b^\top & \cdot \end{pmatrix},
 
-and all the rest is post-processing: coefficients solve :math:`\tilde A\,\beta = \tilde b`, with a
-repair of the directions in which noise has hidden how much rows vary.
+and the rest is post-processing: coefficients solve :math:`\tilde A\,\beta = \tilde b`, with a
+repair of the directions in which noise hides the variation of the rows.
 
 Notes
 -----
@@ -16,7 +16,7 @@ One draw pays for :math:`X^\top X`, :math:`X^\top y`, all sums and the count.
 
 Laplace: the vector of the :math:`v_j^2` and the :math:`2 v_j v_k` has ℓ1 norm
 :math:`\lVert v\rVert_1^2 \le R^2`, in whole numbers. These are the coefficients of the squared
-error as a polynomial of β: what [ZZXYW12]_ add noise to, with the bound that the box gives.
+error as a polynomial of β, to which [ZZXYW12]_ add noise, with the bound that the box gives.
 
 References
 ----------
@@ -57,36 +57,36 @@ class Moments:
 
     matrix: Reals
     size: int
-    """Entries of a row that have a coefficient, the first so many: A is of this size."""
+    """Number of entries of a row, from the first, that have a coefficient: A has this size."""
     deviation: float
-    """Of the noise on an entry off the diagonal."""
+    """Standard deviation of the noise on an entry off the diagonal."""
 
     @property
     def noise_level(self) -> float:
-        """Where the eigenvalues of noise alone end: see `tacit.private_statistics.Covariance`."""
+        """Bound the eigenvalues of noise alone: see `tacit.private_statistics.Covariance`."""
         return self.deviation * (2 * math.sqrt(self.size) + math.pow(self.size, -1 / 6))
 
     @property
     def signal(self) -> float:
-        """How much rows vary, on average over their entries."""
+        """Return the mean variation of the rows over their entries."""
         return max(float(np.diag(self.matrix)[: self.size].mean()), 0.0)
 
     @property
     def correlation(self) -> Reals:
-        """The vector b."""
+        """Return the vector b."""
         return self.matrix[: self.size, -1]
 
     def inverse(self, repair: str, penalty: Reals) -> Reals:
-        r"""Of A with a penalty on its diagonal, repaired, by eigenvalues a.
+        r"""Invert A with a penalty on its diagonal, repaired through its eigenvalues a.
 
-        With τ the deviation, p entries and ℓ the `noise_level`:
+        With τ the standard deviation, p entries and ℓ the `noise_level`:
 
         - "shrink": :math:`1/a` becomes :math:`a_+ / (a_+^2 + 2p\tau^2)`. The error of
-          :math:`\tilde b - \tilde A\beta` is :math:`\tau^2(1 + \lVert\beta\rVert^2)` a direction;
-          beside coefficients of norm 1, all directions alike, this factor has the least squared
-          error. A ridge for each direction, large where the eigenvalue is small.
+          :math:`\tilde b - \tilde A\beta` is :math:`\tau^2(1 + \lVert\beta\rVert^2)` per direction;
+          for coefficients of norm 1, all directions alike, this factor has the least squared error.
+          It is a ridge for each direction, large where the eigenvalue is small.
         - "ridge": :math:`1/(a + \lambda)`, :math:`\lambda = \max(0, \ell - a_{\min})` [Wan18]_,
-          with the smallest eigenvalue read off the release instead of one that costs a third.
+          with the smallest eigenvalue computed from the release, where the paper spends a third.
         - "trim": 1/a where a > ℓ, else 0: the spectral trimming of [ZZXYW12]_.
         """
         size = self.size
@@ -102,23 +102,23 @@ class Moments:
         return np.asarray((vectors * factor) @ vectors.T)
 
     def residual(self, solution: Reals) -> float:
-        r"""Root mean square of what coefficients leave of the target, and of its own noise.
+        r"""Return the root mean square of the residuals, including their own noise.
 
         .. math:: \frac{1}{\tilde n}\left((w^\top \tilde M w)_+
                   + \sqrt 2\,\tau\lVert w\rVert^2\right), \qquad w = (-\beta, 1)
         """
         signs = np.zeros(len(self.matrix))
         signs[: self.size], signs[-1] = -solution, 1.0
-        found = max(float(signs @ self.matrix @ signs), 0.0)
+        squares = max(float(signs @ self.matrix @ signs), 0.0)
         noise = math.sqrt(2) * self.deviation * float(signs @ signs)
         count = max(float(self.matrix[-2, -2]) / CONSTANT**2, 1.0)
-        return math.sqrt((found + noise) / count)
+        return math.sqrt((squares + noise) / count)
 
 
 def gaussian_moments(
     frame: Frame, spending: Spending, products: Integers, share: Fraction
 ) -> Moments:
-    """Sums of products for a share of a budget."""
+    """Release sums of products for a share of a budget."""
     sensitivity = frame.radius**2
     noise = symmetric_noise(spending, sensitivity, share, len(products))
     scale = frame.step**2
@@ -135,13 +135,13 @@ class GaussianProducts:
 
     @property
     def event(self) -> Event:
-        """What `release` runs."""
+        """Return the event of `release`."""
         spending, sensitivity = self.spending(), self.frame.radius**2
         spending.charge(sensitivity, spending.sigma(sensitivity), Fraction(1))
         return spending.released(None).event
 
     def release(self, products: Integers) -> tuple[Moments, Event]:
-        """The matrix, and what ran."""
+        """Return the matrix, and the event."""
         spending = self.spending()
         moments = gaussian_moments(self.frame, spending, products, Fraction(1))
         return moments, spending.released(None).event
@@ -167,11 +167,11 @@ class LaplaceProducts:
 
     @property
     def event(self) -> Event:
-        """What `release` runs."""
+        """Return the event of `release`."""
         return self._noise.event
 
     def release(self, products: Integers) -> tuple[Moments, Event]:
-        """The matrix, and what ran."""
+        """Return the matrix, and the event."""
         upper = np.triu_indices(len(products), 1)
         diagonal = np.diag_indices(len(products))
         raw = np.concatenate([products[diagonal], 2 * products[upper]])
@@ -180,6 +180,6 @@ class LaplaceProducts:
         matrix[upper] = noisy[len(products) :] / 2
         matrix += matrix.T
         matrix[diagonal] = noisy[: len(products)]
-        # √2 times the scale is Laplace's deviation, and half of it is left.
+        # The standard deviation of Laplace noise is √2 times its scale, of which half is left.
         deviation = float(self._noise.event.scale) * self.frame.step**2 / math.sqrt(2)
         return Moments(matrix, self.frame.size, deviation), self.event

@@ -1,4 +1,4 @@
-"""Support vector machines with a central guarantee: linear, and Gaussian by random features."""
+"""Support vector machines with a central guarantee: linear, or Gaussian by random features."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_PAIRS = 2**12
 
 
 class LinearSVC(LinearClassifier):
-    r"""A linear support vector machine, with a hinge whose corner is rounded.
+    r"""Linear support vector machine with a smoothed hinge loss.
 
     .. math:: \min_\theta \sum_i \ell_h(y_i v_i^\top\theta)
               + \tfrac\lambda2\lVert\theta\rVert^2
@@ -33,22 +33,23 @@ class LinearSVC(LinearClassifier):
     Parameters
     ----------
     algorithm : {"objective", "output", "dual"}
-        - "objective": objective perturbation. On made-up data the better one, but for a few hundred
-          records at δ = 0.
+        - "objective": objective perturbation. The better one on synthetic data, except with a few
+          hundred records at δ = 0.
         - "output": noise on the solution, as much as one record can move it. Simpler to explain,
           and it composes as a plain Gaussian.
-        - "dual": dual-variable perturbation as published, for comparison: its guarantee is
-          `Unproven` (`tacit.estimators.dual`). Slow beyond some thousand rows.
+        - "dual": dual-variable perturbation as published, for comparison only: its guarantee is
+          `Unproven` (`tacit.estimators.dual`). Slow with more than a few thousand rows.
     width : float
-        h: half the width of the rounded corner. The curvature of a record's loss is at most 1/(2h).
+        h: half the width of the smoothed corner. The curvature of a record's loss is at most
+        1/(2h).
     epsilon, bounds, delta, alpha, fit_intercept, norm, classes, unit, ledger, account, rng
         As in `LogisticRegression`.
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP, or ε-DP for δ = 0, towards one record more or less; proofs in
-    `tacit.accounting.perturbed` and `tacit.estimators.perturbation`. Cost: some ten passes over the
-    rows a class.
+    Guarantee: (ε, δ)-DP, or ε-DP for δ = 0; neighbours differ by one record more or less. Proofs in
+    `tacit.accounting.perturbed` and `tacit.estimators.perturbation`. Cost: about ten passes over
+    the rows per class.
 
     References
     ----------
@@ -94,21 +95,22 @@ class LinearSVC(LinearClassifier):
 
 
 class SVC(ScoreClassifier):
-    r"""A support vector machine with a Gaussian kernel, by random Fourier features.
+    r"""Support vector machine with a Gaussian kernel, approximated by random Fourier features.
 
     .. math:: \min_\theta \sum_i \ell_h(y_i z(x_i)^\top\theta)
               + \tfrac\lambda2\lVert\theta\rVert^2, \qquad
               z(x)^\top z(x') \approx e^{-\gamma\lVert x - x'\rVert^2}
 
-    with features z drawn without the data (`tacit.estimators.fourier`), x in half-widths of the
-    bounds; then as in `LinearSVC`.
+    with features z drawn without the data (`tacit.estimators.fourier`) and x in half-widths of the
+    bounds. The rest is as in `LinearSVC`.
 
     Parameters
     ----------
     gamma : float, optional
-        γ, for columns in half-widths; 3 over their number without: never read off the data.
+        γ, for columns in half-widths. By default 3 divided by the number of columns; it is never
+        computed from the data.
     n_components : int
-        Features. Noise grows with their number, the error of the kernel falls with it.
+        Number of features. Noise grows with it, and the approximation error of the kernel falls.
     epsilon, bounds, delta, algorithm, alpha, width, fit_intercept, classes
         As in `LinearSVC`.
     unit, ledger, account, rng
@@ -116,8 +118,8 @@ class SVC(ScoreClassifier):
 
     Notes
     -----
-    Guarantee: that of `LinearSVC`, as features of norm 1 depend on their own row and public draws.
-    Cost: n × `n_components` features, and passes over them.
+    Guarantee: that of `LinearSVC`, because the features have norm 1 and depend only on their own
+    row and on public draws. Cost: n × `n_components` features, and passes over them.
 
     References
     ----------

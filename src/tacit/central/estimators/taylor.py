@@ -7,10 +7,10 @@ over records that is a quadratic function of the weights, and its coefficients a
           \tilde m_k = \sum_i (t_{ik} - \tfrac12)\,v_i + e_k, \qquad
           \theta_k = 4\,(\tilde G + \lambda I)_+^{-1}\,\tilde m_k
 
-with :math:`t_{ik} = 1` where record i is of class k, else 0: each class against the rest, from the
-same matrix. Noise can make the function unbounded: λ is four deviations of the noise on an entry
-(the authors' regularisation), and directions whose eigenvalue is not positive even then are left
-out (their spectral trimming).
+with :math:`t_{ik} = 1` where record i is of class k, else 0: each class against the rest, with the
+same matrix. Noise can make the function unbounded below: λ is four standard deviations of the noise
+on an entry (the authors' regularisation), and directions whose eigenvalue is still not positive are
+dropped (their spectral trimming).
 
 Notes
 -----
@@ -20,8 +20,8 @@ vectors together :math:`\sqrt K V/2`, measured in half steps. With Laplace noise
 diagonal and upper half have the ℓ1 norm :math:`(\lVert v\rVert_1^2 + \lVert v\rVert_2^2)/2 \le
 (d + 1)V^2/2`, the vectors :math:`K\sqrt d\,V/2`. Half the budget goes to each.
 
-Good where scores are small; beyond ±2 the polynomial no longer follows the loss, and probabilities
-are too close to 1/2.
+Accurate where scores are small; beyond ±2 the polynomial no longer follows the loss, and
+probabilities are too close to 1/2.
 
 References
 ----------
@@ -58,7 +58,7 @@ _HALF = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Functional:
-    """The mechanism for so many scores; δ = 0 asks for Laplace noise."""
+    """The functional mechanism for a number of scores; δ = 0 asks for Laplace noise."""
 
     where: str
     dimension: int
@@ -70,8 +70,8 @@ class Functional:
 
     @property
     def event(self) -> Event:
-        """What `solve` runs."""
-        _ = self._penalty  # refused here, before anything is paid
+        """Return the event of `solve`."""
+        _ = self._penalty  # an invalid penalty is refused here, before anything is paid
         if not self.delta:
             return Composed(tuple(one.event for one in self._laplace))
         spending = self._spending(None)
@@ -81,18 +81,18 @@ class Functional:
 
     @property
     def noise(self) -> float:
-        """Norm of the noise on a vector, or of that on the matrix, about, where this hides more.
+        """Return the approximate norm of the noise on a vector or on the matrix, if that is worse.
 
-        The noise on the matrix has a spectral norm of twice its deviation times √d, and hides it
-        where that is twice the mean eigenvalue or more, which is n/d at most: so d/4 of it are
-        compared with n/2.
+        The noise on the matrix has a spectral norm of twice its standard deviation times √d, and
+        hides the matrix where that is at least twice the mean eigenvalue, which is at most n/d: so
+        d/4 of it is compared with n/2.
         """
         on_matrix, on_vectors = self._deviations
         norm = on_vectors / 2.0 ** (BITS + 1) * math.sqrt(self.dimension * self.scores)
         return float(max(norm, on_matrix / 4.0**BITS * self.dimension**1.5 / 2))
 
     def solve(self, rows: Reals, codes: Codes, rng: Randomness | None) -> tuple[Reals, Event]:
-        """Weights, one row a score, and what ran."""
+        """Return weights, one row per score, and the event."""
         rows = whole(rows)
         matrix, vectors, ran = self._released(gram(rows), self.vectors(rows, codes), rng)
         ridge = 4 * self._deviations[0] / 4.0**BITS + 4 * self._penalty
@@ -102,7 +102,7 @@ class Functional:
         return np.asarray(solved.T), ran
 
     def vectors(self, rows: Reals, codes: Codes) -> Integers:
-        """Sums of whole rows with signs, one a score: twice the coefficients, in steps."""
+        """Sum whole rows with signs, one sum per score: twice the coefficients, in steps."""
         total = np.zeros((self.scores, self.dimension), dtype=np.int64)
         for part in parts(len(rows)):
             signs = np.array(signs_of(codes[part], self.scores))
@@ -126,7 +126,7 @@ class Functional:
 
     @cached_property
     def _sensitivities(self) -> tuple[int, int]:
-        """Of the matrix and of the vectors: ℓ2, or ℓ1 for Laplace noise."""
+        """Return the sensitivities of matrix and vectors: ℓ2, or ℓ1 for Laplace noise."""
         length, size = norm_of_rows(self.dimension), self.dimension
         if self.delta:
             return length**2, math.ceil(math.sqrt(self.scores) * length)
@@ -146,7 +146,7 @@ class Functional:
 
     @cached_property
     def _deviations(self) -> tuple[float, float]:
-        """Of the noise on an entry off the diagonal, and on one of a vector."""
+        """Return the standard deviations of the noise on the matrix (off-diagonal) and vectors."""
         if not self.delta:
             first, second = (math.sqrt(2) * float(one.event.scale) for one in self._laplace)
             return first, second

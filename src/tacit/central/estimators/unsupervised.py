@@ -1,8 +1,8 @@
-r"""Principal components and clusters: scikit-learn's names for `tacit.private_statistics`.
+r"""Principal components and k-means: scikit-learn's interface to `tacit.private_statistics`.
 
-Each spends its own (ε, δ), so that a pipeline costs what its steps cost together:
-`guarantee_of(Composed(tuple(step.event_ for step in steps)), delta)`. What `transform` gives for
-rows is as raw as they are; only what was fitted is private.
+Each estimator spends its own (ε, δ). The cost of a pipeline is the composition of its steps:
+`guarantee_of(Composed(tuple(step.event_ for step in steps)), delta)`. The output of `transform` is
+as sensitive as the rows; only the fitted attributes are private.
 
 References
 ----------
@@ -35,45 +35,45 @@ from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness, Seeded, source
 
 MEAN_SHARE = Fraction(1, 8)
-"""Of the budget of principal components, for the mean that they are measured from."""
+"""Share of the budget of `PCA` for the mean, from which components are measured."""
 
 REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
 
 
 class Shell(PrivateEstimator):
-    """What all of them share. Abstract: each says what it releases, and what it keeps of that."""
+    """Abstract base of scalers, `PCA` and `KMeans`: each defines what it releases and keeps."""
 
     bounds: Bounds
 
     @abstractmethod
     def _release(self, rows: Reals, box: Box, rng: Randomness) -> Released[Any]:
-        """The statistic of these rows."""
+        """Release the statistic of these rows."""
 
     @abstractmethod
     def _read(self, value: Any, box: Box) -> None:
-        """Keep what was released under the names that scikit-learn has for it."""
+        """Store the released values under scikit-learn's attribute names."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to records; the ledger, if any, is charged before values are used."""
+        """Fit to records. The ledger, if any, is charged before values are used."""
         X = np.asarray(self._checked(X))
         charged = self._charge(*X.shape)
         box = self._box(X.shape[1])
-        held, outside = box.clip(X)
-        found = self._release(held, box, source(self.rng))
-        self._keep(charged, found.event)
-        self._read(found.value, box)
+        clipped, outside = box.clip(X)
+        release = self._release(clipped, box, source(self.rng))
+        self._keep(charged, release.event)
+        self._read(release.value, box)
         self.clipped_ = outside
         return self
 
     def _event(self, rows: int, columns: int) -> Event:
-        # Events do not depend on rows: those of no rows at all are those of any.
+        # Events do not depend on the rows, so an empty table gives the event of any table.
         return self._release(np.zeros((0, columns)), self._box(columns), Seeded(0)).event
 
     def _box(self, columns: int) -> Box:
         return Box.of(type(self).__name__, "bounds", self.bounds, columns)
 
     def _noise(self) -> dict[str, Any]:
-        """ε, δ and unit, checked under the name of the class."""
+        """Return ε, δ and the unit, checked, with the class named in errors."""
         where = type(self).__name__
         least = Fraction(1, 10**4)
         epsilon = float(errors.epsilon_in_range(where, self.epsilon, least=least))
@@ -92,7 +92,7 @@ class Shell(PrivateEstimator):
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ignore[misc]
-    r"""Directions along which rows vary most, from a private covariance matrix.
+    r"""Principal component analysis: directions of largest variance, from a private covariance.
 
     .. math:: \tilde C = \tilde M - (\tilde m - c)(\tilde m - c)^\top
 
@@ -102,22 +102,23 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
     Parameters
     ----------
     n_components : int, optional
-        How many; all without it.
+        Number of components; all by default.
     epsilon, delta : float
-        Of the fit.
+        Privacy budget of the fit.
     bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column. Columns are not
-        rescaled: put a scaler in front where their units differ.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column. Columns are not rescaled: put a scaler in front where their units differ.
     norm : float, optional
-        Public: rows are shortened to this distance from the middle of the bounds. Without it, that
-        of the corners, which no row exceeds; noise is proportional to its square.
+        Public limit on a row's distance from the middle of the bounds; longer rows are shortened.
+        By default the distance of the corners, which no row exceeds. Noise is proportional to the
+        square of this norm.
     unit, ledger, account, rng
         As in `LinearRegression`.
 
     Attributes
     ----------
     components_, explained_variance_, explained_variance_ratio_, mean_, n_components_
-        As scikit-learn has them, with noise; variances are at least 0.
+        As in scikit-learn, with noise; variances are at least 0.
     noise_variance_ : float
         A component whose variance is below this may be noise alone.
     guarantee_, certificate_, event_, clipped_
@@ -125,8 +126,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP towards one record more or less: Gaussians on the mean, with an eighth of
-    the budget, and on the sums of products [DTTZ14]_; proofs in `tacit.private_statistics.mean` and
+    Guarantee: (ε, δ)-DP; neighbours differ by one record more or less. Gaussians are added to the
+    mean, with an eighth of the budget, and to the sums of products [DTTZ14]_; proofs in
+    `tacit.private_statistics.mean` and
     `tacit.private_statistics.covariance`. Cost: one pass, n d², and d³.
     """
 
@@ -169,7 +171,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
         values, vectors = np.linalg.eigh(moments.matrix - np.outer(away, away))
         self.n_components_ = self._kept(len(values))
         directions = vectors[:, ::-1].T[: self.n_components_]
-        # Eigenvectors have no sign of their own: the largest entry is made positive.
+        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         largest = np.abs(directions).argmax(axis=1)
         signs = np.sign(directions[np.arange(len(directions)), largest])
         self.components_ = directions * signs[:, None]
@@ -189,56 +191,57 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
         return int(self.n_components_)
 
     def transform(self, X: Any) -> Reals:
-        """Coordinates of rows along the components."""
+        """Project rows onto the components."""
         return np.asarray((self._rows(X) - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> Reals:
-        """Rows that have these coordinates, and nothing beside them."""
+        """Map coordinates along the components back to rows."""
         self._fitted()
         return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Shell):  # type: ignore[misc]
-    r"""Centres of clusters, by Lloyd's steps with noise.
+    r"""K-means clustering by Lloyd's steps with noise.
 
     .. math:: c_j \leftarrow c_j + \lambda_j\,\tilde S_j / \max(\tilde n_j, 1)
 
     Parameters
     ----------
     n_clusters : int
-        How many centres.
+        Number of centres.
     epsilon, delta : float
-        Of the fit.
+        Privacy budget of the fit.
     bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column.
     norm : float, optional
-        Public: rows are pulled in to this distance from the middle of the bounds; that of the
-        corners without it.
+        Public limit on a row's distance from the middle of the bounds; longer rows are shortened.
+        By default the distance of the corners.
     reach : float, optional
-        Public: how far a row can pull its centre in a step; half the norm without it. Noise is
-        proportional to it.
+        Public limit on how far a row can pull its centre in one step; half the norm by default.
+        Noise is proportional to it.
     max_iter : int
-        Steps; each has an equal part of the budget.
+        Number of steps; each has an equal share of the budget.
     init : "moments", "random" or array of shape (n_clusters, d)
-        Where centres begin: see `tacit.private_statistics.kmeans`.
+        Initial centres: see `tacit.private_statistics.kmeans`.
     unit, ledger, account, rng
         As in `LinearRegression`.
 
     Attributes
     ----------
     cluster_centers_, counts_
-        Centres, and how many records each drew in the last step, with noise.
+        Centres, and the noisy number of records assigned to each in the last step.
     n_iter_ : int
-        Steps: `max_iter`, always.
+        Number of steps: always `max_iter`.
     guarantee_, certificate_, event_, clipped_
         As in `LinearRegression`.
 
     Notes
     -----
-    Guarantee: (ε, δ)-DP towards one record more or less: two Gaussians a step [BDMN05]_; proof in
-    `tacit.private_statistics.kmeans`. There is no `labels_`: the cluster of each record is as raw
-    as the record, and a model that held them would be too. `predict` tells them. Cost: n k d a
-    step.
+    Guarantee: (ε, δ)-DP; neighbours differ by one record more or less. Each step releases two
+    Gaussians [BDMN05]_; proof in `tacit.private_statistics.kmeans`. There is no `labels_`: the
+    cluster of each record is as sensitive as the record itself, and a model that stored it could
+    not be published. `predict` computes it. Cost: n k d per step.
     """
 
     def __init__(
@@ -287,7 +290,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
         self.cluster_centers_, self.counts_ = value.centers, value.counts
         self.n_iter_ = int(self.max_iter)
         each = max(float(value.counts.mean()), 0.0)
-        # Fewer records than this in a cluster, and noise moves a centre by half its reach.
+        # With fewer records than this in a cluster, noise moves a centre by half its reach.
         noise = 2 * self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
         warn_of_noise("KMeans", each, noise, REMEDY)
 
@@ -296,15 +299,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
         return len(self.cluster_centers_)
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """The centre that each row is nearest to."""
+        """Return the index of the centre nearest to each row."""
         rows = self._rows(X)
         return statistics.Clusters(self.cluster_centers_, self.counts_).nearest(rows)
 
     def fit_predict(self, X: Any, y: Any = None, **kwargs: Any) -> npt.NDArray[np.int64]:
-        """Fit, and the cluster of each record. In-house: they are as raw as the records."""
+        """Fit, and return the cluster of each record: in-house, as sensitive as the records."""
         return self.fit(X).predict(X)
 
     def transform(self, X: Any) -> Reals:
-        """Distances of rows from the centres."""
+        """Return the distance of each row from each centre."""
         away = self._rows(X)[:, None, :] - self.cluster_centers_
         return np.asarray(np.sqrt((away**2).sum(axis=2)))

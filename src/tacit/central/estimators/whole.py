@@ -15,12 +15,12 @@ _BLOCK = 2048
 
 
 def norm_of_rows(dimension: int) -> int:
-    """What no rounded row is longer than: rounding adds half a step an entry at most."""
+    """Bound the norm of a rounded row: rounding adds at most half a step per entry."""
     return math.ceil(2.0**BITS + math.sqrt(dimension) / 2)
 
 
 def whole(rows: Reals) -> Reals:
-    """Rounded rows: whole numbers in floats, in place of what was there."""
+    """Round rows to whole numbers, stored as floats, in place."""
     for part in parts(len(rows)):
         block = rows[part]
         block *= 2.0**BITS
@@ -29,12 +29,12 @@ def whole(rows: Reals) -> Reals:
 
 
 def parts(count: int) -> Iterator[slice]:
-    """Blocks of rows: products of two entries summed over one stay below 2^53."""
+    """Yield blocks of rows within which sums of products of two entries stay below 2^53."""
     return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
 
 
 def gram(rows: Reals) -> npt.NDArray[np.int64]:
-    """The sum of outer products of whole rows."""
+    """Sum the outer products of whole rows."""
     total = np.zeros((rows.shape[1],) * 2, dtype=np.int64)
     for part in parts(len(rows)):
         total += (rows[part].T @ rows[part]).astype(np.int64)
@@ -42,9 +42,10 @@ def gram(rows: Reals) -> npt.NDArray[np.int64]:
 
 
 def repaired(matrix: Reals, deviation: float) -> Reals:
-    """A noisy matrix with eigenvalues raised to where those of noise alone end.
+    """Raise the eigenvalues of a noisy matrix to the largest that noise alone would have.
 
-    `deviation` is that of an entry off the diagonal: see `tacit.private_statistics.Covariance`.
+    `deviation` is the standard deviation of the noise on an entry off the diagonal: see
+    `tacit.private_statistics.Covariance`.
     """
     size = len(matrix)
     level = deviation * (2 * math.sqrt(size) + math.pow(size, -1 / 6))

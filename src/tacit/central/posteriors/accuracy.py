@@ -1,8 +1,8 @@
-r"""How far a private posterior will be from the one without privacy, before anybody draws one.
+r"""Expected distance of a private posterior from the one without privacy, before any release.
 
-The exact expectation of the Hellinger error, its tail with the bounds of section 4 of the paper,
-and the number of records from which on it is small enough: "what n do I need?". Nothing here reads
-data: counts are hypothetical.
+This module computes the exact expectation of the Hellinger error, its tail with the bounds of
+section 4 of the paper, and the number of records that a given error needs. Nothing here reads data:
+counts are hypothetical.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ def planned(
     calibration: str = "theorem",
     remap: bool = False,
 ) -> CountLaw:
-    """The law of the released count of a release that is planned: see `BetaBinomial.release`."""
+    """Return the law of the released count of a planned release: see `BetaBinomial.release`."""
     where = "accuracy"
     pair = checked_prior(where, prior, most=2)
     total = errors.whole(where, "total", total, least=1, most=_MOST_RECORDS)
     errors.choice(where, "mechanism", mechanism, MECHANISMS)
     if mechanism == "hellinger":
-        asked: Any = {"epsilon": epsilon, "delta": delta}
-        scores = hellinger.score(pair, total, sensitivity=sensitivity, **asked)
-        law = drawn(pair, scores, hellinger.exponent(scores, calibration=calibration, **asked))
+        budget: Any = {"epsilon": epsilon, "delta": delta}
+        scores = hellinger.score(pair, total, sensitivity=sensitivity, **budget)
+        law = drawn(pair, scores, hellinger.exponent(scores, calibration=calibration, **budget))
     else:
         if remap and mechanism == "laplace":
-            # A remap of both noisy counts, which is what a release has, is no law of one count.
+            # A release remaps both noisy counts, which is not a law of one count.
             errors.refuse(where, "remap", "False with laplace", remap, "Use geometric noise.")
         law = noisy(pair, total, epsilon, mechanism)
     return law.remapped() if remap else law
 
 
 def expected_error(prior: Any, total: int, *, count: int | None = None, **asked: Any) -> float:
-    """Expected Hellinger error of a planned release: at a count, or over the prior.
+    """Compute the expected Hellinger error of a planned release, at a count or over the prior.
 
     Parameters
     ----------
     prior, total
-        Of the share, and how many records.
+        Prior of the share, and number of records.
     count : int, optional
-        The true count; averaged over the prior if left out.
+        The true count; if not given, the error is averaged over the prior.
     asked
-        As of `planned`.
+        As in `planned`.
 
     Examples
     --------
@@ -71,11 +71,11 @@ def expected_error(prior: Any, total: int, *, count: int | None = None, **asked:
 
 
 class TailBounds(NamedTuple):
-    r"""P(error ≥ c) at a true count, exactly and by three bounds, each looser than the one before.
+    r"""P(error ≥ c) at a true count: exactly, and by three bounds of increasing looseness.
 
-    With weights :math:`e^{-\kappa H}`, κ the exponent over S(x), and N_x their sum at x:
-    :math:`|R| e^{-\kappa c}` over N_x; over the least N_x of all x, which depends on the data by
-    their number alone (the N(n) that the paper looks for); and over 1, which is at most any N_x.
+    With weights :math:`e^{-\kappa H}`, κ the exponent over S(x), and N_x their sum at x, the bounds
+    are :math:`|R| e^{-\kappa c}` divided by N_x; by the smallest N_x of all x, which depends only
+    on the number of records (the N(n) of the paper); and by 1, which is at most any N_x.
     """
 
     exact: float
@@ -95,22 +95,24 @@ def tail_bounds(
     sensitivity: str = "smooth",
     calibration: str = "theorem",
 ) -> TailBounds:
-    """Section 4 of the paper, for the exponent that is in use (there it is twice the mechanism's).
+    """Bound the tail of the error as in section 4 of the paper, for the exponent that is in use.
+
+    The exponent of the paper's section 4 is twice that of its mechanism.
 
     Parameters
     ----------
     prior, total, count
-        Of the share; how many records; how many of them hold it.
+        Prior of the share; number of records; number of them that have the property.
     distance : float
         Hellinger error c.
     epsilon, delta, sensitivity, calibration
-        Of the Hellinger mechanism: see `tacit.posteriors.hellinger.build`.
+        Parameters of the Hellinger mechanism: see `tacit.posteriors.hellinger.build`.
     """
     pair = checked_prior("tail_bounds", prior, most=2)
     count = errors.whole("tail_bounds", "count", count, least=0, most=total)
-    asked: Any = {"epsilon": epsilon, "delta": delta}
-    scores = hellinger.score(pair, total, sensitivity=sensitivity, **asked)
-    exponent = hellinger.exponent(scores, calibration=calibration, **asked)
+    budget: Any = {"epsilon": epsilon, "delta": delta}
+    scores = hellinger.score(pair, total, sensitivity=sensitivity, **budget)
+    exponent = hellinger.exponent(scores, calibration=calibration, **budget)
     sums = every_row(scores, np.exp(-exponent * scores.scaled())).sum(axis=1)
     most = (total + 1) * math.exp(-exponent * distance / scores.sensitivity[count])
     exact = drawn(pair, scores, exponent).tail(count, distance)
@@ -119,7 +121,7 @@ def tail_bounds(
 
 
 class Needed(NamedTuple):
-    """A number of records, and the expected error with it and with one record less."""
+    """A number of records, and the expected error with it and with one record fewer."""
 
     records: int
     error: float
@@ -127,23 +129,24 @@ class Needed(NamedTuple):
 
 
 def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any) -> Needed:
-    """How many records bring the expected error down to `error`?
+    """Find the number of records at which the expected error is at most `error`.
 
     Parameters
     ----------
     prior
-        Of the share.
+        Prior of the share.
     error : float
         Hellinger distance, in (0, 1).
     share : float, optional
-        Part of the records that hold it; averaged over the prior if left out.
+        Share of the records that have the property; if not given, the error is averaged over the
+        prior.
     asked
-        As of `planned`.
+        As in `planned`.
 
     Notes
     -----
-    The error is within the bound with the returned number, and beyond it with one less. It falls
-    with n but for ripples where a share of n is rounded to a count.
+    The error is at most the bound with the returned number, and exceeds it with one record fewer.
+    It decreases with n except for ripples where a share of n is rounded to a count.
 
     Examples
     --------
@@ -168,16 +171,16 @@ def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any
         now = reached(most)
     while most - least > 1:
         middle = _between(least, most, before, now, error)
-        found = reached(middle)
-        if found <= error:
-            most, now = middle, found
+        middle_error = reached(middle)
+        if middle_error <= error:
+            most, now = middle, middle_error
         else:
-            least, before = middle, found
+            least, before = middle, middle_error
     return Needed(most, now, before)
 
 
 def _between(least: int, most: int, before: float, now: float, error: float) -> int:
-    """Where the power law through both ends meets the error; the middle where there is none."""
+    """Return where the power law through both ends meets the error, or else the middle."""
     if least == 0 or not before > now:
         return (least + most) // 2
     step = math.log(before / error) / math.log(before / now)

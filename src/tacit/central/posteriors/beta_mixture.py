@@ -1,8 +1,8 @@
-r"""Mixtures of Beta distributions: what is known of a share when its count is known up to noise.
+r"""Mixtures of Beta distributions: the posterior of a share whose count is known up to noise.
 
 .. math:: p(\theta) = \sum_j w_j \, \mathrm{Beta}(\theta; a_j, b_j)
 
-Everything here is post-processing: floating point may round it, but no guarantee rests on it.
+Everything here is post-processing: results may be rounded, and no guarantee depends on them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tacit.privacy import errors
 Reals = npt.NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-17
-"""Components lighter than this beside the heaviest change no digit of a double."""
+"""Components lighter than this relative to the heaviest do not change any digit of a double."""
 
 _NODES = 6001
 _FAR = 745.0
-"""Beyond e^-745 there are no doubles."""
+"""e^-745 is about the smallest positive double."""
 
 _CHUNK = 2**21
 
@@ -40,43 +40,43 @@ class BetaMixture:
 
     @classmethod
     def of(cls, weights: Any, first: Any, second: Any) -> BetaMixture:
-        """Normalised, without what is too light to matter."""
+        """Normalise the weights, and drop components that are too light to matter."""
         weights = np.asarray(weights, np.float64)
         kept = weights > _NEGLIGIBLE * weights.max()
-        found = weights[kept] / weights[kept].sum()
-        return cls(found, np.asarray(first, float)[kept], np.asarray(second, float)[kept])
+        normalised = weights[kept] / weights[kept].sum()
+        return cls(normalised, np.asarray(first, float)[kept], np.asarray(second, float)[kept])
 
     @cached_property
     def mean(self) -> float:
-        """Expected share."""
+        """Return the expected share."""
         return float(self.weights @ (self.first / (self.first + self.second)))
 
     @cached_property
     def variance(self) -> float:
-        """Of the components, and between their means."""
+        """Return the variance: within the components, and between their means."""
         total = self.first + self.second
         means = self.first / total
         within = means * (self.second / total) / (total + 1)
         return float(self.weights @ (within + (means - self.mean) ** 2))
 
     def pdf(self, share: Any) -> Reals:
-        """Density; nothing outside of [0, 1], infinite at an end that holds a pole."""
+        """Return the density: 0 outside [0, 1], infinite at an end with a pole."""
         at = np.asarray(share, np.float64)
         inside = (at > 0) & (at < 1)
         safe = np.where(inside, at, 0.5)
-        found = np.exp(self.log_density(np.log(safe), np.log1p(-safe)))
+        density = np.exp(self.log_density(np.log(safe), np.log1p(-safe)))
         ends = np.where(at == 0, self._end(self.first, self.second), 0.0)
         ends = np.where(at == 1, self._end(self.second, self.first), ends)
-        return np.asarray(np.where(inside, found, ends))
+        return np.asarray(np.where(inside, density, ends))
 
     def _end(self, near: Reals, far: Reals) -> float:
-        """Density at an end: of what has no power of the distance to it."""
+        """Return the density at an end: that of components with a finite, non-zero value there."""
         if near.min() < 1:
             return np.inf
         return float(self.weights[near == 1] @ far[near == 1])
 
     def log_density(self, log_share: Reals, log_rest: Reals) -> Reals:
-        """Ln p at shares inside (0, 1), given as logarithms of themselves and of what is left."""
+        """Return ln p at shares in (0, 1), given ln(share) and ln(1 − share)."""
         at, rest = np.atleast_1d(log_share).ravel(), np.atleast_1d(log_rest).ravel()
         constant = np.log(self.weights) - betaln(self.first, self.second)
         step = max(1, _CHUNK // self.weights.size)
@@ -92,7 +92,7 @@ class BetaMixture:
         return np.concatenate(parts).reshape(np.shape(log_share))
 
     def cdf(self, share: Any) -> Reals:
-        """P(θ ≤ share)."""
+        """Return P(θ ≤ share)."""
         at = np.clip(np.asarray(share, np.float64), 0.0, 1.0)
         flat = at.ravel()
         step = max(1, _CHUNK // self.weights.size)
@@ -103,27 +103,28 @@ class BetaMixture:
         return np.asarray(np.minimum(np.concatenate(parts), 1.0).reshape(at.shape))
 
     def quantile(self, level: float) -> float:
-        """The share below which θ lies with this probability."""
+        """Return the share below which θ lies with this probability."""
         level = errors.probability("quantile", "level", level)
         if level == 0:
             return 0.0
         return float(brentq(lambda at: float(self.cdf(at)) - level, 0.0, 1.0, xtol=1e-13))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Central: as much lies below as above."""
+        """Return the central credible interval: equal probability lies below and above it."""
         level = errors.probability("interval", "level", level, zero=False)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def sample(self, size: int, generator: np.random.Generator) -> Reals:
-        """Independent draws."""
+        """Draw independent shares."""
         chosen = generator.choice(self.weights.size, size=size, p=self.weights)
         return generator.beta(self.first[chosen], self.second[chosen])
 
     def affinity(self, other: BetaMixture) -> float:
-        r""":math:`\int \sqrt{p q}`, by the trapezoid rule over the log odds u = c + s sinh t.
+        r"""Return :math:`\int \sqrt{p q}`, by the trapezoid rule over the log odds u = c + s sinh
+        t.
 
-        Over the log odds every Beta density is analytic with exponential tails, where the rule
-        converges faster than any power of the step; sinh carries it far into flat tails.
+        Over the log odds every Beta density is analytic with exponential tails, so the rule
+        converges faster than any power of the step; sinh extends it far into flat tails.
         """
         center, spread = _log_odds(self, other)
         least = min(*self.first, *self.second, *other.first, *other.second)
@@ -137,7 +138,7 @@ class BetaMixture:
 
 
 def _log_odds(*mixtures: BetaMixture) -> tuple[float, float]:
-    """Where the log odds lie, and a scale that is no wider than a component."""
+    """Return the location of the log odds, and a scale no wider than a component."""
     every = [(m.weights, m.first, m.second) for m in mixtures]
     weights, first, second = (np.concatenate(part) for part in zip(*every, strict=True))
     share = float(weights @ (first / (first + second)) / weights.sum())

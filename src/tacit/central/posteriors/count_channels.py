@@ -1,4 +1,4 @@
-r"""Channels for k counts whose sum n is public: what a private posterior is made of.
+r"""Channels for k counts whose sum n is public, from which private posteriors are computed.
 
 Neighbours replace one record: one count falls by one, another rises by one.
 
@@ -29,7 +29,7 @@ Integers = npt.NDArray[np.int64]
 
 MECHANISMS = ("geometric", "laplace", "hellinger")
 _LEAST, _MOST = 1e-6, 1e9
-"""Beyond, a prior is a point or a wall, and its numbers have no digits left."""
+"""Limits on the parameters of a prior, beyond which floats lose precision."""
 
 
 class CountChannel(Protocol):
@@ -37,25 +37,25 @@ class CountChannel(Protocol):
 
     @property
     def mechanism(self) -> Mechanism:
-        """What is drawn from: it has the guarantee and the event."""
+        """Return the mechanism that is drawn from, with its guarantee and event."""
         ...
 
     def release(self, counts: Integers, rng: Randomness | None = None) -> Integers:
-        """The draw: as many integers as there are counts, which are the last axis."""
+        """Draw as many integers as there are counts (the last axis)."""
         ...
 
     def hidden(self, released: Integers, prior: Reals) -> Hidden:
-        """The law of the true counts given the draw."""
+        """Return the law of the true counts given the draw."""
         ...
 
 
 @dataclass(frozen=True)
 class OneCount:
-    """Two counts, of which the second follows: geometric noise on the first, clamped to [0, n].
+    """Geometric noise on the first of two counts, clamped to [0, n]; the second is the rest.
 
     ε-DP: a replaced record changes the first count by at most one, and clamping is
     post-processing. For every prior and every loss that grows with the distance, no ε-DP mechanism
-    has a smaller expected loss than this one has after the best remap [GRS09]_.
+    has a smaller expected loss than this one after the best remap [GRS09]_.
     """
 
     mechanism: Geometric
@@ -72,12 +72,12 @@ class OneCount:
 
 @dataclass(frozen=True)
 class LatticeCounts:
-    r"""K counts with geometric noise on the lattice of all integers of sum n.
+    r"""Geometric noise for k counts on the lattice of all integer vectors of sum n.
 
     .. math:: P(r \mid x) \propto e^{-\varepsilon \lVert r - x \rVert_1 / 2}
 
     ε-DP: neighbours are 2 apart in ℓ1, and the normaliser does not depend on x, since the lattice
-    has no ends. Entries may be negative.
+    is unbounded. Entries may be negative.
     """
 
     mechanism: LatticeGeometric
@@ -86,14 +86,14 @@ class LatticeCounts:
         return np.asarray(self.mechanism.release(counts, rng))
 
     def hidden(self, released: Integers, prior: Reals) -> Hidden:
-        """A product over counts: what they share, the normaliser, says nothing about them."""
+        """Return a product over counts: the common normaliser carries no information."""
         distance = np.abs(np.arange(self.mechanism.total + 1) - released[:, None])
         return Factored(prior, -float(self.mechanism.epsilon) / 2 * distance)
 
 
 @dataclass(frozen=True)
 class EachCount:
-    """Discrete Laplace noise of scale 2/ε on every count: the baseline, which forgets the sum.
+    """Discrete Laplace noise of scale 2/ε on every count: the baseline, which ignores the sum.
 
     ε-DP: a replaced record changes the counts by 2 in ℓ1.
     """
@@ -130,7 +130,7 @@ class TabledCounts:
 
 
 def checked_prior(where: str, prior: Any, *, most: int) -> tuple[float, ...]:
-    """Two or more numbers above zero."""
+    """Check that the prior is two or more positive numbers."""
     try:
         given = tuple(prior)
     except TypeError:
@@ -145,6 +145,6 @@ def checked_prior(where: str, prior: Any, *, most: int) -> tuple[float, ...]:
 
 
 def pairs(total: int) -> Integers:
-    """Every two counts of this sum."""
+    """List all pairs of counts of this sum."""
     every = np.arange(total + 1)
     return np.stack([every, total - every], axis=1)

@@ -1,7 +1,7 @@
-r"""The law of the released count given the true one, and the error that it makes.
+r"""The law of the released count given the true one, and the resulting error.
 
-The error of a release is the Hellinger distance between Beta(α + r, β + n − r), r the released
-count, and the posterior without privacy.
+The error of a release is the Hellinger distance between Beta(α + r, β + n − r), where r is the
+released count, and the posterior without privacy.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Prior = tuple[float, ...]
 """α and β."""
 
 _UNSEEN = 34.0
-"""Noise beyond e^-34 adds nothing to a double."""
+"""Noise of probability below e^-34 does not change a double."""
 
 _MOST_TABLED = 5000
 _CHUNK = 2**20
 _CLOSE = 0.01
-"""Up to this part of the middle, three terms of the series have all digits but the last four."""
+"""Below this part of the middle, three terms of the series are accurate to all but four digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,11 @@ class CountLaw:
     Parameters
     ----------
     prior : pair of float
-        Of the share.
+        Prior of the share.
     total : int
         Number of records.
     rows : callable
-        True counts to released counts and their probabilities, a row for each.
+        Maps true counts to released counts and their probabilities, one row per true count.
     """
 
     prior: Prior
@@ -57,7 +57,7 @@ class CountLaw:
 
     @classmethod
     def tabled(cls, prior: Prior, probabilities: Reals) -> CountLaw:
-        """A table: a row for each true count, a column for each released one."""
+        """Build the law from a table: one row per true count, one column per released count."""
         columns = np.arange(probabilities.shape[1])
 
         def rows(counts: Integers) -> tuple[Integers, Reals]:
@@ -67,16 +67,16 @@ class CountLaw:
         return cls(prior, len(probabilities) - 1, rows)
 
     def table(self) -> Reals:
-        """P(r | x), one row a true count."""
+        """Return P(r | x), one row per true count."""
         errors.whole("accuracy", "total", self.total, least=1, most=_MOST_TABLED)
         every = np.arange(self.total + 1)
         released, chances = self.rows(every)
-        found = np.zeros((every.size, every.size))
-        np.add.at(found, (every[:, None], released), np.broadcast_to(chances, released.shape))
-        return found
+        table = np.zeros((every.size, every.size))
+        np.add.at(table, (every[:, None], released), np.broadcast_to(chances, released.shape))
+        return table
 
     def remapped(self) -> CountLaw:
-        """With every released count replaced by the one of least expected error."""
+        """Return the law with every released count replaced by that of least expected error."""
         law, every = self.table(), np.arange(self.total + 1)
         joint = np.exp(log_counts(self.prior, self.total))[:, None] * law
         loss = distances(self.prior, self.total, every[:, None], every) @ joint
@@ -86,7 +86,7 @@ class CountLaw:
         return CountLaw.tabled(self.prior, moved)
 
     def errors(self, counts: Any = None) -> Reals:
-        """Expected error at each of these true counts, of all if none are named."""
+        """Return the expected error at each of these true counts, or at all counts."""
         chosen = np.arange(self.total + 1) if counts is None else np.atleast_1d(counts)
         chosen = errors.integers("accuracy", chosen, lower=0, upper=self.total)
         width = self.rows(chosen[:1])[0].shape[1]
@@ -97,29 +97,29 @@ class CountLaw:
 
     def _errors(self, counts: Integers) -> Reals:
         released, chances = self.rows(counts)
-        far = distances(self.prior, self.total, counts[:, None], released)
-        return np.asarray((far * chances).sum(axis=1))
+        distance = distances(self.prior, self.total, counts[:, None], released)
+        return np.asarray((distance * chances).sum(axis=1))
 
     def average(self) -> float:
-        """Expected error where true counts come from the prior."""
+        """Return the expected error where true counts come from the prior."""
         return float(np.exp(log_counts(self.prior, self.total)) @ self.errors())
 
     def tail(self, count: int, distance: float) -> float:
-        """P(error ≥ distance) at a true count."""
+        """Return P(error ≥ distance) at a true count."""
         released, chances = self.rows(np.array([count]))
-        far = distances(self.prior, self.total, count, released[0])
-        return float(np.broadcast_to(chances, released.shape)[0][far >= distance].sum())
+        error = distances(self.prior, self.total, count, released[0])
+        return float(np.broadcast_to(chances, released.shape)[0][error >= distance].sum())
 
 
 def noisy(prior: Prior, total: int, epsilon: float | Fraction, mechanism: str) -> CountLaw:
-    """The law under geometric noise, clamped, or under Laplace noise on both counts, projected."""
+    """Return the law under clamped geometric noise, or under projected Laplace noise on both."""
     each = mechanism == "laplace"
     noise, chances = _difference(epsilon, total) if each else _noise(epsilon, total)
 
     def rows(counts: Integers) -> tuple[Integers, Reals]:
         moved = (2 if each else 1) * counts[:, None] + noise
         if each:
-            # The nearest counts of sum n: half of the difference, a half goes towards the middle.
+            # The nearest counts of sum n: half of the difference; ties go towards the middle.
             moved = np.where(moved >= total, moved // 2, -(-moved // 2))
         return np.clip(moved, 0, total), chances
 
@@ -127,26 +127,26 @@ def noisy(prior: Prior, total: int, epsilon: float | Fraction, mechanism: str) -
 
 
 def drawn(prior: Prior, scores: Scores, exponent: float) -> CountLaw:
-    """The law of the Hellinger mechanism with this exponent: weights e^(−c H/S)."""
+    """Return the law of the Hellinger mechanism with this exponent: weights e^(−c H/S)."""
     log_weights = every_row(scores, -exponent * scores.scaled())
     law = np.exp(log_weights - logsumexp(log_weights, axis=1, keepdims=True))
     return CountLaw.tabled(prior, law)
 
 
 def every_row(scores: Scores, stored: Reals) -> Reals:
-    """The whole table, of which `stored` has one row an orbit."""
+    """Return the whole table, of which `stored` has one row per orbit."""
     return np.array([scores.symmetry.row(stored, row) for row in range(len(scores.listed))])
 
 
 def _noise(epsilon: float | Fraction, total: int) -> tuple[Integers, Reals]:
-    """Noise on a count, as far as it changes a count between 0 and n."""
+    """Return the noise on a count, as far as it changes a count between 0 and n."""
     channel = DiscreteLaplace(epsilon=epsilon, sensitivity=1, adjacency=Adjacency.REPLACE_ONE)
     every = _reach(float(channel.event.scale), total)
     return every, _with_tails(np.exp(channel.log_prob(every, np.zeros_like(every))))
 
 
 def _difference(epsilon: float | Fraction, total: int) -> tuple[Integers, Reals]:
-    r"""The difference of the noises on two counts, as far as it matters.
+    r"""Return the law of the difference of the noises on two counts, as far as it matters.
 
     Both have the scale t = 2/ε; with :math:`p = e^{-1/t}`,
 
@@ -154,9 +154,9 @@ def _difference(epsilon: float | Fraction, total: int) -> tuple[Integers, Reals]
     """
     rate = float(epsilon) / 2
     every = _reach(2 / rate, 2 * total)
-    far = np.abs(every)
+    magnitude = np.abs(every)
     return every, _with_tails(
-        math.tanh(rate / 2) ** 2 * np.exp(-rate * far) * (far + 1 / math.tanh(rate))
+        math.tanh(rate / 2) ** 2 * np.exp(-rate * magnitude) * (magnitude + 1 / math.tanh(rate))
     )
 
 
@@ -166,13 +166,13 @@ def _reach(scale: float, most: int) -> Integers:
 
 
 def _with_tails(chances: Reals) -> Reals:
-    """What lies further out is put on the ends."""
+    """Add the probability that lies further out to the ends."""
     chances[[0, -1]] += max((1 - chances.sum()) / 2, 0.0)
     return chances
 
 
 def distances(prior: Prior, total: int, first: Any, second: Any) -> Reals:
-    r"""Hellinger distance of Beta(α + x, β + n − x) from Beta(α + r, β + n − r).
+    r"""Return the Hellinger distance of Beta(α + x, β + n − x) from Beta(α + r, β + n − r).
 
     Per coordinate, with m the middle of the two parameters and h half of their difference, the
     logarithm of the affinity falls by
@@ -180,7 +180,7 @@ def distances(prior: Prior, total: int, first: Any, second: Any) -> Reals:
     .. math:: \tfrac12 \ln\Gamma(m - h) + \tfrac12 \ln\Gamma(m + h) - \ln\Gamma(m)
               = \sum_{j \ge 1} \frac{\psi^{(2j-1)}(m)}{(2j)!}\, h^{2j} :
 
-    the series where h is small beside m, as the left side has no digits left there.
+    The series is used where h is small relative to m, as the left side cancels there.
     """
     first, second = np.asarray(first), np.asarray(second)
     fall = np.zeros(np.broadcast_shapes(first.shape, second.shape))
@@ -196,24 +196,24 @@ def distances(prior: Prior, total: int, first: Any, second: Any) -> Reals:
 
 @lru_cache(maxsize=8)
 def _middles(alpha: float, total: int) -> tuple[Reals, Reals, Reals]:
-    """At α, α + ½, …, α + n: those, their log-gammas, and three coefficients of the series."""
+    """Return α, α + ½, …, α + n, their log-gammas, and three coefficients of the series."""
     middle = alpha + np.arange(2 * total + 1) / 2
     series = [polygamma(2 * j - 1, middle) / math.factorial(2 * j) for j in (1, 2, 3)]
     return middle, gammaln(middle), np.array(series)
 
 
 def log_counts(prior: Prior, total: int) -> Reals:
-    """Ln P(x), the beta-binomial."""
+    """Return ln P(x) of the beta-binomial."""
     every = np.arange(total + 1)
-    found = log_prior(prior[0], every) + log_prior(prior[1], total - every)
-    return np.asarray(found - logsumexp(found))
+    log_weights = log_prior(prior[0], every) + log_prior(prior[1], total - every)
+    return np.asarray(log_weights - logsumexp(log_weights))
 
 
 def best_count(weights: Reals, prior: Reals) -> int:
-    """The count of least expected error, where the true one has this law."""
+    """Return the count of least expected error, where the true count has this law."""
     total = weights.size - 1
     (likely,) = np.nonzero(weights > 1e-12 * weights.max())
-    # The best lies between likely ones: the distance grows with how far apart counts are.
+    # The best lies between likely counts: the distance grows with how far apart counts are.
     candidates = np.arange(likely.min(), likely.max() + 1)
     step = max(1, _CHUNK // likely.size)
     pair = (float(prior[0]), float(prior[1]))

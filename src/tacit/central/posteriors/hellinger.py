@@ -1,7 +1,7 @@
-r"""The Hellinger mechanism: posteriors drawn by their distance from the true one, certified.
+r"""The Hellinger mechanism: draws posteriors by their distance from the true one, certified.
 
 With f_x(r) = H(BI(x), r) / S(x), a posterior r of the same n is drawn with probability proportional
-to :math:`e^{-c f_x(r)}` [seed]_. What is proved of it:
+to :math:`e^{-c f_x(r)}` [seed]_. Three theorems apply:
 
 T1 (any positive weight S). With D = max |f_x(r) − f_x'(r)| over neighbours and all r, c = ε/(2D)
 gives ε-DP: the exponential mechanism with score −f [MT07]_.
@@ -14,10 +14,12 @@ e^{c+τ} N_y/N_x off B and N_y ≤ e^c N_x. From y to x: p_y/p_x ≤ e^c N_x/N_y
 N_x(1 − δ) ≤ e^{c+τ} N_y.
 
 T3 (per instance). The range is finite: every pair of neighbours is compared on the integers that
-are drawn from. All tables here are, so that T1 and T2 only choose c; nothing rests on them.
+are drawn from. This is done for all tables, so T1 and T2 only choose c, and no guarantee rests on
+them.
 
 The paper's own proof does not hold (its sliding and dilation lemmas fail on a finite range, and
-the normaliser is not paid for), and the exponent ε/S of its accuracy section violates the claim.
+the normaliser is not accounted for), and the exponent ε/S of its accuracy section violates the
+claim.
 
 References
 ----------
@@ -65,7 +67,7 @@ def build(
     calibration: str = "instance",
     unit: Unit = Unit.RECORD,
 ) -> IntegerTable:
-    """The mechanism as a certified table; rows and columns are `counts(k, total)`.
+    """Build the mechanism as a certified table; rows and columns are `counts(k, total)`.
 
     Parameters
     ----------
@@ -74,14 +76,14 @@ def build(
     total : int
         n, the number of records. It is public; neighbours differ in one record's category.
     epsilon, delta : float
-        What the table may cost at most. With calibration "paper" they are the paper's parameters,
-        and the guarantee is the ε that the table really has at δ.
+        Upper limit on the cost of the table. With calibration "paper" they are the paper's
+        parameters, and the guarantee is the ε that the table actually has at δ.
     sensitivity : str
         "smooth", "local" or "global": see `score`.
     calibration : str
         "instance", "theorem" or "paper": see `exponent`.
     unit : Unit
-        What one of the n is.
+        What each of the n records is.
 
     Examples
     --------
@@ -95,10 +97,10 @@ def build(
     whom: dict[str, Any] = {"adjacency": Adjacency.REPLACE_ONE, "unit": unit}
     if calibration == "paper":
         rows = ScaledRows(-chosen * scores.scaled(), scores.symmetry)
-        found = Comparison(rows, scores.pairs).smallest_epsilon(delta)
-        return IntegerTable(rows, scores.pairs, epsilon=max(found, 1e-9), delta=delta, **whom)
+        actual = Comparison(rows, scores.pairs).smallest_epsilon(delta)
+        return IntegerTable(rows, scores.pairs, epsilon=max(actual, 1e-9), delta=delta, **whom)
     for slack in (1e-12, 1e-9, 1e-6, 1e-3):
-        # Floats chose the exponent; whole numbers have the last word.
+        # The exponent was chosen in floats; the guarantee is decided in integers.
         rows = ScaledRows(-chosen * (1 - slack) * scores.scaled(), scores.symmetry)
         try:
             return IntegerTable(rows, scores.pairs, epsilon=epsilon, delta=delta, **whom)
@@ -108,6 +110,6 @@ def build(
 
 
 def exact_epsilon(scores: Scores, exponent: float, delta: float) -> float:
-    """The smallest ε at δ of any exponent, for studies: of the integers it would be drawn from."""
+    """Return the smallest ε at δ of any exponent, computed from its integer table, for studies."""
     rows = ScaledRows(-exponent * scores.scaled(), scores.symmetry)
     return Comparison(rows, scores.pairs).smallest_epsilon(delta)

@@ -1,4 +1,4 @@
-"""How strongly the Hellinger mechanism may draw: exponents by theorem, and per instance."""
+"""Calibration of the Hellinger mechanism: exponents by theorem, and per instance."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Reals = npt.NDArray[np.float64]
 
 
 def repaired_epsilon(exponent: float, smoothing: float, size: int, delta: float) -> float:
-    """The ε of T2."""
+    """Return the ε of T2."""
     return 2 * exponent + math.log(size / delta) * math.expm1(smoothing) - math.log1p(-delta)
 
 
 def exponent(
     scores: Scores, *, epsilon: float | Fraction, delta: float = 0.0, calibration: str = "instance"
 ) -> float:
-    """The c of `tacit.posteriors.hellinger`, which times F is the exponent of a weight.
+    """Return the c of `tacit.posteriors.hellinger`; a weight is e^(−c F).
 
-    "instance": the largest that the table bears; "theorem": the larger of what T1 and T2 prove;
-    "paper": ε/2, as stated. The ε/S of the accuracy section ("accuracy") is refused by name.
+    "instance": the largest c that the table allows; "theorem": the larger of those that T1 and T2
+    prove; "paper": ε/2, as stated. The ε/S of the accuracy section ("accuracy") is refused by name.
     """
     epsilon = float(epsilon)
     if calibration in _REFUSED:
@@ -55,8 +55,8 @@ def exponent(
 
 
 def _largest(scores: Scores, proved: float, epsilon: float, delta: float) -> float:
-    """The largest exponent that floats find within (ε, δ), on the pairs that come near it."""
-    if delta < _SMALLEST_DELTA:  # beyond what floats can add up: pure, then
+    """Find the largest exponent within (ε, δ) in floats, on the pairs that come near the limit."""
+    if delta < _SMALLEST_DELTA:  # too small to add up in floats: treated as pure
         delta = 0.0
     target = 1 - 1e-9 - (1e-14 / delta if delta else 0.0)
     pairs, scaled = scores.both_ways(), scores.scaled()
@@ -68,19 +68,19 @@ def _largest(scores: Scores, proved: float, epsilon: float, delta: float) -> flo
     def beyond(exponent: float) -> bool:
         return bool(shares(exponent, active).max() > target)
 
-    found = proved
+    current = proved
     for _ in range(_ROUNDS):
-        every = shares(found, pairs)
+        every = shares(current, pairs)
         if active and every.max() <= target:
-            return found
+            return current
         worst = np.argsort(-every)[:_ACTIVE]
         active.extend([pairs[one] for one in worst if not active or every[one] > target])
-        found = _crossing(beyond, proved)
+        current = _crossing(beyond, proved)
     return proved
 
 
 def _crossing(beyond: Callable[[float], bool], least: float) -> float:
-    """Bisection from an exponent that is allowed to the first that is not."""
+    """Bisect from an exponent that is allowed to the first that is not."""
     low, high = least, 2 * least
     while not beyond(high) and high < 2**20 * least:
         low, high = high, 2 * high
@@ -98,7 +98,7 @@ def _shares(
     epsilon: float,
     delta: float,
 ) -> Reals:
-    """How much of ε (where δ = 0) or of δ each pair takes, in floats."""
+    """Return the part of ε (where δ = 0) or of δ that each pair uses, in floats."""
     laws: dict[int, Reals] = {}
     for row in {symmetry.stored(row) for pair in pairs for row in pair}:
         law = -exponent * scaled[row]

@@ -1,12 +1,12 @@
-r"""Hellinger distances between the posteriors of all counts, without loss of digits.
+r"""Hellinger distances between the posteriors of all counts, without cancellation.
 
 Posteriors of counts x and r with n = Σx = Σr have the same total, so that
 
 .. math:: H^2 = 1 - e^{-L}, \qquad L = \sum_i t_i(x_i, r_i), \qquad
           t(a, b) = \tfrac12 \ln\Gamma(a) + \tfrac12 \ln\Gamma(b) - \ln\Gamma\tfrac{a+b}{2}
 
-with a and b the prior's component plus the counts. Differences of log-gammas that are nearly equal
-lose the digits that a guarantee rests on; here every term is a sum of positive numbers.
+with a and b the prior's component plus the counts. Subtracting nearly equal log-gammas would lose
+the digits that a guarantee depends on; here every term is a sum of positive numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TAYLOR_TERMS = 7
 
 
 def counts(categories: int, total: int) -> Integers:
-    """All counts of this sum, in lexicographic order: of two categories, x is at index x."""
+    """List all counts of this sum in lexicographic order: with two categories, x is at index x."""
     if categories == 1:
         return np.array([[total]])
     blocks = []
@@ -41,11 +41,11 @@ def counts(categories: int, total: int) -> Integers:
 
 
 def places(wanted: Any, total: int) -> Integers:
-    """The index of counts in the list of all counts of their sum."""
+    """Return the index of counts in the list of all counts of their sum."""
     left = np.asarray(wanted)[..., ::-1].cumsum(axis=-1)[..., ::-1]
     place = np.zeros(left.shape[:-1], dtype=np.int64)
     for axis in range(left.shape[-1] - 1):
-        # Before it come all that have less here: their rest is larger.
+        # Counts with a smaller entry here come before it; the rest of their sum is larger.
         free = left.shape[-1] - axis - 1
         smaller = np.array([math.comb(rest + free, free) for rest in range(total + 1)])
         place += smaller[left[..., axis]] - smaller[left[..., axis + 1]]
@@ -53,7 +53,7 @@ def places(wanted: Any, total: int) -> Integers:
 
 
 def neighbours(listed: Integers) -> Integers:
-    """All pairs of counts between which one record moves, each once."""
+    """List all pairs of counts between which one record moves, each once."""
     total = int(listed[0].sum())
     pairs = []
     for i in range(listed.shape[1]):
@@ -67,7 +67,7 @@ def neighbours(listed: Integers) -> Integers:
 
 
 def symmetry(prior: tuple[float, ...], listed: Integers) -> Symmetry:
-    """The permutations of categories that the prior treats alike, as permutations of counts."""
+    """Return the permutations of counts that exchange categories with equal priors."""
     total = int(listed[0].sum())
     alike = [[i for i, one in enumerate(prior) if one == value] for value in Counter(prior)]
     actions = []
@@ -80,13 +80,13 @@ def symmetry(prior: tuple[float, ...], listed: Integers) -> Symmetry:
 
 
 def coordinate(prior: float, total: int) -> Reals:
-    r"""The table t(α + x, α + r) for x, r from 0 to n.
+    r"""Return the table t(α + x, α + r) for x, r from 0 to n.
 
     With D = r − x ≥ 2, by Γ(a + 1) = aΓ(a) at both ends,
 
     .. math:: t(x, x + D) = t(x + 1, x + D - 1) + \tfrac12 \ln\Bigl(1 + \frac{D-1}{\alpha+x}\Bigr)
 
-    down to D = 0, where t = 0, and D = 1, where `half_step` has it.
+    down to D = 0, where t = 0, and D = 1, which `half_step` computes.
     """
     size = total + 1
     table = np.zeros((size, size))
@@ -102,23 +102,23 @@ def coordinate(prior: float, total: int) -> Reals:
 
 
 def half_step(middle: Reals) -> Reals:
-    r"""½ lnΓ(m + ½) + ½ lnΓ(m − ½) − lnΓ(m), for m > ½.
+    r"""Return ½ lnΓ(m + ½) + ½ lnΓ(m − ½) − lnΓ(m), for m > ½.
 
     The Taylor series about m ≥ 12 has the positive terms
     :math:`4^{-j} \psi^{(2j-1)}(m) / (2j)!`; smaller m are raised by
     g(m) = g(m + 1) − ½ ln(1 − 1/(4m²)).
     """
-    found, m = np.zeros_like(middle), middle.copy()
+    value, m = np.zeros_like(middle), middle.copy()
     while np.any(low := m < _TAYLOR_FROM):
-        found[low] -= 0.5 * np.log1p(-0.25 / m[low] ** 2)
+        value[low] -= 0.5 * np.log1p(-0.25 / m[low] ** 2)
         m[low] += 1
     for j in range(_TAYLOR_TERMS, 0, -1):
-        found += polygamma(2 * j - 1, m) / (4.0**j * math.factorial(2 * j))
-    return found
+        value += polygamma(2 * j - 1, m) / (4.0**j * math.factorial(2 * j))
+    return value
 
 
 def distances(tables: list[Reals], first: Integers, second: Integers) -> Reals:
-    """H of the posteriors of these counts, by broadcasting over all axes but the last."""
+    """Return H of the posteriors of these counts, broadcasting over all axes but the last."""
     total: Any = 0.0
     for axis, table in enumerate(tables):
         total = total + table[first[..., axis], second[..., axis]]

@@ -1,4 +1,4 @@
-"""What the Hellinger mechanism draws by: distances of posteriors, over a sensitivity.
+"""Scores of the Hellinger mechanism: distances of posteriors, divided by a sensitivity.
 
 References
 ----------
@@ -39,13 +39,13 @@ class Scores:
     pairs : array
         Neighbouring rows.
     symmetry : Symmetry
-        Categories that the prior treats alike may be exchanged: arrays hold one row an orbit.
+        Exchanges of categories with equal priors: arrays store one row per orbit.
     distances : array
-        H(BI(x), r), a stored row for each x, a column for each r.
+        H(BI(x), r), one stored row per x, one column per r.
     local, sensitivity : array
         LS(x) and the S(x) in use, for every x.
     smoothing : float
-        γ; 0 where S is not the smooth one, or is global.
+        γ; 0 where S is not smooth, or is global.
     """
 
     listed: Integers
@@ -57,16 +57,16 @@ class Scores:
     smoothing: float
 
     def scaled(self) -> Reals:
-        """F = H / S, one row an orbit."""
+        """Return F = H / S, one row per orbit."""
         return np.asarray(self.distances / self.sensitivity[self.symmetry.firsts][:, None])
 
     def both_ways(self) -> list[tuple[int, int]]:
-        """All neighbours, both ways, up to symmetry."""
+        """Return all neighbours, in both directions, up to symmetry."""
         ways = np.concatenate([self.pairs, self.pairs[:, ::-1]])
         return [(int(x), int(y)) for x, y in self.symmetry.representatives(ways)]
 
     def spread(self) -> float:
-        """D of T1: the most by which any F changes between neighbours."""
+        """Return D of T1: the largest change of any F between neighbours."""
         scaled, row = self.scaled(), self.symmetry.row
         pairs = self.both_ways()
         return max(float((row(scaled, x) - row(scaled, y)).max()) for x, y in pairs)
@@ -85,7 +85,7 @@ def score(
     delta: float = 0.0,
     sensitivity: str = "smooth",
 ) -> Scores:
-    r"""Distances of all posteriors, with a sensitivity S.
+    r"""Compute the distances of all posteriors, with a sensitivity S.
 
     "local": LS(x), the largest distance to a neighbour (by the triangle inequality); "global": its
     maximum; "smooth": :math:`\max_{x'} LS(x') e^{-\gamma d(x, x')}` over all x' [NRS07]_, with γ as
@@ -104,10 +104,10 @@ def score(
     local = _local(tables, listed, pairs)
     smoothing = gamma(epsilon, delta, size) if sensitivity == "smooth" else 0.0
     chosen = local if sensitivity == "local" else _smooth(local, pairs, smoothing)
-    found = np.empty((len(symmetry.firsts), size))
+    rows = np.empty((len(symmetry.firsts), size))
     for row, first in enumerate(symmetry.firsts):
-        found[row] = distance.distances(tables, listed[first], listed)
-    return Scores(listed, pairs, symmetry, found, local, chosen, smoothing)
+        rows[row] = distance.distances(tables, listed[first], listed)
+    return Scores(listed, pairs, symmetry, rows, local, chosen, smoothing)
 
 
 def _local(tables: list[Reals], listed: Integers, pairs: Integers) -> Reals:
@@ -119,7 +119,7 @@ def _local(tables: list[Reals], listed: Integers, pairs: Integers) -> Reals:
 
 
 def _smooth(local: Reals, pairs: Integers, smoothing: float) -> Reals:
-    """Relaxation on the graph of neighbours; without smoothing, the maximum."""
+    """Relax over the graph of neighbours; without smoothing, take the maximum."""
     if smoothing == 0:
         return np.full_like(local, local.max())
     smooth, keep = local.copy(), math.exp(-smoothing)
@@ -139,7 +139,7 @@ def _component(value: Any) -> float:
 
 
 def _size(categories: int, total: int) -> int:
-    """|R|, where a table of it can be held."""
+    """Return |R|, or refuse if its table would be too large."""
     if categories < 2:
         errors.refuse("hellinger", "prior", "two numbers, or more", categories)
     size = math.comb(total + categories - 1, categories - 1)

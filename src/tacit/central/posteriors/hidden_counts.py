@@ -1,4 +1,4 @@
-r"""Counts behind noise: the law of the true counts, given what a mechanism released of them.
+r"""Hidden counts: the law of the true counts, given what a mechanism released of them.
 
 With :math:`x \sim` Dirichlet-multinomial(n, α) and a channel P,
 
@@ -28,10 +28,10 @@ Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _DIRECT = 1500
-"""Up to here convolutions are sums of products; beyond, Fourier transforms."""
+"""Convolutions up to this length are sums of products; longer ones use Fourier transforms."""
 
 _RARE = 1e-6
-"""Below this a Fourier transform has less than ten digits."""
+"""Below this probability, a Fourier transform has fewer than ten correct digits."""
 
 _CHUNK = 2**22
 
@@ -41,21 +41,21 @@ class Hidden(Protocol):
 
     @property
     def marginals(self) -> Reals:
-        """P(x_i = c): a row for each count, a column for each c from 0 to n."""
+        """Return P(x_i = c): one row per count, one column for each c from 0 to n."""
         ...
 
     def sample(self, size: int, generator: np.random.Generator) -> Integers:
-        """Draws, one a row."""
+        """Draw counts, one draw per row."""
         ...
 
     def log_density(self, log_shares: Reals) -> Reals:
-        """Ln p(θ) of the mixture of Dirichlets, at rows of logarithms of shares."""
+        """Return ln p(θ) of the mixture of Dirichlets, at rows of logarithms of shares."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Counts that are listed, one a row, with their probabilities."""
+    """Counts that are listed, one per row, with their probabilities."""
 
     prior: Reals
     counts: Integers
@@ -63,13 +63,13 @@ class Listed:
 
     @classmethod
     def of(cls, prior: Reals, counts: Integers, log_channel: Reals) -> Listed:
-        """Bayes' rule over the list: the channel's logarithm for each of the counts."""
+        """Apply Bayes' rule over the list, given the log-probability of the draw for each row."""
         log_weights = log_prior(prior, counts).sum(axis=1) + log_channel
         return cls(prior, counts, np.exp(log_weights - logsumexp(log_weights)))
 
     @classmethod
     def known(cls, prior: Reals, counts: Integers) -> Listed:
-        """Counts that are taken for the truth."""
+        """Treat counts as known."""
         return cls(prior, np.atleast_2d(counts), np.ones(1))
 
     @cached_property
@@ -97,14 +97,14 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Factored:
-    """Counts that are independent but for their sum: a row of ln P_i(y_i | c) for each count."""
+    """Counts that are independent given their sum: one row of ln P_i(y_i | c) per count."""
 
     prior: Reals
     log_channel: Reals
 
     @property
     def total(self) -> int:
-        """N, the sum."""
+        """Return n, the sum."""
         return int(self.log_channel.shape[1]) - 1
 
     @cached_property
@@ -119,38 +119,38 @@ class Factored:
 
     @cached_property
     def _heads(self) -> Reals:
-        """Row i: the law of the sum of counts 0, …, i − 1, up to n."""
+        """Return, in row i, the law of the sum of counts 0, …, i − 1, up to n."""
         return _running(self._factors)
 
     @cached_property
     def marginals(self) -> Reals:
         factors = self._factors
         tails = _running(factors[::-1])[::-1]
-        found = np.empty_like(factors)
+        products = np.empty_like(factors)
         for i, factor in enumerate(factors):
             rest = _convolved(self._heads[i], tails[i])
-            found[i] = factor * rest[::-1]
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+            products[i] = factor * rest[::-1]
+        return np.asarray(products / products.sum(axis=1, keepdims=True))
 
     def sample(self, size: int, generator: np.random.Generator) -> Integers:
-        """The last count given the sum, then the one before given what is left, …"""
+        """Draw the last count given the sum, then the one before given the rest, and so on."""
         factors = self._factors
-        found = np.zeros((size, len(factors)), np.int64)
+        draws = np.zeros((size, len(factors)), np.int64)
         left = np.full(size, self.total)
         for i in reversed(range(1, len(factors))):
             for sum_left in np.unique(left):
                 mine = np.flatnonzero(left == sum_left)
                 chances = factors[i][: sum_left + 1] * self._heads[i][: sum_left + 1][::-1]
                 drawn = generator.choice(sum_left + 1, size=mine.size, p=chances / chances.sum())
-                found[mine, i] = drawn
-            left = left - found[:, i]
-        found[:, 0] = left
-        return found
+                draws[mine, i] = drawn
+            left = left - draws[:, i]
+        draws[:, 0] = left
+        return draws
 
     def log_density(self, log_shares: Reals) -> Reals:
-        r""":math:`\ln p(\theta) + \ln P(y \mid \theta) - \ln P(y)`."""
+        r"""Return :math:`\ln p(\theta) + \ln P(y \mid \theta) - \ln P(y)`."""
         alpha = self.prior
-        # n! and Γ(Σα)/∏Γ(α) stand in both and cancel.
+        # n! and Γ(Σα)/∏Γ(α) occur in both and cancel.
         evidence = log_coefficient(self._log_factors, self.total)
         evidence -= gammaln(alpha.sum() + self.total)
         step = max(1, _CHUNK // (alpha.size**2 * (self.total + 1)))
@@ -160,10 +160,10 @@ class Factored:
         return np.asarray(log_shares @ (alpha - 1) + np.concatenate(parts) - evidence)
 
     def _log_likelihood(self, log_shares: Reals) -> Reals:
-        r""":math:`\ln \sum_x \prod_i P_i(y_i \mid x_i)\, \theta_i^{x_i} / x_i!`, a row each.
+        r"""Return :math:`\ln \sum_x \prod_i P_i(y_i \mid x_i)\, \theta_i^{x_i} / x_i!`, per row.
 
-        Counts tilted by n are about Poisson(nθ), whose sum is about n: no need to look for a tilt,
-        but where the sum n is rare nevertheless.
+        Counts tilted by n are about Poisson(nθ), whose sum is about n, so that no tilt need be
+        searched for, except where the sum n is rare nevertheless.
         """
         total, counts = self.total, np.arange(self.total + 1)
         plain = log_shares[:, :, None] * counts - gammaln(counts + 1) + self.log_channel
@@ -172,23 +172,25 @@ class Factored:
         size = next_fast_len(self.prior.size * total + 1, real=True)
         waves = np.fft.rfft(np.exp(heavy - scale), size, axis=2).prod(axis=1)
         chance = np.fft.irfft(waves, size, axis=1)[:, total]
-        found = np.log(np.maximum(chance, _RARE)) + scale.sum(axis=(1, 2)) - total * np.log(total)
+        log_likelihood = (
+            np.log(np.maximum(chance, _RARE)) + scale.sum(axis=(1, 2)) - total * np.log(total)
+        )
         for row in np.flatnonzero(chance < _RARE):
-            found[row] = log_coefficient(plain[row], total)
-        return np.asarray(found)
+            log_likelihood[row] = log_coefficient(plain[row], total)
+        return np.asarray(log_likelihood)
 
 
 def log_prior(alpha: npt.ArrayLike, counts: Integers) -> Reals:
-    """Ln Γ(c + α) − ln c!: the prior of counts, but for what they all share."""
+    """Return ln Γ(c + α) − ln c!: the log-prior of counts, up to a common constant."""
     return np.asarray(gammaln(counts + np.asarray(alpha)) - gammaln(counts + 1))
 
 
 def tilted(log_factors: Reals, total: int) -> tuple[Reals, float]:
-    r"""Factors as laws whose sum has mean n, and the logarithm of what this took away at n.
+    r"""Tilt factors to laws whose sum has mean n; return them and the log of the change at n.
 
     Weights :math:`e^{t c}` with one t for all counts are the same for all counts of sum n, so they
-    change nothing there. With Σ E x_i = n the sum n is where the mass is, and no digit is lost in
-    a tail.
+    change nothing there. With Σ E x_i = n the sum n is where the mass is, and no precision is lost
+    in a tail.
     """
     counts = np.arange(total + 1)
 
@@ -209,22 +211,22 @@ def tilted(log_factors: Reals, total: int) -> tuple[Reals, float]:
 
 
 def log_coefficient(log_factors: Reals, total: int) -> float:
-    r""":math:`\ln \sum_{x: \sum x_i = n} \prod_i e^{f_i(x_i)}`."""
+    r"""Return :math:`\ln \sum_{x: \sum x_i = n} \prod_i e^{f_i(x_i)}`."""
     factors, constant = tilted(log_factors, total)
     return constant + float(np.log(_running(factors)[-1] @ factors[-1][::-1]))
 
 
 def _running(factors: Reals) -> Reals:
-    """Laws of partial sums, beginning with that of nothing."""
-    found = np.zeros_like(factors)
-    found[0, 0] = 1.0
+    """Return the laws of partial sums, beginning with the empty sum."""
+    laws = np.zeros_like(factors)
+    laws[0, 0] = 1.0
     for i in range(1, len(factors)):
-        found[i] = _convolved(found[i - 1], factors[i - 1])
-    return found
+        laws[i] = _convolved(laws[i - 1], factors[i - 1])
+    return laws
 
 
 def _convolved(first: Reals, second: Reals) -> Reals:
-    """The law of a sum of two, up to n."""
+    """Return the law of the sum of two counts, up to n."""
     if first.size <= _DIRECT:
         return np.convolve(first, second)[: first.size]
     return np.asarray(np.maximum(fftconvolve(first, second)[: first.size], 0.0))

@@ -1,20 +1,20 @@
-r"""Private posteriors: shares of records, learned from counts that are released with noise.
+r"""Private posteriors of shares of records, learned from counts that are released with noise.
 
-Of n records, :math:`x_i` hold value i; the prior of the shares θ is Beta or Dirichlet. Without
-privacy the posterior is Dirichlet(α + x). Here a mechanism releases y instead of x, and what
-follows from y is a mixture over the hidden counts,
+Of n records, :math:`x_i` have value i; the prior of the shares θ is Beta or Dirichlet. Without
+privacy the posterior is Dirichlet(α + x). Here a mechanism releases y instead of x, and the
+posterior given y is a mixture over the hidden counts,
 
 .. math:: p(\theta \mid y) = \sum_x P(x \mid y)\, \mathrm{Dirichlet}(\theta; \alpha + x), \qquad
           P(x \mid y) \propto P(y \mid x) \int P(x \mid \theta)\, p(\theta)\, d\theta .
 
-Its intervals hold what they promise, over prior and noise together [BS18]_. The naive posterior
+Its intervals have the stated coverage, over prior and noise together [BS18]_. The naive posterior
 Dirichlet(α + y) takes noise for data, and its intervals are too short. n is public, and neighbours
 replace one record.
 
 References
 ----------
 .. [BS18] Bernstein, Sheldon. Differentially private Bayesian inference for exponential families.
-   NeurIPS 2018 (posteriors that know of the noise).
+   NeurIPS 2018 (noise-aware posteriors).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 LARGEST = 2 * 10**7
-"""Values times records: beyond this, arrays do not fit."""
+"""Limit on values times records: larger arrays would not fit in memory."""
 
 
 class Prepared(NamedTuple):
@@ -73,12 +73,12 @@ class Prepared(NamedTuple):
         remap: bool = False,
         rng: Randomness | None = None,
     ) -> Posterior:
-        """One draw, and the posterior that follows: see `BetaBinomial.release`."""
-        found = checked_counts("release", counts, self.prior.size)
-        if int(found.sum()) != self.total:
+        """Draw once, and return the posterior: see `BetaBinomial.release`."""
+        checked = checked_counts("release", counts, self.prior.size)
+        if int(checked.sum()) != self.total:
             raise errors.InvalidData(f"release: counts must sum to {self.total}, which is public.")
         stream = source(rng)
-        drawn = self.channel.release(found, stream)
+        drawn = self.channel.release(checked, stream)
         return self.posterior(drawn, noise_aware=noise_aware, remap=remap, seeded=not stream.secure)
 
     def posterior(
@@ -89,7 +89,7 @@ class Prepared(NamedTuple):
         remap: bool = False,
         seeded: bool = False,
     ) -> Posterior:
-        """What a draw tells. Post-processing. `seeded`: a seeded stream drew it."""
+        """Return the posterior given a draw: post-processing. `seeded`: a seeded stream drew it."""
         hidden = self.channel.hidden(released, self.prior) if noise_aware or remap else None
         counts = project_counts(released[None], self.total)[0]
         if remap and hidden is not None:
@@ -111,7 +111,7 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True)
 class _Model(ABC):
-    """Counts with a conjugate prior. Abstract: use one of the two below."""
+    """Abstract base: counts with a conjugate prior. Use one of the two classes below."""
 
     prior: tuple[float, ...]
 
@@ -126,7 +126,7 @@ class _Model(ABC):
         calibration: str = "instance",
         unit: Unit | str = Unit.RECORD,
     ) -> Prepared:
-        """The mechanism for this number of records, with its guarantee proved: see `release`."""
+        """Return the mechanism for this number of records, with its guarantee: see `release`."""
         began = time.perf_counter()
         where = type(self).__name__
         total = errors.whole(where, "total", total, least=1, most=LARGEST // len(self.prior))
@@ -149,8 +149,8 @@ class _Model(ABC):
         else:
             noisy = self._geometric if mechanism == "geometric" else self._laplace
             channel = noisy(total, exact, unit)
-            # Both reach their ε: beyond one neighbour, a draw is e^ε times less likely from the
-            # other.
+            # Both attain their ε: outside the range between two neighbours, a draw is e^ε times
+            # less likely from the farther one.
             tight = float_above(exact)
         seconds = time.perf_counter() - began
         return Prepared(np.array(self.prior), total, channel, tight, seconds)
@@ -178,33 +178,33 @@ class _Model(ABC):
         unit: Unit | str = Unit.RECORD,
         rng: Randomness | None = None,
     ) -> Posterior:
-        """Draw noisy counts, and learn from them what they tell.
+        """Draw noisy counts, and return the posterior given them.
 
         Parameters
         ----------
         counts : sequence of int
-            Records that hold each value; their sum is public.
+            Number of records with each value; their sum is public.
         epsilon, delta
-            What the release may cost at most. Only "hellinger" makes use of δ.
+            Privacy budget of the release. Only "hellinger" uses δ.
         mechanism : str
-            "geometric": geometric noise, of two counts on the first, clamped, else on the lattice
-            of sum n; "laplace": discrete Laplace noise on every count, the baseline; "hellinger": a
-            table drawn by distance of posteriors.
+            "geometric": geometric noise, for two counts on the first, clamped, otherwise on the
+            lattice of sum n; "laplace": discrete Laplace noise on every count, the baseline;
+            "hellinger": a table that draws posteriors by their distance.
         noise_aware : bool
-            Whether the posterior knows of the noise; without, it is marked so and too narrow.
+            Whether the posterior accounts for the noise; if not, it is marked and too narrow.
         remap : bool
             Whether `counts` of the result, and so a naive posterior, are those of least expected
             error given the draw, instead of those nearest to the draw.
         sensitivity, calibration : str
-            Of "hellinger": see `tacit.posteriors.hellinger.build`.
+            Settings of "hellinger": see `tacit.posteriors.hellinger.build`.
         unit : Unit
-            What one record is about.
+            What one record belongs to.
         rng
-            The operating system's entropy, unless a test brings its own.
+            By default the operating system's randomness; tests may pass their own.
         """
-        found = checked_counts(type(self).__name__, counts, len(self.prior))
+        checked = checked_counts(type(self).__name__, counts, len(self.prior))
         prepared = self.channel(
-            int(found.sum()),
+            int(checked.sum()),
             epsilon=epsilon,
             delta=delta,
             mechanism=mechanism,
@@ -212,19 +212,19 @@ class _Model(ABC):
             calibration=calibration,
             unit=unit,
         )
-        return prepared.release(found, noise_aware=noise_aware, remap=remap, rng=rng)
+        return prepared.release(checked, noise_aware=noise_aware, remap=remap, rng=rng)
 
     def without_privacy(self, counts: Any) -> Posterior:
-        """The posterior of the counts themselves: not private, for whoever holds them."""
+        """Return the posterior of the raw counts: not private, for whoever holds them."""
         prior = np.array(self.prior)
-        found = checked_counts(type(self).__name__, counts, prior.size)
+        checked = checked_counts(type(self).__name__, counts, prior.size)
         nothing = NotPrivate(adjacency=Adjacency.REPLACE_ONE, unit=Unit.RECORD)
         return Posterior(
             prior=prior,
-            released=found,
-            counts=found,
+            released=checked,
+            counts=checked,
             noise_aware=True,
-            hidden=Listed.known(prior, found),
+            hidden=Listed.known(prior, checked),
             event=events.Declared(nothing),
             guarantee=nothing,
             exact_epsilon=float("inf"),
@@ -234,20 +234,20 @@ class _Model(ABC):
 
 @dataclass(frozen=True)
 class BetaBinomial(_Model):
-    """The share of records that hold something, with a Beta prior.
+    """Model of the share of records that have a property, with a Beta prior.
 
     Parameters
     ----------
     prior : pair of float
-        α and β, chosen before anybody looked at the data.
+        α and β, chosen without looking at the data.
 
     Examples
     --------
-    >>> found = BetaBinomial(prior=(1, 1)).release((37, 63), epsilon=1)
-    >>> print(found.guarantee)
+    >>> posterior = BetaBinomial(prior=(1, 1)).release((37, 63), epsilon=1)
+    >>> print(posterior.guarantee)
     1-DP (central, replace-one, unit: record)
-    >>> low, high = found.interval(0.95)
-    >>> low < found.mean < high
+    >>> low, high = posterior.interval(0.95)
+    >>> low < posterior.mean < high
     True
     """
 
@@ -261,12 +261,12 @@ class BetaBinomial(_Model):
 
 @dataclass(frozen=True)
 class DirichletMultinomial(_Model):
-    """The shares of records over k values, with a Dirichlet prior.
+    """Model of the shares of records over k values, with a Dirichlet prior.
 
     Parameters
     ----------
     prior : sequence of float
-        α₁, …, α_k, chosen before anybody looked at the data.
+        α₁, …, α_k, chosen without looking at the data.
 
     Notes
     -----
@@ -275,8 +275,8 @@ class DirichletMultinomial(_Model):
 
     Examples
     --------
-    >>> found = DirichletMultinomial(prior=(1, 1, 1)).release((20, 30, 50), epsilon=1)
-    >>> found.interval().shape
+    >>> posterior = DirichletMultinomial(prior=(1, 1, 1)).release((20, 30, 50), epsilon=1)
+    >>> posterior.interval().shape
     (3, 2)
     """
 
@@ -292,7 +292,7 @@ class DirichletMultinomial(_Model):
 
 
 def remapped(hidden: Hidden, prior: Reals) -> Integers:
-    """Counts of least expected Hellinger error; of several shares, the expected counts, rounded."""
+    """Return counts of least expected Hellinger error; with k > 2, the expected counts, rounded."""
     marginals = hidden.marginals
     total = marginals.shape[1] - 1
     if prior.size == 2:
@@ -306,10 +306,10 @@ def remapped(hidden: Hidden, prior: Reals) -> Integers:
 
 
 def checked_counts(where: str, counts: Any, values: int) -> Integers:
-    """As many counts as the prior has numbers; what they are is not said."""
-    found = errors.integers(where, counts, lower=0)
-    if found.shape != (values,):
+    """Check that there are as many counts as parameters of the prior; errors do not quote them."""
+    checked = errors.integers(where, counts, lower=0)
+    if checked.shape != (values,):
         raise errors.InvalidData(f"{where}: counts must be {values}, one for each value.")
-    if not found.any():
+    if not checked.any():
         raise errors.InvalidData(f"{where}: counts must not all be 0.")
-    return found
+    return checked

@@ -1,6 +1,6 @@
-r"""A posterior as it was released: what it says about the shares, and what it cost.
+r"""A released posterior: its shares, intervals and samples, and what it cost.
 
-Everything it tells is post-processing of the draw. Floating point may round it.
+Everything here is post-processing of the draw, so results may be rounded.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from tacit.privacy.randomness import Seeded
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-NAIVE = "The posterior takes the noisy counts for true ones: its intervals are too short."
+NAIVE = "The posterior treats the noisy counts as exact: its intervals are too short."
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What is known of the shares.
+    """A released posterior of the shares.
 
     Parameters
     ----------
     prior : array
-        Of the k shares.
+        Prior of the k shares.
     released : array of int
-        What was drawn: with some mechanisms it can be negative, or not of sum n.
+        The draw: with some mechanisms it can be negative, or its sum can differ from n.
     counts : array of int
-        Counts of sum n that the draw stands for: the nearest, or those of least expected error.
+        Counts of sum n that represent the draw: the nearest, or those of least expected error.
     noise_aware : bool
-        Whether it is the mixture over the hidden counts; else Dirichlet(α + counts).
+        Whether the posterior is the mixture over the hidden counts; else Dirichlet(α + counts).
     hidden
         The law of the hidden counts.
     event, guarantee
-        What ran, and what it promises.
+        What ran, and its guarantee.
     exact_epsilon : float
-        The smallest ε that holds at the guarantee's δ, for this very instance; inf for none.
+        The smallest ε that holds at the guarantee's δ for this instance; inf for none.
     seconds_to_certify : float
-        How long it took to make the mechanism and to prove its guarantee.
+        Time to build the mechanism and to prove its guarantee.
     seeded : bool
-        Whether a reproducible generator drew the noise: such a release protects nobody.
+        Whether a reproducible generator drew the noise: such a release is not private.
     """
 
     prior: Reals
@@ -67,12 +67,12 @@ class Posterior:
 
     @property
     def one_share(self) -> bool:
-        """Whether there are two values, and so one share to speak of: numbers, not arrays."""
+        """Return whether there are two values, so that results are numbers instead of arrays."""
         return self.prior.size == 2
 
     @cached_property
     def shares(self) -> tuple[BetaMixture, ...]:
-        """The law of each share (of two values: of the first)."""
+        """Return the law of each share (with two values: of the first)."""
         counts, rest = np.arange(self.hidden.marginals.shape[1]), self.prior.sum() - self.prior
         every = [
             BetaMixture.of(weights, alpha + counts, other + counts[::-1])
@@ -82,21 +82,21 @@ class Posterior:
 
     @cached_property
     def mean(self) -> Any:
-        """Expected share: a number, or one for each value."""
+        """Return the expected share: a number, or one per value."""
         means = np.array([share.mean for share in self.shares])
         return float(means[0]) if self.one_share else means
 
     def interval(self, level: float = 0.95) -> Any:
-        """Central credible interval: two ends, or two for each value, each on its own."""
+        """Return the central credible interval: two ends, or two for each value separately."""
         ends = [share.interval(level) for share in self.shares]
         return ends[0] if self.one_share else np.array(ends)
 
     def pdf(self, share: Any, value: int = 0) -> Reals:
-        """Density of the share of one value."""
+        """Return the density of the share of one value."""
         return self._share(value).pdf(share)
 
     def cdf(self, share: Any, value: int = 0) -> Reals:
-        """P(θ ≤ share), of the share of one value."""
+        """Return P(θ ≤ share) for the share of one value."""
         return self._share(value).cdf(share)
 
     def _share(self, value: int) -> BetaMixture:
@@ -107,7 +107,7 @@ class Posterior:
         return len(self.shares) - 1
 
     def sample(self, size: int, rng: int | np.random.Generator | None = None) -> Reals:
-        """Draws of the share, or rows of all shares. Post-processing: no guarantee rests on it."""
+        """Draw shares, or rows of all shares. This is post-processing: it needs no secure noise."""
         size = errors.whole("sample", "size", size, least=1, most=10**8)
         generator = np.random.default_rng(rng)
         if self.one_share:
@@ -118,11 +118,11 @@ class Posterior:
     def hellinger(
         self, other: Posterior, *, draws: int = 2000, rng: int | np.random.Generator | None = 0
     ) -> float:
-        r"""Hellinger distance :math:`\sqrt{1 - \int \sqrt{p q}}` to another posterior.
+        r"""Return the Hellinger distance :math:`\sqrt{1 - \int \sqrt{p q}}` to another posterior.
 
-        Closed form between two naive posteriors; quadrature for one share; else the mean of
-        :math:`\sqrt{q/p}` over this many draws of the middle (p + q)/2, whose standard error is
-        below :math:`0.5/\sqrt{\mathrm{draws}}` before the root.
+        It is computed in closed form between two naive posteriors, and by quadrature for one share;
+        otherwise as the mean of :math:`\sqrt{q/p}` over this many draws of the mixture (p + q)/2,
+        whose standard error is below :math:`0.5/\sqrt{\mathrm{draws}}` before the root.
         """
         if self.prior.size != other.prior.size:
             errors.refuse("hellinger", "values", f"{self.prior.size}", other.prior.size)
@@ -135,13 +135,13 @@ class Posterior:
 
     @property
     def _point(self) -> Reals | None:
-        """Parameters, where it is one Dirichlet."""
+        """Return the parameters, if the posterior is one Dirichlet."""
         hidden = self.hidden
         single = isinstance(hidden, Listed) and hidden.weights.size == 1
         return np.asarray(self.prior + hidden.counts[0]) if single else None  # type: ignore[attr-defined]
 
     def log_density(self, shares: Any) -> Reals:
-        """Ln p at rows of k shares that sum to one."""
+        """Return ln p at rows of k shares that sum to one."""
         rows = np.atleast_2d(errors.reals("log_density", shares))
         if rows.shape[1] != self.prior.size or bool(np.any(np.abs(rows.sum(axis=1) - 1) > 1e-9)):
             raise errors.InvalidData(
@@ -150,7 +150,7 @@ class Posterior:
         return self.hidden.log_density(np.log(np.maximum(rows, np.finfo(float).tiny)))
 
     def certificate(self, artifact: str | Path | None = None) -> Certificate:
-        """Guarantee, event and what is not protected, bound to a file where one is named."""
+        """Certify guarantee, event and what is not protected, bound to a file if one is named."""
         more = () if self.noise_aware else (NAIVE,)
         stream = Seeded(0) if self.seeded else None
         return Certificate.issue(
@@ -158,7 +158,7 @@ class Posterior:
         )
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
-        """JSON-ready: the posterior and its price."""
+        """Return the posterior and its cost as JSON-ready data."""
         return {
             "guarantee": {
                 "epsilon": getattr(self.guarantee, "epsilon", None),
@@ -185,7 +185,7 @@ def _distance(log_affinity: float) -> float:
 
 
 def _closed_form(first: Reals, second: Reals) -> float:
-    """Ln ∫√(pq) of two Dirichlets."""
+    """Return ln ∫√(pq) of two Dirichlets."""
 
     def log_beta(powers: Reals) -> float:
         return float(gammaln(powers).sum() - gammaln(powers.sum()))
@@ -196,7 +196,7 @@ def _closed_form(first: Reals, second: Reals) -> float:
 def _simulated(
     first: Posterior, second: Posterior, draws: int, generator: np.random.Generator
 ) -> float:
-    r"""E over (p + q)/2 of :math:`2 \sqrt{pq}/(p + q)`, which lies in [0, 1]."""
+    r"""Estimate E over (p + q)/2 of :math:`2 \sqrt{pq}/(p + q)`, which lies in [0, 1]."""
     half = errors.whole("hellinger", "draws", draws, least=2, most=10**7) // 2
     rows = np.concatenate([one.sample(half, generator) for one in (first, second)])
     log_ratio = first.log_density(rows) - second.log_density(rows)

@@ -1,9 +1,9 @@
 """Statistics of in-house records, released with Gaussian noise on integers.
 
 Every function takes `noise_multiplier`, or `epsilon` and `delta`, and returns a `Released`: the
-value that may leave the house, the event behind it, and its guarantee towards each record
-(add-remove neighbours). Bounds, centres, numbers of categories and of clusters are yours to give
-and public; nothing is read off the data to set them.
+value, which may be published, the event behind it, and its guarantee for each record (add-remove
+neighbours). Bounds, centres and numbers of categories and clusters are parameters, and public;
+none of them is computed from the data.
 """
 
 from tacit.central.statistics.clusters import Clusters, kmeans

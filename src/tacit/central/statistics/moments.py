@@ -1,4 +1,4 @@
-r"""Second moments, and the principal components that follow from them.
+r"""Second moments, and principal components computed from them.
 
 References
 ----------
@@ -31,23 +31,23 @@ class Covariance:
     """A private second-moment matrix about `center`."""
 
     matrix: Reals
-    """Average outer product of what is left of a row after `center`; it may have negative
-    eigenvalues, as noise does."""
+    """Average outer product of the differences of rows from `center`; because of the noise it may
+    have negative eigenvalues."""
     center: Reals
     count: int
     """Noisy number of records."""
     deviation: float
-    """Of the noise on a diagonal entry; off the diagonal it is smaller by √2."""
+    """Standard deviation of the noise on a diagonal entry; off the diagonal it is smaller by √2."""
 
     @property
     def noise_level(self) -> float:
-        r"""What the largest eigenvalue of the noise alone stays below, 19 times in 20.
+        r"""Return a bound that the largest eigenvalue of noise alone exceeds 1 time in 20.
 
         .. math:: \tau\,(2\sqrt d + d^{-1/6}), \quad \tau = \text{deviation}/\sqrt 2
 
         Twice the variance on the diagonal makes the noise a Gaussian orthogonal ensemble, whose
         largest eigenvalue is :math:`\tau(2\sqrt d + d^{-1/6}\,T)` with T a Tracy–Widom variable
-        (β = 1) that is below 0.98 in 95 % [TW96]_.
+        (β = 1) that is below 0.98 with probability 95 % [TW96]_.
         """
         dimension = len(self.matrix)
         edge = 2 * math.sqrt(dimension) + math.pow(dimension, -1 / 6)
@@ -65,31 +65,32 @@ def covariance(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Covariance]:
-    r"""The matrix of second moments about a public or already released point.
+    r"""Compute the matrix of second moments about a public or already released point.
 
     .. math:: \tilde M = \frac{1}{\max(\tilde n, 1)}\left(\sum_i u_i u_i^\top + E\right),
               \quad u_i = x_i - c \text{ clipped to } B
 
-    with :math:`E` symmetric, of deviation :math:`zB^2` on the diagonal and :math:`zB^2/\sqrt 2`
-    off it. About the mean (`mean(...).value.point`) it is the covariance matrix.
+    with :math:`E` symmetric, of standard deviation :math:`zB^2` on the diagonal and
+    :math:`zB^2/\sqrt 2` off it. About the mean (`mean(...).value.point`) it is the covariance
+    matrix.
 
     Parameters
     ----------
     rows : array of shape (n, d)
-        One record a row. A row with NaN or infinity is left out.
+        One record per row. A row with NaN or infinity is left out.
     bound : float
-        B, public: how far a row may lie from `center`.
+        B, public: the largest distance of a row from `center`.
     center : array of shape (d,), optional
-        c, public or already released; the origin without it.
+        c, public or already released; the origin by default.
 
     Notes
     -----
-    Privacy: a record more or less changes the sum by :math:`uu^\top` with
+    Privacy: one record more or less changes the sum by :math:`uu^\top` with
     :math:`\lVert u\rVert \le B`. The vector of its :math:`u_i^2` and, for i < j, its
     :math:`\sqrt 2\,u_i u_j` has squared norm :math:`\sum_i u_i^4 + \sum_{i<j} 2u_i^2u_j^2
-    = (\sum_i u_i^2)^2 \le B^4`. So the Gaussian mechanism with deviation σ on that vector has
-    sensitivity B²; dividing its second part by √2 gives the off-diagonal entries with σ/√2
-    [DTTZ14]_ (which spends σ on all of them). Noise is rounded to whole squared grid steps, which
+    = (\sum_i u_i^2)^2 \le B^4`. So the Gaussian mechanism with standard deviation σ on that vector
+    has sensitivity B²; dividing its second part by √2 gives the off-diagonal entries with σ/√2
+    [DTTZ14]_ (which uses σ for all of them). Noise is rounded to whole squared grid steps, which
     is post-processing as the sum is whole. The count has the share of `product_count_share`.
     """
     spending = Spending("covariance", noise_multiplier, epsilon, delta, unit, rng)
@@ -100,14 +101,14 @@ def covariance(
 def spend_covariance(
     spending: Spending, array: npt.NDArray[Any], bound: Any, center: Any, share: Fraction
 ) -> Covariance:
-    """The second moments for a share of a budget."""
+    """Compute the second moments for a share of a budget."""
     dimension = array.shape[1]
     ball = Ball(spending.where, bound, center, dimension, PRODUCT_BITS)
-    total, found = ball.products(array)
+    total, rows_counted = ball.products(array)
     part = product_count_share(dimension) * share
     sigma = spending.sigma(ball.radius**2, share - part)
     total += symmetric_noise(spending, ball.radius**2, share - part, dimension)
-    count = max(int(spending.add(np.array([found]), 1, part)[0]), 1)
+    count = max(int(spending.add(np.array([rows_counted]), 1, part)[0]), 1)
     scale = ball.step**2 / count
     return Covariance(total.astype(np.float64) * scale, ball.center, count, float(sigma) * scale)
 
@@ -115,7 +116,7 @@ def spend_covariance(
 def symmetric_noise(
     spending: Spending, sensitivity: int, share: Fraction, dimension: int
 ) -> npt.NDArray[np.int64]:
-    """σ on the diagonal, σ/√2 (rounded up) off it."""
+    """Draw symmetric noise: σ on the diagonal, σ/√2 (rounded up) off it."""
     sigma = spending.sigma(sensitivity, share)
     spending.charge(sensitivity, sigma, share)
     upper = np.triu_indices(dimension, 1)
@@ -127,7 +128,7 @@ def symmetric_noise(
 
 
 def product_count_share(dimension: int) -> Fraction:
-    r"""The share of the count beside d × d products: :math:`w = 1 / (1 + d)`.
+    r"""Return the share of the count next to d × d products: :math:`w = 1 / (1 + d)`.
 
     As in `count_share`, with :math:`d^2` entries of variance about σ²/2 … σ² and a matrix of
     Frobenius norm at most B².
@@ -140,21 +141,21 @@ class Components:
     """Private principal components: post-processing of a private second-moment matrix."""
 
     directions: Reals
-    """One unit vector a row, the strongest first."""
+    """One unit vector per row, the strongest first."""
     variances: Reals
-    """Noisy second moment of the rows along each of them."""
+    """Noisy second moment of the rows along each direction."""
     noise_level: float
-    """A direction whose variance is below this may be noise alone: see `Covariance`."""
+    """A direction with a variance below this may be noise alone: see `Covariance`."""
     center: Reals
     count: int
 
     @property
     def above_noise(self) -> int:
-        """How many of the directions stand out of the noise."""
+        """Return the number of directions that stand out from the noise."""
         return int((self.variances > self.noise_level).sum())
 
     def transform(self, rows: Any) -> Reals:
-        """Coordinates of rows along the directions. In-house: what comes out is as raw as they."""
+        """Project rows onto the directions. In-house: the result is as raw as the rows."""
         return np.asarray((np.asarray(rows, dtype=np.float64) - self.center) @ self.directions.T)
 
 
@@ -170,17 +171,17 @@ def pca(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Components]:
-    """The directions along which rows vary most about a public or already released point.
+    """Find the directions of largest variance about a public or already released point.
 
-    Eigenvectors of what `covariance` releases for the same parameters [DTTZ14]_, and an estimate
-    of how much of their strength noise alone would have.
+    They are the eigenvectors of what `covariance` releases for the same parameters [DTTZ14]_, with
+    an estimate of the strength that noise alone would have.
 
     Parameters
     ----------
     rows, bound, center
         As in `covariance`.
     components : int
-        How many directions, at most as many as there are columns.
+        Number of directions, at most the number of columns.
 
     Notes
     -----
@@ -192,7 +193,7 @@ def pca(
     moments = spend_covariance(spending, array, bound, center, Fraction(1))
     values, vectors = np.linalg.eigh(moments.matrix)
     directions = vectors[:, ::-1][:, :components].T
-    # Eigenvectors have no sign of their own: the largest entry is made positive.
+    # The sign of an eigenvector is arbitrary: its largest entry is made positive.
     largest = np.abs(directions).argmax(axis=1)
     directions = directions * np.sign(directions[np.arange(components), largest])[:, None]
     return spending.released(

@@ -43,7 +43,7 @@ def quantiles(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Reals]:
-    r"""Quantiles of one column between public bounds: all levels for the price of one.
+    r"""Compute quantiles of one column between public bounds: all levels for the price of one.
 
     The column is counted in m equal cells. With A the matrix that adds counts up,
     :math:`A = R\,R` where R is triangular and constant along diagonals,
@@ -56,24 +56,24 @@ def quantiles(
     Parameters
     ----------
     column : array of shape (n,)
-        One number a record. What lies outside the bounds counts at the bound, NaN nowhere.
+        One number per record. Values outside the bounds count at the bound; NaN is not counted.
     levels : sequence of float
         Each from 0 to 1.
     lower, upper : float
         Public bounds.
     cells : int
-        m, from 2 to 2^14. A quantile is at best as fine as (upper − lower)/m.
+        m, from 2 to 2^14. The resolution of a quantile is at best (upper − lower)/m.
 
     Notes
     -----
-    Privacy: a record more or less changes h by one in one place, so Ch by one column of C, the
+    Privacy: one record more or less changes h by one in one place, so Ch by one column of C, the
     longest of which is the first: the ℓ2 sensitivity is its norm, rounded up to a whole number.
     The rest is post-processing [LMHMR15]_.
 
-    How it was chosen: the deviation of a cumulative count among 1024 cells, at noise multiplier 1,
-    is at most 3.3 records [FHU23]_; 4.4 from a binary tree of counts by least squares, 32 from the
-    plain histogram. The exponential mechanism at the same ρ is better for a level or two, worse
-    from ten on, and does not compose with Gaussians.
+    Why this method: the standard deviation of a cumulative count among 1024 cells, at noise
+    multiplier 1, is at most 3.3 records [FHU23]_; it is 4.4 for a binary tree of counts with least
+    squares, and 32 for the plain histogram. The exponential mechanism at the same ρ is better for
+    one or two levels, worse for ten or more, and does not compose with Gaussians.
     """
     spending = Spending("quantiles", noise_multiplier, epsilon, delta, unit, rng)
     wanted = _levels(levels)
@@ -88,7 +88,7 @@ def quantiles(
 
 @lru_cache(maxsize=8)
 def factorisation(cells: int) -> tuple[Integers, int, Reals]:
-    """First column of C, its norm rounded up, and the first column of A C⁻¹."""
+    """Return the first column of C, its norm rounded up, and the first column of A C⁻¹."""
     k = np.arange(1, cells)
     root = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
     factor = np.rint(root * _UNIT).astype(np.int64)
@@ -111,7 +111,7 @@ def _histogram(column: npt.NDArray[Any], low: float, high: float, cells: int) ->
 
 
 def _crossings(cumulative: Reals, levels: Reals, low: float, high: float) -> Reals:
-    """Where counts that may only grow reach each level's part of their last one."""
+    """Find where non-decreasing counts reach each level's part of the last one."""
     counts = np.concatenate([[0.0], np.maximum(isotonic_regression(cumulative).x, 0.0)])
     edges = np.linspace(low, high, len(counts))
     if not counts[-1] > 0:

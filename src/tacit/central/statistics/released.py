@@ -1,13 +1,13 @@
-r"""What a statistic releases: its value, the event behind it, and the guarantee of that event.
+r"""Released statistics: the value, the event behind it, and the guarantee of that event.
 
 Everything here is Gaussian noise on integers, because Gaussians compose exactly: draws with noise
-multipliers :math:`z_1, z_2, \dots` towards the same neighbours cost together what one draw costs
+multipliers :math:`z_1, z_2, \dots` for the same neighbours together cost what one draw costs
 [DRS22]_ with
 
 .. math:: \frac{1}{z^2} = \sum_i \frac{1}{z_i^2}, \qquad z_i = \frac{z}{\sqrt{s_i}},
           \quad \sum_i s_i = 1.
 
-A statistic is given z and hands shares :math:`s_i` of it to its parts.
+A statistic is given z and divides it between its parts in shares :math:`s_i`.
 
 References
 ----------
@@ -40,14 +40,14 @@ Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 T = TypeVar("T")
 
-_DIGITS = 32  # binary digits that a deviation has after the point
+_DIGITS = 32  # binary digits of a standard deviation after the point
 _LARGEST_SIGMA = 2**45
 _PUBLIC = "Bounds, centres and sizes were chosen without the records, or had been released before."
 
 
 @dataclass(frozen=True, eq=False)
 class Released(Generic[T]):
-    """A private statistic: `value` may leave the house, and costs what `guarantee` says."""
+    """A private statistic: `value` may be published, at the cost that `guarantee` states."""
 
     value: T
     event: events.Event
@@ -56,7 +56,7 @@ class Released(Generic[T]):
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """(ε, δ)-DP at the δ that was given, else zCDP: what `guarantee_of(event, delta)` says."""
+        """Guarantee of the event: (ε, δ)-DP at the δ that was given, else zCDP."""
         return guarantee_of(self.event, self.delta)
 
     def certificate(
@@ -66,7 +66,7 @@ class Released(Generic[T]):
         assumptions: tuple[str, ...] = (),
         not_protected: tuple[str, ...] = (),
     ) -> Certificate:
-        """Guarantee, event and, if given, the hash of the file that the value was written to."""
+        """Certify guarantee and event, with the hash of the file that the value was written to."""
         return Certificate.issue(
             self.event,
             guarantee=self.guarantee,
@@ -78,17 +78,17 @@ class Released(Generic[T]):
 
 
 class Spending:
-    """One call's noise: draws it, writes down what ran, and refuses to hand out more than all.
+    """Noise of one call: draws it, records what ran, and never spends more than the budget.
 
     Parameters
     ----------
     where : str
-        The function that an error should name.
+        The function to name in errors.
     noise_multiplier : float, optional
-        Deviation over ℓ2 sensitivity of the whole; give this …
+        Standard deviation over ℓ2 sensitivity, for the whole call; give this …
     epsilon, delta : float, optional
-        … or these two: the multiplier is then the smallest that gives (ε, δ) [BW18]_. A δ beside
-        a multiplier is the one that the guarantee is stated at.
+        … or these two: the multiplier is then the smallest that gives (ε, δ) [BW18]_. A δ given
+        with a multiplier is the one that the guarantee is stated at.
     """
 
     def __init__(
@@ -109,25 +109,25 @@ class Spending:
         self._left = Fraction(1)
 
     def sigma(self, sensitivity: int, share: Fraction = Fraction(1)) -> Fraction:
-        r"""The deviation :math:`\Delta z / \sqrt{s}`, rounded up in its 32nd binary digit."""
-        found = root_above((sensitivity * self.multiplier) ** 2 / share)
-        if found > _LARGEST_SIGMA:
+        r"""Return the standard deviation :math:`\Delta z / \sqrt{s}`, rounded up at 32 digits."""
+        sigma = root_above((sensitivity * self.multiplier) ** 2 / share)
+        if sigma > _LARGEST_SIGMA:
             shown = float(self.multiplier)
             errors.refuse(self.where, "noise_multiplier", "smaller", shown, "That is noise alone.")
-        return found
+        return sigma
 
     def add(self, values: Integers, sensitivity: int, share: Fraction = Fraction(1)) -> Integers:
-        """Integers of this joint ℓ2 sensitivity, with a share of the budget as noise."""
+        """Add noise to integers of this joint ℓ2 sensitivity, for a share of the budget."""
         sigma = self.sigma(sensitivity, share)
         self.charge(sensitivity, sigma, share)
         return values + self.draw(sigma, values.shape)
 
     def draw(self, sigma: Fraction, shape: tuple[int, ...]) -> Integers:
-        """Noise: the nearest integers to exact normal variables."""
+        """Draw noise: the nearest integers to exact normal variables."""
         return rounded_gaussian(sigma, math.prod(shape), self.rng).reshape(shape)
 
     def charge(self, sensitivity: int, sigma: Fraction, share: Fraction) -> None:
-        """Write down a Gaussian that costs this share."""
+        """Record a Gaussian that costs this share."""
         if not 0 < share <= self._left:
             raise errors.TacitError(f"{self.where}: shares of the budget must add up to 1 at most.")
         self._left -= share
@@ -138,30 +138,30 @@ class Spending:
         )
 
     def generator(self) -> np.random.Generator:
-        """A numpy generator for choices that touch no data, seeded by this call's randomness."""
+        """Return a generator for choices that read no data, seeded by this call's randomness."""
         return np.random.default_rng(self.rng.words(4))
 
     def released(self, value: T) -> Released[T]:
-        """The value with everything that was drawn for it."""
+        """Return the value with the event of everything that was drawn for it."""
         return Released(value, _composed(self._events), self._delta, not self.rng.secure)
 
 
 def root_above(number: Fraction) -> Fraction:
-    """The square root, rounded up in its 32nd binary digit: exactly, so that no noise is lost."""
+    """Return the square root, rounded up in its 32nd binary digit, so that noise is never less."""
     root = Fraction(math.isqrt(math.floor(number * 4**_DIGITS)), 2**_DIGITS)
     return root if root**2 >= number else root + Fraction(1, 2**_DIGITS)
 
 
 def share_of(part: float) -> Fraction:
-    """A share as a short fraction: shares then add up to 1 without rounding."""
+    """Convert a share to a short fraction, so that shares add up to 1 without rounding."""
     return Fraction(max(round(part * 2**16), 1), 2**16)
 
 
 def _composed(parts: list[events.Event]) -> events.Event:
-    """One event; equal ones are said once, with their number, so that a certificate is short."""
+    """Combine events; equal ones are stated once, with their number, to keep certificates short."""
     times = Counter(parts)
-    said = [events.Repeated(one, count) if count > 1 else one for one, count in times.items()]
-    return said[0] if len(said) == 1 else events.Composed(tuple(said))
+    merged = [events.Repeated(one, count) if count > 1 else one for one, count in times.items()]
+    return merged[0] if len(merged) == 1 else events.Composed(tuple(merged))
 
 
 def _multiplier(where: str, noise_multiplier: Any, epsilon: Any, delta: Any) -> Fraction:

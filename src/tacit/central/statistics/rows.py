@@ -1,9 +1,9 @@
-r"""Rows on a grid, clipped in integers, and integer sums that are exact.
+r"""Rows on a grid, clipped in integers, and exact integer sums.
 
-A neighbouring data set changes a sum by one row, and by nothing else: that is what the noise is
-calibrated to. Floating-point sums would break it, as adding one row changes the rounding of all
-the others. So every row becomes integers first, by a rule that sees that row alone; sums of
-integers are the same in any order and any block.
+Noise is calibrated to the change of a sum by one row. In floating point a neighbouring data set
+would change more than that, as adding one row changes the rounding of all the others. So every row
+is first converted to integers, by a rule that sees that row alone; sums of integers are the same in
+any order and any block.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
 SUM_BITS = 20
-"""Rows are measured in steps of the bound over about 2^20, where they are added up."""
+"""For sums, rows are measured in steps of about the bound over 2^20."""
 
 PRODUCT_BITS = 13
-"""… and over about 2^13, where products are: their noise has twice as many digits to settle."""
+"""For products, in steps of about the bound over 2^13, since products have twice the digits."""
 
 _BLOCK_BYTES = 2**23
 _SMALLEST_BOUND, _LARGEST_BOUND = 1e-5, 1e12
@@ -34,7 +34,7 @@ _MOST_COLUMNS = 2**14
 
 
 class Ball:
-    """Rows about a public point, ℓ2-clipped to a public bound: what one record can contribute."""
+    """Rows about a public point, ℓ2-clipped to a public bound: one record's contribution."""
 
     def __init__(self, where: str, bound: Any, center: Any, columns: int, bits: int) -> None:
         self.where = where
@@ -45,35 +45,35 @@ class Ball:
 
     @property
     def step(self) -> float:
-        """Size of a grid step in the units of the data."""
+        """Return the size of a grid step in the units of the data."""
         return self._ball.step
 
     @property
     def radius(self) -> int:
-        """The bound in grid steps, rounded down: no row is longer."""
+        """Return the bound in grid steps, rounded down: no row is longer."""
         return self._ball.radius_steps
 
     def clipped(self, block: npt.NDArray[Any]) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Rows in grid steps, and which of them count; the others are rows of zeros."""
+        """Return rows in grid steps, and which of them count; the others are rows of zeros."""
         with np.errstate(all="ignore"):
-            # In C order: how a norm is rounded must depend on its own row alone.
+            # In C order: the rounding of a norm must depend on its own row alone.
             moved = block.astype(np.float64, order="C") - self.center
         finite = np.asarray(np.isfinite(moved).all(axis=1))
         moved[~finite] = 0.0
         return (self._ball.clip(moved) if len(moved) else moved.astype(np.int64)), finite
 
     def kept(self, block: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """The rows that count, in grid steps."""
+        """Return the rows that count, in grid steps."""
         steps, finite = self.clipped(block)
         return steps[finite].astype(np.int32)
 
     @property
     def origin(self) -> npt.NDArray[np.int32]:
-        """No rows, of the right shape."""
+        """Return an array of no rows, of the right shape."""
         return np.zeros((0, len(self.center)), dtype=np.int32)
 
     def total(self, rows: npt.NDArray[Any]) -> tuple[Integers, int]:
-        """The sum of the clipped rows in grid steps, and how many counted."""
+        """Sum the clipped rows in grid steps, and count them."""
         total, count = np.zeros(rows.shape[1], dtype=np.int64), 0
         for block in blocks(rows):
             steps, finite = self.clipped(block)
@@ -82,7 +82,7 @@ class Ball:
         return total, count
 
     def products(self, rows: npt.NDArray[Any]) -> tuple[Integers, int]:
-        """The sum of the outer products of the clipped rows in squared steps, and how many."""
+        """Sum the outer products of the clipped rows in squared steps, and count the rows."""
         total, count = np.zeros((rows.shape[1],) * 2, dtype=np.int64), 0
         for block in blocks(rows):
             steps, finite = self.clipped(block)
@@ -92,7 +92,7 @@ class Ball:
 
 
 def gram(steps: Integers, radius: int) -> Integers:
-    r"""XᵀX of integer rows within a radius: exact in floats, as no partial sum reaches 2^53.
+    r"""Compute XᵀX of integer rows within a radius: exact in floats, as all sums are below 2^53.
 
     Every partial sum of an entry is at most :math:`\sum_r |x_{ri} x_{rj}| \le n R^2`.
     """
@@ -103,9 +103,9 @@ def gram(steps: Integers, radius: int) -> Integers:
 
 
 def matrix(where: str, rows: Any) -> npt.NDArray[Any]:
-    """Rows as a matrix of numbers; a refusal depends on shape and type, never on a value.
+    """Read rows as a matrix of numbers; a refusal depends on shape and type, never on a value.
 
-    Lists and object arrays have no type of their own: what in them is no number, or one that no
+    Lists and object arrays have no type of their own: an entry that is not a number, or that no
     float can hold, is NaN, and its row counts nowhere.
     """
     array = _regular(where, rows)
@@ -118,7 +118,7 @@ def matrix(where: str, rows: Any) -> npt.NDArray[Any]:
 
 
 def column_of(where: str, column: Any) -> npt.NDArray[Any]:
-    """One number a record."""
+    """Read one number per record."""
     array = _regular(where, column)
     if array.ndim != 1:
         raise errors.InvalidData(f"{where}: data must be one column, got {array.ndim} dimensions.")
@@ -126,7 +126,7 @@ def column_of(where: str, column: Any) -> npt.NDArray[Any]:
 
 
 def point(where: str, name: str, value: Any, columns: int) -> Reals:
-    """A public point with this many coordinates; None is the origin."""
+    """Check a public point with this many coordinates; None is the origin."""
     if value is None:
         return np.zeros(columns)
     try:
@@ -139,7 +139,7 @@ def point(where: str, name: str, value: Any, columns: int) -> Reals:
 
 
 def bound_in_range(where: str, bound: Any) -> float:
-    """A public bound of the ℓ2 norm of a row."""
+    """Check a public bound of the ℓ2 norm of a row."""
     number = float(errors.positive(where, "bound", bound))
     if not _SMALLEST_BOUND <= number <= _LARGEST_BOUND:
         remedy = "Measure the rows in another unit."
@@ -148,7 +148,7 @@ def bound_in_range(where: str, bound: Any) -> float:
 
 
 def interval(where: str, lower: Any, upper: Any) -> tuple[float, float]:
-    """Public bounds of one number."""
+    """Check public bounds of one number."""
     low, high = (
         float(errors.rational(where, name, value))
         for name, value in (("lower", lower), ("upper", upper))
@@ -159,7 +159,7 @@ def interval(where: str, lower: Any, upper: Any) -> tuple[float, float]:
 
 
 def blocks(rows: npt.NDArray[Any], size: int | None = None) -> Iterator[npt.NDArray[Any]]:
-    """Consecutive rows: so many, or a few megabytes at a time."""
+    """Yield consecutive rows: blocks of this size, or of a few megabytes."""
     if size is None:
         size = _BLOCK_BYTES // (8 * math.prod(rows.shape[1:]))
     size = max(size, 1)
@@ -169,7 +169,7 @@ def blocks(rows: npt.NDArray[Any], size: int | None = None) -> Iterator[npt.NDAr
 
 def _regular(where: str, raw: Any) -> npt.NDArray[Any]:
     try:
-        # Of lists the type is fixed here: numpy's own choice would depend on single values.
+        # The type of lists is fixed here: numpy's own choice would depend on single values.
         typed = isinstance(raw, np.ndarray) or hasattr(raw, "__array__")
         array = np.asarray(raw) if typed else np.asarray(raw, dtype=object)
     except (ValueError, TypeError, OverflowError):

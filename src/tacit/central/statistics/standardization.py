@@ -1,4 +1,4 @@
-"""Columns brought to mean 0 and deviation 1, by private moments."""
+"""Standardization of columns to mean 0 and standard deviation 1, by private moments."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Standardizer:
     upper: Reals
     mean: Reals
     deviation: Reals
-    """At least what noise alone could have made of a constant column."""
+    """Standard deviations; at least what noise alone could produce for a constant column."""
     count: int
     """Noisy number of records."""
 
     def transform(self, rows: Any) -> Reals:
-        """Rows held to the bounds, less the mean, over the deviation. As raw as the rows are."""
+        """Clip rows to the bounds and standardize them. The result is as raw as the rows."""
         array = matrix("Standardizer", rows)
         if array.shape[1] != len(self.mean):
             raise errors.InvalidData(
                 f"Standardizer: rows must have {len(self.mean)} columns, got {array.shape[1]}."
             )
-        held = np.clip(array.astype(np.float64), self.lower, self.upper)
-        return np.asarray((held - self.mean) / self.deviation)
+        clipped = np.clip(array.astype(np.float64), self.lower, self.upper)
+        return np.asarray((clipped - self.mean) / self.deviation)
 
 
 def standardize(
@@ -57,10 +57,10 @@ def standardize(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Standardizer]:
-    r"""Means and deviations of columns between public bounds.
+    r"""Compute means and standard deviations of columns between public bounds.
 
-    With :math:`u \in [-1, 1]^d` the row held to its bounds and brought to this range, noisy sums of
-    u, of :math:`u^2 - \tfrac12` and a noisy count give
+    With :math:`u \in [-1, 1]^d` the row clipped to its bounds and scaled to this range, noisy sums
+    of u, of :math:`u^2 - \tfrac12` and a noisy count give
 
     .. math:: \tilde m = \tilde S_1 / \tilde n, \qquad
               \tilde s^2 = \tilde S_2 / \tilde n + \tfrac12 - \tilde m^2.
@@ -68,11 +68,11 @@ def standardize(
     Parameters
     ----------
     rows : array of shape (n, d)
-        One record a row. A row with NaN or infinity is left out.
+        One record per row. A row with NaN or infinity is left out.
     lower, upper : float or array of shape (d,)
         Public bounds of the columns.
     pooled : bool
-        One mean and one deviation of u for all columns together, as for the pixels of images.
+        Whether to use one mean and one standard deviation of u for all columns, as for pixels.
 
     Notes
     -----
@@ -82,19 +82,19 @@ def standardize(
     :math:`w = (d, d/2, \sqrt{5d/4})`, at :math:`s_i \propto w_i`.
 
     Pooled, a row adds the mean of its u and of its :math:`u^2 - \tfrac12`, each in whole grid
-    steps: one number each, no larger than 1 and ½, as with d = 1.
+    steps: one number each, of at most 1 and ½, as with d = 1.
     """
     spending = Spending("standardize", noise_multiplier, epsilon, delta, unit, rng)
     array = matrix("standardize", rows)
     low, high = _bounds(lower, upper, array.shape[1])
-    first, second, found = _totals(array, low, high, pooled=pooled)
+    first, second, rows_counted = _totals(array, low, high, pooled=pooled)
     width = len(first)
     shares = _shares(width)
     noisy_first = spending.add(first, norm_above(width), shares[0]) * _STEP
     noisy_second = spending.add(second, norm_above(width, half=True), shares[1]) * _STEP
-    count = max(int(spending.add(np.array([found]), 1, shares[2])[0]), 1)
+    count = max(int(spending.add(np.array([rows_counted]), 1, shares[2])[0]), 1)
     about = np.clip(noisy_first / count, -1, 1)
-    # Both noises, to first order: below this a variance cannot be told from none.
+    # Noise of both sums, to first order: a smaller variance cannot be distinguished from 0.
     doubt = _doubt(spending, shares, width, about) / count
     variance = np.clip(noisy_second / count + 0.5 - about**2, np.minimum(doubt, 1.0), 1.0)
     half = (high - low) / 2
@@ -103,7 +103,7 @@ def standardize(
 
 
 def norm_above(dimension: int, *, half: bool = False) -> int:
-    """√d (or half of it) in grid steps, rounded up to a whole number."""
+    """Return √d (or half of it) in grid steps, rounded up to a whole number."""
     largest = round((0.5 if half else 1.0) / _STEP)
     return math.isqrt(dimension * largest**2 - 1) + 1
 
@@ -111,7 +111,7 @@ def norm_above(dimension: int, *, half: bool = False) -> int:
 def steps_of(
     block: npt.NDArray[Any], low: Reals, high: Reals, *, pooled: bool = False
 ) -> tuple[Integers, Integers, int]:
-    """What each row adds: u and u² − ½ (or their means) in grid steps; how many rows count."""
+    """Return each row's u and u² − ½ (or their means) in grid steps, and the number of rows."""
     with np.errstate(all="ignore"):
         real = block.astype(np.float64)
         scaled = np.clip((real - low) / (high - low), 0.0, 1.0) * 2 - 1
@@ -125,7 +125,7 @@ def steps_of(
 
 
 def _row_means(steps: Integers) -> Integers:
-    """The nearest whole number to each row's mean: in integers, so by that row alone."""
+    """Round each row's mean to a whole number, in integers, and so by that row alone."""
     columns = steps.shape[1]
     return np.asarray((2 * steps.sum(axis=1, keepdims=True) + columns) // (2 * columns))
 
@@ -134,11 +134,15 @@ def _totals(
     array: npt.NDArray[Any], low: Reals, high: Reals, *, pooled: bool
 ) -> tuple[Integers, Integers, int]:
     first = np.zeros(1 if pooled else array.shape[1], dtype=np.int64)
-    second, found = first.copy(), 0
+    second, rows_counted = first.copy(), 0
     for block in blocks(array):
         one, two, count = steps_of(block, low, high, pooled=pooled)
-        first, second, found = first + one.sum(axis=0), second + two.sum(axis=0), found + count
-    return first, second, found
+        first, second, rows_counted = (
+            first + one.sum(axis=0),
+            second + two.sum(axis=0),
+            rows_counted + count,
+        )
+    return first, second, rows_counted
 
 
 def _shares(dimension: int) -> tuple[Fraction, Fraction, Fraction]:

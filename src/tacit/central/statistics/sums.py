@@ -36,20 +36,20 @@ def counts(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Integers]:
-    r"""How many records are of each category.
+    r"""Count the records of each category.
 
     .. math:: \tilde n_k = \#\{i : c_i = k\} + \mathcal N(0, z^2) \text{, rounded}
 
     Parameters
     ----------
     codes : array of shape (n,)
-        A category 0, …, K − 1 a record. Anything else, NaN included, is counted nowhere.
+        A category 0, …, K − 1 per record. Any other value, NaN included, is not counted.
     categories : int
         K, public.
 
     Notes
     -----
-    Privacy: a record more or less changes one count by one, so the ℓ2 sensitivity is 1 [DMNS06]_.
+    Privacy: one record more or less changes one count by one, so the ℓ2 sensitivity is 1 [DMNS06]_.
     """
     spending = Spending("counts", noise_multiplier, epsilon, delta, unit, rng)
     categories = errors.whole("counts", "categories", categories, least=1, most=2**26)
@@ -70,14 +70,14 @@ def vector_sum(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Reals]:
-    r"""The sum of rows that are clipped to an ℓ2 bound.
+    r"""Sum rows that are clipped to an ℓ2 bound.
 
     .. math:: \tilde S = \sum_i x_i \min(1, B / \lVert x_i\rVert) + \mathcal N(0, z^2 B^2 I)
 
     Parameters
     ----------
     rows : array of shape (n, d)
-        One record a row. A row with NaN or infinity is left out.
+        One record per row. A row with NaN or infinity is left out.
     bound : float
         B, public: longer rows are shortened to it.
 
@@ -101,7 +101,7 @@ class Mean:
     point: Reals
     count: int
     deviation: float
-    """Standard deviation of the noise on a coordinate of the sum, over `count`."""
+    """Standard deviation of the noise on a coordinate of the sum, divided by `count`."""
 
 
 def mean(
@@ -115,7 +115,7 @@ def mean(
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
 ) -> Released[Mean]:
-    r"""The mean of rows, as a noisy sum over a noisy count.
+    r"""Compute the mean of rows, as a noisy sum divided by a noisy count.
 
     .. math:: \tilde m = c + \frac{\tilde S}{\max(\tilde n, 1)},
               \quad \tilde S \text{ the sum of } x_i - c \text{ clipped to } B
@@ -123,9 +123,9 @@ def mean(
     Parameters
     ----------
     rows : array of shape (n, d)
-        One record a row. A row with NaN or infinity is left out, of the count too.
+        One record per row. A row with NaN or infinity is left out of the sum and the count.
     bound : float
-        B, public: how far a row may lie from `center`. The result lies as near.
+        B, public: the largest distance of a row from `center`, and so of the result.
     center : array of shape (d,), optional
         c, public or already released: rows are measured from here. The closer it is to the mean,
         the smaller B can be, and the noise with it.
@@ -143,20 +143,20 @@ def mean(
 def spend_mean(
     spending: Spending, array: npt.NDArray[Any], bound: Any, center: Any, share: Fraction
 ) -> Mean:
-    """The mean for a share of a budget."""
+    """Compute the mean for a share of a budget."""
     ball = Ball(spending.where, bound, center, array.shape[1], SUM_BITS)
-    total, found = ball.total(array)
+    total, rows_counted = ball.total(array)
     part = count_share(array.shape[1]) * share
     noisy = spending.add(total, ball.radius, share - part) * ball.step
-    count = max(int(spending.add(np.array([found]), 1, part)[0]), 1)
+    count = max(int(spending.add(np.array([rows_counted]), 1, part)[0]), 1)
     sigma = float(spending.sigma(ball.radius, share - part)) * ball.step
     return Mean(ball.center + project_l2(noisy / count, ball.bound), count, sigma / count)
 
 
 def count_share(dimension: int) -> Fraction:
-    r"""The share of the count beside a sum of d coordinates: :math:`w = 1 / (1 + \sqrt d)`.
+    r"""Return the share of the count next to a sum of d coordinates: :math:`w = 1 / (1 + \sqrt d)`.
 
-    With shares 1 − w and w the noise is :math:`zB/\sqrt{1-w}` a coordinate and
+    With shares 1 − w and w the noise is :math:`zB/\sqrt{1-w}` per coordinate and
     :math:`z/\sqrt w`. To first order the mean's squared error is
 
     .. math:: \frac{z^2}{n^2}\left(\frac{dB^2}{1 - w} + \frac{\lVert m - c\rVert^2}{w}\right)

@@ -1,1 +1,1 @@
-"""How guarantees add up: theorems, composition, privacy loss, calibration, the ledger."""
+"""Accounting: theorems, composition, privacy loss, calibration, and the ledger."""

@@ -1,7 +1,7 @@
-r"""The noise that each way of accounting asks of the same training run.
+r"""The noise that each accountant requires for the same training run.
 
-A run takes every record with probability q in each of T steps and adds Gaussian noise with
-multiplier z. All five statements about it are true; they differ in how much they give away:
+A run samples every record with probability q in each of T steps and adds Gaussian noise with
+multiplier z. All five statements about it are true; they differ in tightness:
 
 ======== ===========================================================================
 naive    the sum of T steps, each by the exact profile of Gaussian noise, amplified
@@ -11,24 +11,24 @@ rdp      the Rényi curve of the sampled Gaussian [MTZ19]_
 pld      the discretised privacy loss distribution [DGKKM22]_
 ======== ===========================================================================
 
-The noise is that at which `privacy_loss.compare` comes to ε, with its conventions: naive and
-advanced give the steps half of δ, and advanced the other half to its slack.
+The noise is that at which `privacy_loss.compare` gives ε, with its conventions: naive and advanced
+spend half of δ on the steps, and advanced spends the other half as its slack.
 
 Notes
 -----
 A sampled Gaussian has no useful ρ. Its density ratio is :math:`1 - q + q r` with r that of the
 Gaussian, so :math:`D_\alpha \ge \frac{1}{\alpha - 1}\ln E[(q r)^\alpha] = \frac{\alpha}{2z^2} +
 \frac{\alpha}{\alpha - 1}\ln q`, and the least ρ with :math:`D_\alpha \le \rho\alpha` for all α is
-:math:`1 / 2z^2`, as without sampling: zCDP gets nothing out of it.
+:math:`1 / 2z^2`, as without sampling: zCDP gains nothing from sampling.
 
-The noise of advanced never exceeds that of naive, since the plain sum is one of its three bounds:
-for few steps both are the same. The noise of rdp never exceeds that of zcdp by more than its finite
+The noise of advanced never exceeds that of naive, since the plain sum is one of its three bounds;
+with few steps both are the same. The noise of rdp exceeds that of zcdp by at most what its finite
 list of orders loses: Rényi divergences are quasi-convex, so :math:`D_\alpha((1-q)Q + qP \| Q) \le
-D_\alpha(P \| Q)`. That of pld is the smallest, up to its grid and the tails that it
-cuts off: at a δ of 1e-10 these can make it the larger. Between naive or advanced and zcdp
-there is no order: those have sampling, this one tails. The published code of Jayaraman and Evans
-counts epochs and not steps for naive, advanced and zcdp. That holds where the batches of an epoch
-are disjoint, and not for Poisson samples, where a record may be in every batch.
+D_\alpha(P \| Q)`. That of pld is the smallest, up to its grid and the tails that it truncates: at a
+δ of 1e-10 these can make it larger. Between naive or advanced and zcdp there is no order: the
+former use sampling, the latter uses tails. The published code of Jayaraman and Evans counts epochs
+instead of steps for naive, advanced and zcdp. That is valid where the batches of an epoch are
+disjoint, but not for Poisson samples, where a record may be in every batch.
 
 References
 ----------
@@ -52,7 +52,7 @@ from tacit.privacy.accounting.calibration import noise_multiplier_for
 
 NAMES = ("naive", "advanced", "zcdp", "rdp", "pld")
 LARGEST = 700.0
-"""Beyond this ε nothing is calibrated: the noise for it serves a larger ε, too."""
+"""Largest ε that is calibrated; for a larger ε, this noise is used, which also suffices."""
 
 _ROUND_UP = 1 + 1e-9
 
@@ -60,15 +60,15 @@ _ROUND_UP = 1 + 1e-9
 def noise_by(
     accountant: str, epsilon: float, delta: float, *, sampling_probability: float, steps: int
 ) -> float:
-    """Noise multiplier at which this accountant states at most ε at δ.
+    """Find the noise multiplier at which this accountant states at most ε at δ.
 
     Parameters
     ----------
     accountant : {"naive", "advanced", "zcdp", "rdp", "pld"}
     epsilon, delta : float
-        Beyond an ε of 700 the noise is that of 700, which proves more than was asked.
+        For an ε above 700 the noise is that of 700, which proves more than was requested.
     sampling_probability, steps
-        Of the run.
+        Sampling probability and number of steps of the run.
 
     Examples
     --------
@@ -80,15 +80,15 @@ def noise_by(
     errors.choice("noise_by", "accountant", accountant, NAMES)
     epsilon = min(float(errors.positive("noise_by", "epsilon", epsilon)), LARGEST)
     if accountant in ("rdp", "pld"):
-        found = noise_multiplier_for(
+        multiplier = noise_multiplier_for(
             epsilon,
             delta,
             sampling_probability=sampling_probability,
             steps=steps,
             accountant=accountant,
         )
-        return found * _ROUND_UP
-    # Checks what was given, as the other two do.
+        return multiplier * _ROUND_UP
+    # This also checks the arguments, as the other two branches do.
     privacy_loss.subsampled_gaussian(1, sampling_probability, steps)
     if accountant == "zcdp":
         rho = calibration.concentration_for(epsilon, delta)
@@ -101,17 +101,17 @@ def noise_by(
 
 
 def _advanced_step(epsilon: float, slack: float, steps: int) -> float:
-    """The ε of one step, of which T come to ε by advanced composition."""
+    """Return the ε of one step such that T steps give ε by advanced composition."""
 
     def excess(step: float) -> float:
         return composition.advanced_epsilon(np.array([step]), steps, slack) - epsilon
 
-    # The sum is among the bounds, so ε/T is never too much; ε itself is enough for one step.
+    # The sum is among the bounds, so ε/T is never too much; ε itself suffices for one step.
     least = epsilon / steps
     if steps == 1 or excess(least * _ROUND_UP) > 0:
         return least
-    found = float(brentq(excess, least, epsilon, xtol=1e-15, rtol=1e-12))
-    return _rounded_down(excess, found)
+    root = float(brentq(excess, least, epsilon, xtol=1e-15, rtol=1e-12))
+    return _rounded_down(excess, root)
 
 
 def _rounded_down(excess: Callable[[float], float], step: float) -> float:
@@ -121,7 +121,7 @@ def _rounded_down(excess: Callable[[float], float], step: float) -> float:
 
 
 def _before_sampling(epsilon: float, probability: float) -> float:
-    r"""The ε₀ with :math:`\ln(1 + q(e^{\varepsilon_0} - 1)) = \varepsilon`."""
+    r"""Return the ε₀ with :math:`\ln(1 + q(e^{\varepsilon_0} - 1)) = \varepsilon`."""
     if epsilon < 1:
         return math.log1p(math.expm1(epsilon) / probability)
     rest = math.log1p(-(1 - probability) * math.exp(-epsilon))

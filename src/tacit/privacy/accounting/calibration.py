@@ -1,4 +1,4 @@
-"""Accounting inverted: the noise for a target ε, the steps for a target ε."""
+"""Calibration, the inverse of accounting: the noise, or the steps, for a target ε."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def noise_multiplier_for(
     accountant: str = "pld",
     beside: events.Event | None = None,
 ) -> float:
-    """Noise multiplier at which a subsampled Gaussian spends at most ε at δ.
+    """Find the noise multiplier at which a subsampled Gaussian spends at most ε at δ.
 
-    Exact for the plain Gaussian; otherwise the smallest one to four digits, rounded up. With
-    `beside`, what is calibrated is the composition with that event.
+    The result is exact for the plain Gaussian; otherwise it is the smallest to four digits, rounded
+    up. With `beside`, the composition with that event is calibrated.
     """
     where = "noise_multiplier_for"
     epsilon, delta = _target(where, epsilon, delta)
     spent = _accountant(accountant)
     if sampling_probability == 1 and accountant != "rdp" and beside is None:
         privacy_loss.subsampled_gaussian(1, 1, steps)
-        # A little more than the product: what adds the draws up again rounds, too.
+        # Slightly more than the product, because adding up the draws rounds, too.
         return gaussian.noise_multiplier_for(epsilon, delta) * math.sqrt(steps) * (1 + 1e-14)
 
     def excess(log_multiplier: float) -> float:
@@ -62,7 +62,7 @@ def noise_multiplier_for(
 
 
 def _with(run: events.Event, beside: events.Event | None) -> events.Event:
-    """Both, in the other's unit: ε does not depend on what a record, or a blank one, is called."""
+    """Compose both in the scope of `beside`: ε does not depend on what a unit is called."""
     if beside is None:
         return run
     assert isinstance(run, events.Repeated)
@@ -73,7 +73,7 @@ def _with(run: events.Event, beside: events.Event | None) -> events.Event:
 
 
 def concentration_for(epsilon: float, delta: float) -> float:
-    """Largest ρ such that ρ-zCDP gives (ε, δ), rounded down."""
+    """Find the largest ρ such that ρ-zCDP gives (ε, δ), rounded down."""
     epsilon, delta = _target("concentration_for", epsilon, delta)
 
     def excess(log_rho: float) -> float:
@@ -101,7 +101,7 @@ def steps_for(
     sampling_probability: float = 1.0,
     accountant: str = "pld",
 ) -> int:
-    """Largest number of steps that spend at most ε at δ; refused where one is too many."""
+    """Find the largest number of steps that spend at most ε at δ; refuse if one is too many."""
     where = "steps_for"
     epsilon, delta = _target(where, epsilon, delta)
     one_step = privacy_loss.subsampled_gaussian(noise_multiplier, sampling_probability, 1)
@@ -109,7 +109,7 @@ def steps_for(
     def within(spent: Accountant, steps: int) -> bool:
         return spent(events.Repeated(one_step, steps), delta) <= epsilon
 
-    # Rényi curves only add up, so their count is quick; a tighter accountant starts from there.
+    # Rényi curves only add up, so this count is quick; a tighter accountant starts from it.
     steps = _largest(lambda steps: within(privacy_loss.epsilon_rdp, steps), 0)
     if accountant != "rdp":
         steps = _largest(lambda steps: within(_accountant(accountant), steps), steps)
@@ -121,7 +121,7 @@ def steps_for(
 
 
 def _largest(within: Callable[[int], bool], lower: int) -> int:
-    """Largest number within, given that `lower` is; stops looking at a thousand million."""
+    """Find the largest number that is within, given that `lower` is; at most a thousand million."""
     stride = max(lower // 8, 1)
     while lower < _MOST_STEPS and within(lower + stride):
         lower, stride = lower + stride, 2 * stride

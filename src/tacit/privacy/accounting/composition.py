@@ -1,7 +1,7 @@
-"""What several guarantees about the same people amount to.
+"""Composition of several guarantees about the same people.
 
-All but `naive`, `concentrated` and `renyi` (sums, which also hold when parameters are chosen
-adaptively) need the list to be fixed before the first draw.
+All but `naive`, `concentrated` and `renyi` need the list to be fixed before the first draw; these
+three are sums, which also hold when parameters are chosen adaptively.
 
 References
 ----------
@@ -40,11 +40,11 @@ from tacit.privacy.rounding import above, ball, float_above, high, low, sum_abov
 
 
 def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """The plain sum in the strongest notion that all of them have."""
+    """Add guarantees in the strongest notion that all of them have."""
     scope = same_scope("sequential", list(guarantees))
     for absorbing in (NotPrivate, Unproven):
-        if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
-            return found
+        if absorbed := next((one for one in guarantees if isinstance(one, absorbing)), None):
+            return absorbed
     if all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
         return naive(guarantees)
     if any(isinstance(one, ApproxDP) for one in guarantees):
@@ -63,7 +63,7 @@ def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def naive(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Sums of ε and of δ."""
+    """Add ε and δ."""
     scope = same_scope("naive", list(guarantees))
     for one in guarantees:
         if not isinstance(one, PureDP | ApproxDP):
@@ -79,7 +79,7 @@ def naive(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def concentrated(guarantees: Sequence[Guarantee]) -> ZCDP:
-    """Sums of ξ and of ρ [BS16]_; pure and (μ, τ) guarantees are converted."""
+    """Add ξ and ρ [BS16]_; pure and (μ, τ) guarantees are converted."""
     scope = same_scope("concentrated", list(guarantees))
     parts = []
     for one in guarantees:
@@ -94,7 +94,7 @@ def concentrated(guarantees: Sequence[Guarantee]) -> ZCDP:
 
 
 def renyi(guarantees: Sequence[Guarantee]) -> RenyiDP:
-    """Sums of curves at the orders that all curves share [Mir17]_."""
+    """Add Rényi curves at the orders that all of them share [Mir17]_."""
     scope = same_scope("renyi", list(guarantees))
     curves = [one for one in guarantees if isinstance(one, RenyiDP)]
     shared = set.intersection(*(set(curve.orders) for curve in curves)) if curves else set()
@@ -116,11 +116,11 @@ def renyi(guarantees: Sequence[Guarantee]) -> RenyiDP:
 
 
 def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """The weakest one: parts of the data that share no unit, split without looking at the data."""
+    """Return the weakest guarantee, for parts without a common unit, split without the data."""
     scope = same_scope("parallel", list(guarantees))
     for absorbing in (NotPrivate, Unproven):
-        if found := next((one for one in guarantees if isinstance(one, absorbing)), None):
-            return found
+        if absorbed := next((one for one in guarantees if isinstance(one, absorbing)), None):
+            return absorbed
     if len(set(guarantees)) == 1:
         return guarantees[0]
     if all(isinstance(one, ZCDP) for one in guarantees):
@@ -142,7 +142,7 @@ def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
-    r"""Heterogeneous advanced composition [KOV15]_, Theorem 3.5: the best of its three bounds.
+    r"""Compose by heterogeneous advanced composition [KOV15]_, Theorem 3.5: the best of its bounds.
 
     .. math:: \varepsilon = \sum_i \varepsilon_i\tanh(\varepsilon_i/2)
               + \sqrt{2\ln(1/\tilde\delta)\textstyle\sum_i\varepsilon_i^2},
@@ -165,7 +165,7 @@ def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
 
 
 def advanced_epsilon(epsilons: npt.NDArray[np.float64], count: int, slack: float) -> float:
-    """The ε of `advanced` for these, each `count` times."""
+    """Return the ε of `advanced` for these, each `count` times."""
     with rounding.precision():
         losses = [high(float(epsilon)) for epsilon in epsilons]
         mean = count * sum((loss * (loss / 2).tanh() for loss in losses), arb(0))
@@ -178,11 +178,11 @@ def advanced_epsilon(epsilons: npt.NDArray[np.float64], count: int, slack: float
 
 
 def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee:
-    r"""Smallest ε at δ of `count` equal (ε₀, δ₀) guarantees [KOV15]_, Theorem 3.3.
+    r"""Return the smallest ε at δ of `count` equal (ε₀, δ₀) guarantees [KOV15]_, Theorem 3.3.
 
-    The worst case is a `count`-fold randomized response that fails with δ₀ each time. With
-    :math:`A_L, B_L` the chances of fewer than L flips under the two inputs, and s what is left of
-    δ after failures, :math:`\varepsilon = \max_L \ln\frac{A_L - s}{B_L}`.
+    The worst case is a `count`-fold randomized response that fails with probability δ₀ each time.
+    With :math:`A_L, B_L` the probabilities of fewer than L flips under the two inputs, and s the
+    part of δ that is left after failures, :math:`\varepsilon = \max_L \ln\frac{A_L - s}{B_L}`.
     """
     if not isinstance(guarantee, PureDP | ApproxDP):
         _refused("optimal", guarantee)
@@ -200,14 +200,14 @@ def optimal(guarantee: PureDP | ApproxDP, count: int, delta: float) -> Guarantee
 
 @rounding.precision()
 def _spare(failing: float, count: int, delta: float) -> float:
-    """What is left of δ after `count` failures, from below; below 0 where they exceed it."""
+    """Bound what is left of δ after `count` failures from below; negative if they exceed it."""
     if (failing == 0 and delta == 0) or (count == 1 and failing == delta):
         return 0.0
     return rounding.below(1 - (1 - low(delta)) / (1 - high(failing)) ** count)
 
 
 def _optimal_epsilon(epsilon: float, count: int, spare: float) -> float:
-    """Found in floats, certified by the profile of `count` randomized responses."""
+    """Find ε in floats, and certify it by the profile of `count` randomized responses."""
 
     def certain(total: float) -> float:
         return _responses_delta(epsilon, count, total)
@@ -232,13 +232,14 @@ def _rough_optimal(epsilon: float, count: int, spare: float) -> float:
 
 @rounding.precision(192)
 def _responses_delta(epsilon: float, count: int, total: float) -> float:
-    r"""δ at `total` of n randomized responses, from above.
+    r"""Bound δ at `total` of n randomized responses from above.
 
     .. math:: \sum_{L:\,(n - 2L)\varepsilon_0 > \varepsilon} \binom nL
               \frac{e^{(n - L)\varepsilon_0} - e^{\varepsilon + L\varepsilon_0}}
               {(1 + e^{\varepsilon_0})^n}
 
-    From the largest L down; ratios of the terms fall, so that a geometric series bounds the rest.
+    The sum runs from the largest L down; ratios of the terms fall, so a geometric series bounds
+    the rest.
     """
     one, at = rounding.most(epsilon), rounding.least(total)
     flips = math.ceil((count - at / one) / 2) - 1
@@ -261,7 +262,7 @@ def _responses_delta(epsilon: float, count: int, total: float) -> float:
 
 
 def amplified(guarantee: PureDP | ApproxDP, probability: float) -> PureDP | ApproxDP:
-    r"""Poisson sampling: :math:`\ln(1 + q(e^\varepsilon - 1))` and :math:`q\delta`."""
+    r"""Amplify by Poisson sampling: :math:`\ln(1 + q(e^\varepsilon - 1))` and :math:`q\delta`."""
     try:
         inside = 0 < probability <= 1
     except TypeError:

@@ -1,4 +1,4 @@
-"""From a tree of events to the guarantee of the whole."""
+"""Derivation of the guarantee of a tree of events."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tacit.privacy.rounding import above, ball, float_above, precision
 
 
 def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
-    """The guarantee that an event gives: at this δ, or without one its natural statement."""
+    """Return the guarantee of an event: at this δ, or without one its natural statement."""
     if not isinstance(event, events.Event):
         kind = type(event).__name__
         errors.refuse("guarantee_of", "event", "an event", kind, "Did you mean mechanism.event?")
     for leaf in events.leaves(event):
-        # One part about which nothing is known: nothing is known of the whole.
+        # If nothing is known about one part, nothing is known about the whole.
         if isinstance(leaf, events.Declared) and isinstance(leaf.guarantee, NotPrivate | Unproven):
             return leaf.guarantee
     if delta is not None and errors.probability("guarantee_of", "delta", delta) > 0:
@@ -40,8 +40,8 @@ def _at_delta(event: events.Event, delta: float) -> Guarantee:
     if isinstance(event, events.Parallel):
         return composition.parallel([guarantee_of(part, delta) for part in event.events])
     if isinstance(event, events.Leaf | events.Declared):
-        found = of_leaf(event, delta)
-        return found if isinstance(found, PureDP) else found.at_delta(delta)
+        natural = of_leaf(event, delta)
+        return natural if isinstance(natural, PureDP) else natural.at_delta(delta)
     accounted = privacy_loss.best(event, delta)
     try:
         summed = _natural(event).at_delta(delta)
@@ -71,7 +71,7 @@ def _natural(event: events.Event) -> Guarantee:
 
 
 def _times(guarantee: Guarantee, count: int) -> Guarantee:
-    """`count` equal guarantees, without a list of them."""
+    """Compose `count` equal guarantees, without listing them."""
 
     def times(number: float) -> float:
         return float_above(count * Fraction(repr(number))) if number < math.inf else number

@@ -1,15 +1,15 @@
-r"""Privacy filters: what an account may add up when charges are chosen adaptively.
+r"""Privacy filters: the sums that an account may use when charges are chosen adaptively.
 
-What is charged next is chosen after seeing what was released before. A *filter* is a rule that
-keeps its promise all the same. Only sums do:
+Each charge may be chosen after seeing what was released before. A *filter* is a rule whose
+guarantee holds nevertheless. Only sums are filters:
 
 - (ε, δ): the sums of ε and of δ stay within the budget [RRUV16]_;
 - ρ-zCDP: the sum of ρ does [WRRW23]_;
 - Rényi: the sum of the curves does, at every order of the budget; each fixed order is a filter
   [FZ21]_, so the whole curve holds.
 
-The budget is fixed beforehand: `tacit.accounting.odometer` says what holds once it was raised.
-Advanced, optimal and PLD composition need a list fixed beforehand. They are not offered here: fix
+The budget is fixed beforehand: `tacit.accounting.odometer` states what holds once it was raised.
+Advanced, optimal and PLD composition need a list fixed beforehand and are not offered here: build
 the list as one event (`events.Composed`, `events.Repeated`) and charge that.
 
 References
@@ -47,11 +47,11 @@ from tacit.privacy.guarantees import (
 from tacit.privacy.rounding import float_above, sum_above
 
 Amounts = dict[str, Fraction]
-"""What a filter sums, by name: epsilon and delta, or rho, or epsilon at each Rényi order."""
+"""Sums of a filter by name: epsilon and delta, or rho, or epsilon at each Rényi order."""
 
 
 def limits_of(where: str, budget: Guarantee) -> Amounts:
-    """The largest sums that a budget allows; raises where it has no filter."""
+    """Return the largest sums that a budget allows; raise if it has no filter."""
     if not isinstance(budget, PureDP | ApproxDP | ZCDP | RenyiDP):
         errors.refuse(where, "budget", "PureDP, ApproxDP, ZCDP or RenyiDP", budget)
     if isinstance(budget, PureDP | ApproxDP) and budget.epsilon == 0:
@@ -65,9 +65,9 @@ def limits_of(where: str, budget: Guarantee) -> Amounts:
 
 
 def spent_as(budget: Guarantee, spent: Amounts) -> Guarantee:
-    """Sums as a guarantee of the budget's kind, in floats that are not below them.
+    """Return sums as a guarantee of the budget's kind, in floats that are not below them.
 
-    Whether it is one, `tacit.accounting.odometer` says.
+    `tacit.accounting.odometer` decides whether it is a valid guarantee.
     """
     values = [float_above(spent[name]) for name, _ in _terms(budget)]
     match budget:
@@ -97,11 +97,11 @@ def _terms(guarantee: Guarantee) -> list[tuple[str, float]]:
 def afford(
     where: str, account: str, budget: Guarantee, spent: Amounts, price: Guarantee
 ) -> Amounts:
-    """What the price adds to the sums, exactly; raises where one would exceed the budget."""
+    """Add the price to the sums, exactly; raise if one would exceed the budget."""
     limits, cost = limits_of(where, budget), {}
     for name, asked in _terms(price):
         left = limits[name] - spent[name]
-        # An infinite price is no fraction; it exceeds every budget.
+        # An infinite price is not a fraction; it exceeds every budget.
         if math.isinf(asked) or errors.rational(where, name, asked) > left:
             raise errors.BudgetExceeded(
                 f"{where}: {name} must be at most what account {account!r} has left, "
@@ -112,13 +112,13 @@ def afford(
 
 
 def digits(amount: Fraction) -> str:
-    """A decimal, and the fraction where it is inexact: 'asked 0.1, left 0.1' helps nobody."""
+    """Format a decimal, with the fraction if it is inexact, so that close amounts differ."""
     text = repr(float(amount))
     return text if Fraction(text) == amount else f"{text} (exactly {amount})"
 
 
 def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = above) -> str:
-    """Amounts that are not zero, for people: rounded up, as what is spent; `below` for the rest."""
+    """Format amounts that are not zero: rounded up, as for what is spent; `below` for the rest."""
     parts = [f"{name} = {as_text(amount)}" for name, amount in amounts.items() if amount]
     return ", ".join(parts) or "nothing"
 
@@ -126,12 +126,12 @@ def shown(amounts: Amounts, as_text: Callable[[Fraction], str] = above) -> str:
 def price_of(
     where: str, event: events.Event, budget: Guarantee, delta: float | None = None
 ) -> Guarantee:
-    """What an event promises, in the notion of the budget: nothing unproved has a price.
+    """Return the guarantee of an event, in the notion of the budget; unproved events are refused.
 
     Events about other neighbours than the account's are charged at the price of the conversion
-    (`Guarantee.towards`): to zero-out nothing more, to replace-one that of a group of two.
-    For a zCDP budget the price has ξ = 0; δ is for budgets in (ε, δ) only, for events such as a
-    Gaussian that have no δ of their own.
+    (`Guarantee.towards`): no price to zero-out, that of a group of two to replace-one. For a zCDP
+    budget the price has ξ = 0. δ is only for budgets in (ε, δ), and for events such as a Gaussian
+    that have no δ of their own.
     """
     for leaf in events.leaves(event):
         if isinstance(leaf, events.Declared):
@@ -148,7 +148,7 @@ def price_of(
 
 
 def _steps(where: str, event: events.Event, budget: Guarantee) -> int:
-    """Of the event's neighbours, how many steps make one of the account's; none is refused."""
+    """Return how many steps of the event's neighbours make one of the account's, or refuse."""
     charged = events.scope_of(event)
     if charged["unit"] is budget.unit:
         try:
@@ -158,8 +158,8 @@ def _steps(where: str, event: events.Event, budget: Guarantee) -> int:
     raise errors.IncompatibleGuarantees(
         f"{where}: the charge must have its account's unit, and neighbours that convert to its own "
         f"({budget.adjacency}/{budget.unit}), got {charged['adjacency']}/{charged['unit']}. "
-        "Of the central ones, a zero-out account takes all, a replace-one account the others at "
-        "the price of two, an add-remove account its own alone."
+        "Of central events, a zero-out account takes all, a replace-one account takes the others "
+        "at the price of two, and an add-remove account takes only its own."
     )
 
 
@@ -176,14 +176,14 @@ def _in_one_step(
 def _in_two_steps(
     where: str, event: events.Event, budget: Guarantee, delta: float | None
 ) -> Guarantee:
-    """The same for two of the event's units: by the group theorem of the account's notion."""
+    """Return the price of two of the event's units, by the group theorem of the budget's notion."""
     if isinstance(budget, RenyiDP):
         return _renyi_of_two(where, event, budget.orders)
     if isinstance(budget, ZCDP):
         return _concentrated(where, event).group(2)
     if delta is None:
         return _proved(where, _at_delta(where, event, None).group(2))
-    # (ε, δ₀) becomes (2ε, δ₀(1 + e^ε)). Any δ₀ for which that is at most δ will do.
+    # (ε, δ₀) becomes (2ε, δ₀(1 + e^ε)). Any δ₀ for which that is at most δ is valid.
     inner = delta / 2
     while inner > 0:
         one = _at_delta(where, event, inner)
@@ -199,9 +199,9 @@ def _renyi_of_two(where: str, event: events.Event, orders: tuple[float, ...]) ->
     try:
         natural = guarantee_of(event)
     except errors.TacitError:
-        natural = None  # such as a subsampled Gaussian, which has only its curve
+        natural = None  # for example a subsampled Gaussian, which has only its curve
     if isinstance(natural, PureDP | ZCDP):
-        # Tighter than by its curve, and at every order.
+        # Tighter than through its curve, and at every order.
         return natural.group(2).renyi(orders)
     doubled = renyi_of(event, tuple(2 * order for order in orders)).group(2)
     if not isinstance(doubled, RenyiDP) or doubled.orders != orders:
@@ -223,17 +223,17 @@ def _concentrated(where: str, event: events.Event) -> ZCDP:
     try:
         natural = guarantee_of(event)
     except (errors.InvalidParameter, errors.IncompatibleGuarantees) as refusal:
-        # Such as a subsampled Gaussian, which has no useful ρ.
+        # For example a subsampled Gaussian, which has no useful ρ.
         _no_statement(where, event, "ZCDP", refusal)
-    found = _proved(where, natural)
-    if isinstance(found, PureDP | ConcentratedDP):
-        found = found.zcdp()
-    if not isinstance(found, ZCDP):
-        _no_statement(where, event, "ZCDP", found)
-    if found.xi <= 0:
-        return replace(found, xi=0.0)
+    concentrated = _proved(where, natural)
+    if isinstance(concentrated, PureDP | ConcentratedDP):
+        concentrated = concentrated.zcdp()
+    if not isinstance(concentrated, ZCDP):
+        _no_statement(where, event, "ZCDP", concentrated)
+    if concentrated.xi <= 0:
+        return replace(concentrated, xi=0.0)
     # For every α > 1: ξ + ρα ≤ (ξ + ρ)α.
-    return replace(found, xi=0.0, rho=sum_above([found.rho, found.xi]))
+    return replace(concentrated, xi=0.0, rho=sum_above([concentrated.rho, concentrated.xi]))
 
 
 def _proved(where: str, guarantee: Guarantee) -> Guarantee:

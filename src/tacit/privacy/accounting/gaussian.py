@@ -1,7 +1,7 @@
 r"""The exact privacy profile of Gaussian noise, continuous and discrete.
 
-Roots are looked for in floats and then certified: what is returned is a point at which a ball that
-holds the exact δ lies at or below the δ asked for.
+Roots are searched for in floats and then certified: at the returned point, a ball that contains the
+exact δ lies at or below the requested δ.
 
 References
 ----------
@@ -30,12 +30,12 @@ _LARGEST_EXACT_SENSITIVITY = 64
 
 @rounding.precision()
 def delta_of(noise_multiplier: rounding.Real, epsilon: float) -> float:
-    r"""Smallest δ at ε of Gaussian noise with multiplier z [BW18]_, rounded up.
+    r"""Return the smallest δ at ε of Gaussian noise with multiplier z [BW18]_, rounded up.
 
     .. math:: \delta = \Phi\!\left(\tfrac{1}{2z} - \varepsilon z\right)
               - e^\varepsilon \Phi\!\left(-\tfrac{1}{2z} - \varepsilon z\right)
     """
-    # It decreases in both, so that their smaller readings count.
+    # δ decreases in both, so their smaller readings are used.
     z, loss = rounding.low(noise_multiplier), rounding.low(epsilon)
     half, shift = 1 / (2 * z), loss * z
     tails = [rounding.normal_below(half - shift), rounding.normal_below(-half - shift)]
@@ -43,7 +43,7 @@ def delta_of(noise_multiplier: rounding.Real, epsilon: float) -> float:
 
 
 def epsilon_of(noise_multiplier: rounding.Real, delta: float) -> float:
-    """Smallest ε at δ of Gaussian noise with this multiplier, rounded up."""
+    """Return the smallest ε at δ of Gaussian noise with this multiplier, rounded up."""
     z = float(noise_multiplier)
     return smallest_epsilon(
         lambda epsilon: _rough_delta(z, epsilon),
@@ -53,7 +53,7 @@ def epsilon_of(noise_multiplier: rounding.Real, delta: float) -> float:
 
 
 def noise_multiplier_for(epsilon: float, delta: float) -> float:
-    """Smallest noise multiplier that gives (ε, δ), rounded up."""
+    """Return the smallest noise multiplier that gives (ε, δ), rounded up."""
     return root_from_above(
         lambda multiplier: _rough_delta(multiplier, epsilon),
         lambda multiplier: delta_of(multiplier, epsilon),
@@ -62,7 +62,7 @@ def noise_multiplier_for(epsilon: float, delta: float) -> float:
 
 
 def _rough_delta(noise_multiplier: float, epsilon: float) -> float:
-    """`delta_of` in floats, to look for a root."""
+    """Compute `delta_of` in floats, to search for a root."""
     half = 0.5 / noise_multiplier
     if half < 1e-3:
         t = epsilon * noise_multiplier
@@ -77,11 +77,11 @@ def _rough_delta(noise_multiplier: float, epsilon: float) -> float:
 
 
 def discrete_delta_of(variance: Fraction, sensitivity: int, epsilon: float) -> float:
-    r"""Smallest δ at ε of one-dimensional discrete Gaussian noise [CKS20]_, Theorem 7, rounded up.
+    r"""Return the smallest δ at ε of one-dimensional discrete Gaussian noise, rounded up.
 
-    For a shift s the loss exceeds ε exactly where :math:`k > \varepsilon\sigma^2/s - s/2`; the
-    largest value over the shifts 1, …, Δ is returned. Both ε and σ² are rational, so that the
-    first such k is known exactly.
+    By [CKS20]_, Theorem 7. For a shift s the loss exceeds ε exactly where
+    :math:`k > \varepsilon\sigma^2/s - s/2`; the largest value over the shifts 1, …, Δ is returned.
+    Both ε and σ² are rational, so the first such k is known exactly.
     """
     # What is taken away is multiplied by e^ε, and with it what was rounded off.
     with rounding.precision(128 + min(math.ceil(1.5 * epsilon), 4096)):
@@ -95,7 +95,7 @@ def _discrete_delta_of(variance: Fraction, sensitivity: int, loss: Fraction) -> 
     sums, whole, rest = _running_sums(variance, start, sensitivity)
 
     def excess(k: int, shift: int) -> arb:
-        """The sum of p(j) − e^ε p(j + s) from k on; beyond `whole` without what it takes away."""
+        """Sum p(j) − e^ε p(j + s) from k on; beyond `whole`, without the subtracted part."""
         end = max(whole, k)
         return between(k, end) - odds * between(k + shift, end + shift) + rest
 
@@ -109,10 +109,10 @@ def _discrete_delta_of(variance: Fraction, sensitivity: int, loss: Fraction) -> 
 
 
 def _running_sums(variance: Fraction, start: int, more: int) -> tuple[list[arb], int, arb]:
-    r"""Sums of :math:`e^{-(k^2 - start^2)/2\sigma^2}` from start up to, not including, each k.
+    r"""Sum :math:`e^{-(k^2 - start^2)/2\sigma^2}` from start up to, not including, each k.
 
-    Each term is the one before times a ratio that falls by :math:`e^{-1/\sigma^2}` every time, so
-    that a geometric series bounds what lies beyond the second value returned; `more` follow.
+    Each term is the one before times a ratio that falls by :math:`e^{-1/\sigma^2}` every time, so a
+    geometric series bounds what lies beyond the second value returned; `more` terms follow.
     """
     ratio = rounding.low(Fraction(-(2 * start + 1)) / (2 * variance)).exp()
     shrink = rounding.low(-1 / variance).exp()
@@ -134,9 +134,9 @@ def _running_sums(variance: Fraction, start: int, more: int) -> tuple[list[arb],
 
 
 def _mass(variance: Fraction) -> arb:
-    r""":math:`\sum_k e^{-k^2/2\sigma^2}`, from below: without some of its terms, all positive.
+    r"""Bound :math:`\sum_k e^{-k^2/2\sigma^2}` from below, by leaving out positive terms.
 
-    For large σ by Poisson summation, :math:`\sigma\sqrt{2\pi}\sum_m e^{-2\pi^2\sigma^2m^2}`.
+    For large σ, Poisson summation is used: :math:`\sigma\sqrt{2\pi}\sum_m e^{-2\pi^2\sigma^2m^2}`.
     """
     sigma2 = rounding.low(variance)
     if variance < 1:
@@ -147,7 +147,7 @@ def _mass(variance: Fraction) -> arb:
 
 
 def discrete_is_exact(variance: Fraction, squared_sensitivity: Fraction, dimension: int) -> bool:
-    """Whether `discrete_delta_of` applies: one dimension, and small enough to sum up."""
+    """Return whether `discrete_delta_of` applies: one dimension, and small enough to sum up."""
     root = math.isqrt(int(squared_sensitivity))
     return (
         dimension == 1
@@ -159,7 +159,7 @@ def discrete_is_exact(variance: Fraction, squared_sensitivity: Fraction, dimensi
 
 @lru_cache(maxsize=256)
 def discrete_epsilon_of(variance: Fraction, sensitivity: int, delta: float) -> float:
-    """Smallest ε at δ of one-dimensional discrete Gaussian noise, rounded up."""
+    """Return the smallest ε at δ of one-dimensional discrete Gaussian noise, rounded up."""
     return smallest_epsilon(
         lambda epsilon: _rough_discrete_delta(variance, sensitivity, epsilon),
         lambda epsilon: discrete_delta_of(variance, sensitivity, epsilon),
@@ -168,7 +168,7 @@ def discrete_epsilon_of(variance: Fraction, sensitivity: int, delta: float) -> f
 
 
 def discrete_sigma_for(epsilon: float, delta: float, sensitivity: int) -> float:
-    """Smallest deviation of one-dimensional discrete Gaussian noise that gives (ε, δ)."""
+    """Find the smallest sigma of one-dimensional discrete Gaussian noise that gives (ε, δ)."""
     return root_from_above(
         lambda sigma: _rough_discrete_delta(Fraction(repr(sigma)) ** 2, sensitivity, epsilon),
         lambda sigma: discrete_delta_of(Fraction(repr(sigma)) ** 2, sensitivity, epsilon),
@@ -177,7 +177,7 @@ def discrete_sigma_for(epsilon: float, delta: float, sensitivity: int) -> float:
 
 
 def _rough_discrete_delta(variance: Fraction, sensitivity: int, epsilon: float) -> float:
-    """`discrete_delta_of` in floats, to look for a root."""
+    """Compute `discrete_delta_of` in floats, to search for a root."""
     reach, tails = _log_tails(variance, sensitivity)
 
     def log_above(cut: float) -> float:
@@ -198,7 +198,7 @@ def _rough_discrete_delta(variance: Fraction, sensitivity: int, epsilon: float) 
 
 @lru_cache(maxsize=8)
 def _log_tails(variance: Fraction, sensitivity: int) -> tuple[int, np.ndarray]:
-    """Logarithm of P(K ≥ k) for k = −reach, …, reach."""
+    """Return the logarithm of P(K ≥ k) for k = −reach, …, reach."""
     reach = math.ceil(40 * math.sqrt(variance)) + sensitivity + 2
     k = np.arange(-reach, reach + 1, dtype=np.float64)
     log_mass = -(k**2) / float(2 * variance)
@@ -210,7 +210,7 @@ Profile = Callable[[float], float]
 
 
 def smallest_epsilon(rough: Profile, certain: Profile, delta: float) -> float:
-    """Smallest ε at which a profile is at most δ, on the safe side."""
+    """Return the smallest ε at which a profile is at most δ, rounded up."""
     start = rough(0.0)
     if start <= delta * (1 + 1e-6) and certain(0.0) <= delta:
         return 0.0
@@ -220,14 +220,14 @@ def smallest_epsilon(rough: Profile, certain: Profile, delta: float) -> float:
 
 
 def root_from_above(rough: Profile, certain: Profile, delta: float) -> float:
-    """Where a decreasing profile reaches δ: found with one function, certified with the other."""
+    """Find where a decreasing profile reaches δ, with one function, and certify it with another."""
     lower, upper = 0.0, 1.0
     while rough(upper) > delta:
         lower, upper = upper, 2 * upper
     while lower == 0.0 and rough(upper / 2) <= delta:
         upper /= 2
     lower = lower or upper / 2
-    # The logarithm keeps both ends of twenty orders of magnitude in view.
+    # The logarithm covers twenty orders of magnitude.
     target = math.log(delta)
     root = brentq(
         lambda x: math.log(max(rough(x), 1e-320)) - target, lower, upper, xtol=1e-14 * upper
@@ -236,13 +236,13 @@ def root_from_above(rough: Profile, certain: Profile, delta: float) -> float:
 
 
 def certified(rough: Profile, certain: Profile, delta: float, root: float) -> float:
-    """The root, or more: along the rough slope, by as much as δ is too large there."""
+    """Return the root, or increase it along the rough slope until δ is certified."""
     step = 1e-15
-    while (found := certain(root)) > delta:
+    while (reached := certain(root)) > delta:
         further = root * (1 + 1e-6)
         fall = math.log(max(rough(root), 1e-320) / max(rough(further), 1e-320))
-        missing = 1e-6 * root * math.log(found / delta) / fall if fall > 0 else 0.0
-        # In small steps, where the slope says little: a profile may have flat places.
+        missing = 1e-6 * root * math.log(reached / delta) / fall if fall > 0 else 0.0
+        # In small steps where the slope says little: a profile may have flat parts.
         root += min(1.01 * missing, 0.05 * root) + step * root
         step *= 2
     return root

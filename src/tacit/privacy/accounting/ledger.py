@@ -1,18 +1,18 @@
-r"""A budget that refuses: accounts that several processes may charge at once.
+r"""Ledger: privacy budgets in accounts that several processes may charge at once.
 
-Charges are chosen adaptively, so an account is a privacy filter: it adds up (ε, δ), which holds by
-Rogers, Roth, Ullman, Vadhan 2016; or ρ, by Whitehouse, Ramdas, Rogers, Wu 2023; or Rényi
-divergences at each fixed order, by Feldman, Zrnic 2021, hence a curve whose every order is kept.
-What holds once a budget was raised is in `tacit.accounting.odometer`.
-Advanced, optimal and PLD composition need a list fixed beforehand and are not offered here: charge
-such a list as one event. The sums and the references are in `tacit.accounting.filters`.
+Charges are chosen adaptively, so an account is a privacy filter. It adds up (ε, δ), which is valid
+by Rogers, Roth, Ullman, Vadhan 2016; or ρ, by Whitehouse, Ramdas, Rogers, Wu 2023; or Rényi
+divergences at each fixed order, by Feldman, Zrnic 2021, hence a curve that holds at every order.
+`tacit.accounting.odometer` states what holds once a budget was raised. Advanced, optimal and PLD
+composition need a list fixed beforehand and are not offered here: charge such a list as one event.
+The sums and the references are in `tacit.accounting.filters`.
 
 Notes
 -----
 Sums are exact: a float is read as the shortest decimal that denotes it, so ten charges of 0.1 use
-up 1.0 and the eleventh is refused. A charge is on disk before `charge` returns, whole or not at
-all, whatever is killed when. A ledger notices totals and entries that disagree; it cannot notice
-somebody who may write to the file and rewrites both.
+up 1.0 and the eleventh is refused. A charge is on disk before `charge` returns, completely or not
+at all, even if a process is killed. A ledger detects totals and entries that disagree; it cannot
+detect that someone with write access to the file has changed both consistently.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ENTRIES = "SELECT key, event, delta, amount, budget, reason, time FROM entries 
 
 @dataclass(frozen=True)
 class Receipt:
-    """A charge: what ran and what it took, exactly. `repeated`: its key was charged before."""
+    """A charge: what ran, and what it cost, exactly. `repeated`: its key was charged before."""
 
     account: str
     key: str
@@ -54,7 +54,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class BudgetChange:
-    """A budget that was set, and why; the first one is the opening."""
+    """A budget that was set, and the reason; the first one is the opening."""
 
     budget: Guarantee
     reason: str
@@ -63,7 +63,7 @@ class BudgetChange:
 
 @dataclass(frozen=True)
 class Account:
-    """An account as it stood: `spent` and `remaining` are exact sums; `guarantee` is what holds."""
+    """State of an account: `spent` and `remaining` are exact sums; `guarantee` is what holds."""
 
     name: str
     budget: Guarantee
@@ -73,19 +73,20 @@ class Account:
 
     @property
     def charges(self) -> tuple[Receipt, ...]:
-        """The entries that are charges, oldest first."""
+        """Return the entries that are charges, oldest first."""
         return tuple(entry for entry in self.entries if isinstance(entry, Receipt))
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds of all charges together, though each was chosen after seeing the last.
+        """Guarantee of all charges together, though each may depend on earlier releases.
 
-        Sums of ε, at the δ of the budget; else the budget itself, and `Unproven` if it was raised.
+        It is the sums of ε, at the δ of the budget; else the budget itself, and `Unproven` if it
+        was raised.
         """
         return odometer.guarantee(self.budget, self.spent, self._history)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """What holds at a δ that was not chosen by what was released; raises are paid for."""
+        """Return what holds at a δ chosen without looking at releases; raises are paid for."""
         return odometer.at_delta(self.budget, self.spent, self._history, delta)
 
     @property
@@ -118,14 +119,14 @@ class Ledger:
         self._file = LedgerFile(path)
 
     def close(self) -> None:
-        """Close the file. Every charge is on disk already."""
+        """Close the file. Every charge is already on disk."""
         self._file.close()
 
     def __enter__(self) -> Ledger:
         return self
 
     def __deepcopy__(self, memo: object) -> Ledger:
-        """Itself: a budget of which there were two copies would be two budgets."""
+        """Return the ledger itself: two copies of a budget would be two budgets."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -134,9 +135,9 @@ class Ledger:
     def open(self, account: str, budget: Guarantee) -> None:
         """Open an account with a budget: `PureDP`, `ApproxDP`, `ZCDP` with ξ = 0 or `RenyiDP`.
 
-        Its neighbours say what it takes. A zero-out account takes replace-one, add-remove and
-        zero-out events at their own price; a replace-one account takes the other two at the price
-        of a group of two; an add-remove account takes nothing else.
+        Its neighbours decide which events it takes. A zero-out account takes replace-one,
+        add-remove and zero-out events at their own price; a replace-one account takes the other two
+        at the price of a group of two; an add-remove account takes only add-remove events.
         """
         where = "Ledger.open"
         account = line_of_text(where, "account", account)
@@ -168,8 +169,8 @@ class Ledger:
         event
             What is about to run.
         key
-            Names this charge: a retry with the same key, event and δ is charged once. Without one
-            every call is a new charge.
+            Name of this charge: a retry with the same key, event and δ is charged once. Without a
+            key, every call is a new charge.
         delta
             For accounts in (ε, δ): the δ at which to state events that have none of their own,
             such as a Gaussian.
@@ -192,7 +193,7 @@ class Ledger:
         delta = None if delta is None else errors.probability(where, "delta", delta) or None
         with self._file.transaction(where, write=False) as db:
             budget, _ = _standing(db, where, account)
-        # The mathematics may take seconds, so it stays outside the lock. The budget may be raised
+        # Accounting may take seconds, so it stays outside the lock. The budget may be raised
         # meanwhile, but its notion, neighbours and orders never change.
         price = filters.price_of(where, event, budget, delta)
         with self._file.transaction(where, write=True) as db:
@@ -207,10 +208,10 @@ class Ledger:
         return receipt
 
     def raise_budget(self, account: str, budget: Guarantee, reason: str) -> None:
-        """Set another budget of the same kind, not below what is spent; recorded with a reason.
+        """Set another budget of the same kind, at least what is spent; recorded with a reason.
 
         The δ of an (ε, δ) account stays as it was opened. A raised ρ or Rényi account has a
-        guarantee at each δ only (`Account.at_delta`), larger than that of the sum.
+        guarantee only at a given δ (`Account.at_delta`), larger than that of the sum.
         """
         where = "Ledger.raise_budget"
         reason, limits = line_of_text(where, "reason", reason), filters.limits_of(where, budget)
@@ -232,7 +233,7 @@ class Ledger:
             _record_budget(db, account, budget, reason)
 
     def show(self, account: str) -> Account:
-        """The account and its entries, once they are seen to agree; else raises `LedgerError`."""
+        """Return the account and its entries; raise `LedgerError` if they disagree."""
         where = "Ledger.show"
         with self._file.transaction(where, write=False) as db:
             budget, spent = _standing(db, where, account)
@@ -240,12 +241,12 @@ class Ledger:
         entries = tuple(_entry(where, account, row) for row in rows)
         limits = filters.limits_of(where, budget)
         remaining = {name: limits[name] - spent[name] for name in limits}
-        found = Account(account, budget, spent, remaining, entries)
-        _check_history(where, found)
-        return found
+        state = Account(account, budget, spent, remaining, entries)
+        _check_history(where, state)
+        return state
 
     def accounts(self) -> list[str]:
-        """The names of all accounts, sorted."""
+        """Return the names of all accounts, sorted."""
         with self._file.transaction("Ledger.accounts", write=False) as db:
             return [name for (name,) in db.execute("SELECT name FROM accounts ORDER BY name")]
 
@@ -259,7 +260,7 @@ def pay(
     key: str | None = None,
     delta: float | None = None,
 ) -> None:
-    """Charge an account before something is drawn, where a ledger is given.
+    """Charge an account before something is drawn, if a ledger is given.
 
     Raises
     ------
@@ -277,7 +278,7 @@ def pay(
         remedy = "Open it with Ledger(path)."
         errors.refuse(where, "ledger", "a Ledger", type(ledger).__name__, remedy)
     if ledger.charge(account, event, key=key, delta=delta).repeated:
-        # A key is for sending the same bytes again; here everything would be drawn anew.
+        # A key is for sending the same bytes again; here everything would be drawn again.
         raise errors.LedgerError(
             f"{where}: key must be new, got {key!r}. It was charged before, and what it paid for "
             "was drawn then. Use that, or another key."
@@ -285,7 +286,7 @@ def pay(
 
 
 def _standing(db: sqlite3.Connection, where: str, account: str) -> tuple[Guarantee, Amounts]:
-    """Budget and running total of an account."""
+    """Return budget and running total of an account."""
     query = "SELECT budget, spent FROM accounts WHERE name = ?"
     row = db.execute(query, (line_of_text(where, "account", account),)).fetchone()
     if row is None:
@@ -307,7 +308,7 @@ def _earlier(
     event: events.Event,
     delta: float | None,
 ) -> Receipt | None:
-    """The receipt of this key if it was charged before, for the same thing."""
+    """Return the receipt of this key if it was charged before, for the same event and δ."""
     row = db.execute(f"{_ENTRIES} AND key = ?", (account, key)).fetchone()
     if row is None:
         return None
@@ -384,7 +385,7 @@ def _read(where: str, account: str, parse: Callable[[Any], T], text: Any) -> T:
 
 
 def _as_stored(where: str, event: events.Event) -> events.Event:
-    """The event as it reads back from its text: what is on record is what is charged."""
+    """Return the event as it reads back from its text, so that the record is what is charged."""
     if not isinstance(event, events.Event):
         remedy = "Did you mean mechanism.event?"
         errors.refuse(
@@ -410,7 +411,7 @@ def _amounts(data: Any) -> Amounts:
 
 
 def line_of_text(where: str, name: str, text: Any) -> str:
-    """A name, key or reason: one printable line."""
+    """Check a name, key or reason: one printable line."""
     if not (isinstance(text, str) and text.strip() and text.isprintable()):
         errors.refuse(where, name, "a nonempty line of text", text)
     return text

@@ -1,4 +1,4 @@
-"""The SQLite file of a ledger: opened, checked, locked; its errors in one line."""
+"""The SQLite file of a ledger: opening, checks, locks, and errors in one line."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ class LedgerFile:
             is_new = self._is_new()
         if is_new:
             with self.transaction("Ledger", write=True):
-                # Asked again under the lock: another process may have been first.
+                # Checked again under the lock: another process may have been first.
                 for statement in _SCHEMA if self._is_new() else ():
                     self.db.execute(statement)
         with self._errors("Ledger"):
-            # Only now: a file that is not ours has been refused, untouched.
+            # Only now: a file that is not a ledger has been refused, unchanged.
             self._switch_to_wal()
             self.db.execute("PRAGMA synchronous = FULL")
 
     def _switch_to_wal(self) -> None:
-        """Once in the life of a file. SQLite may not wait for its lock here, so we do."""
+        """Switch to WAL, once in the life of a file. SQLite may not wait for its lock, so we do."""
         give_up = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -82,7 +82,7 @@ class LedgerFile:
                 time.sleep(0.01)
 
     def _is_new(self) -> bool:
-        """Whether the file is empty; raises where it holds anything but a ledger."""
+        """Return whether the file is empty; raise if it contains anything but a ledger."""
         application = self.db.execute("PRAGMA application_id").fetchone()[0]
         version = self.db.execute("PRAGMA user_version").fetchone()[0]
         tables = self.db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -102,8 +102,8 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self, where: str, *, write: bool) -> Iterator[sqlite3.Connection]:
-        """All or nothing. To write, the lock comes before the first read, so that nobody else can
-        spend what we have seen to be left.
+        """Run all or nothing. To write, the lock is taken before the first read, so that nobody
+        else can spend what we have seen to be left.
         """
         if os.getpid() != self._process:
             raise errors.LedgerError(
@@ -116,7 +116,7 @@ class LedgerFile:
                 yield self.db
                 self.db.execute("COMMIT")
             except BaseException:
-                # After some failures SQLite has rolled back by itself.
+                # After some failures SQLite has already rolled back.
                 if self.db.in_transaction:
                     self.db.execute("ROLLBACK")
                 raise
@@ -128,7 +128,7 @@ class LedgerFile:
 
     @contextmanager
     def _errors(self, where: str) -> Iterator[None]:
-        """Say what is wrong with the file in one line, not in a traceback from sqlite3."""
+        """Report problems with the file in one line, instead of a traceback from sqlite3."""
         try:
             yield
         except sqlite3.Error as error:
@@ -142,7 +142,7 @@ class LedgerFile:
 
 def _absolute(path: str | os.PathLike[str]) -> Path:
     try:
-        # SQLite's special names (":memory:", "") become files like any other.
+        # SQLite's special names (":memory:", "") become ordinary files.
         file = Path(os.path.abspath(Path(path)))
         is_a_name = b"\0" not in os.fsencode(file)
     except (TypeError, ValueError):

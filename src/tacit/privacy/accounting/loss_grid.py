@@ -1,7 +1,7 @@
-r"""Privacy loss distributions on a grid: the δ of a long composition, from above.
+r"""Privacy loss distributions on a grid: upper bounds on the δ of a long composition.
 
-One draw's losses are moved to nodes kΔ, the composition is a convolution, and what is stated is
-above the truth by construction, rounding included.
+The losses of one draw are moved to nodes kΔ, the composition is a convolution, and the result is an
+upper bound by construction, rounding included.
 
 Notes
 -----
@@ -12,26 +12,26 @@ interval :math:`(e_1, e_2]`, with mass m under P and n under Q, are moved to its
 .. math:: b = \frac{m - n e^{e_1}}{1 - e^{e_1 - e_2}} \text{ to } e_2, \qquad a = m - b
           \text{ to } e_1,
 
-which keeps both masses; :math:`(1 - e^\varepsilon t)_+` is convex in :math:`t = e^{-L}`, so that H
-can only grow [DGKKM22]_. Nodes need not be neighbours on the grid. Masses come from balls and are
-rounded up, which adds to H as well: it then belongs to a measure and not to a law.
+which keeps both masses; :math:`(1 - e^\varepsilon t)_+` is convex in :math:`t = e^{-L}`, so H can
+only grow [DGKKM22]_. Nodes need not be neighbours on the grid. Masses come from balls and are
+rounded up, which also increases H: it then belongs to a measure, not to a probability law.
 
 *Composition.* For a product, :math:`H_\varepsilon(P_1 \times P_2) = \int H_{\varepsilon -
-L}(P_1)\,dp_2(L)`, so that a larger H for each factor, at every real ε, gives a larger H for the
-product; this needs no law, only masses ≥ 0.
+L}(P_1)\,dp_2(L)`, so a larger H for each factor, at every real ε, gives a larger H for the product;
+this does not need probability laws, only masses ≥ 0.
 
 *Tilting.* With :math:`p_\theta(L) = p(L)\,e^{\theta L - c}` of mass about 1, the T-fold convolution
 of p is :math:`e^{Tc - \theta L}` times that of :math:`p_\theta`, whatever the number c. Errors of a
 Fourier transform are then multiplied by :math:`e^{Tc - \theta\varepsilon}`, Chernoff's bound on
-the δ that is asked for, and hence small beside δ and not beside 1.
+the requested δ, and hence small relative to δ instead of 1.
 
-*Wrapping.* Transforms of length N take losses modulo NΔ. What lies below the window comes back on
-top of it, and counts too much. What lies above comes back below: its mass is at most
+*Wrapping.* Transforms of length N take losses modulo NΔ. What lies below the window reappears at
+its top, and is overcounted. What lies above reappears below: its mass is at most
 :math:`e^{Tc - \theta\,top}` times that of :math:`p_\theta^{*T}`, and is added to δ.
 
 *Rounding.* With :math:`u = 2^{-53}`, a transform of length N = 2^t by Cooley and Tukey's algorithm
 has a relative error of at most :math:`\kappa u` in the ℓ2 norm, :math:`\kappa \approx 6.7 t` with
-twiddle factors good to a unit in the last place [Hig02]_, Theorem 24.2; 8 (t + 1) is taken. A
+twiddle factors accurate to a unit in the last place [Hig02]_, Theorem 24.2; 8 (t + 1) is used. A
 product of complex numbers is within :math:`\sqrt5 u` [BPZ07]_. So the coefficients
 :math:`\hat p_\theta`, at most S = the mass of :math:`p_\theta` in size, are off by :math:`e`,
 :math:`\lVert e\rVert_2 \le \kappa u \sqrt N \lVert p_\theta\rVert_2`; their T-th power by at most
@@ -42,7 +42,7 @@ in the ℓ2 norm by
           + (\sqrt5 \textstyle\sum_i T_i + \kappa) u \lVert y\rVert_2\Bigr) \cdot 1.1.
 
 By Cauchy and Schwarz δ is off by at most E times the ℓ2 norm of the weights that y is summed with.
-Everything else is done in balls, or in floats with room for every operation.
+Everything else is computed in balls, or in floats with a margin for every operation.
 
 References
 ----------
@@ -71,12 +71,12 @@ from tacit.privacy.rounding import above, below, high, low, normal_below
 Reals = npt.NDArray[np.float64]
 
 _REACH = 12.7
-"""Deviations; beyond them lies a chance of 1e-36, which counts as an infinite loss."""
+"""Standard deviations; the probability beyond them, 1e-36, counts as an infinite loss."""
 
 _LONGEST = 2**19
 _FINENESS = 200
 _MOST_NODES = 3000
-_TINY = 1e-290  # more than all that underflows
+_TINY = 1e-290  # more than everything that underflows
 _RARE = 1e-250
 _U = 2.0**-53
 
@@ -87,14 +87,14 @@ class TooWide(Exception):
 
 @dataclass
 class Measure:
-    """Masses at nodes of the grid, none below the truth."""
+    """Masses at nodes of the grid, none below the true value."""
 
     masses: dict[int, float] = field(default_factory=dict)
     infinite: float = 0.0
 
     def add(self, node: int, mass: arb) -> None:
         if not mass <= 0:
-            # One rounded sum: its float is one below, at worst.
+            # A single rounded sum: its float is at worst one unit below.
             total = self.masses.get(node, 0.0) + above(mass)
             self.masses[node] = math.nextafter(total, math.inf)
 
@@ -106,14 +106,14 @@ class Measure:
         self.add(nodes[0], mass - upper)
 
     def first(self, node: int, masses: tuple[arb, arb], removed: bool) -> None:
-        """Take in what lies below the first node, with masses under the mixture and the noise."""
+        """Add what lies below the first node, with masses under the mixture and the noise."""
         if removed:
             self.add(node, masses[0])
         else:
             self.infinite = above(masses[1])
 
     def last(self, node: int, masses: tuple[arb, arb], removed: bool) -> None:
-        """Take in what lies above the last node."""
+        """Add what lies above the last node."""
         if removed:
             self.infinite = above(masses[0])
         else:
@@ -122,7 +122,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Response:
-    """Randomized response with loss ±ε that fails with δ: the worst (ε, δ) pair."""
+    """Randomized response with loss ±ε that fails with probability δ: the worst (ε, δ) pair."""
 
     epsilon: float
     delta: float
@@ -132,38 +132,38 @@ class Response:
         return -np.logaddexp(0, -losses), losses
 
     def measure(self, step: float, tilt: float, removed: bool) -> Measure:
-        found = Measure(infinite=above(high(self.delta)))
+        measure = Measure(infinite=above(high(self.delta)))
         loss, width = high(self.epsilon), arb(step)
         whole = 1 / (1 + (-loss).exp())
         for sign in (1, -1):
             mass = whole * (-loss).exp() if sign < 0 else whole
             node = math.floor(sign * rounding.most(self.epsilon) / Fraction(step))
-            found.spread((node, node + 1), width, mass, mass * (-sign * loss).exp())
-        return found
+            measure.spread((node, node + 1), width, mass, mass * (-sign * loss).exp())
+        return measure
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Gaussian noise of deviation z for a sensitivity of 1, on a Poisson sample."""
+    """Gaussian noise of standard deviation z for a sensitivity of 1, on a Poisson sample."""
 
     probability: float
     multiplier: Fraction
 
     def sketch(self, removed: bool) -> tuple[Reals, Reals]:
-        """Log-masses and losses at some points, in floats."""
+        """Return log-masses and losses at some points, in floats."""
         x = np.linspace(-_REACH, _REACH + float(1 / self.multiplier), 1500)
         losses = self.losses(x)
         density = -(x**2) / 2 + math.log((x[1] - x[0]) / math.sqrt(2 * math.pi))
         return (density + losses, losses) if removed else (density, -losses)
 
     def losses(self, x: Reals) -> Reals:
-        """ln(1 − q + q e^{x/z − 1/2z²}), in floats."""
+        """Return ln(1 − q + q e^{x/z − 1/2z²}), in floats."""
         shift = float(1 / self.multiplier)
         return np.log1p(self.probability * np.expm1(np.minimum(x * shift - shift**2 / 2, 700.0)))
 
     def measure(self, step: float, tilt: float, removed: bool) -> Measure:
-        """Of the mixture against the noise alone, or the other way round."""
-        found, before = Measure(), (arb(0), arb(0))
+        """Measure the mixture against the noise alone, or the other way round."""
+        measure, before = Measure(), (arb(0), arb(0))
         q, shift, width = high(self.probability), 1 / low(self.multiplier), arb(step)
         last = None
         for node in self._nodes(step, tilt if removed else -1 - tilt):
@@ -176,19 +176,19 @@ class Normal:
             without = normal_below(x)
             now = (1 - q) * without + q * normal_below(x - shift), without
             masses = now[0] - before[0], now[1] - before[1]
-            if last is None:  # nothing below but the farthest losses
-                found.first(node, masses, removed)
+            if last is None:  # only the farthest losses lie below
+                measure.first(node, masses, removed)
             elif removed:
-                found.spread((last, node), width, *masses)
+                measure.spread((last, node), width, *masses)
             else:
-                found.spread((-node, -last), width, *reversed(masses))
+                measure.spread((-node, -last), width, *reversed(masses))
             last, before = node, now
         assert last is not None
-        found.last(last, (1 - before[0], 1 - before[1]), removed)
-        return found
+        measure.last(last, (1 - before[0], 1 - before[1]), removed)
+        return measure
 
     def _nodes(self, step: float, power: float) -> list[int]:
-        """Every node where losses are likely, tilted or not, and fewer where they are not."""
+        """Return every node where losses are likely, tilted or not, and fewer elsewhere."""
         x = np.linspace(-_REACH, _REACH + float(1 / self.multiplier), 4001)
         losses = self.losses(x)
         logs = -(x**2) / 2 + np.array([[0.0], [1.0 + power]]) * losses
@@ -201,15 +201,15 @@ class Normal:
         start = round(float(losses[likely.argmax()]) / step)
 
         def outwards(end: int) -> list[int]:
-            """From the likeliest loss on, in strides that grow slowly and look ahead."""
-            node, stride, sign, found = start, 1.0, 1 if end > start else -1, []
+            """Walk from the likeliest loss outwards, in strides that grow slowly."""
+            node, stride, sign, nodes = start, 1.0, 1 if end > start else -1, []
             while node != end:
                 places = np.array([float(node), float(node) + sign * stride]) * step
                 allowed = float(np.interp(places, losses, strides).min())
                 stride = max(1.0, min(1.2 * stride + 1, allowed))
                 node += sign * min(int(stride), abs(end - node))
-                found.append(node)
-            return found
+                nodes.append(node)
+            return nodes
 
         return [*reversed(outwards(ends[0])), start, *outwards(ends[1])]
 
@@ -219,7 +219,7 @@ Parts = list[tuple[Part, int]]
 
 
 def epsilon_of(parts: Parts, delta: float) -> float:
-    """Smallest ε at δ that the grid proves for these numbers of draws, in both directions."""
+    """Return the smallest ε at δ that the grid proves for these draws, in both directions."""
     return max(_one_way(parts, delta, removed) for removed in (True, False))
 
 
@@ -232,7 +232,7 @@ def _one_way(parts: Parts, delta: float, removed: bool) -> float:
 
 
 def _moments(parts: Parts, tilt: float, removed: bool) -> tuple[float, float, float]:
-    """In floats: the logarithm of the moment, the tilted mean and variance, of all draws."""
+    """Return, in floats, the log-moment and the tilted mean and variance of all draws."""
     log_moment = mean = variance = 0.0
     for part, count in parts:
         logs, losses = part.sketch(removed)
@@ -248,7 +248,7 @@ def _moments(parts: Parts, tilt: float, removed: bool) -> tuple[float, float, fl
 
 
 def _tilt(parts: Parts, delta: float, removed: bool) -> float:
-    """The θ of the smallest Chernoff bound at δ."""
+    """Return the θ of the smallest Chernoff bound at δ."""
     spread = math.sqrt(max(_moments(parts, 0.0, removed)[2], 1e-300))
 
     def bound(log_tilt: float) -> float:
@@ -256,13 +256,13 @@ def _tilt(parts: Parts, delta: float, removed: bool) -> float:
         return (_moments(parts, tilt, removed)[0] - math.log(delta)) / tilt
 
     middle = math.log(1 / spread)
-    # Losses of small samples are rare and large: their θ is near 1, however small the spread is.
+    # Losses of small samples are rare and large: their θ is near 1, even if the spread is small.
     bounds = (min(middle - 3, -1.0), middle + 12)
     return math.exp(float(minimize_scalar(bound, bounds=bounds, method="bounded").x))
 
 
 def _step(parts: Parts, delta: float, tilt: float, removed: bool) -> float:
-    """As fine as the spread of one draw asks for, and the longest transform allows."""
+    """Return a step as fine as the spread of one draw requires and the transform allows."""
     log_moment, mean, variance = _moments(parts, tilt, removed)
     draws = sum(count for _, count in parts)
     top = (log_moment - math.log(delta) + 40) / tilt
@@ -274,7 +274,7 @@ def _step(parts: Parts, delta: float, tilt: float, removed: bool) -> float:
 
 
 class _Composition:
-    """All draws in one direction: the tilted convolution, and what it may be off by."""
+    """All draws in one direction: the tilted convolution, and a bound on its error."""
 
     def __init__(
         self, drawn: list[tuple[Measure, int]], step: float, tilt: float, delta: float
@@ -312,23 +312,23 @@ class _Composition:
             largest = above(_growth(sizes))
         if not largest < 2:
             raise TooWide("more draws than floats can multiply")
-        found = np.fft.irfft(product, self.length)
+        convolved = np.fft.irfft(product, self.length)
         draws = sum(one.count for one in tilted)
-        rounded = (math.sqrt(5) * (draws + len(tilted)) * _U + kappa) * np.linalg.norm(found)
+        rounded = (math.sqrt(5) * (draws + len(tilted)) * _U + kappa) * np.linalg.norm(convolved)
         self.wrong = 1.1 * (wrong * largest + float(rounded)) + _TINY
         # From the bottom of the window up.
-        self.convolution = np.roll(found, -(self.bottom % self.length))
+        self.convolution = np.roll(convolved, -(self.bottom % self.length))
 
     def delta_of(self, epsilon: float) -> float:
-        """δ at an ε in the window, from above."""
-        asked = rounding.least(epsilon)
-        first = math.floor(asked / Fraction(self.step)) + 1
+        """Bound δ from above at an ε in the window."""
+        lowest_epsilon = rounding.least(epsilon)
+        first = math.floor(lowest_epsilon / Fraction(self.step)) + 1
         count = self.top - first
         with rounding.precision():
             width, tilt = arb(self.step), arb(self.tilt)
             chernoff = above((self.scale - tilt * first * width).exp())
             falls = above((-tilt * width).exp())
-            taken = below((low(asked) - first * width).exp())
+            taken = below((low(lowest_epsilon) - first * width).exp())
             shrinks = below((-width).exp())
             beyond = above((self.scale - tilt * (self.top - 1) * width).exp() * self.growth)
         room = 1 + 4 * count * _U
@@ -354,12 +354,12 @@ class _Composition:
 def _least(profile: Callable[[float], float], delta: float, lower: float, upper: float) -> float:
     target = math.log(delta)
     root = brentq(lambda x: math.log(max(profile(x), 1e-320)) - target, lower, upper, rtol=1e-10)
-    found = float(root)
+    epsilon = float(root)
     gap = 1e-10 * upper
-    while profile(found) > delta:
-        found = min(found + gap, upper)
+    while profile(epsilon) > delta:
+        epsilon = min(epsilon + gap, upper)
         gap *= 2
-    return found
+    return epsilon
 
 
 class _Tilted:
@@ -367,8 +367,8 @@ class _Tilted:
 
     def __init__(self, measure: Measure, count: int, step: float, tilt: float) -> None:
         self.count = count
-        # What is next to nothing would be rounded up to the least float, and tilted to much: such
-        # losses count as infinite.
+        # Negligible masses would be rounded up to the smallest float, and tilting would magnify
+        # them: such losses count as infinite.
         rare = sum(mass for mass in measure.masses.values() if mass < _RARE)
         self.infinite = math.nextafter(measure.infinite + rare * 1.01, math.inf)
         kept = sorted(node for node, mass in measure.masses.items() if mass >= _RARE)
@@ -391,20 +391,20 @@ class _Tilted:
         self.variance = float(self.values @ (losses - self.mean) ** 2)
 
     def wrapped(self, length: int) -> Reals:
-        found = np.zeros(length)
-        np.add.at(found, self.nodes % length, self.values)
-        # As many sums as nodes share a place; what they round off is given back.
+        masses = np.zeros(length)
+        np.add.at(masses, self.nodes % length, self.values)
+        # As many sums as nodes share a place; their rounding error is added back.
         shared = math.ceil((int(self.nodes[-1]) - int(self.nodes[0]) + 1) / length)
-        return found if shared == 1 else rounding.inflated(found, shared)
+        return masses if shared == 1 else rounding.inflated(masses, shared)
 
 
 def _growth(sizes: list[tuple[float, int]]) -> arb:
-    """The product of powers of numbers about 1."""
+    """Return the product of powers of numbers near 1."""
     return math.prod((arb(size) ** count for size, count in sizes), start=arb(1))
 
 
 def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.complex128]:
-    """By squaring: `count` products of rounded numbers, in effect."""
+    """Raise to a power by squaring: in effect `count` products of rounded numbers."""
     result = None
     while True:
         if count & 1:
@@ -417,7 +417,7 @@ def _power(values: npt.NDArray[np.complex128], count: int) -> npt.NDArray[np.com
 
 
 def _geometric(start: float, ratio: float, count: int) -> Reals:
-    """Powers of the ratio, times start, by `count` products, each rounded once."""
+    """Return start times powers of the ratio, by `count` products, each rounded once."""
     factors = np.full(count, ratio)
     factors[0] = start
     return np.asarray(np.multiply.accumulate(factors))

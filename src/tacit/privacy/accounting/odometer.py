@@ -1,23 +1,25 @@
-r"""What holds of everything that an account has charged, whenever one stops to read it.
+r"""Odometers: the guarantee of everything that an account has charged, at any time.
 
-A filter promises its budget, fixed beforehand: that is what holds while it is not raised. Someone
-who stops, or raises, after looking at what was released reads an *odometer* [RRUV16]_, a number
-ε(v) that depends on the transcript v, of which is asked
+A filter guarantees its budget, which is fixed beforehand: that holds as long as the budget is not
+raised. Someone who stops, or raises the budget, after looking at what was released needs an
+*odometer* [RRUV16]_: a number ε(v) that depends on the transcript v and satisfies
 
 .. math:: P(S) \le \int_S e^{\varepsilon(v)} dP'(v) + \delta \qquad\text{for every set S}
 
-for neighbours P and P', with δ fixed beforehand. Where ε is constant this is (ε, δ)-DP.
+for neighbours P and P', with δ fixed beforehand. If ε is constant, this is (ε, δ)-DP.
 
-- *Sums of (ε, δ)* are one, at the δ that the account was opened with, however often ε is raised.
-  The first charge is (ε₁, δ₁)-DP and fixed; after its output v₁ the rest satisfies the claim with
-  what is left, δ − δ₁. So :math:`P(S) \le \int g\,dP_1 + \delta - \delta_1` with :math:`g(v_1) =
-  \min(1, \int_{S_{v_1}} e^{\varepsilon - \varepsilon_1} dP')`, and :math:`\int g\,dP_1 \le
-  e^{\varepsilon_1}\int g\,dP_1' + \delta_1`, as g has values in [0, 1]. By induction over the
-  charges. δ itself is never raised: its sum must have a bound that is no outcome.
-- *Sums of ρ or of Rényi divergences* are none: raised after every look, a ρ that was converted at
-  δ = 0.05 was exceeded with probability 0.116. But each stretch between two raises is a filter
-  whose budget was fixed when it began, hence (ε_k, δ_k)-DP given what came before. With δ_k =
-  δ / 2^{k+1}, fixed beforehand and δ in all, the sum of ε_k is an odometer by the same induction.
+- *Sums of (ε, δ)* are an odometer, at the δ that the account was opened with, however often ε is
+  raised. The first charge is (ε₁, δ₁)-DP and fixed; after its output v₁ the rest satisfies the
+  claim with what is left, δ − δ₁. So :math:`P(S) \le \int g\,dP_1 + \delta - \delta_1` with
+  :math:`g(v_1) = \min(1, \int_{S_{v_1}} e^{\varepsilon - \varepsilon_1} dP')`, and
+  :math:`\int g\,dP_1 \le e^{\varepsilon_1}\int g\,dP_1' + \delta_1`, as g has values in [0, 1]. The
+  claim follows by induction over the charges. δ itself is never raised: its sum must have a bound
+  that does not depend on outcomes.
+- *Sums of ρ or of Rényi divergences* are not an odometer: raised after every look, a ρ that was
+  converted at δ = 0.05 was exceeded with probability 0.116. But each stretch between two raises is
+  a filter whose budget was fixed when it began, hence (ε_k, δ_k)-DP given what came before. With
+  δ_k = δ / 2^{k+1}, fixed beforehand and δ in all, the sum of ε_k is an odometer by the same
+  induction.
 
 References
 ----------
@@ -39,12 +41,12 @@ _WHERE = "Account"
 
 
 def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
-    """What could be spent between raises: the first budget, then what each raise left.
+    """List the budgets between raises: the first budget, then what each raise left.
 
-    The history has budgets as they were set, and charges. A budget that is set before the next
+    The history contains budgets as they were set, and charges. A budget that is set before the next
     charge replaces the one before it; a smaller one is a filter that ends early.
     """
-    found: list[Guarantee] = []
+    budgets: list[Guarantee] = []
     limits: Amounts = {}
     spent: Amounts = {}
     charged = True
@@ -56,15 +58,15 @@ def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
         wanted = filters.limits_of(_WHERE, step)
         if any(limit > limits.get(name, -1) for name, limit in wanted.items()):
             left = {name: limit - spent.get(name, 0) for name, limit in wanted.items()}
-            found = [*(found if charged else found[:-1]), filters.spent_as(step, left)]
+            budgets = [*(budgets if charged else budgets[:-1]), filters.spent_as(step, left)]
             limits, charged = wanted, False
-    return found
+    return budgets
 
 
 def guarantee(
     budget: Guarantee, spent: Amounts, history: Iterable[Guarantee | Amounts]
 ) -> Guarantee:
-    """What holds without a choice of δ: sums, or a budget that was never raised."""
+    """Return what holds without a choice of δ: sums, or a budget that was never raised."""
     if isinstance(budget, PureDP):
         return filters.spent_as(budget, spent)
     if isinstance(budget, ApproxDP):
@@ -81,13 +83,13 @@ def guarantee(
 def at_delta(
     budget: Guarantee, spent: Amounts, history: Iterable[Guarantee | Amounts], delta: float
 ) -> Guarantee:
-    """What holds at this δ, raised or not."""
+    """Return what holds at this δ, whether the budget was raised or not."""
     delta = errors.probability(_WHERE, "delta", delta, zero=False)
     if isinstance(budget, PureDP | ApproxDP):
         stated = guarantee(budget, spent, history)
         assert isinstance(stated, PureDP | ApproxDP)
         if stated.delta > delta:
-            return stated.at_delta(delta)  # nothing is known there, and it says so
+            return stated.at_delta(delta)  # unproven, with its reason
         return ApproxDP(epsilon=stated.epsilon, delta=delta, **budget.scope)
     parts = stretches(history)
     if len(parts) == 1:

@@ -5,32 +5,32 @@ With losses of a linear score, rows of norm at most 1 and a random vector b,
 .. math:: \theta^* = \arg\min_\theta \sum_i \ell(x_i^\top\theta, y_i)
           + \tfrac\lambda2\lVert\theta\rVert^2 + b^\top\theta
 
-is a function of b that can be inverted: :math:`b = -\sum_i \nabla\ell_i(\theta) - \lambda\theta`.
-So :math:`\theta^*` has the density of b there, times the determinant of
+is an invertible function of b: :math:`b = -\sum_i \nabla\ell_i(\theta) - \lambda\theta`. So
+:math:`\theta^*` has the density of b there, times the determinant of
 :math:`H = \sum_i \ell_i'' x_i x_i^\top + \lambda I`.
 
 Notes
 -----
-One record more, (x, y), with gradient :math:`g = \ell' x`, :math:`\lVert g\rVert \le \Delta`, and
-curvature :math:`\ell''\lVert x\rVert^2 \le \beta`:
+Let one more record (x, y) have gradient :math:`g = \ell' x`, :math:`\lVert g\rVert \le \Delta`, and
+curvature :math:`\ell''\lVert x\rVert^2 \le \beta`. Then
 
-- the determinant grows by the factor :math:`1 + \ell'' x^\top H^{-1} x`, from 1 to
-  :math:`1 + \beta/\lambda` (matrix determinant lemma). Either way the loss is at most
-  :math:`c = \ln(1 + \beta/\lambda)` from it;
-- b becomes b − g. With Laplace entries of scale s the density changes by
-  :math:`e^{\lVert g\rVert_1/s}` at most. With Gaussian entries the loss is
+- the determinant grows by the factor :math:`1 + \ell'' x^\top H^{-1} x`, between 1 and
+  :math:`1 + \beta/\lambda` (matrix determinant lemma). In either direction this contributes at most
+  :math:`c = \ln(1 + \beta/\lambda)` to the loss;
+- b becomes b − g. With Laplace entries of scale s the density changes by a factor of at most
+  :math:`e^{\lVert g\rVert_1/s}`. With Gaussian entries the loss is
   :math:`(\lVert g\rVert^2 \pm 2 b^\top g)/2\sigma^2`. Here g depends on b, but its *direction* x
-  does not: so it is at most :math:`\tau^2/2 + \tau|N|` with :math:`\tau = \Delta/\sigma` and
+  does not: so the loss is at most :math:`\tau^2/2 + \tau|N|` with :math:`\tau = \Delta/\sigma` and
   :math:`N = b^\top x/(\sigma\lVert x\rVert)` standard normal [RKW23]_.
 
-A loss whose slope has kinks (Huber's) will do: b is a Lipschitz function of θ and θ of b, and the
-density formula holds but for a set of measure 0.
+A loss whose slope has kinks (Huber's) is allowed: b is a Lipschitz function of θ and θ of b, and
+the density formula holds except on a set of measure 0.
 
-Nobody finds :math:`\theta^*` itself. What is found lies within a distance r of it, and is a
-function of b and the data; so it is :math:`\theta^*`, and then a vector of sensitivity 2r
-[INS19]_. With noise on top that is one more Gaussian, :math:`\mu = 2r/\sigma_2`, or Laplace.
+A solver does not find :math:`\theta^*` itself. Its result lies within a distance r of it, and is a
+function of b and the data; so it is :math:`\theta^*` plus a vector of sensitivity 2r [INS19]_. With
+noise added to it, that is one more Gaussian, :math:`\mu = 2r/\sigma_2`, or Laplace.
 
-K problems on the same records, each with a vector b of its own, add up their losses. With signs
+For K problems on the same records, each with its own vector b, the losses add up. With signs
 :math:`s \in \{-1, 1\}^K` the sum of the |N| is the largest of :math:`2^K` normal variables, so
 
 .. math:: \delta(\varepsilon) \le 2^K \delta_z(\varepsilon - Kc), \quad
@@ -73,7 +73,7 @@ from tacit.privacy.rounding import above, float_below, low, normal_below
 
 @rounding.precision()
 def guarantee(event: events.ObjectivePerturbation, delta: float | None) -> Guarantee:
-    """At this δ, or without one the natural statement: zCDP, or pure for Laplace entries."""
+    """Return the guarantee at this δ, or without one zCDP, or pure DP for Laplace entries."""
     scope = events.scope_of(event)
     lost = event.problems * _distortion(event)
     if event.law == "laplace":
@@ -93,7 +93,7 @@ def guarantee(event: events.ObjectivePerturbation, delta: float | None) -> Guara
 def renyi(
     event: events.ObjectivePerturbation, orders: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The curve of the Gaussian law, from above."""
+    """Bound the Rényi curve of the Gaussian law from above."""
     tau, mu = _shifts(event)
     lost, squares = _distortion(event), tau**2 + mu**2
 
@@ -107,7 +107,7 @@ def renyi(
 
 @rounding.precision()
 def distortion(event: events.ObjectivePerturbation) -> float:
-    r""":math:`\ln(1 + \beta/\lambda)`: what one record does to the volume, from above."""
+    r"""Return :math:`\ln(1 + \beta/\lambda)`, one record's effect on the volume, rounded up."""
     return above(_distortion(event))
 
 

@@ -40,9 +40,9 @@ ORDERS: tuple[float, ...] = (
 """Rényi orders: the usual ones, and a few more at both ends."""
 
 SMALLEST_PLD_NOISE = Fraction(3, 10)
-"""Below this multiplier losses are too wide for a grid."""
+"""Below this multiplier the range of losses is too wide for a grid."""
 
-_SMALLEST_PLD_DELTA = 1e-24  # beyond, the tails that one draw counts as infinite would show
+_SMALLEST_PLD_DELTA = 1e-24  # below, the tails that a draw counts as infinite would matter
 _MOST_COMPOSITIONS = 10**8
 
 
@@ -51,7 +51,7 @@ class Unsupported(errors.TacitError):
 
 
 def best(event: events.Event, delta: float) -> Guarantee:
-    """The smallest ε at δ that either accountant proves for events fixed beforehand."""
+    """Return the smallest ε at δ that either accountant proves for events fixed beforehand."""
     scope = events.scope_of(event)
     proved = []
     reason = f"nothing finite holds at delta {delta:g}"
@@ -66,9 +66,9 @@ def best(event: events.Event, delta: float) -> Guarantee:
     return ApproxDP(epsilon=min(proved), delta=delta, **scope)
 
 
-@lru_cache(maxsize=256)  # a guarantee is derived again wherever it is certified or verified
+@lru_cache(maxsize=256)  # certifying and verifying derive the same guarantee again
 def epsilon_rdp(event: events.Event, delta: float) -> float:
-    """ε at δ by Rényi accounting."""
+    """Return ε at δ by Rényi accounting."""
     return _epsilon_of(renyi_of(event), delta)
 
 
@@ -78,7 +78,7 @@ def _epsilon_of(curve: RenyiDP, delta: float) -> float:
 
 
 def renyi_of(event: events.Event, orders: tuple[float, ...] = ORDERS) -> RenyiDP:
-    """The Rényi curve of an event."""
+    """Return the Rényi curve of an event."""
     curve = tuple(_curve(event, orders).tolist())
     return RenyiDP(orders=orders, epsilons=curve, **events.scope_of(event))
 
@@ -116,7 +116,7 @@ def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def epsilon_pld(event: events.Event, delta: float) -> float:
-    """ε at δ by the discretised privacy loss distribution, rounded on the safe side."""
+    """Return ε at δ by the discretised privacy loss distribution, rounded up."""
     event = merged(event)
     if isinstance(event, events.Gaussian):
         return gaussian.epsilon_of(event.sigma / event.l2_sensitivity, delta)
@@ -132,7 +132,7 @@ def epsilon_pld(event: events.Event, delta: float) -> float:
 
 
 def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
-    """PLD, or RDP where the noise is too small for PLD: the convention of `compare`."""
+    """Return ε by PLD, or by RDP if the noise is too small for PLD: the convention of `compare`."""
     try:
         return epsilon_pld(event, delta)
     except Unsupported:
@@ -140,9 +140,10 @@ def epsilon_pld_or_rdp(event: events.Event, delta: float) -> float:
 
 
 def merged(event: events.Event) -> events.Event:
-    r"""Gaussian draws with multipliers z_i are one with :math:`(\sum_i z_i^{-2})^{-1/2}`, exactly.
+    r"""Merge Gaussian draws with multipliers z_i into one, :math:`(\sum_i z_i^{-2})^{-1/2}`,
+    exactly.
 
-    The rest stays as it is.
+    Other events are not changed.
     """
     match event:
         case events.PoissonSampled(probability=1.0):
@@ -180,7 +181,7 @@ def _one_gaussian(draws: list[events.Gaussian], count: int = 1) -> events.Gaussi
 
 
 def _parts(event: events.Event, count: int) -> loss_grid.Parts:
-    """Draws with a privacy loss distribution, and how often each is made."""
+    """List draws that have a privacy loss distribution, and how often each is made."""
     match event:
         case events.Repeated():
             return _parts(event.event, count * event.count)
@@ -202,7 +203,7 @@ def _parts(event: events.Event, count: int) -> loss_grid.Parts:
 
 
 def _closed_form(event: events.Event) -> Guarantee:
-    """The natural guarantee of what is left: a leaf, or a sampled leaf."""
+    """Return the natural guarantee of a leaf, or of a sampled leaf."""
     inner = event.event if isinstance(event, events.PoissonSampled) else event
     if not isinstance(inner, events.Leaf | events.Declared):
         raise Unsupported(f"{type(event).__name__} of {type(inner).__name__} has no closed form")
@@ -211,7 +212,7 @@ def _closed_form(event: events.Event) -> Guarantee:
 
 
 def sampled(guarantee: Guarantee, probability: float) -> Guarantee:
-    """Amplification by Poisson sampling where it has a closed form."""
+    """Amplify a guarantee by Poisson sampling, where there is a closed form."""
     if probability == 1:
         return guarantee
     if isinstance(guarantee, PureDP | ApproxDP):
@@ -221,7 +222,7 @@ def sampled(guarantee: Guarantee, probability: float) -> Guarantee:
 
 @dataclass(frozen=True)
 class Comparison:
-    """ε at one δ of the same training run, by five ways of accounting."""
+    """ε at one δ of the same training run, by five accountants."""
 
     naive: float
     advanced: float
@@ -237,11 +238,11 @@ class Comparison:
 def compare(
     noise_multiplier: float, sampling_probability: float, steps: int, delta: float
 ) -> Comparison:
-    r"""What a Poisson-subsampled Gaussian spends (q, σ, steps, δ), under each accountant.
+    r"""Compare what accountants state for a Poisson-subsampled Gaussian (q, σ, steps, δ).
 
-    Conventions: naive and advanced take the analytic Gaussian at every step with
+    Conventions: naive and advanced use the analytic Gaussian at every step with
     :math:`\delta_0 = \delta / (2\,q\,steps)`, amplified by sampling, so that the steps use half of
-    δ; advanced has the other half as its slack. zCDP is without amplification. PLD below σ = 0.3
+    δ; advanced has the other half as its slack. zCDP does not use amplification. Below σ = 0.3, PLD
     falls back to RDP and says so in `notes`.
     """
     run = subsampled_gaussian(noise_multiplier, sampling_probability, steps)
@@ -269,7 +270,7 @@ def compare(
 
 
 def subsampled_gaussian(noise_multiplier: Any, probability: Any, steps: Any) -> events.Event:
-    """`steps` Gaussian draws on Poisson samples: the event of DP-SGD."""
+    """Build the event of DP-SGD: `steps` Gaussian draws on Poisson samples."""
     steps = errors.whole("subsampled_gaussian", "steps", steps, least=1, most=10**9)
     sigma = errors.positive("subsampled_gaussian", "noise_multiplier", noise_multiplier)
     probability = errors.within(

@@ -57,7 +57,7 @@ _MOST_TERMS = 2**20
 def renyi(
     probability: float, noise_multiplier: Real, orders: tuple[float, ...]
 ) -> tuple[float, ...]:
-    """Rényi divergences at these orders, rounded up; the probability must be below 1."""
+    """Return the Rényi divergences at these orders, rounded up, for a probability below 1."""
     curve = []
     points = _Points(probability, noise_multiplier)
     for order in orders:
@@ -103,13 +103,13 @@ class _Points:
             self.q = high(probability)
             self.shift = 1 / low(noise_multiplier)
             self.rate = self.shift**2
-        # The rule's error is held near e^−nats: the moment exceeds 1 by something like q²/σ².
+        # The rule's error is kept near e^−nats: the moment exceeds 1 by about q²/σ².
         spread = min(self.sigma, 1e6)
         self.nats = 40 + 2 * math.log(max(spread, 1) / self.chance)
         self.known: dict[tuple[float, int, int], tuple[arb, arb, arb]] = {}
 
     def step(self) -> tuple[float, float]:
-        """A step h and a height y below πσ with y²/2 − 2πy/h below −nats."""
+        """Return a step h and a height y below πσ with y²/2 − 2πy/h below −nats."""
         height = min(math.sqrt(2 * self.nats), 3.1415 * self.sigma)
         return 2 * math.pi * height / (self.nats + height**2 / 2), height
 
@@ -147,7 +147,7 @@ class _Points:
         return total + arb(0, wrong)
 
     def _at(self, i: int, h: arb) -> tuple[arb, arb, arb]:
-        """The part that all orders share: b − 1, ln b and the density up to its constant factor."""
+        """Return what all orders share: b − 1, ln b and the density up to its constant factor."""
         key = (self.nats, flint.ctx.prec, i)
         if key not in self.known:
             x = i * h

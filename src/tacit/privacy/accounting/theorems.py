@@ -1,4 +1,4 @@
-r"""From one draw to its guarantee: each mechanism's theorem, once.
+r"""The theorem of each mechanism: from one draw to its guarantee.
 
 References
 ----------
@@ -23,7 +23,7 @@ from tacit.privacy.rounding import float_above
 
 
 def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
-    """The guarantee of one draw: at this δ, or without one its natural statement."""
+    """Return the guarantee of one draw: at this δ, or without one its natural statement."""
     scope = events.scope_of(event)
     match event:
         case events.Declared():
@@ -35,11 +35,11 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
             # The event's constructor has compared the odds with e^ε in integers [War65, YB18].
             return PureDP(epsilon=float_above(event.epsilon), **scope)
         case events.Exponential():
-            # A score changes a weight by e^{Δ/t} at most, and the normaliser by as much: 2Δ/t
+            # A score changes a weight by a factor of at most e^{Δ/t}, and so the normaliser: 2Δ/t
             # [MT07]; permute-and-flip: [MS20].
             return PureDP(epsilon=float_above(event.epsilon), **scope)
         case events.SparseVector():
-            # Algorithm 7 of [LSL17], with the scales that were drawn.
+            # Algorithm 7 of [LSL17], with the scales that were used.
             return PureDP(epsilon=float_above(sum(event.shares, Fraction(0))), **scope)
         case events.SmoothLaplace():
             return ApproxDP(epsilon=smooth_laplace_epsilon(event), delta=event.delta, **scope)
@@ -77,7 +77,7 @@ def _discrete_gaussian(event: events.DiscreteGaussian, delta: float | None) -> G
 
 
 def smooth_laplace_epsilon(event: events.SmoothLaplace) -> float:
-    r""":math:`\varepsilon = \alpha + \max(\beta, \ln(2/\delta)(e^\beta - 1))` at scale S/α.
+    r"""Return :math:`\varepsilon = \alpha + \max(\beta, \ln(2/\delta)(e^\beta - 1))` at scale S/α.
 
     With :math:`t = S(x)/\alpha`, :math:`t' = S(x')/\alpha` and :math:`k = y - f(x)` the masses are
     :math:`\tanh(1/2t)\,e^{-|k|/t}`. If :math:`t' \ge t` their ratio is at most

@@ -1,7 +1,7 @@
-"""Where randomness comes from, and how exact draws are made of it.
+"""Sources of randomness, and exact samplers.
 
 `source` turns the `rng` argument of a release into a stream of random words (the operating
-system's, unless a test brings its own); `keystream` stretches 32 bytes of them; `reals` computes
+system's, unless a test passes its own); `keystream` expands 32 bytes of them; `reals` computes
 e^x to any precision; `samplers` draws from laws on the integers without any rounding.
 """
 

@@ -1,8 +1,8 @@
-"""Random words by the million: AES-256 in counter mode, keyed by the operating system.
+"""Random words in bulk: AES-256 in counter mode, keyed by the operating system.
 
 Asking the operating system for every word costs about twenty times as much as the noise of one
-training step may. A block cipher in counter mode under a secret key cannot be told from uniform
-words by anyone who cannot break AES, so one key of 32 bytes is asked for instead.
+training step should. A block cipher in counter mode under a secret key is indistinguishable from
+uniform words unless AES is broken, so a single key of 32 bytes is requested instead.
 
 References
 ----------
@@ -35,11 +35,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Keystream:
-    """AES-256-CTR under 32 bytes of `os.urandom`; one thread at a time.
+    """AES-256-CTR under 32 bytes of `os.urandom`; use one thread at a time.
 
-    A forked process takes a new key, so parent and child never share a word. Where the
-    `cryptography` package is missing, words come from the operating system one by one: as good,
-    and slower.
+    A forked process takes a new key, so parent and child never share a word. If the `cryptography`
+    package is missing, all words come from the operating system: equally secure, but slower.
     """
 
     secure = True
@@ -51,7 +50,7 @@ class Keystream:
 
     @property
     def cipher(self) -> str | None:
-        """What makes the words, in words; None where they are the operating system's own."""
+        """Return the name of the cipher; None if words come from the operating system."""
         self._key()
         return self._cipher
 
@@ -59,16 +58,16 @@ class Keystream:
         self._key()
         if self._encryptor is None:
             return SystemEntropy().words(count)
-        # `update_into` wants one block more than it writes.
+        # `update_into` needs room for one more block than it writes.
         words = np.empty(count + _BLOCK_BYTES // 8, dtype=np.uint64)
         room = words.view(np.uint8).data
         for start in range(0, 8 * count, len(_ZEROS)):
-            # Counter mode adds its stream to the text: a text of zeros leaves the stream.
+            # Counter mode XORs its stream with the text: a text of zeros leaves the stream.
             self._encryptor.update_into(_ZEROS[: 8 * count - start], room[start:])
         return words[:count]
 
     def _key(self) -> None:
-        """A key for this process, if it has none yet. Process numbers return; forks are counted."""
+        """Make a key for this process, if it has none yet. Forks are counted, as pids recur."""
         owner = (os.getpid(), _forks)
         if owner == self._owner:
             return

@@ -9,15 +9,15 @@ _LARGEST_EXPONENT = 999_999
 
 
 def exp_floor(x: Fraction, bits: int) -> int:
-    r""":math:`\lfloor 2^{bits} e^x \rfloor`, exactly.
+    r"""Compute :math:`\lfloor 2^{bits} e^x \rfloor` exactly.
 
     `Decimal.exp` is correctly rounded, so its neighbours enclose the true value; digits are added
-    until both ends of the enclosure have the same integer part. That ends, because e^x is
+    until both ends of the enclosure have the same integer part. This terminates, because e^x is
     irrational for every rational x ≠ 0.
     """
     if x == 0:
         return 1 << bits
-    if bits + x * Fraction(14, 10) < -1:  # below one half, and too small to write out
+    if bits + x * Fraction(14, 10) < -1:  # the result is 0; too small to write out
         return 0
     digits = max(int((bits + float(x) * 1.45) * 0.302), 0) + 12
     while True:

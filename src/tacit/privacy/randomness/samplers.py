@@ -1,9 +1,9 @@
 r"""Exact draws from laws on the integers, vectorised.
 
-All samplers here are inversions of one uniform real U, revealed only as far as a decision needs.
-64 bits of U settle nearly every comparison with a threshold; where U and the threshold agree in
-all of them (once in about :math:`2^{56}` draws) further bits are drawn and the threshold is
-computed to as many. Nothing is rounded, so the law of a draw is the law in the proof.
+All samplers here invert one uniform real U, of which only as many bits are drawn as a decision
+needs. 64 bits of U settle nearly every comparison with a threshold; if U and the threshold agree in
+all of them (about once in :math:`2^{56}` draws), further bits are drawn and the threshold is
+computed to the same precision. Nothing is rounded, so the law of a draw is the law in the proof.
 
 References
 ----------
@@ -34,11 +34,11 @@ Reals = npt.NDArray[np.float64]
 _RADIX = 256
 _BLOCK = 1 << 16
 _DOUBT = 2.0**-36
-"""Comparisons in floats that are closer than this are settled exactly."""
+"""Float comparisons that are closer than this are settled exactly."""
 
 
 class Inversion:
-    """Draws k with probability c_k − c_{k−1} from increasing thresholds c_0 < c_1 < … ≤ 1.
+    """Sampler of k with probability c_k − c_{k−1}, for thresholds c_0 < c_1 < … ≤ 1.
 
     `floors(bits)` gives ⌊2^bits c_k⌋ for every k. A draw is the number of thresholds ≤ U.
     """
@@ -50,7 +50,7 @@ class Inversion:
     def draw(self, size: int, rng: Randomness) -> Integers:
         words = rng.words(size)
         index = np.searchsorted(self._thresholds, words, side="left")
-        # Equality of all 64 bits leaves it open on which side of the threshold U lies.
+        # If all 64 bits are equal, it is open on which side of the threshold U lies.
         nearest = self._thresholds[np.minimum(index, len(self._thresholds) - 1)]
         for position in np.flatnonzero(nearest == words):
             index[position] = self._settle(int(words[position]), rng)
@@ -68,7 +68,7 @@ class Inversion:
 
 
 def uniform_below(bound: int, size: int, rng: Randomness) -> Integers:
-    """Uniform on {0, …, bound − 1} for bound ≤ 2^63, without modulo bias."""
+    """Draw uniformly from {0, …, bound − 1} for bound ≤ 2^63, without modulo bias."""
     if bound > 2**32:
         return _uniform_below_masked(bound, size, rng)
     # Multiply-shift with rejection of the short last interval [Lem19].
@@ -92,7 +92,7 @@ def _uniform_below_masked(bound: int, size: int, rng: Randomness) -> Integers:
 
 
 def bernoulli(probability: Fraction, size: int, rng: Randomness) -> Booleans:
-    """True with exactly this rational probability."""
+    """Draw True with exactly this rational probability."""
     if size == 0 or probability <= 0 or probability >= 1:
         return np.full(size, probability >= 1)
     scaled = probability * 2**64
@@ -105,7 +105,7 @@ def bernoulli(probability: Fraction, size: int, rng: Randomness) -> Booleans:
 
 
 def bernoulli_exp(exponent: Fraction, size: int, rng: Randomness) -> Booleans:
-    r"""True with probability exactly :math:`e^{-x}`, x ≥ 0 rational."""
+    r"""Draw True with probability exactly :math:`e^{-x}`, x ≥ 0 rational."""
     if exponent == 0:
         return np.ones(size, dtype=np.bool_)
     law = Inversion(lambda bits: [exp_floor(-exponent, bits)])
@@ -118,10 +118,10 @@ def bernoulli_exp_each(
     rng: Randomness,
     doubt: float = _DOUBT,
 ) -> Booleans:
-    r"""True with probability exactly :math:`e^{-x_i}` for each i.
+    r"""Draw True with probability exactly :math:`e^{-x_i}` for each i.
 
-    `approximate` holds the x_i so well that e^{−x_i} is known to within 2^-40; it decides wherever
-    U is further than `doubt` from that, and `exact(i)` is asked for the rest.
+    `approximate` gives the x_i accurately enough that e^{−x_i} is known to within 2^-40; it decides
+    wherever U is further than `doubt` from that, and `exact(i)` decides the rest.
     """
     words = rng.words(approximate.size)
     uniform = (words >> np.uint64(11)) * 2.0**-53
@@ -143,7 +143,7 @@ def _below_exp(prefix: int, exponent: Fraction, rng: Randomness) -> bool:
 
 
 def geometric(rate: Fraction, size: int, rng: Randomness) -> Integers:
-    r"""P(k) = (1 − r) r^k on k ≥ 0 with :math:`r = e^{-rate}`.
+    r"""Draw from P(k) = (1 − r) r^k on k ≥ 0 with :math:`r = e^{-rate}`.
 
     The base-256 digits of a geometric variable are independent: all but the last are truncated
     geometric, and the last is memoryless, so a draw beyond its table starts again from there.
@@ -165,7 +165,7 @@ def geometric(rate: Fraction, size: int, rng: Randomness) -> Integers:
 
 @lru_cache(maxsize=256)
 def _digit(rate: Fraction, *, truncated: bool) -> Inversion:
-    """Geometric law on 0..255, conditioned on that range or with one more outcome beyond it."""
+    """Return the geometric law on 0..255, conditioned on it or with an overflow outcome."""
     outcomes = range(1, _RADIX if truncated else _RADIX + 1)
 
     def floors(bits: int) -> list[int]:
@@ -186,13 +186,13 @@ def _digit(rate: Fraction, *, truncated: bool) -> Inversion:
 
 
 def discrete_laplace(scale: Fraction, size: int, rng: Randomness) -> Integers:
-    r"""P(k) ∝ :math:`e^{-|k|/scale}` on the integers: the difference of two geometric draws."""
+    r"""Draw from P(k) ∝ :math:`e^{-|k|/scale}` on the integers: a difference of two geometrics."""
     rate = 1 / scale
     return _in_blocks(lambda count: geometric(rate, count, rng) - geometric(rate, count, rng), size)
 
 
 def discrete_gaussian(variance: Fraction, size: int, rng: Randomness) -> Integers:
-    r"""P(k) ∝ :math:`e^{-k^2/(2\sigma^2)}` on the integers, by rejection from Laplace [CKS20]_."""
+    r"""Draw from P(k) ∝ :math:`e^{-k^2/(2\sigma^2)}` on the integers, by rejection [CKS20]_."""
     return _in_blocks(lambda count: _discrete_gaussian_block(variance, count, rng), size)
 
 
@@ -217,9 +217,9 @@ def _discrete_gaussian_block(variance: Fraction, size: int, rng: Randomness) -> 
 
 
 def rounded_gaussian(sigma: Fraction, size: int, rng: Randomness) -> Integers:
-    """The nearest integer to a normal variable of deviation sigma: a function of the exact normal.
+    """Round exact normal variables of standard deviation sigma to the nearest integer.
 
-    Whatever is proved of the continuous Gaussian mechanism on integers therefore holds of it.
+    Rounding is post-processing, so theorems on the continuous Gaussian mechanism apply on integers.
     """
     return _in_blocks(lambda count: _rounded_gaussian_block(sigma, count, rng), size)
 
@@ -229,21 +229,21 @@ def _rounded_gaussian_block(
 ) -> Integers:
     words = rng.words(size)
     negative = (words & np.uint64(1)).astype(np.bool_)
-    # The other 63 bits are the chance of a normal further out than this one.
+    # The other 63 bits are the probability of a normal variable further out than this one.
     survival = ((words >> np.uint64(1)) + 0.5) * 2.0**-63
     distance = -ndtri(survival / 2) * float(sigma)
     magnitude = np.rint(distance).astype(np.int64)
-    # Bits not yet drawn move the distance by a share of 2^-63 / survival at most.
+    # Bits not yet drawn move the distance by at most a share of 2^-63 / survival.
     error = (doubt + 2.0**-62 / survival) * (float(sigma) + distance)
     unclear = np.abs(distance - np.floor(distance) - 0.5) <= error
-    unclear |= words >> np.uint64(1) == 0  # the far tail: how far is not known yet
+    unclear |= words >> np.uint64(1) == 0  # the far tail: the distance is not known yet
     for index in np.flatnonzero(unclear):
         magnitude[index] = _settle_rounded(int(words[index]) >> 1, sigma, rng)
     return np.asarray(np.where(negative, -magnitude, magnitude))
 
 
 def _settle_rounded(prefix: int, sigma: Fraction, rng: Randomness) -> int:
-    """Smallest m with P(|σZ| > m + ½) ≤ U; U is extended until that is clear."""
+    """Find the smallest m with P(|σZ| > m + ½) ≤ U; U is extended until that is clear."""
     bits = 63
     while True:
         prefix = prefix << 64 | int(rng.words(1)[0])
@@ -256,15 +256,15 @@ def _settle_rounded(prefix: int, sigma: Fraction, rng: Randomness) -> int:
 
 
 def _normal_tail(sigma: Fraction, bits: int) -> Callable[[int], mpmath.mpf]:
-    """The function 2^bits P(|σZ| > m + ½), with 64 guard bits."""
-    context = mpmath.MPContext()  # its own: the shared one is not safe across threads
+    """Return the function 2^bits P(|σZ| > m + ½), with 64 guard bits."""
+    context = mpmath.MPContext()  # a separate one: the shared context is not thread-safe
     context.prec = bits + 64
     root = context.mpf(sigma.numerator) / sigma.denominator * context.sqrt(2)
     return lambda m: context.ldexp(context.erfc((m + context.mpf(0.5)) / root), bits)
 
 
 def subsets(universe: int, count: int, rows: int, rng: Randomness) -> Booleans:
-    """Uniformly random subsets with `count` of `universe` elements, one a row (Floyd's method)."""
+    """Draw uniformly random subsets of `count` of `universe` elements, one per row (Floyd)."""
     if 2 * count > universe:
         return ~subsets(universe, universe - count, rows, rng)
     chosen = np.zeros((rows, universe), dtype=np.bool_)
@@ -277,7 +277,7 @@ def subsets(universe: int, count: int, rows: int, rng: Randomness) -> Booleans:
 
 
 def _in_blocks(draw: Callable[[int], Integers], size: int) -> Integers:
-    """Draw in pieces that stay in the processor's cache; memory beyond the result is bounded."""
+    """Draw in blocks that fit in the processor's cache, which also bounds the memory used."""
     if size <= _BLOCK:
         return draw(size)
     pieces = [draw(min(_BLOCK, size - start)) for start in range(0, size, _BLOCK)]

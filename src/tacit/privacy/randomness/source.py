@@ -18,14 +18,14 @@ class Randomness(Protocol):
 
     @property
     def secure(self) -> bool:
-        """Whether an attacker who knows everything but the stream can predict nothing of it."""
+        """Whether the stream is unpredictable to an attacker who knows everything else."""
         ...
 
     def words(self, count: int) -> Words: ...
 
 
 class SystemEntropy:
-    """The operating system's cryptographic generator. No state of its own: safe across forks."""
+    """The operating system's cryptographic generator. It has no state: safe across forks."""
 
     secure = True
 
@@ -34,7 +34,7 @@ class SystemEntropy:
 
 
 class Seeded:
-    """A reproducible stream for tests and studies. What it releases protects nobody."""
+    """A reproducible stream for tests and studies. What it releases is not private."""
 
     secure = False
 
@@ -46,7 +46,7 @@ class Seeded:
 
 
 def source(rng: Randomness | np.random.Generator | None) -> Randomness:
-    """The stream behind an `rng` argument: None means the operating system's entropy."""
+    """Return the stream for an `rng` argument: None means the operating system's entropy."""
     if rng is None:
         return SystemEntropy()
     if isinstance(rng, np.random.Generator):

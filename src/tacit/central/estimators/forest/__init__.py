@@ -1,1 +1,1 @@
-"""Random forests with a central guarantee: growing, splits, noise, trees, and the classifier."""
+"""Random forests with a central guarantee: the classifier, trees, splits, growing, noise."""

@@ -1,4 +1,4 @@
-"""Random forests on noisy counts: see `RandomForestClassifier`."""
+"""Random forest classifier on noisy counts: see `RandomForestClassifier`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REMEDY = "Give more records, fewer columns, a smaller max_depth or a larger eps
 
 
 class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
-    r"""A forest of complete binary trees, fitted to noisy counts.
+    r"""Random forest of complete binary trees, fitted to noisy counts.
 
     .. math:: p(c \mid x) = \frac{1}{T} \sum_t \hat p_{t,\,\mathrm{leaf}_t(x)}(c)
 
@@ -46,73 +46,77 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     epsilon : float
         Privacy parameter of the whole fit.
     bounds : pair
-        Public bounds (lower, upper) of the columns, numbers or one a column. Values outside are
-        held to them, and counted in `clipped_`.
+        Public bounds (lower, upper) of the columns: two numbers, or two arrays with one number per
+        column. Values outside are clipped to them; `clipped_` counts the rows concerned.
     delta : float
-        Of (ε, δ)-DP. 0 gives ε-DP, with Laplace noise. "dprf" is ε-DP and uses none.
+        The δ of (ε, δ)-DP. 0 gives ε-DP, with Laplace noise. "dprf" is ε-DP and does not use it.
     n_estimators : int
-        T. The noise of all grows with each tree more: with "histograms" few are better, and 10 a
-        compromise; with "random-splits" and "dprf" take 100.
+        T, the number of trees. Each additional tree increases the noise of all: with "histograms"
+        few trees are better, and 10 is a compromise; with "random-splits" and "dprf" use 100.
     max_depth : int
-        Levels of splits. All trees have all levels.
+        Number of levels of splits. Every tree has all of them.
     algorithm : "histograms", "random-splits" or "dprf"
-        See Notes. "histograms" finds the few columns and cuts that decide; "random-splits" is
-        better where every column has a little to say; "dprf" is never the best of the three, and
-        there for comparison. Measured in one setting each: ε = 1, 50,000 records, 20 columns.
+        See Notes. "histograms" finds the few columns and cuts that matter; "random-splits" is
+        better where every column contributes a little; "dprf" was never the best of the three and
+        is there for comparison. Each was measured in one setting: ε = 1, 50,000 records, 20
+        columns.
     max_features : int, optional
-        m, the columns tried at a node: all, or with "dprf" the square root of their number.
+        m, the number of columns tried at a node: all by default; with "dprf" the square root of
+        their number.
     bins : int
-        b, of a column's histogram at a node.
+        b, the number of bins of a column's histogram at a node.
     blend : float
-        λ of "dprf": 1 is information gain alone, 0 gain ratio alone.
+        λ of "dprf": 1 is information gain only, 0 is gain ratio only.
     classes : sequence, optional
-        The classes there can be. Without it they are read off the labels, and the certificate
-        says that they are public.
+        Public labels. If not given, they are read from y, and the certificate says that they are
+        taken as public.
     unit : str
-        Whose a row is: what the guarantee is towards.
+        What one row belongs to, and so what the guarantee protects.
     ledger, account
-        Charged before values are used, or the fit is refused.
+        Ledger and account that are charged before values are used; if they cannot pay, the fit is
+        refused.
     rng : Randomness, optional
-        The operating system's without; a seeded one marks the certificate.
+        By default the operating system's randomness; a seeded one is recorded in the certificate.
 
     Attributes
     ----------
     classes_ : array
         Labels, in the order of `predict_proba`.
     estimators_ : list of Tree
-        All of them released.
+        The trees; all of their content was released.
     guarantee_, certificate_, event_
-        What the fit promises, and why.
+        The guarantee of the fit, its certificate, and the event that it follows from.
     clipped_ : int
-        Rows outside the bounds. In-house: it has no noise.
+        Number of rows outside the bounds. In-house: it has no noise.
 
     Notes
     -----
-    Guarantee: towards one record more or less, (ε, δ)-DP, or ε-DP with δ = 0. With "dprf", which
-    uses the number of records, ε-DP towards one record that is blank in its place.
+    Guarantee: (ε, δ)-DP, or ε-DP with δ = 0; neighbours differ by one record more or less. "dprf"
+    uses the number of records: it is ε-DP, and neighbours are zero-out (one record is replaced by a
+    blank).
 
     One record is at one node of each level of a tree. It therefore changes one count of a tree's
     leaves by one, and one count of each column's histograms of a level: sensitivity 1 in every
     norm, for each of these queries, wherever the splits above came from.
 
-    - "histograms": at each level, class counts in b bins of m columns at every node, with noise;
-      every split is read off them. Gini gain, thresholds, and what a leaf says are functions of
-      what was released, and cost nothing. A tree is m·D + 1 queries: its leaves have a tenth of
-      the budget, the m·D histograms equal parts of the rest. Cost: T·n·m·D.
+    - "histograms": at each level, noisy class counts in b bins of m columns at every node; every
+      split is computed from them. Gini gain, thresholds and the predictions of leaves are functions
+      of what was released, and cost nothing. A tree is m·D + 1 queries: its leaves have a tenth of
+      the budget, and the m·D histograms share the rest equally. Cost: T·n·m·D.
     - "random-splits" [JPW12]_ [GEW06]_: a random column and a random cut of each node's box; one
       query, the counts of the leaves. Cost: T·n·D.
     - "dprf" [HLM19]_: at each level, each node chooses one of m·(b − 1) cuts by the exponential
-      mechanism on a blend of information gain and gain ratio, and the leaves are counted. Half of
-      ε is for the choices, in equal parts a level: nodes of a level share no record. As published,
-      the gain ratio's sensitivity is its whole range; here its divisor is held at half a bit or
-      more, and the sensitivity is proved in `tacit.estimators.forest.splits`. Cost: n·m·D.
+      mechanism on a blend of information gain and gain ratio, and the leaves are counted. Half of ε
+      is for the choices, shared equally by the levels: nodes of a level share no record. As
+      published, the gain ratio's sensitivity is its whole range; here its divisor is at least half
+      a bit, and the sensitivity is proved in `tacit.estimators.forest.splits`. Cost: n·m·D.
 
-    Trees and budget. With Gaussian noise every tree has all n records and 1/T of the budget: its
-    deviation grows by √T [DRS22]_. In T disjoint bags a tree would have the whole budget and n/T
-    records: worse by √T. With Laplace noise both have n/T records to a unit of noise, so bags are
-    taken: they are T times quicker, and their errors independent. A record's bag is a uniform draw
-    that looks at nothing, so for any draw of the others' bags neighbours differ in one bag, and the
-    forest costs what one tree costs [McS09]_.
+    Trees and budget. With Gaussian noise every tree has all n records and 1/T of the budget: the
+    standard deviation of its noise grows by √T [DRS22]_. In T disjoint bags a tree would have the
+    whole budget and n/T records, which is worse by √T. With Laplace noise both have n/T records to
+    a unit of noise, so bags are used: they are T times quicker, and their errors are independent. A
+    record's bag is drawn uniformly without looking at any record, so for any draw of the others'
+    bags neighbours differ in one bag, and the forest costs what one tree costs [McS09]_.
 
     References
     ----------
@@ -173,28 +177,28 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     estimators_: list[Tree]
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit to rows X and labels y: checked, charged, then read."""
+        """Fit to rows X and labels y. The ledger, if any, is charged before values are used."""
         X, y = self._checked(X, y)
         self.classes_, codes = coded(WHERE, y, self.classes)
         charged = self._charge(*X.shape)
         growing = self._growing(*X.shape)
-        held, clipped = growing.box.clip(X)
-        trees, ran = growing.grow(held, codes, self.rng)
+        inside, clipped = growing.box.clip(X)
+        trees, ran = growing.grow(inside, codes, self.rng)
         records, noise = np.mean([(tree.records, tree.noise) for tree in trees], axis=0)
-        # Two deviations: noise alone looks like records too, and rarely like so many.
+        # Two standard deviations: noise alone rarely looks like this many records.
         warn_of_noise(WHERE, records / 2, 2 * noise / math.sqrt(len(trees)), _REMEDY)
         self._keep(charged, ran)
         self.estimators_, self.clipped_ = trees, clipped
         return self
 
     def predict_proba(self, X: Any) -> Reals:
-        """Chances of the classes: the mean of what the trees say."""
+        """Return the probabilities of the classes: the mean over the trees."""
         rows = self._rows(X)
         total = sum(tree.predict(rows) for tree in self.estimators_)
         return np.asarray(total / len(self.estimators_))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The class with the highest chance."""
+        """Return the most probable class of each row."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 

@@ -1,6 +1,6 @@
-r"""The three ways to grow a forest, each with its plan of the budget.
+r"""Three ways to grow a forest, each with its division of the budget.
 
-A plan is fixed before any record is read; `event` is what it costs, `grow` follows it.
+A plan is fixed before any record is read; `event` is its cost, and `grow` follows it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tacit.privacy.randomness import Randomness, source, uniform_below
 Integers = npt.NDArray[np.int64]
 
 LEAVES = Fraction(1, 10)
-"""Of a histogram tree's budget: for the counts of its leaves."""
+"""Share of a histogram tree's budget for the counts of its leaves."""
 
 CHOICES = Fraction(1, 2)
-"""Of a DPRF tree's budget: for its splits; the rest is for its leaves."""
+"""Share of a DPRF tree's budget for its splits; the rest is for its leaves."""
 
 _MOST_CELLS = 2**27
 _MOST_CUTS = 2**14
@@ -51,9 +51,9 @@ class Growing(ABC):
     box : Box
         Public bounds.
     classes, trees, depth, bins, columns : int
-        Numbers of classes, trees, levels of splits, bins a column, and columns tried at a node.
+        Numbers of classes, trees, levels of splits, bins per column, and columns tried per node.
     records : int
-        No fewer than there are; used by DPRF alone.
+        Upper bound on the number of records; used by DPRF only.
     """
 
     noise: tuple[float, float, str]
@@ -73,22 +73,22 @@ class Growing(ABC):
 
     @property
     def cells(self) -> int:
-        """Counts of the largest level, which are held in memory at once."""
+        """Return the number of counts of the largest level, which are in memory at once."""
         return int(2 ** (self.depth - 1)) * self.columns * self.bins * self.classes
 
     @property
     def bagged(self) -> bool:
-        """Whether each record is in one tree (each then has the whole budget), or in all."""
+        """Return whether each record is in one tree, which has the whole budget, or in all."""
         return not self.noise[1]
 
     @property
     def share(self) -> Fraction:
-        """Of the budget, for one tree."""
+        """Return the share of the budget for one tree."""
         return Fraction(1) if self.bagged else Fraction(1, self.trees)
 
     @property
     def event(self) -> events.Event:
-        """What a forest costs."""
+        """Return the event of a forest."""
         noise = Noise(*self.noise, None)
         for _ in range(1 if self.bagged else self.trees):
             self._charge(noise)
@@ -97,9 +97,9 @@ class Growing(ABC):
     def grow(
         self, rows: Reals, codes: Integers, rng: Randomness | None
     ) -> tuple[list[Tree], events.Event]:
-        """Trees, and what ran."""
+        """Return the trees, and the event."""
         stream, columns = source(rng), np.ascontiguousarray(rows.T)
-        free = np.random.default_rng(stream.words(4))  # for choices that touch no record
+        free = np.random.default_rng(stream.words(4))  # for choices that read no record
         shared = Noise(*self.noise, stream)
         grown, ran = [], set()
         for part in self._parts(len(rows), stream):
@@ -112,7 +112,7 @@ class Growing(ABC):
 
     @property
     def adjacency(self) -> Adjacency:
-        """Whose neighbours: with n unused, one record more or less."""
+        """Return the neighbours of the guarantee: add-remove, as n is not used."""
         return Adjacency.ADD_REMOVE
 
     def _of(self, noise: Noise) -> events.Event:
@@ -120,7 +120,7 @@ class Growing(ABC):
         return events.towards(whole, self.adjacency)
 
     def _parts(self, records: int, rng: Randomness) -> Iterator[Integers | slice]:
-        """The records of each tree; bags are drawn without looking at any record."""
+        """Yield the records of each tree; bags are drawn without looking at any record."""
         if not self.bagged:
             yield from [slice(None)] * self.trees
             return
@@ -134,12 +134,12 @@ class Growing(ABC):
 
     @abstractmethod
     def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
-        """Grow one tree: what it pays is what `_charge` says."""
+        """Grow one tree, and pay what `_charge` says."""
 
     def _candidates(
         self, growth: Growth, free: np.random.Generator
     ) -> tuple[Integers, Reals, Integers]:
-        """Columns and cuts to try at each node, drawn without looking at any record; histograms."""
+        """Draw columns and cuts to try at each node, without the records; count histograms."""
         nodes, every = growth.nodes, len(self.box.lower)
         features = np.tile(np.arange(every), (nodes, 1))
         if self.columns < every:
@@ -150,11 +150,11 @@ class Growing(ABC):
 
 
 class Histograms(Growing):
-    """Noisy histograms of every column at every node; splits are read off them."""
+    """Trees whose splits are computed from noisy histograms of every column at every node."""
 
     @property
     def each(self) -> Fraction:
-        """Share of one column's histograms of one level."""
+        """Return the share of one column's histograms of one level."""
         return self.share * (1 - LEAVES) / (self.depth * self.columns)
 
     def _charge(self, noise: Noise) -> None:
@@ -176,7 +176,7 @@ class Histograms(Growing):
 
 
 class RandomSplits(Growing):
-    """Splits without a look at the records; all of the budget is for the counts of leaves."""
+    """Trees with random splits; the whole budget is spent on the counts of leaves."""
 
     @property
     def cells(self) -> int:
@@ -194,7 +194,7 @@ class RandomSplits(Growing):
 
 
 class DPRF(Growing):
-    """Splits by the exponential mechanism on exact scores; disjoint bags.
+    """Trees with splits by the exponential mechanism on exact scores, on disjoint bags.
 
     The sensitivity of a score depends on the number of records, which is therefore public.
     """
@@ -212,12 +212,12 @@ class DPRF(Growing):
 
     @property
     def each(self) -> Fraction:
-        """Share of the choices of one level."""
+        """Return the share of the choices of one level."""
         return CHOICES / self.depth
 
     @property
     def sensitivity(self) -> float:
-        """Of a score."""
+        """Return the sensitivity of a score."""
         return blended_sensitivity(self.records, self.blend)
 
     def _charge(self, noise: Noise) -> None:
@@ -234,7 +234,7 @@ class DPRF(Growing):
 
 
 def public_size(records: int) -> int:
-    """The next power of two: the only thing that a DPRF forest takes from the number of records."""
+    """Return the next power of two: all that a DPRF forest uses of the number of records."""
     if records >= MOST_RECORDS:
         raise errors.InvalidData(f"{WHERE}: records must be fewer than 2^31.")
     return int(2 ** records.bit_length())
@@ -251,7 +251,7 @@ def _best(scores: Reals) -> Integers:
 
 
 def _split(growth: Growth, features: Integers, cuts: Reals, chosen: Integers) -> None:
-    """Cut each node by its candidate of this number."""
+    """Cut each node by its chosen candidate."""
     node = np.arange(growth.nodes)
     column, place = np.divmod(chosen, cuts.shape[2])
     growth.split(features[node, column], cuts[node, column, place])

@@ -1,15 +1,15 @@
-r"""Noise on the counts of a forest, and what it costs.
+r"""Noise on the counts of a forest, and its cost.
 
-A *query* is a table of counts in which one record more or less changes one count by one. Each is
-given a share s of the budget, fixed beforehand:
+A *query* is a table of counts in which one record more or less changes one count by one. Each has a
+share s of the budget, fixed beforehand:
 
 .. math:: \sigma = \frac{z}{\sqrt{s}} \quad (\delta > 0), \qquad
           t = \frac{1}{s\,\varepsilon} \quad (\delta = 0), \qquad \sum s \le 1.
 
 Notes
 -----
-Privacy: a query has sensitivity 1 in every norm. Gaussians whose deviations were fixed beforehand
-compose to one of multiplier z [DRS22]_, whatever was asked in the light of earlier answers; for
+Privacy: a query has sensitivity 1 in every norm. Gaussians whose standard deviations were fixed
+beforehand compose to one of multiplier z [DRS22]_, even if queries depend on earlier answers; for
 Laplace noise and choices the shares of ε add up [DMNS06]_.
 
 References
@@ -41,9 +41,9 @@ WHERE = "RandomForestClassifier"
 
 
 class Noise:
-    """One budget: draws noise, writes down what ran, hands out no more than there is.
+    """One budget: draws noise, records what ran, and never spends more than it has.
 
-    With δ = 0 the noise is Laplace's, and choices can be paid for; else it is Gaussian.
+    With δ = 0 the noise is Laplace, and choices are available; otherwise it is Gaussian.
     """
 
     def __init__(self, epsilon: Any, delta: float, unit: str, rng: Randomness | None) -> None:
@@ -56,18 +56,18 @@ class Noise:
 
     @property
     def event(self) -> events.Event:
-        """Everything that was paid for; equal draws are said once, with their number."""
+        """Return everything that was paid for; equal events are stated once, with their number."""
         parts = [events.Repeated(e, n) if n > 1 else e for e, n in self._ran.items()]
         return parts[0] if len(parts) == 1 else events.Composed(tuple(parts))
 
     def deviation(self, share: Fraction) -> float:
-        """Of the noise on one count."""
+        """Return the standard deviation of the noise on one count."""
         if self._gaussian:
             return float(self._gaussian.sigma(1, share))
         return math.sqrt(2) / float(self._part(share))
 
     def charge(self, queries: int, share: Fraction) -> None:
-        """Pay for so many queries, with a share each."""
+        """Pay for a number of queries, with a share each."""
         scope: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": self.unit}
         one: events.Event
         if self._gaussian:
@@ -77,23 +77,23 @@ class Noise:
         self._pay(one, queries, share)
 
     def add(self, counts: Integers, queries: int, share: Fraction) -> Integers:
-        """Counts of so many queries with noise, paid for."""
+        """Add noise to the counts of a number of queries, and pay for them."""
         self.charge(queries, share)
         if self._gaussian:
             return counts + self._gaussian.draw(self._gaussian.sigma(1, share), counts.shape)
         return self._laplace(share).release(counts, self.rng)
 
     def charge_choice(self, sensitivity: float, share: Fraction) -> None:
-        """Pay for one choice a node, on nodes that share no record."""
+        """Pay for one choice per node, on nodes that share no record."""
         self._pay(self._choice(share, sensitivity).event, 1, share)
 
     def choose(self, scores: Reals, sensitivity: float, share: Fraction) -> Integers:
-        """One candidate (column) a node (row), paid for: nodes must share no record."""
+        """Choose one candidate (column) per node (row), and pay: nodes must share no record."""
         self.charge_choice(sensitivity, share)
         return self._choice(share, sensitivity).release(scores, self.rng)
 
     def _part(self, share: Fraction) -> Fraction:
-        """A share of ε, rounded down to 12 digits: as floats, parts then add up to ε at most."""
+        """Return a share of ε, rounded down to 12 digits so that parts add up to at most ε."""
         return Fraction(math.floor(self.epsilon * share * 10**12), 10**12)
 
     def _laplace(self, share: Fraction) -> DiscreteLaplace:

@@ -1,4 +1,4 @@
-r"""Which split is best: judged on noisy counts, or by scores of known sensitivity.
+r"""Choice of splits: from noisy counts, or by scores of known sensitivity.
 
 References
 ----------
@@ -20,22 +20,22 @@ Integers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
 
 LEAST_ENTROPY = 0.5
-"""Bits below which the entropy of a split does not divide its gain."""
+"""Lower limit, in bits, of the entropy of a split that divides its gain."""
 
 _DOUBT = 2.0
-"""Noise is taken off a gain this many times: the best of many looks better than it is."""
+"""Multiple of the noise that is subtracted from a gain, because the best of many is biased."""
 
-_ROUNDING = 2.0**-10  # of scores up to 2^36 in floats, many times over
+_ROUNDING = 2.0**-10  # far above the rounding error of scores up to 2^36
 MOST_RECORDS = 2**31
 
 
 def consistent(histograms: Reals) -> tuple[Reals, Reals]:
-    r"""Noisy histograms (nodes, m, b, K) made to agree on their sums, and these sums (nodes, K).
+    r"""Make noisy histograms (nodes, m, b, K) agree on their sums, and return these (nodes, K).
 
-    All m columns count the same records, so the mean of their sums is better than each; what a
-    column's sum differs by is taken off its b counts in equal parts. The noise of a sum over k
-    bins then has variance :math:`\sigma^2 k (1 - k/b)`, a quarter of b at most, and that of the
-    total. All of this only reads what was released.
+    All m columns count the same records, so the mean of their sums is more accurate than each. The
+    difference from a column's sum is subtracted from its b counts in equal parts. The noise of a
+    sum over k bins then has variance :math:`\sigma^2 k (1 - k/b)`, at most a quarter of b, plus
+    that of the total. All of this is post-processing.
     """
     sums = histograms.sum(axis=2)
     totals = sums.mean(axis=1)
@@ -44,9 +44,9 @@ def consistent(histograms: Reals) -> tuple[Reals, Reals]:
 
 
 def gains(histograms: Reals, totals: Reals, deviation: float) -> Reals:
-    r"""Gini gains (nodes, m, b − 1) of noisy histograms, less what noise alone would show.
+    r"""Compute Gini gains (nodes, m, b − 1) of noisy histograms, less the expected effect of noise.
 
-    With L the counts of the classes left of a cut, R those right of it, T of both:
+    With L the class counts left of a cut, R those right of it, T their sum:
 
     .. math:: g = \sum_c \left[\left(L_c - T_c \tfrac{|L|}{|T|}\right)^2
                   - 2\sigma^2 k\left(1 - \tfrac{k}{b}\right)\right]
@@ -68,7 +68,7 @@ def gains(histograms: Reals, totals: Reals, deviation: float) -> Reals:
 
 
 def blended(histograms: Integers, blend: float) -> Reals:
-    r"""Scores (nodes, m, b − 1) of exact counts: information gain and gain ratio, mixed [HLM19]_.
+    r"""Score exact counts by information gain and gain ratio, mixed (nodes, m, b − 1) [HLM19]_.
 
     .. math:: u = n\,\mathrm{IG} \left(\lambda + \frac{1 - \lambda}{\max(\mathrm{IV}, \tau)}\right)
 
@@ -83,7 +83,7 @@ def blended(histograms: Integers, blend: float) -> Reals:
 
 
 def blended_sensitivity(records: int, blend: float) -> float:
-    r"""The most that one of at most so many records changes any score of `blended`.
+    r"""Bound the change of any score of `blended` by one of at most this many records.
 
     .. math:: \Delta \le s\left(\lambda + \frac{2(1 - \lambda)}{\tau}\right), \qquad
               s = \log_2(N + 1) + \frac{1}{\ln 2}
@@ -101,7 +101,7 @@ def blended_sensitivity(records: int, blend: float) -> float:
 
     The gain ratio as published has τ = 0. Its sensitivity is its whole range, [0, n]: take one
     record of its class, alone on its side, and the ratio falls from 1 to 0. No ε can be stated for
-    noise that is smaller than that, so the entropy that divides is held at τ = 1/2 bit: splits more
+    noise smaller than that, so the entropy in the divisor is at least τ = 1/2 bit: splits more
     uneven than 11 : 89 are not favoured further.
     """
     most = math.log2(records + 1) + 1 / math.log(2)
@@ -109,6 +109,6 @@ def blended_sensitivity(records: int, blend: float) -> float:
 
 
 def _disorder(counts: Reals) -> Reals:
-    """The n H of counts along the last axis, in bits."""
+    """Return n H of counts along the last axis, in bits."""
     total = counts.sum(axis=-1)
     return np.asarray((xlogy(total, total) - xlogy(counts, counts).sum(axis=-1)) / math.log(2))

@@ -1,7 +1,7 @@
-r"""Complete binary trees on columns with public bounds: how they grow, and what they say.
+r"""Complete binary trees on columns with public bounds: how they grow and predict.
 
-Level l has 2^l nodes, each a box: the public one, cut by the splits above it. A record at node i
-goes to 2i where its column is below the cut, else to 2i + 1.
+Level l has 2^l nodes. Each is a box: the public one, cut by the splits above it. A record at node i
+goes to 2i if its column is below the cut, else to 2i + 1.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tacit.central.estimators.base import Box, Reals
 Integers = npt.NDArray[np.int64]
 
 Levels = list[tuple[Reals, float]]
-"""Noisy counts (nodes, K) of each level, root first, and their deviations."""
+"""Noisy counts (nodes, K) of each level, root first, and their standard deviations."""
 
 _LARGEST = 1e300
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Splits level by level, and what the leaves say: all of it released.
+    """A grown tree: splits level by level, and the predictions of leaves. All of it is released.
 
     `counts` are the noisy counts of the leaves, `records` the noisy number of all records, and
-    `noise` the deviation of the count of half of them.
+    `noise` the standard deviation of the count of half of them.
     """
 
     features: tuple[Integers, ...]
@@ -37,7 +37,7 @@ class Tree:
     noise: float
 
     def predict(self, rows: Reals) -> Reals:
-        """Chances of the classes, one row a record."""
+        """Return the probabilities of the classes, one row per record."""
         node = np.zeros(len(rows), dtype=np.int64)
         for features, cuts in zip(self.features, self.cuts, strict=True):
             node = 2 * node + (rows[np.arange(len(rows)), features[node]] >= cuts[node])
@@ -45,12 +45,12 @@ class Tree:
 
 
 class Growth:
-    """A tree that is growing: its boxes, and which node each record is at.
+    """A growing tree: its boxes, and the node that each record is at.
 
     Parameters
     ----------
     columns : array of shape (d, n)
-        Records within the box, one a column of the array: they are read a column at a time.
+        Records within the box, one per column of the array, which is read column by column.
     codes : array of shape (n,)
         Their classes, 0, …, K − 1.
     """
@@ -64,33 +64,34 @@ class Growth:
 
     @property
     def nodes(self) -> int:
-        """Of the level that is not split yet."""
+        """Return the number of nodes of the level that is not split yet."""
         return len(self.lower)
 
     def counts(self) -> Integers:
-        """Records of each class at each node. One record is in one count."""
+        """Count records of each class at each node. A record is in one count."""
         return self._table(self.node, self.nodes).reshape(self.nodes, self.classes)
 
     def cuts_at(self, features: Integers, places: Reals) -> Reals:
-        """Cuts at these places (from 0 to 1) between the ends of each node's box."""
+        """Return cuts at these places (from 0 to 1) between the ends of each node's box."""
         node = np.arange(self.nodes)[:, None]
         low, high = self.lower[node, features], self.upper[node, features]
         return np.asarray(low[..., None] + (high - low)[..., None] * places)
 
     def histograms(self, features: Integers, shifts: Reals, bins: int) -> Integers:
-        r"""Counts (nodes, m, b, K) of m columns a node, between the cuts at `places_of` the shifts.
+        r"""Count (nodes, m, b, K) in m columns per node, between the cuts at `places_of` the
+        shifts.
 
         A record x at a node with box [l, u] in a column is counted in the bin
 
         .. math:: \left\lfloor (b - 1)\,\frac{x - l}{u - l} + 1 - s \right\rfloor.
 
-        One record is in m counts, one a column: where it is counted depends on it alone.
+        One record is in m counts, one per column: its bin depends on that record alone.
         """
-        found = np.empty((self.nodes, features.shape[1], bins, self.classes), dtype=np.int64)
+        counts = np.empty((self.nodes, features.shape[1], bins, self.classes), dtype=np.int64)
         for place in range(features.shape[1]):
             cell = self._cells(features[:, place], shifts[:, place], bins)
-            found[:, place] = self._table(cell, self.nodes * bins).reshape(found[:, 0].shape)
-        return found
+            counts[:, place] = self._table(cell, self.nodes * bins).reshape(counts[:, 0].shape)
+        return counts
 
     def split(self, features: Integers, cuts: Reals) -> None:
         """Cut every node in two."""
@@ -103,17 +104,17 @@ class Growth:
         self.cuts.append(cuts)
 
     def tree(self, levels: Levels, noise: float) -> Tree:
-        """What has grown, with what its leaves say."""
-        said, records = chances(levels, self.classes), float(levels[0][0].sum())
+        """Return the grown tree, with the predictions of its leaves."""
+        predictions, records = chances(levels, self.classes), float(levels[0][0].sum())
         grown = tuple(self.features), tuple(self.cuts)
-        return Tree(*grown, said, levels[-1][0], records, noise)
+        return Tree(*grown, predictions, levels[-1][0], records, noise)
 
     def _cells(self, features: Integers, shifts: Reals, bins: int) -> Integers:
-        """Node and bin of each record, as one number."""
+        """Return node and bin of each record, as one number."""
         node = np.arange(self.nodes)
         low, width = self.lower[node, features], (self.upper - self.lower)[node, features]
         rate = np.zeros(self.nodes)
-        # A box can be cut so often that it has no width left.
+        # After many cuts a box may have no width left.
         np.divide(bins - 1, width, out=rate, where=width > (bins - 1) / _LARGEST)
         steps = self._values(features) * rate[self.node]
         steps += (1 - shifts - low * rate)[self.node]
@@ -121,7 +122,7 @@ class Growth:
         return self.node * bins + steps.astype(np.int64)
 
     def _values(self, features: Integers) -> Reals:
-        """Of each record in its node's column."""
+        """Return the value of each record in its node's column."""
         if bool((features == features[0]).all()):
             return np.asarray(self.columns[features[0]])
         return np.asarray(self.columns[features[self.node], np.arange(len(self.node))])
@@ -132,23 +133,23 @@ class Growth:
 
 
 def chances(levels: Levels, classes: int) -> Reals:
-    r"""Chances of the classes at each leaf, from noisy counts on the path to it.
+    r"""Estimate class probabilities at each leaf, from noisy counts on the path to it.
 
     .. math:: p_v = \frac{(\tilde c_v)_+ + \sigma_v\,p_{\mathrm{parent}(v)}}
                          {\sum (\tilde c_v)_+ + \sigma_v}
 
-    A node of fewer records than the noise σ has on its counts says what its parent says.
+    A node with fewer records than the noise σ on its counts predicts what its parent predicts.
     """
-    found = np.full((1, classes), 1 / classes)
+    probabilities = np.full((1, classes), 1 / classes)
     for counts, deviation in levels:
-        prior = np.repeat(found, len(counts) // len(found), axis=0)
-        held, weight = np.maximum(counts, 0.0), max(deviation, 1.0)
-        found = (held + weight * prior) / (held.sum(axis=1, keepdims=True) + weight)
-    return found
+        prior = np.repeat(probabilities, len(counts) // len(probabilities), axis=0)
+        positive, weight = np.maximum(counts, 0.0), max(deviation, 1.0)
+        probabilities = (positive + weight * prior) / (positive.sum(axis=1, keepdims=True) + weight)
+    return probabilities
 
 
 def ancestors(leaves: Reals, deviation: float) -> Levels:
-    """Counts of every level, root first, as sums of those of the leaves, and their deviations."""
+    """Sum the counts of leaves to every level, root first, with their standard deviations."""
     levels = [(leaves, deviation)]
     while len(levels[-1][0]) > 1:
         below, noise = levels[-1]
@@ -157,8 +158,8 @@ def ancestors(leaves: Reals, deviation: float) -> Levels:
 
 
 def places_of(shifts: Reals, bins: int) -> Reals:
-    r"""Places :math:`(k + s)/(b - 1)`, 0 ≤ k < b − 1, of the cuts between b bins, from s in (0, 1).
+    r"""Return the places :math:`(k + s)/(b - 1)`, 0 ≤ k < b − 1, of cuts between b bins.
 
-    Shifts are drawn afresh for every node and column, so that no two trees have the same cuts.
+    The shifts s in (0, 1) are drawn anew for every node and column, so that cuts of trees differ.
     """
     return np.asarray((np.arange(bins - 1) + shifts[..., None]) / (bins - 1))
