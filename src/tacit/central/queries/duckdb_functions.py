@@ -24,7 +24,7 @@ SELECT function_name, database_name, schema_name, function_type, return_type, pa
     varargs
 FROM system.main.duckdb_functions()
 """
-_FRESH = {
+_FRESH: dict[str, Any] = {
     "threads": 1,
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
