@@ -117,7 +117,7 @@ def attacks(evidence: Evidence, model: str) -> str:
     return table([ACCOUNTANTS[name], *(f"{e:g}" for e in sorted(line)), "no privacy"], rows)
 
 
-def found(evidence: Evidence, model: str) -> str:
+def gained(evidence: Evidence, model: str) -> str:
     """Say whether an attack gained anything, and whether any passed its ceiling."""
     results = [one for line in _lines(evidence, model).values() for one in line.values()]
     parts = []
@@ -179,6 +179,6 @@ FIELDS = {
     "spent": spent,
     "wasted": wasted,
     "attacks": attacks,
-    "found": found,
+    "gained": gained,
     "attribute": attribute,
 }

@@ -51,9 +51,9 @@ def fewest(evidence: Evidence, goal: str) -> str:
     """Name the algorithms with the fewest rounds and bytes, partition by partition."""
     lines = []
     for split in _splits(evidence):
-        found = _of(evidence, split)
+        results = _of(evidence, split)
         parts = [
-            _least(found, measure, goal, words)
+            _least(results, measure, goal, words)
             for measure, words in (("rounds_to", "fewest rounds"), ("bytes_to", "fewest bytes"))
         ]
         said = "; ".join(parts) if all(parts) else f"nobody in {_most(evidence)} rounds"
@@ -86,13 +86,13 @@ def personal(evidence: Evidence, _: str = "") -> str:
     better: list[str] = []
     worse: list[str] = []
     for split in _splits(evidence):
-        found = {one["algorithm"]: one["own_accuracy"] for one in _of(evidence, split)}
-        mine = found.pop("subfedavg", None)
-        if mine is None or not found:
+        results = {one["algorithm"]: one["own_accuracy"] for one in _of(evidence, split)}
+        mine = results.pop("subfedavg", None)
+        if mine is None or not results:
             continue
-        best = max(found, key=lambda name: found[name])
-        words = f"{split} ({mine:.3f}, {NAMES[best]} {found[best]:.3f})"
-        (better if mine > found[best] else worse).append(words)
+        best = max(results, key=lambda name: results[name])
+        words = f"{split} ({mine:.3f}, {NAMES[best]} {results[best]:.3f})"
+        (better if mine > results[best] else worse).append(words)
     if not better and not worse:
         raise Missing("Sub-FedAvg beside other algorithms")
     if not better:
@@ -117,8 +117,8 @@ def settings(evidence: Evidence, _: str = "") -> str:
     return table(["", *heads], rows)
 
 
-def _least(found: list[Result], measure: str, goal: str, words: str) -> str:
-    values = {one["algorithm"]: _value(one, measure, goal) for one in found}
+def _least(results: list[Result], measure: str, goal: str, words: str) -> str:
+    values = {one["algorithm"]: _value(one, measure, goal) for one in results}
     least = min(values.values())
     if least == NEVER:
         return ""
@@ -147,9 +147,9 @@ def _reached(evidence: Evidence, measure: str, goal: str, unit: float) -> str:
 def _matrix(evidence: Evidence, cell: Callable[[Result], str]) -> str:
     splits = _splits(evidence)
     names = list(dict.fromkeys(one["algorithm"] for one in evidence.results))
-    found = {(one["algorithm"], one["partition"]): one for one in evidence.results}
+    results = {(one["algorithm"], one["partition"]): one for one in evidence.results}
     rows = [
-        [NAMES[name], *(cell(found[name, s]) if (name, s) in found else "" for s in splits)]
+        [NAMES[name], *(cell(results[name, s]) if (name, s) in results else "" for s in splits)]
         for name in NAMES
         if name in names
     ]
@@ -162,10 +162,10 @@ def _value(one: Result, measure: str, goal: str) -> float:
 
 
 def _of(evidence: Evidence, split: str) -> list[Result]:
-    found = [one for one in evidence.results if one["partition"] == split]
-    if not found:
+    results = [one for one in evidence.results if one["partition"] == split]
+    if not results:
         raise Missing(f"clients that are split by {split}")
-    return found
+    return results
 
 
 def _splits(evidence: Evidence) -> list[str]:

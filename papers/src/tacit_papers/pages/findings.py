@@ -1,7 +1,7 @@
 """Sentences about one study on one data set.
 
-A sentence that claims an order is worked out from the numbers, and has another form for when the
-order is not there.
+A sentence that claims an order is derived from the numbers, and has another form where the order
+does not hold.
 """
 
 from __future__ import annotations

@@ -17,29 +17,29 @@ MARGIN = 2.0
 FREE = math.inf
 """ε without privacy, which comes last."""
 
-Found = dict[float, Result]
+Results = dict[float, Result]
 Pairs = dict[float, tuple[Result, Result]]
 
 
 def quality(evidence: Evidence, measure: str) -> str:
     """Tabulate a measure by model and by who trains, against ε."""
     every = [(model, task) for model in NAMES for task in (TOGETHER, ALONE)]
-    rows = {key: _found(evidence, *key) for key in every}
-    epsilons = sorted({epsilon for found in rows.values() for epsilon in found})
+    rows = {key: _results(evidence, *key) for key in every}
+    epsilons = sorted({epsilon for results in rows.values() for epsilon in results})
     lines = [
         [
             f"{NAMES[model]}, {task}",
-            *(shown(found[e][measure]) if e in found else "" for e in epsilons),
+            *(shown(results[e][measure]) if e in results else "" for e in epsilons),
         ]
-        for (model, task), found in rows.items()
-        if found
+        for (model, task), results in rows.items()
+        if results
     ]
     return table(["ε", *map(_epsilon, epsilons)], lines)
 
 
 def pretraining(evidence: Evidence, _: str = "") -> str:
     """Say where pretraining on public images helps the federation."""
-    pairs = _pairs(_found(evidence, PRETRAINED, TOGETHER), _found(evidence, SCRATCH, TOGETHER))
+    pairs = _pairs(_results(evidence, PRETRAINED, TOGETHER), _results(evidence, SCRATCH, TOGETHER))
     if not pairs:
         raise Missing("both models, at three hospitals")
     return _said("pretrained less from scratch", {"": pairs})
@@ -48,10 +48,10 @@ def pretraining(evidence: Evidence, _: str = "") -> str:
 def together(evidence: Evidence, _: str = "") -> str:
     """Say where three hospitals beat one, and where they do not."""
     pairs = {
-        f"{words}, ": _pairs(_found(evidence, model, TOGETHER), _found(evidence, model, ALONE))
+        f"{words}, ": _pairs(_results(evidence, model, TOGETHER), _results(evidence, model, ALONE))
         for model, words in NAMES.items()
     }
-    pairs = {words: found for words, found in pairs.items() if found}
+    pairs = {words: results for words, results in pairs.items() if results}
     if not pairs:
         raise Missing("one hospital alone")
     return _said("three hospitals less one", pairs)
@@ -63,7 +63,7 @@ def worth(evidence: Evidence, _: str = "") -> str:
         (one, _gap(pair, measure), _error(pair, measure))
         for model in NAMES
         for one, pair in _pairs(
-            _found(evidence, model, TOGETHER), _found(evidence, model, ALONE)
+            _results(evidence, model, TOGETHER), _results(evidence, model, ALONE)
         ).items()
         for measure in IMAGES
     ]
@@ -83,10 +83,10 @@ def price(evidence: Evidence, measure: str) -> str:
     """Say what noise costs the federation, against the same network without it."""
     parts = []
     for model, words in NAMES.items():
-        found = _found(evidence, model, TOGETHER)
-        free = found.pop(FREE, None)
-        if free is not None and found:
-            lost = {e: one[measure]["mean"] - free[measure]["mean"] for e, one in found.items()}
+        results = _results(evidence, model, TOGETHER)
+        free = results.pop(FREE, None)
+        if free is not None and results:
+            lost = {e: one[measure]["mean"] - free[measure]["mean"] for e, one in results.items()}
             said = [f"{signed(gap)} at ε = {e:g}" for e, gap in lost.items()]
             parts.append(f"{words} {listed(said)}")
     if not parts:
@@ -103,7 +103,7 @@ def paper(evidence: Evidence, _: str = "") -> str:
         f"{NAMES[model]} {shown(one['mcc'])} on test images and {shown(one['mcc_validation'])} on "
         "validation images"
         for model in NAMES
-        if (one := _found(evidence, model, TOGETHER).get(theirs["epsilon"])) is not None
+        if (one := _results(evidence, model, TOGETHER).get(theirs["epsilon"])) is not None
     ]
     ours = f" At that ε three hospitals reach here: {'; '.join(parts)}." if parts else ""
     return (
@@ -171,7 +171,7 @@ def spent(evidence: Evidence, _: str = "") -> str:
     rows: dict[tuple[str, ...], list[str]] = {}
     for model, words in NAMES.items():
         for task in (TOGETHER, ALONE):
-            for epsilon, one in _found(evidence, model, task).items():
+            for epsilon, one in _results(evidence, model, task).items():
                 if epsilon != FREE:
                     rows.setdefault((words, f"{epsilon:g}", *_paid(one)), []).append(task)
     if not rows:
@@ -211,25 +211,25 @@ def settings(evidence: Evidence, _: str = "") -> str:
 
 def _said(difference: str, pairs: dict[str, Pairs]) -> str:
     """Tabulate differences of means, and say which of them are significant."""
-    epsilons = sorted({epsilon for found in pairs.values() for epsilon in found})
+    epsilons = sorted({epsilon for results in pairs.values() for epsilon in results})
     lines = [
-        (f"{words}{images}", found, measure)
-        for words, found in pairs.items()
+        (f"{words}{images}", results, measure)
+        for words, results in pairs.items()
         for measure, images in IMAGES.items()
     ]
     rows = [
-        [name, *(_difference(found[e], measure) if e in found else "" for e in epsilons)]
-        for name, found, measure in lines
+        [name, *(_difference(results[e], measure) if e in results else "" for e in epsilons)]
+        for name, results, measure in lines
     ]
-    told = "\n".join(f"- {name}: {_told(found, measure)}." for name, found, measure in lines)
+    told = "\n".join(f"- {name}: {_told(results, measure)}." for name, results, measure in lines)
     return f"{table([difference, *map(_epsilon, epsilons)], rows)}\n\n{told}"
 
 
-def _told(found: Pairs, measure: str) -> str:
+def _told(results: Pairs, measure: str) -> str:
     """Say at which ε the first is ahead, behind, or neither."""
 
     def where(holds: Callable[[float, float], bool]) -> list[float]:
-        return [e for e, p in found.items() if holds(_gap(p, measure), _error(p, measure))]
+        return [e for e, p in results.items() if holds(_gap(p, measure), _error(p, measure))]
 
     said = {
         "ahead": where(lambda gap, error: gap > MARGIN * error),
@@ -265,15 +265,15 @@ def _error(pair: tuple[Result, Result], measure: str) -> float:
     return math.hypot(*(one[measure]["std"] / len(one[measure]["trials"]) ** 0.5 for one in pair))
 
 
-def _pairs(first: Found, second: Found) -> Pairs:
+def _pairs(first: Results, second: Results) -> Pairs:
     return {e: (one, second[e]) for e, one in first.items() if e in second}
 
 
-def _found(evidence: Evidence, model: str, task: str) -> Found:
+def _results(evidence: Evidence, model: str, task: str) -> Results:
     """Return results by ε, without privacy last."""
     mine = (one for one in evidence.results if (one["model"], one["task"]) == (model, task))
-    found = {FREE if one["epsilon"] is None else float(one["epsilon"]): one for one in mine}
-    return dict(sorted(found.items()))
+    results = {FREE if one["epsilon"] is None else float(one["epsilon"]): one for one in mine}
+    return dict(sorted(results.items()))
 
 
 def _counts(evidence: Evidence) -> list[int]:

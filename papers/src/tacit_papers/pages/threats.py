@@ -23,11 +23,11 @@ def backdoors(evidence: Evidence, split: str) -> str:
 
 def price(evidence: Evidence, split: str) -> str:
     """Say what each defence costs where nobody attacks."""
-    found = _found(evidence, split)
-    usual = _mean(found, "none", "mean", "accuracy")
+    results = _results(evidence, split)
+    usual = _mean(results, "none", "mean", "accuracy")
     parts = [
-        f"{defence} {signed(_mean(found, 'none', defence, 'accuracy') - usual)}"
-        for defence in _names(found, 1)
+        f"{defence} {signed(_mean(results, 'none', defence, 'accuracy') - usual)}"
+        for defence in _names(results, 1)
         if defence != "mean"
     ]
     return f"Where nobody attacks, accuracy against the plain mean: {', '.join(parts)}."
@@ -35,14 +35,14 @@ def price(evidence: Evidence, split: str) -> str:
 
 def harm(evidence: Evidence, split: str) -> str:
     """Say what each attack costs under the plain mean, and which defence keeps most accuracy."""
-    found = _found(evidence, split)
-    usual = _mean(found, "none", "mean", "accuracy")
+    results = _results(evidence, split)
+    usual = _mean(results, "none", "mean", "accuracy")
     lines = ["Change of accuracy under attack:", ""]
-    for attack in _names(found, 0):
+    for attack in _names(results, 0):
         if attack == "none":
             continue
-        lost = signed(_mean(found, attack, "mean", "accuracy") - usual)
-        kept = {one: _mean(found, attack, one, "accuracy") for one in _names(found, 1)}
+        lost = signed(_mean(results, attack, "mean", "accuracy") - usual)
+        kept = {one: _mean(results, attack, one, "accuracy") for one in _names(results, 1)}
         best = max(kept, key=lambda one: kept[one])
         # Accuracy does not say whether a backdoor was kept out.
         more = (
@@ -56,11 +56,13 @@ def harm(evidence: Evidence, split: str) -> str:
 
 def broken(evidence: Evidence, split: str) -> str:
     """List the defences under which a backdoor works."""
-    found = _found(evidence, split)
+    results = _results(evidence, split)
     lines = []
-    for attack in _names(found, 0):
+    for attack in _names(results, 0):
         if attack in BACKDOORS:
-            rates = {one: _mean(found, attack, one, "backdoor_success") for one in _names(found, 1)}
+            rates = {
+                one: _mean(results, attack, one, "backdoor_success") for one in _names(results, 1)
+            }
             works = [f"{one} ({rate:.2f})" for one, rate in rates.items() if rate > WORKS]
             lines.append(f"- {attack}: {listed(works) if works else 'under none of them'}")
     if not lines:
@@ -69,35 +71,35 @@ def broken(evidence: Evidence, split: str) -> str:
 
 
 def _matrix(evidence: Evidence, split: str, measure: str, wanted: Any) -> str:
-    found = _found(evidence, split)
-    kept = _names(found, 1)
+    results = _results(evidence, split)
+    kept = _names(results, 1)
     rows = [
-        [attack, *(shown(found[attack, one][measure]) for one in kept)]
-        for attack in _names(found, 0)
+        [attack, *(shown(results[attack, one][measure]) for one in kept)]
+        for attack in _names(results, 0)
         if wanted is None or attack in wanted
     ]
     return table(["", *kept], rows)
 
 
-def _found(evidence: Evidence, split: str) -> dict[tuple[str, str], Result]:
-    found = {
+def _results(evidence: Evidence, split: str) -> dict[tuple[str, str], Result]:
+    results = {
         (one["attack"], one["defence"]): one
         for one in evidence.results
         if one["partition"] == split
     }
-    if not found:
+    if not results:
         raise Missing(f"runs of clients that are split by {split}")
-    return found
+    return results
 
 
-def _names(found: dict[tuple[str, str], Result], at: int) -> list[str]:
-    return list(dict.fromkeys(key[at] for key in found))
+def _names(results: dict[tuple[str, str], Result], at: int) -> list[str]:
+    return list(dict.fromkeys(key[at] for key in results))
 
 
-def _mean(found: dict[tuple[str, str], Result], attack: str, defence: str, measure: str) -> float:
-    if (attack, defence) not in found:
+def _mean(results: dict[tuple[str, str], Result], attack: str, defence: str, measure: str) -> float:
+    if (attack, defence) not in results:
         raise Missing(f"{attack} against {defence}")
-    return float(found[attack, defence][measure]["mean"])
+    return float(results[attack, defence][measure]["mean"])
 
 
 FIELDS = {
