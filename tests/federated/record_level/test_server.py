@@ -180,7 +180,7 @@ def test_another_plan_under_one_name_is_another_run(ledger: Ledger) -> None:
         asked(silo(epsilon=4.5, **given), 2)
 
 
-def test_a_till_needs_ledger_and_account(ledger: Ledger) -> None:
+def test_a_payment_needs_ledger_and_account(ledger: Ledger) -> None:
     plan = silo().plan.whole
     with pytest.raises(errors.InvalidParameter, match=r"^Silo: ledger and account must be given"):
         Payment("Silo", plan, 1e-4, ledger)
