@@ -95,7 +95,9 @@ def canary_bound(
     runs = errors.whole("canary_bound", "runs", runs, least=40, most=10**9)
     rows = np.asarray(data)
     without = _with(rows, None if absent is None else np.asarray(absent)[None])
-    draws = [[fit(one) for _ in range(runs)] for one in (_with(rows, _one(canary)), without)]
+    draws = [
+        [fit(data_set) for _ in range(runs)] for data_set in (_with(rows, _one(canary)), without)
+    ]
     stacked = _stacked([*draws[0], *draws[1]])
     first, second = stacked[:runs], stacked[runs:]
     if scores is None:
