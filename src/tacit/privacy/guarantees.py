@@ -473,7 +473,10 @@ def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
 
 
 def _converted(order: arb, divergence: arb, delta: arb) -> arb:
-    r"""Convert: :math:`D_\alpha + \ln\frac{\alpha-1}\alpha - \frac{\ln(\delta\alpha)}{\alpha-1}`."""
+    r"""Convert a Rényi divergence to ε at δ.
+
+    .. math:: D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}
+    """
     return divergence + (-1 / order).log1p() - (delta.log() + order.log()) / (order - 1)
 
 
