@@ -18,8 +18,8 @@ direction that no other record has. Neighbours here differ by one record more or
 of records is public (it sets a sampling probability, or a divisor), they must not differ in it:
 `absent` is a record that contributes nothing, and takes the canary's place.
 
-The vector that a fit returns must contain everything that is released; it may be processed. What
-these functions return was computed with the records at hand: use synthetic records.
+The vector that a fit returns must contain everything that is released, and may contain what is
+computed from that. These functions compute with the records at hand: use synthetic records.
 
 References
 ----------

@@ -197,10 +197,8 @@ class ApproxDP(Guarantee):
         else:
             with rounding.precision():
                 # The factor grows with ε.
-                epsilon = rounding.high(self.epsilon)
-                delta = above(
-                    rounding.high(self.delta) * ((size * epsilon).expm1() / epsilon.expm1())
-                )
+                loss = rounding.high(self.epsilon)
+                delta = above(rounding.high(self.delta) * ((size * loss).expm1() / loss.expm1()))
         if delta >= 1:
             return NotPrivate(**self.scope)
         return replace(self, epsilon=_times(size, self.epsilon), delta=delta)
