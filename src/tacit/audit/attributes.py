@@ -117,7 +117,7 @@ def attribute_inference(
     """
     where = "attribute_inference"
     errors.choice(where, "rule", rule, RULES)
-    usual = 2.0 if errors.choice(where, "kind", kind, KINDS) == "squared" else 1.0
+    factor = 2.0 if errors.choice(where, "kind", kind, KINDS) == "squared" else 1.0
     confidence = errors.probability(where, "confidence", confidence, zero=False)
     places = [columns] if isinstance(columns, int | np.integer) else list(columns)
     options = errors.reals(where, values).reshape(len(values), -1)
@@ -130,7 +130,7 @@ def attribute_inference(
     def preference(tried: Reals) -> Reals:
         if rule == "nearest":
             return -np.abs(tried - mean)
-        return np.asarray(np.log(chances) - tried / (usual * max(mean, _SMALLEST)))
+        return np.asarray(np.log(chances) - tried / (factor * max(mean, _SMALLEST)))
 
     truths = [_nearest(rows[:, places], options) for rows, _ in sides]
     hits = [

@@ -18,8 +18,8 @@ direction that no other record has. Neighbours here differ by one record more or
 of records is public (it sets a sampling probability, or a divisor), they must not differ in it:
 `absent` is a record that contributes nothing, and takes the canary's place.
 
-The vector that a fit returns must contain everything that is released; it may be processed. What
-these functions return was computed with the records at hand: use synthetic records.
+The vector that a fit returns must contain everything that is released, and may contain what is
+computed from that. These functions compute with the records at hand: use synthetic records.
 
 References
 ----------
@@ -95,7 +95,9 @@ def canary_bound(
     runs = errors.whole("canary_bound", "runs", runs, least=40, most=10**9)
     rows = np.asarray(data)
     without = _with(rows, None if absent is None else np.asarray(absent)[None])
-    draws = [[fit(one) for _ in range(runs)] for one in (_with(rows, _one(canary)), without)]
+    draws = [
+        [fit(data_set) for _ in range(runs)] for data_set in (_with(rows, _one(canary)), without)
+    ]
     stacked = _stacked([*draws[0], *draws[1]])
     first, second = stacked[:runs], stacked[runs:]
     if scores is None:

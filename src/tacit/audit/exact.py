@@ -86,9 +86,9 @@ def _pair_epsilon(log_first: Reals, log_second: Reals, delta: float) -> float:
     if delta == 0:
         return max(float(ratio.max()), 0.0)
     order = np.argsort(-ratio)
-    held = np.cumsum(np.exp(log_first[order]), dtype=np.longdouble) - delta
-    above = held > 1e-15 * delta  # the rounding error of a δ that is used up
+    excess = np.cumsum(np.exp(log_first[order]), dtype=np.longdouble) - delta
+    above = excess > 1e-15 * delta  # the rounding error of a δ that is used up
     with np.errstate(divide="ignore"):
         other = np.logaddexp.accumulate(log_second[order])
-        odds = np.log(held[above].astype(np.float64)) - other[above]
+        odds = np.log(excess[above].astype(np.float64)) - other[above]
     return max(float(odds.max(initial=0.0)), 0.0)

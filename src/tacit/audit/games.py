@@ -153,10 +153,10 @@ def play(
     inside = table.draw()
     answers = ask(inside)
     others = [half for _ in range(count // 2) for half in _twins(table.draw())]
-    shown = [ask(one) for one in others]
+    shadow_answers = [ask(one) for one in others]
     reports = []
     for name in wanted:
-        scores = _scores(name, answers, table.labels, shown, np.array(others))
+        scores = _scores(name, answers, table.labels, shadow_answers, np.array(others))
         proof = table.proof(inside, scores, guesses, setting)
         sides = scores[inside], scores[~inside]
         reports.append(described(ATTACKS[name], *sides, setting, proof))

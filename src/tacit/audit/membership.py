@@ -348,7 +348,9 @@ def loss_threshold(
     rng : Randomness, optional
         Breaks ties among guesses.
     """
-    members, others = (-_scores("loss_threshold", one) for one in (member_losses, other_losses))
+    members, others = (
+        -_scores("loss_threshold", losses) for losses in (member_losses, other_losses)
+    )
     attack, place = "loss at most a given one", None
     if threshold == "mean":
         attack, place = "loss at most the mean of members", float(members.mean())
@@ -380,7 +382,7 @@ def from_scores(
 
     The parameters are those of `loss_threshold`; the best threshold is used.
     """
-    members, others = (_scores("from_scores", one) for one in (member_scores, other_scores))
+    members, others = (_scores("from_scores", scores) for scores in (member_scores, other_scores))
     adjacency = _adjacency("from_scores", coins, blank)
     setting = Setting.of("from_scores", adjacency, claim, delta, confidence, certainty)
     proof = _proof(members, others, setting, rng) if coins else None
@@ -447,7 +449,9 @@ def _best_place(members: Reals, others: Reals) -> float:
     if len(values) == 1:
         return float(values[0])
     places = values[1:] / 2 + values[:-1] / 2
-    above = [1 - np.searchsorted(np.sort(one), places) / len(one) for one in (members, others)]
+    above = [
+        1 - np.searchsorted(np.sort(scores), places) / len(scores) for scores in (members, others)
+    ]
     return float(places[int(np.argmax(above[0] - above[1]))])
 
 
@@ -455,14 +459,14 @@ def _rate_at(asked: float, members: Reals, others: Reals, confidence: float) -> 
     """Choose the threshold on every second of the others; count all members, and the rest."""
     choosing = np.sort(others[::2])[::-1]
     place = choosing[min(int(asked * len(choosing)), len(choosing) - 1)]
-    shares = [intervals.share(one > place, confidence) for one in (others[1::2], members)]
+    shares = [intervals.share(scores > place, confidence) for scores in (others[1::2], members)]
     return RateAt(asked, *shares)
 
 
 def _estimate(members: Reals, others: Reals, setting: Setting) -> float:
     """Estimate ε as from independent draws, with the event chosen on every second record."""
     size = min(len(members), len(others))
-    first, second = (_thinned(one, size) for one in (members, others))
+    first, second = (_thinned(scores, size) for scores in (members, others))
     known = {"delta": setting.delta, "confidence": setting.certainty}
     return bound_from_draws(first, second, [np.asarray], **known).epsilon
 

@@ -130,11 +130,15 @@ def likelihood_scores(
             "likelihood_scores", "shadow_evidence", f"of shape {known.shape}", shadow_logits.shape
         )
     each = len(shadow_logits) >= _MANY if each is None else each
-    away = _standardised(logits, shadow_logits, ~known, each)
+    without_record = _standardised(logits, shadow_logits, ~known, each)
     if not online:
-        return away[0]
-    near = _standardised(logits, shadow_logits, known, each)
-    return np.asarray((away[0] ** 2 - near[0] ** 2) / 2 + np.log(away[1]) - np.log(near[1]))
+        return without_record[0]
+    with_record = _standardised(logits, shadow_logits, known, each)
+    return np.asarray(
+        (without_record[0] ** 2 - with_record[0] ** 2) / 2
+        + np.log(without_record[1])
+        - np.log(with_record[1])
+    )
 
 
 def _standardised(
@@ -166,7 +170,10 @@ def classifier_scores(answers: Answers, labels: Any, shadows: list[Answers], ins
     learner = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=0
     )
-    learner.fit(np.concatenate([_inputs(one, labels) for one in shadows]), known.ravel())
+    learner.fit(
+        np.concatenate([_inputs(shadow, labels) for shadow in shadows]),
+        known.ravel(),
+    )
     return np.asarray(learner.decision_function(_inputs(answers, labels)), dtype=np.float64)
 
 

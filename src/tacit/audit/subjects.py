@@ -115,7 +115,7 @@ def _finite(channel: FiniteChannel, first: int, second: int, *, entrywise: bool 
 
 
 def _chosen(channel: Channel, pair: Any, others: Any, outputs: Any) -> Subject:
-    """A channel with few outputs and infinitely many inputs: the exact table covers the pair."""
+    """Build a subject with few outputs and infinitely many inputs: the table covers the pair."""
     table = exact.tabulate_over(channel, pair, outputs, lambda a, b: True)
     return Subject(channel, pair[0], pair[1], table, lambda raw: np.asarray(outputs), others)
 

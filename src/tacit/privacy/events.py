@@ -149,10 +149,10 @@ class SubsetSelection(Leaf):
         self._whole("categories", least=2)
         self._whole("size", least=1, most=self.categories - 1)
         self._whole("inclusion", least=1, most=2**WEIGHT_BITS - 1)
-        held = self.inclusion * (self.categories - self.size)
+        weight = self.inclusion * (self.categories - self.size)
         missed = (2**WEIGHT_BITS - self.inclusion) * self.size
-        if not ratio_within(held, missed, self.epsilon) or not ratio_within(
-            missed, held, self.epsilon
+        if not ratio_within(weight, missed, self.epsilon) or not ratio_within(
+            missed, weight, self.epsilon
         ):
             errors.refuse(name, "inclusion", "within e^epsilon of the rest", self.inclusion)
 
@@ -209,9 +209,9 @@ class SparseVector(Leaf):
     @property
     def shares(self) -> tuple[Fraction, Fraction, Fraction]:
         """Return the shares of ε: threshold, comparisons, numeric answers."""
-        each = self.positives * self.sensitivity
-        compared = (1 if self.monotonic else 2) * each / self.comparison_scale
-        answered = each / self.answer_scale if self.answer_scale else Fraction(0)
+        product = self.positives * self.sensitivity
+        compared = (1 if self.monotonic else 2) * product / self.comparison_scale
+        answered = product / self.answer_scale if self.answer_scale else Fraction(0)
         return self.sensitivity / self.threshold_scale, compared, answered
 
 

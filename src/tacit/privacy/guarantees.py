@@ -209,8 +209,8 @@ class ApproxDP(Guarantee):
         else:
             with rounding.precision():
                 # The factor grows with ε.
-                one = rounding.high(self.epsilon)
-                delta = above(rounding.high(self.delta) * ((size * one).expm1() / one.expm1()))
+                loss = rounding.high(self.epsilon)
+                delta = above(rounding.high(self.delta) * ((size * loss).expm1() / loss.expm1()))
         if delta >= 1:
             return NotPrivate(**self.scope)
         return replace(self, epsilon=_times(size, self.epsilon), delta=delta)
@@ -344,15 +344,15 @@ class RenyiDP(Guarantee):
     def group(self, size: int) -> Guarantee:
         r"""Return :math:`3^c\varepsilon(\alpha)` at α/2^c for k ≤ 2^c, if α ≥ 2^{c+1} [Mir17]_."""
         doublings = (_group_size(size) - 1).bit_length()
-        kept = [
+        converted = [
             (order / 2**doublings, _times(3**doublings, epsilon))
             for order, epsilon in zip(self.orders, self.epsilons, strict=True)
             if order >= 2 ** (doublings + 1) or doublings == 0
         ]
-        if not kept:
+        if not converted:
             reason = f"no order of the curve is large enough for groups of {size}"
             return Unproven(reason=reason, **self.scope)
-        orders, epsilons = zip(*kept, strict=True)
+        orders, epsilons = zip(*converted, strict=True)
         return replace(self, orders=orders, epsilons=epsilons)
 
     def __str__(self) -> str:
@@ -425,7 +425,7 @@ def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
     """Return the adjacency and unit that all share; raise if they differ."""
     if not guarantees:
         errors.refuse(where, "guarantees", "at least one", [])
-    scopes = {(one.adjacency, one.unit) for one in guarantees}
+    scopes = {(guarantee.adjacency, guarantee.unit) for guarantee in guarantees}
     if len(scopes) > 1:
         listed = " and ".join(sorted(f"{adjacency}/{unit}" for adjacency, unit in scopes))
         raise errors.IncompatibleGuarantees(
@@ -483,7 +483,10 @@ def _renyi_to_epsilon(order: float, divergence: float, delta: float) -> float:
 
 
 def _converted(order: arb, divergence: arb, delta: arb) -> arb:
-    r""":math:`D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}`."""
+    r"""Convert a Rényi divergence to ε at δ.
+
+    .. math:: D_\alpha + \ln\frac{\alpha-1}{\alpha} - \frac{\ln\delta + \ln\alpha}{\alpha-1}
+    """
     return divergence + (-1 / order).log1p() - (delta.log() + order.log()) / (order - 1)
 
 

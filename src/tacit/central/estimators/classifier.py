@@ -177,4 +177,4 @@ def coded(where: str, y: Any, declared: Any) -> tuple[npt.NDArray[Any], Codes]:
 def signs_of(codes: Codes, problems: int) -> list[Reals]:
     """Return ±1 for each problem: the second class against the first, or each against the rest."""
     wanted = [1] if problems == 1 else range(problems)
-    return [np.where(codes == one, 1.0, -1.0) for one in wanted]
+    return [np.where(codes == code, 1.0, -1.0) for code in wanted]

@@ -95,10 +95,10 @@ class Descent:
         moments = gaussian_moments(self.frame, spending, products, START_SHARE)
         inverse = moments.inverse(repair, penalty)
         beta = _on_grid(inverse @ moments.correlation)
-        held = self._held(moments.residual(beta))
-        unit = held / 2**BITS * self.frame.step
+        limit = self._held(moments.residual(beta))
+        unit = limit / 2**BITS * self.frame.step
         for _ in range(self.steps):
-            raw = self.gradient(blocks, beta, held)
+            raw = self.gradient(blocks, beta, limit)
             slope = spending.add(raw, self.sensitivity, self.share) * unit - penalty * beta
             beta = _on_grid(beta + inverse @ slope)
         return beta, moments, spending.released(None).event

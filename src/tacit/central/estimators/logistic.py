@@ -153,8 +153,8 @@ class LogisticRegression(LinearClassifier):
             return np.stack([expit(-scores), expit(scores)], axis=1)
         if self._algorithm() in ("gradient", "sgd"):
             return np.asarray(softmax(scores, axis=1))
-        each = expit(scores)
-        return np.asarray(each / each.sum(axis=1, keepdims=True))
+        chances = expit(scores)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
     def predict_log_proba(self, X: Any) -> Reals:
         """Return the logarithms of the probabilities of the classes."""

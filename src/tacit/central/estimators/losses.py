@@ -131,9 +131,9 @@ class Objective:
         count, columns = self.rows.shape
         size = float(np.linalg.norm(theta))
         smooth = float(self.loss.smoothness)
-        each = BLOCK + count / BLOCK + 24 + smooth * (columns + 10) * size
+        units = BLOCK + count / BLOCK + 24 + smooth * (columns + 10) * size
         beside = (4 + count / BLOCK) * (self.penalty * size + float(np.linalg.norm(self.linear)))
-        return float(2 * _UNIT * (count * each + beside))
+        return float(2 * _UNIT * (count * units + beside))
 
     def _blocks(self) -> Iterator[tuple[Reals, Reals]]:
         for start in range(0, len(self.rows), BLOCK):

@@ -98,19 +98,19 @@ class _Search:
         compared near the minimum because of rounding.
         """
         below, above = 0.0, 1.0
-        here, there = float(self.gradient @ direction), float(gradient @ direction)
-        low = -_FLAT * here
-        for _ in range(_MOST_HALVINGS if there > low else 0):
+        slope_below, slope_above = float(self.gradient @ direction), float(gradient @ direction)
+        flat = -_FLAT * slope_below
+        for _ in range(_MOST_HALVINGS if slope_above > flat else 0):
             # Where a linear slope would cross zero, restricted to the middle eight tenths.
-            share = min(max(here / (here - there), 0.1), 0.9)
+            share = min(max(slope_below / (slope_below - slope_above), 0.1), 0.9)
             middle = below + share * (above - below)
             trial = self.theta + middle * direction
             gradient = self.objective.gradient(trial)
             slope = float(gradient @ direction)
-            if abs(slope) <= low:
+            if abs(slope) <= flat:
                 break
             if slope < 0:
-                below, here = middle, slope
+                below, slope_below = middle, slope
             else:
-                above, there = middle, slope
+                above, slope_above = middle, slope
         return trial, gradient

@@ -179,7 +179,9 @@ def _module(sizes: tuple[int, ...], stream: Randomness) -> nn.Sequential:
 
 
 def _layers(module: nn.Sequential) -> list[Layer]:
-    arrays = [one.detach().cpu().numpy().astype(np.float64) for one in module.parameters()]
+    arrays = [
+        parameter.detach().cpu().numpy().astype(np.float64) for parameter in module.parameters()
+    ]
     pairs = zip(arrays[::2], arrays[1::2], strict=True)
     return [(weights.T.copy(), bias) for weights, bias in pairs]
 

@@ -51,11 +51,11 @@ class Recipe:
 
     def length(self, records: int) -> dict[str, Any]:
         """Return batch size and epochs."""
-        usual = math.ceil(records / PART) if records > FEW else records
-        size = usual if self.batch_size is None else self.batch_size
+        default_size = math.ceil(records / PART) if records > FEW else records
+        size = default_size if self.batch_size is None else self.batch_size
         size = errors.whole(self.where, "batch_size", size, least=1)
-        least = max(EPOCHS, STEPS * min(size, records) / records)
-        epochs = least if self.epochs is None else self.epochs
+        default_epochs = max(EPOCHS, STEPS * min(size, records) / records)
+        epochs = default_epochs if self.epochs is None else self.epochs
         epochs = float(errors.positive(self.where, "epochs", epochs))
         return {"batch_size": size, "epochs": epochs}
 

@@ -115,14 +115,14 @@ class NoisyDescent:
         spending, penalty, rows = self._spending(rng), self._penalty, whole(rows)
         inverse = np.linalg.inv(self._curvature(spending, rows) + penalty * np.eye(self.dimension))
         before = now = np.zeros((self.scores, self.dimension))
-        kept = []
+        points = []
         for step in range(self._steps):
             ahead = _on_grid(now + step / (step + 3) * (now - before))
             total = spending.add(self.gradient(rows, codes, ahead), self.sensitivity, self._share)
             slope = total / 4.0**BITS + penalty * ahead
             before, now = now, ahead - slope @ inverse
-            kept.append(now)
-        averaged = kept[-math.ceil(self._steps * _AVERAGED) :]
+            points.append(now)
+        averaged = points[-math.ceil(self._steps * _AVERAGED) :]
         return np.mean(averaged, axis=0), spending.released(None).event
 
     def gradient(self, rows: Reals, codes: Codes, theta: Reals) -> Integers:
@@ -139,8 +139,8 @@ class NoisyDescent:
     def _residuals(self, scores: Reals, codes: Codes) -> Reals:
         if self.scores == 1:
             # 1 / (1 + e^-s), from that of |s|.
-            away = rowwise.exp_below(-np.abs(scores))
-            residuals = np.where(scores < 0, away, 1.0) / (1.0 + away)
+            decay = rowwise.exp_below(-np.abs(scores))
+            residuals = np.where(scores < 0, decay, 1.0) / (1.0 + decay)
             residuals -= codes
             return np.asarray(np.minimum(np.maximum(residuals, -CLIP), CLIP))
         residuals = rowwise.exp_below(scores - scores.max(axis=1, keepdims=True))

@@ -180,6 +180,6 @@ class LaplaceProducts:
         matrix[upper] = noisy[len(products) :] / 2
         matrix += matrix.T
         matrix[diagonal] = noisy[: len(products)]
-        # The standard deviation of Laplace noise is √2 times its scale, of which half is left.
+        # Laplace noise has a standard deviation of √2 scales, which is halved with its entry.
         deviation = float(self._noise.event.scale) * self.frame.step**2 / math.sqrt(2)
         return Moments(matrix, self.frame.size, deviation), self.event

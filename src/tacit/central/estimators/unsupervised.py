@@ -167,8 +167,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
     def _read(self, value: tuple[statistics.Mean, statistics.Covariance], box: Box) -> None:
         about, moments = value
         self.mean_ = about.point
-        away = about.point - box.center
-        values, vectors = np.linalg.eigh(moments.matrix - np.outer(away, away))
+        offset = about.point - box.center
+        values, vectors = np.linalg.eigh(moments.matrix - np.outer(offset, offset))
         self.n_components_ = self._kept(len(values))
         directions = vectors[:, ::-1].T[: self.n_components_]
         # The sign of an eigenvector is arbitrary: its largest entry is made positive.
@@ -289,10 +289,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
     def _read(self, value: statistics.Clusters, box: Box) -> None:
         self.cluster_centers_, self.counts_ = value.centers, value.counts
         self.n_iter_ = int(self.max_iter)
-        each = max(float(value.counts.mean()), 0.0)
+        average = max(float(value.counts.mean()), 0.0)
         # With fewer records than this in a cluster, noise moves a centre by half its reach.
         noise = 2 * self._multiplier() * math.sqrt(self.max_iter * len(box.lower))
-        warn_of_noise("KMeans", each, noise, REMEDY)
+        warn_of_noise("KMeans", average, noise, REMEDY)
 
     @property
     def _n_features_out(self) -> int:
@@ -309,5 +309,5 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
 
     def transform(self, X: Any) -> Reals:
         """Return the distance of each row from each centre."""
-        away = self._rows(X)[:, None, :] - self.cluster_centers_
-        return np.asarray(np.sqrt((away**2).sum(axis=2)))
+        differences = self._rows(X)[:, None, :] - self.cluster_centers_
+        return np.asarray(np.sqrt((differences**2).sum(axis=2)))

@@ -132,15 +132,15 @@ class BetaMixture:
         at, step = np.linspace(-reach, reach, _NODES, retstep=True)
         odds = center + spread * np.sinh(at)
         share, rest = log_expit(odds), log_expit(-odds)
-        both = (self.log_density(share, rest) + other.log_density(share, rest)) / 2
+        log_root = (self.log_density(share, rest) + other.log_density(share, rest)) / 2
         measure = share + rest + np.log(spread * np.cosh(at))
-        return float(min(np.exp(both + measure).sum() * step, 1.0))
+        return float(min(np.exp(log_root + measure).sum() * step, 1.0))
 
 
 def _log_odds(*mixtures: BetaMixture) -> tuple[float, float]:
     """Return the location of the log odds, and a scale no wider than a component."""
-    every = [(m.weights, m.first, m.second) for m in mixtures]
-    weights, first, second = (np.concatenate(part) for part in zip(*every, strict=True))
+    parameters = [(m.weights, m.first, m.second) for m in mixtures]
+    weights, first, second = (np.concatenate(part) for part in zip(*parameters, strict=True))
     share = float(weights @ (first / (first + second)) / weights.sum())
     center = float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else 0.0
     narrow = float(np.sqrt(np.min(polygamma(1, first) + polygamma(1, second))))

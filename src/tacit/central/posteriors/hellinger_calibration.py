@@ -70,11 +70,11 @@ def _largest(scores: Scores, proved: float, epsilon: float, delta: float) -> flo
 
     current = proved
     for _ in range(_ROUNDS):
-        every = shares(current, pairs)
-        if active and every.max() <= target:
+        used = shares(current, pairs)
+        if active and used.max() <= target:
             return current
-        worst = np.argsort(-every)[:_ACTIVE]
-        active.extend([pairs[one] for one in worst if not active or every[one] > target])
+        worst = np.argsort(-used)[:_ACTIVE]
+        active.extend([pairs[one] for one in worst if not active or used[one] > target])
         current = _crossing(beyond, proved)
     return proved
 

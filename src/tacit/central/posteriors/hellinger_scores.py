@@ -73,7 +73,7 @@ class Scores:
 
 
 def gamma(epsilon: float, delta: float, size: int) -> float:
-    r""":math:`\ln(1 - \varepsilon / (2 \ln(\delta / (2|R|))))`, as in Lemma 3.2; 0 at δ = 0."""
+    r"""Return :math:`\ln(1 - \varepsilon / (2 \ln(\delta / (2|R|))))` of Lemma 3.2; 0 at δ = 0."""
     return math.log1p(-epsilon / (2 * math.log(delta / (2 * size)))) if delta else 0.0
 
 

@@ -139,10 +139,10 @@ class Factored:
         left = np.full(size, self.total)
         for i in reversed(range(1, len(factors))):
             for sum_left in np.unique(left):
-                mine = np.flatnonzero(left == sum_left)
+                rows = np.flatnonzero(left == sum_left)
                 chances = factors[i][: sum_left + 1] * self._heads[i][: sum_left + 1][::-1]
-                drawn = generator.choice(sum_left + 1, size=mine.size, p=chances / chances.sum())
-                draws[mine, i] = drawn
+                drawn = generator.choice(sum_left + 1, size=rows.size, p=chances / chances.sum())
+                draws[rows, i] = drawn
             left = left - draws[:, i]
         draws[:, 0] = left
         return draws

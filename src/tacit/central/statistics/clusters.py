@@ -141,8 +141,8 @@ def _step(
     shrinkage = np.maximum(1 - max(grid.shape[1] - 2, 0) * sigma**2 / squared, 0.0)
     moved = noisy * (np.where(counts < 1, 0.0, shrinkage) / np.maximum(counts, 1))[:, None]
     # A mean of clipped rows is never longer than the reach, nor outside the ball: only noise is.
-    away = clip_l2(np.rint(np.clip(moved, -limit, limit)).astype(np.int64), limit)
-    return clip_l2(centers + away, radius), counts
+    shift = clip_l2(np.rint(np.clip(moved, -limit, limit)).astype(np.int64), limit)
+    return clip_l2(centers + shift, radius), counts
 
 
 def _split(
@@ -156,8 +156,8 @@ def _split(
         size[largest] /= 2
         size[few] = size[largest]
         direction = generator.standard_normal(centers.shape[1])
-        away = direction * (_APART * limit / np.linalg.norm(direction))
-        centers[few] = centers[largest] + np.rint(away).astype(np.int64)
+        shift = direction * (_APART * limit / np.linalg.norm(direction))
+        centers[few] = centers[largest] + np.rint(shift).astype(np.int64)
     return clip_l2(centers, radius)
 
 

@@ -43,34 +43,34 @@ def sequential(guarantees: Sequence[Guarantee]) -> Guarantee:
     """Add guarantees in the strongest notion that all of them have."""
     scope = same_scope("sequential", list(guarantees))
     for absorbing in (NotPrivate, Unproven):
-        if absorbed := next((one for one in guarantees if isinstance(one, absorbing)), None):
+        if absorbed := next((part for part in guarantees if isinstance(part, absorbing)), None):
             return absorbed
-    if all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
+    if all(isinstance(part, PureDP | ApproxDP) for part in guarantees):
         return naive(guarantees)
-    if any(isinstance(one, ApproxDP) for one in guarantees):
+    if any(isinstance(part, ApproxDP) for part in guarantees):
         raise errors.IncompatibleGuarantees(
             "sequential: (epsilon, delta) does not add to concentrated or Rényi guarantees. "
             "Convert those with at_delta(delta) first."
         )
-    if any(isinstance(one, RenyiDP) for one in guarantees):
+    if any(isinstance(part, RenyiDP) for part in guarantees):
         return renyi(guarantees)
-    if all(isinstance(one, ConcentratedDP) for one in guarantees):
-        parts = [one for one in guarantees if isinstance(one, ConcentratedDP)]
+    if all(isinstance(part, ConcentratedDP) for part in guarantees):
+        parts = [part for part in guarantees if isinstance(part, ConcentratedDP)]
         with rounding.precision():
-            tau = above(sum((ball(one.tau) ** 2 for one in parts), arb(0)).sqrt())
-        return ConcentratedDP(mu=sum_above([one.mu for one in parts]), tau=tau, **scope)
+            tau = above(sum((ball(part.tau) ** 2 for part in parts), arb(0)).sqrt())
+        return ConcentratedDP(mu=sum_above([part.mu for part in parts]), tau=tau, **scope)
     return concentrated(guarantees)
 
 
 def naive(guarantees: Sequence[Guarantee]) -> Guarantee:
     """Add ε and δ."""
     scope = same_scope("naive", list(guarantees))
-    for one in guarantees:
-        if not isinstance(one, PureDP | ApproxDP):
-            _refused("naive", one)
-    parts = [one for one in guarantees if isinstance(one, PureDP | ApproxDP)]
-    epsilon = sum_above([one.epsilon for one in parts])
-    delta = sum_above([one.delta for one in parts])
+    for part in guarantees:
+        if not isinstance(part, PureDP | ApproxDP):
+            _refused("naive", part)
+    parts = [part for part in guarantees if isinstance(part, PureDP | ApproxDP)]
+    epsilon = sum_above([part.epsilon for part in parts])
+    delta = sum_above([part.delta for part in parts])
     if delta >= 1:
         return NotPrivate(**scope)
     if delta == 0:
@@ -119,23 +119,23 @@ def parallel(guarantees: Sequence[Guarantee]) -> Guarantee:
     """Return the weakest guarantee, for parts without a common unit, split without the data."""
     scope = same_scope("parallel", list(guarantees))
     for absorbing in (NotPrivate, Unproven):
-        if absorbed := next((one for one in guarantees if isinstance(one, absorbing)), None):
+        if absorbed := next((part for part in guarantees if isinstance(part, absorbing)), None):
             return absorbed
     if len(set(guarantees)) == 1:
         return guarantees[0]
-    if all(isinstance(one, ZCDP) for one in guarantees):
+    if all(isinstance(part, ZCDP) for part in guarantees):
         return ZCDP(
-            xi=max(one.xi for one in guarantees if isinstance(one, ZCDP)),
-            rho=max(one.rho for one in guarantees if isinstance(one, ZCDP)),
+            xi=max(part.xi for part in guarantees if isinstance(part, ZCDP)),
+            rho=max(part.rho for part in guarantees if isinstance(part, ZCDP)),
             **scope,
         )
-    if not all(isinstance(one, PureDP | ApproxDP) for one in guarantees):
+    if not all(isinstance(part, PureDP | ApproxDP) for part in guarantees):
         raise errors.IncompatibleGuarantees(
             "parallel: guarantees of different kinds have no maximum. "
             "Convert them with at_delta(delta) first."
         )
-    epsilon = max(one.epsilon for one in guarantees if isinstance(one, PureDP | ApproxDP))
-    delta = max(one.delta for one in guarantees if isinstance(one, PureDP | ApproxDP))
+    epsilon = max(part.epsilon for part in guarantees if isinstance(part, PureDP | ApproxDP))
+    delta = max(part.delta for part in guarantees if isinstance(part, PureDP | ApproxDP))
     if delta == 0:
         return PureDP(epsilon=epsilon, **scope)
     return ApproxDP(epsilon=epsilon, delta=delta, **scope)
@@ -150,15 +150,15 @@ def advanced(guarantees: Sequence[Guarantee], slack: float) -> Guarantee:
     """
     scope = same_scope("advanced", list(guarantees))
     slack = errors.probability("advanced", "slack", slack, zero=False)
-    parts = [one for one in guarantees if isinstance(one, PureDP | ApproxDP)]
+    parts = [part for part in guarantees if isinstance(part, PureDP | ApproxDP)]
     if len(parts) != len(guarantees):
         _refused("advanced", next(g for g in guarantees if not isinstance(g, PureDP | ApproxDP)))
-    epsilon = advanced_epsilon(np.array([one.epsilon for one in parts]), 1, slack)
-    failing, delta = [one.delta for one in parts if one.delta], slack
+    epsilon = advanced_epsilon(np.array([part.epsilon for part in parts]), 1, slack)
+    failing, delta = [part.delta for part in parts if part.delta], slack
     if failing:
         with rounding.precision():
-            held = math.prod((1 - high(one) for one in failing), start=1 - high(slack))
-            delta = above(1 - held)
+            success = math.prod((1 - high(part) for part in failing), start=1 - high(slack))
+            delta = above(1 - success)
     if delta >= 1:
         return NotPrivate(**scope)
     return ApproxDP(epsilon=epsilon, delta=delta, **scope)
@@ -224,9 +224,9 @@ def _rough_optimal(epsilon: float, count: int, spare: float) -> float:
     normaliser = count * np.logaddexp(0, epsilon)
     log_first = log_binomial + (count - flips) * epsilon - normaliser
     log_second = log_binomial + flips * epsilon - normaliser
-    held = np.exp(np.logaddexp.accumulate(log_first)) - spare
-    some = held > 0
-    log_odds = np.log(held[some]) - np.logaddexp.accumulate(log_second)[some]
+    excess = np.exp(np.logaddexp.accumulate(log_first)) - spare
+    some = excess > 0
+    log_odds = np.log(excess[some]) - np.logaddexp.accumulate(log_second)[some]
     return float(log_odds.max(initial=0.0))
 
 
@@ -241,14 +241,14 @@ def _responses_delta(epsilon: float, count: int, total: float) -> float:
     The sum runs from the largest L down; ratios of the terms fall, so a geometric series bounds
     the rest.
     """
-    one, at = rounding.most(epsilon), rounding.least(total)
-    flips = math.ceil((count - at / one) / 2) - 1
+    each_epsilon, total_epsilon = rounding.most(epsilon), rounding.least(total)
+    flips = math.ceil((count - total_epsilon / each_epsilon) / 2) - 1
     if flips < 0:
         return 0.0
-    loss, n = low(one), ball(count)
+    loss, n = low(each_epsilon), ball(count)
     log_binomial = (n + 1).lgamma() - ball(flips + 1).lgamma() - ball(count - flips + 1).lgamma()
     term = (log_binomial + (count - flips) * loss - count * loss.exp().log1p()).exp()
-    taken, shrink = low(at - (count - 2 * flips) * one).exp(), (-2 * loss).exp()
+    taken, shrink = low(total_epsilon - (count - 2 * flips) * each_epsilon).exp(), (-2 * loss).exp()
     odds, excess, rest = loss.exp(), arb(0), arb(0)
     for left in range(flips, -1, -1):
         excess += term * (1 - taken)

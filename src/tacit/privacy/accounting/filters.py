@@ -186,12 +186,12 @@ def _in_two_steps(
     # (ε, δ₀) becomes (2ε, δ₀(1 + e^ε)). Any δ₀ for which that is at most δ is valid.
     inner = delta / 2
     while inner > 0:
-        one = _at_delta(where, event, inner)
-        two = one.group(2)
+        single = _at_delta(where, event, inner)
+        two = single.group(2)
         if isinstance(two, PureDP) or (isinstance(two, ApproxDP) and two.delta <= delta):
             return two
-        assert isinstance(one, PureDP | ApproxDP)
-        inner = min(inner / 2, delta * math.exp(-min(one.epsilon, 700)) / 2)
+        assert isinstance(single, PureDP | ApproxDP)
+        inner = min(inner / 2, delta * math.exp(-min(single.epsilon, 700)) / 2)
     errors.refuse(where, "delta", "large enough for two units of this event", delta)
 
 

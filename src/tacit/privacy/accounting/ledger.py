@@ -91,7 +91,9 @@ class Account:
 
     @property
     def _history(self) -> list[Guarantee | Amounts]:
-        return [one.amount if isinstance(one, Receipt) else one.budget for one in self.entries]
+        return [
+            entry.amount if isinstance(entry, Receipt) else entry.budget for entry in self.entries
+        ]
 
 
 class Ledger:
@@ -353,7 +355,9 @@ def _entry(where: str, account: str, row: tuple[Any, ...]) -> Receipt | BudgetCh
 
 def _check_history(where: str, account: Account) -> None:
     for name, total in account.spent.items():
-        charged = sum((one.amount.get(name, Fraction(0)) for one in account.charges), Fraction(0))
+        charged = sum(
+            (charge.amount.get(name, Fraction(0)) for charge in account.charges), Fraction(0)
+        )
         if charged != total:
             promise = f"spent what its charges add up to ({name} {digits(charged)})"
             _tampered(where, account.name, promise, digits(total))

@@ -282,13 +282,13 @@ class _Composition:
         self.step, self.tilt = step, tilt
         tilted = [_Tilted(measure, count, step, tilt) for measure, count in drawn]
         with rounding.precision():
-            self.scale = sum((one.count * arb(one.shift) for one in tilted), arb(0))
-            self.growth = _growth([(one.mass, one.count) for one in tilted])
-            totals = [(one.total, one.count) for one in tilted]
-            failing = sum((one.count * arb(one.infinite) for one in tilted), arb(0))
+            self.scale = sum((part.count * arb(part.shift) for part in tilted), arb(0))
+            self.growth = _growth([(part.mass, part.count) for part in tilted])
+            totals = [(part.total, part.count) for part in tilted]
+            failing = sum((part.count * arb(part.infinite) for part in tilted), arb(0))
             self.failing = above(failing * _growth(totals))
-        mean = sum(one.count * one.mean for one in tilted)
-        deviation = math.sqrt(sum(one.count * one.variance for one in tilted))
+        mean = sum(part.count * part.mean for part in tilted)
+        deviation = math.sqrt(sum(part.count * part.variance for part in tilted))
         top = (float(self.scale) - math.log(delta) + 30) / tilt
         self.bottom = math.floor((mean - 12 * deviation) / step)
         wanted = max(math.ceil(top / step) - self.bottom, 64)
@@ -302,18 +302,18 @@ class _Composition:
         kappa = 8 * (math.log2(self.length) + 1) * _U
         product = np.ones(self.length // 2 + 1, dtype=np.complex128)
         wrong, sizes = 0.0, []
-        for one in tilted:
-            masses = one.wrapped(self.length)
+        for part in tilted:
+            masses = part.wrapped(self.length)
             norm = 1.01 * float(np.linalg.norm(masses))
-            wrong += one.count * kappa * norm
-            sizes.append((one.mass + kappa * math.sqrt(self.length) * norm, one.count))
-            product *= _power(np.fft.rfft(masses), one.count)
+            wrong += part.count * kappa * norm
+            sizes.append((part.mass + kappa * math.sqrt(self.length) * norm, part.count))
+            product *= _power(np.fft.rfft(masses), part.count)
         with rounding.precision():
             largest = above(_growth(sizes))
         if not largest < 2:
             raise TooWide("more draws than floats can multiply")
         convolved = np.fft.irfft(product, self.length)
-        draws = sum(one.count for one in tilted)
+        draws = sum(part.count for part in tilted)
         rounded = (math.sqrt(5) * (draws + len(tilted)) * _U + kappa) * np.linalg.norm(convolved)
         self.wrong = 1.1 * (wrong * largest + float(rounded)) + _TINY
         # From the bottom of the window up.
@@ -371,8 +371,8 @@ class _Tilted:
         # them: such losses count as infinite.
         rare = sum(mass for mass in measure.masses.values() if mass < _RARE)
         self.infinite = math.nextafter(measure.infinite + rare * 1.01, math.inf)
-        kept = sorted(node for node, mass in measure.masses.items() if mass >= _RARE)
-        self.nodes = np.array(kept, dtype=np.int64)
+        nodes = sorted(node for node, mass in measure.masses.items() if mass >= _RARE)
+        self.nodes = np.array(nodes, dtype=np.int64)
         masses = [measure.masses[int(node)] for node in self.nodes]
         exponents = np.log(masses) + tilt * step * self.nodes
         self.shift = float(exponents.max() + math.log(np.exp(exponents - exponents.max()).sum()))

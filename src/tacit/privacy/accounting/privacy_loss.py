@@ -172,7 +172,7 @@ def _merged_parts(parts: list[events.Event]) -> events.Event:
 def _one_gaussian(draws: list[events.Gaussian], count: int = 1) -> events.Gaussian:
     if len(draws) * count == 1:
         return draws[0]
-    precision = count * sum((one.l2_sensitivity / one.sigma) ** 2 for one in draws)
+    precision = count * sum((draw.l2_sensitivity / draw.sigma) ** 2 for draw in draws)
     with rounding.precision():
         sigma = rounding.below(rounding.low(Fraction(precision)).rsqrt())
     return events.Gaussian(
@@ -186,7 +186,7 @@ def _parts(event: events.Event, count: int) -> loss_grid.Parts:
         case events.Repeated():
             return _parts(event.event, count * event.count)
         case events.Composed():
-            return [one for part in event.events for one in _parts(part, count)]
+            return [draw for part in event.events for draw in _parts(part, count)]
         case events.Gaussian():
             probability, inner = 1.0, event
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
@@ -276,8 +276,8 @@ def subsampled_gaussian(noise_multiplier: Any, probability: Any, steps: Any) -> 
     probability = errors.within(
         "subsampled_gaussian", "sampling_probability", probability, "(0, 1]"
     )
-    one = events.Gaussian(1, sigma, adjacency="add-remove", unit="record")  # type: ignore[arg-type]
-    return events.Repeated(events.PoissonSampled(probability, one), steps)
+    draw = events.Gaussian(1, sigma, adjacency="add-remove", unit="record")  # type: ignore[arg-type]
+    return events.Repeated(events.PoissonSampled(probability, draw), steps)
 
 
 def _analytic_step(

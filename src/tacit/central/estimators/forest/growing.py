@@ -140,9 +140,9 @@ class Growing(ABC):
         self, growth: Growth, free: np.random.Generator
     ) -> tuple[Integers, Reals, Integers]:
         """Draw columns and cuts to try at each node, without the records; count histograms."""
-        nodes, every = growth.nodes, len(self.box.lower)
-        features = np.tile(np.arange(every), (nodes, 1))
-        if self.columns < every:
+        nodes, columns = growth.nodes, len(self.box.lower)
+        features = np.tile(np.arange(columns), (nodes, 1))
+        if self.columns < columns:
             features = free.permuted(features, axis=1)[:, : self.columns]
         shifts = free.random(features.shape)
         counts = growth.histograms(features, shifts, self.bins)

@@ -69,12 +69,12 @@ class Noise:
     def charge(self, queries: int, share: Fraction) -> None:
         """Pay for a number of queries, with a share each."""
         scope: dict[str, Any] = {"adjacency": Adjacency.ADD_REMOVE, "unit": self.unit}
-        one: events.Event
+        draw: events.Event
         if self._gaussian:
-            one = events.Gaussian(Fraction(1), self._gaussian.sigma(1, share), **scope)
+            draw = events.Gaussian(Fraction(1), self._gaussian.sigma(1, share), **scope)
         else:
-            one = self._laplace(share).event
-        self._pay(one, queries, share)
+            draw = self._laplace(share).event
+        self._pay(draw, queries, share)
 
     def add(self, counts: Integers, queries: int, share: Fraction) -> Integers:
         """Add noise to the counts of a number of queries, and pay for them."""
