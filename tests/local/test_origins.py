@@ -78,14 +78,14 @@ def test_parts_go_together_again(table, tmp_path):
 
 def test_a_writer_keeps_the_releases_of_its_batches(released, tmp_path):
     def twice():
-        with ReportsWriter(tmp_path / "a", released.mechanism, released.labelled) as writer:
+        with ReportsWriter(tmp_path / "a", released.mechanism, released.channel) as writer:
             writer.add(released)
             writer.add(released[:1])
 
     with pytest.raises(InvalidData, match="count twice"):
         twice()
     assert not (tmp_path / "a").exists()
-    with ReportsWriter(tmp_path / "b", released.mechanism, released.labelled) as writer:
+    with ReportsWriter(tmp_path / "b", released.mechanism, released.channel) as writer:
         writer.add(released[:20])
         writer.add(released[20:])
     with pytest.raises(InvalidData, match="count twice"):

@@ -500,10 +500,10 @@ def test_the_same_reports_are_not_twice_the_people(mechanism, released, tmp_path
     both = Reports.concatenate([Reports.read(first), other])
     joined = both.write(tmp_path / "d.parquet")
     for path in (second, tmp_path / "c.parquet", joined):
-        with pytest.raises(InvalidData, match="every release must occur once"):
+        with pytest.raises(InvalidData, match="every row of a release must occur once"):
             Reports.concatenate([Reports.read(first), Reports.read(path)])
     for parts in ([released, released], [both, other]):
-        with pytest.raises(InvalidData, match="every release must occur once"):
+        with pytest.raises(InvalidData, match="every row of a release must occur once"):
             Reports.concatenate(parts)
     assert len(Reports.concatenate([released[:70], released[70:]])) == 150
     assert Reports.read(joined).releases == (*released.releases, *other.releases)

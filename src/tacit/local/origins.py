@@ -64,7 +64,7 @@ def must_be_once(where: str, releases: Iterable[str]) -> None:
         order = np.argsort(starts, kind="stable")
         if bool(np.any(starts[order][1:] < stops[order][:-1])):
             raise errors.InvalidData(
-                f"{where}: every release must be there once, row by row: the same people would "
+                f"{where}: every row of a release must occur once: the same people would "
                 "count twice. Leave copies out."
             )
 

@@ -337,10 +337,10 @@ COST = tried("""const { channelOf } = await import("/channels.js");
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.7, 1 / 3, 2.5, 30.0])
 def test_odds_are_compared_with_e_to_the_epsilon_in_whole_numbers(call, epsilon):
     """One unit of 2⁻⁶⁴ more is too much: floats saw no difference below one in 10⁹."""
-    drawn = SubsetSelection(epsilon=epsilon, categories=200, size=3).event
+    drawn = SubsetSelection(epsilon=epsilon, categories=200, size=3)
     law = device._law(drawn)
     assert call("device", COST, {"law": law, "epsilon": epsilon}) == "taken"
-    more = {**law, "inclusion": str(drawn.inclusion + 1)}
+    more = {**law, "inclusion": str(drawn.event.inclusion + 1)}
     assert call("device", COST, {"law": more, "epsilon": epsilon}) == "refused"
     assert call("device", COST, {"law": law, "epsilon": epsilon * (1 - 1e-10)}) == "refused"
 
@@ -351,7 +351,7 @@ def test_what_is_no_epsilon_is_refused(call, stated):
 
 
 def test_costs_shown_are_those_of_the_channel(call):
-    law = device._law(SubsetSelection(epsilon=0.7, categories=200, size=3).event)
+    law = device._law(SubsetSelection(epsilon=0.7, categories=200, size=3))
     body = """async (m, given) => {
         const { channelOf } = await import("/channels.js");
         return m.cost(channelOf(given).cost.epsilon); }"""
@@ -526,7 +526,7 @@ def test_symbols_are_codewords_and_labels(call, digits, path, to):
 def test_a_ballot_has_two_symbols_a_class(call, classes):
     ballot = Ballot(epsilon=1, classes=classes)
     told = {"epsilon": 1, "classes": None if classes is None else list(range(classes)),
-            "channel": device._law(ballot.channel.event)}  # fmt: skip
+            "channel": device._law(ballot.channel)}  # fmt: skip
     body = tried("m.votesOf(given); return 'taken';")
     assert call("device", body, told) == "taken"
     assert call("device", body, {**told, "classes": [0, 1]}) == "refused"

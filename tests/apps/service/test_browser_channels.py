@@ -38,7 +38,7 @@ STREAM = "const at = [0], rng = { word: () => BigInt(given.words[at[0]++]) };"
 
 
 def law(channel):
-    return device._law(channel.event)
+    return device._law(channel)
 
 
 class Recorded:

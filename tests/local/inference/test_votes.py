@@ -266,7 +266,7 @@ def test_the_same_votes_are_not_twice_the_people(tmp_path):
     one, other = ballot.release(np.ones(20, bool)), ballot.release(np.ones(30, bool))
     path = one.write(tmp_path / "v.json")
     for parts in ([one, one], [one, Votes.read(path)], [Votes.concatenate([one, other]), other]):
-        with pytest.raises(InvalidData, match="every release must occur once"):
+        with pytest.raises(InvalidData, match="every row of a release must occur once"):
             Votes.concatenate(parts)
     assert len(Votes.concatenate([one, other])) == 50
     assert len(Votes.concatenate([one[:5], one[5:]])) == 20

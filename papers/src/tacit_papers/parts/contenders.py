@@ -25,6 +25,7 @@ from tacit.local.learned import quantizer
 from tacit.local.learned.codebook import DEFAULTS, Codebook
 from tacit.local.learned.direct import Direct
 from tacit.local.learned.features import Features
+from tacit.local.learned.provenance import vouch
 from tacit.privacy import errors
 from tacit.privacy.accounting import calibration
 from tacit_papers.engine.record import infinity
@@ -41,6 +42,7 @@ EQUAL = 1.2
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 128}
 
 
+@vouch
 class Remembered:
     """Fixed features that are computed once for every row, whatever the order of the rows.
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Rows, Schema, TableSchema
 from tacit.local.learned import scattering
-from tacit.local.learned.provenance import as_written
+from tacit.local.learned.provenance import as_written, takes_blocks
 from tacit.privacy import errors, rowwise, silence
 
 Floats = npt.NDArray[np.float32]
@@ -122,7 +122,7 @@ def alone(features: Features, rows: Rows) -> Floats:
     In whole numbers where they are this library's and can (they have `alone`), else from one row
     at a time.
     """
-    if provably_alone(features):
+    if hasattr(features, "alone") and takes_blocks(features):
         own: Any = features
         return np.asarray(own.alone(rows), np.float32)
     return _one_by_one(features, rows)
@@ -135,7 +135,7 @@ def provably_alone(features: Features) -> bool:
 
 def transform(features: Features, rows: Rows) -> Floats:
     """One vector a row, from a block where features are this library's, else row by row."""
-    return features.transform(rows) if as_written(features) else _one_by_one(features, rows)
+    return features.transform(rows) if takes_blocks(features) else _one_by_one(features, rows)
 
 
 def _one_by_one(features: Features, rows: Rows) -> Floats:
@@ -157,7 +157,7 @@ def _one_by_one(features: Features, rows: Rows) -> Floats:
 
 def reach(features: Features) -> float:
     """What no feature of a row is expected to be beyond: how coarse a grid must be."""
-    return float(getattr(features, "reach", FARTHEST)) if as_written(features) else FARTHEST
+    return float(getattr(features, "reach", FARTHEST)) if takes_blocks(features) else FARTHEST
 
 
 def blocks(rows: Rows, size: int = _BLOCK) -> Iterator[Rows]:

@@ -21,6 +21,24 @@ _LAYERS = ("Sequential", "Linear", "ReLU", "Conv2d", "GroupNorm", "AvgPool2d", "
 """Layers of torch in which no row of a batch meets another."""
 
 
+_VOUCHED: set[type] = set()
+
+
+def vouch(kind: type) -> type:
+    """Declare that a class computes the vector of a row from that row alone.
+
+    Blocks of rows are then given to it whole. Certificates state this as an assumption, as for any
+    features that are not the library's own. It is for simulations that remember vectors.
+    """
+    _VOUCHED.add(kind)
+    return kind
+
+
+def takes_blocks(features: Any) -> bool:
+    """Whether features may be given a block of rows: the library's own, or vouched for."""
+    return type(features) in _VOUCHED or as_written(features)
+
+
 def as_written(thing: Any) -> bool:
     """Whether an object, and whatever it is made of, is of this library's classes unchanged."""
     kind = type(thing)

@@ -63,6 +63,23 @@ def of_leaf(event: events.Event, delta: float | None = None) -> Guarantee:
     raise AssertionError(f"no theorem for {type(event).__name__}")
 
 
+def proves(event: events.Event, epsilon: float, delta: float) -> bool:
+    """Return whether a Gaussian draw is (ε, δ)-DP, by its profile at this very ε.
+
+    `of_leaf` searches for the smallest ε at δ, and may stop a last digit above one that holds.
+    """
+    match event:
+        case events.Gaussian():
+            multiplier = event.sigma / event.l2_sensitivity
+            return gaussian.delta_of(multiplier, epsilon) <= delta
+        case events.DiscreteGaussian() if gaussian.discrete_is_exact(
+            event.variance, event.squared_sensitivity, event.dimension
+        ):
+            shift = math.isqrt(int(event.squared_sensitivity))
+            return gaussian.discrete_delta_of(event.variance, shift, epsilon) <= delta
+    return False
+
+
 def _discrete_gaussian(event: events.DiscreteGaussian, delta: float | None) -> Guarantee:
     scope = events.scope_of(event)
     rho = event.squared_sensitivity / (2 * event.variance)
