@@ -129,11 +129,11 @@ def loss(module, inputs, labels):
 
 
 def ours(module, batch) -> tuple[Step, Step]:
-    from tacit.central.training import probing, training
-    from tacit.central.training.gradients import NoisyGradients
-    from tacit.central.training.noise import Noise
-    from tacit.central.training.schedule import Schedule
-    from tacit.privacy.randomness import Keystream
+    from tacit.private_training import probing, training
+    from tacit.private_training.gradients import NoisyGradients
+    from tacit.private_training.noise import Noise
+    from tacit.private_training.schedule import Schedule
+    from tacit.randomness import Keystream
 
     clipper = probing.clipper("benchmark", module, loss, batch)
     records = 100 * len(batch[0])
