@@ -24,6 +24,8 @@ from tacit.apps.demo import folder
 from tacit.apps.demo.collection import Setting
 from tacit.local.reports import Reports
 
+pytestmark = pytest.mark.heavy
+
 FILES = {
     *("mechanism", "reports.parquet", "certificate.json", "model", "picture.png", "demo.json"),
 }

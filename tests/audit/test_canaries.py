@@ -41,6 +41,8 @@ from tacit.privacy.events import Event
 from tacit.privacy.guarantees import ApproxDP
 from tacit.privacy.randomness import Randomness, Seeded
 
+pytestmark = pytest.mark.heavy
+
 CONFIDENCE, DELTA = 0.999999, 1e-5
 RUNS = 120
 

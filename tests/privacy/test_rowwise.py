@@ -12,6 +12,8 @@ from tacit.privacy import rowwise
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.rowwise import Product
 
+pytestmark = pytest.mark.heavy
+
 RNG = np.random.default_rng(0)
 
 

@@ -13,6 +13,8 @@ from .refuter import Path, refute
 from .registry import ROOT, paths
 from .tape import load_all
 
+pytestmark = pytest.mark.heavy
+
 KERNELS = {
     "haswell": {"OPENBLAS_CORETYPE": "Haswell"},
     "zen": {"OPENBLAS_CORETYPE": "Zen"},

@@ -19,6 +19,8 @@ from .browser import browser_fixture, call_fixture  # noqa: F401
 from .conftest import new_server
 from .test_browser_page import Visitor, _site, _visitor, counts, crowd, invite, owner, vote  # noqa: F401
 
+pytestmark = pytest.mark.heavy
+
 USED = (
     "This invitation has been used already, from another browser or before this browser's data "
     "were cleared. Nothing was drawn."

@@ -18,6 +18,8 @@ from tacit.privacy.mechanisms.laplace import log_mass
 
 from .browser import browser_fixture, call_fixture  # noqa: F401
 
+pytestmark = pytest.mark.heavy
+
 SIGNIFICANCE = 1e-6
 DRAWS = 60_000
 

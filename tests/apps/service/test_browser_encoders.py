@@ -15,6 +15,8 @@ from tacit.local.learned.direct import Direct
 
 from .browser import browser_fixture, call_fixture  # noqa: F401
 
+pytestmark = pytest.mark.heavy
+
 torch = pytest.importorskip("torch")
 graphs = pytest.importorskip("tacit.local.learned.onnx")
 nn = torch.nn

@@ -19,6 +19,8 @@ from tacit.privacy import artifact
 from .browser import browser_fixture  # noqa: F401
 from .conftest import new_server
 
+pytestmark = pytest.mark.heavy
+
 THREE = [(0.3, 0.2), (0.5, 0.12), (0.68, 0.22), (0.66, 0.38), (0.48, 0.48), (0.7, 0.6), (0.7, 0.75),
          (0.52, 0.88), (0.3, 0.8)]  # fmt: skip
 TABLE = TableSchema(

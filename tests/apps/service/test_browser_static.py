@@ -8,6 +8,8 @@ import pytest
 
 from .browser import STATIC
 
+pytestmark = pytest.mark.heavy
+
 NAMESPACE = "http://www.w3.org/2000/svg"
 SCRIPTS = {path.name: path.read_text() for path in sorted(STATIC.glob("*.js"))}
 PAGES = {path.name: path.read_text() for path in sorted(STATIC.glob("*.html"))}

@@ -24,6 +24,8 @@ from tacit.privacy import artifact
 
 from .conftest import SETTINGS, Server, new_server
 
+pytestmark = pytest.mark.heavy
+
 CONFIDENCE = 0.9999
 PEOPLE, VOTERS = 600, 600
 

@@ -22,6 +22,8 @@ from tacit.apps.service.wire import ReportForm
 
 from .conftest import new_server
 
+pytestmark = pytest.mark.heavy
+
 KILLS = int(os.environ.get("TACIT_KILLS", "2"))
 BATCH, CONNECTIONS = 20, 8
 

@@ -26,6 +26,8 @@ from tacit.apps.service.store import REPORT, VOTE, Store
 
 from .conftest import SETTINGS
 
+pytestmark = pytest.mark.heavy
+
 NUMBER = int(os.environ.get("TACIT_MALFORMED", "600"))
 MARK = "raw-value-7f3a"
 """What is sent and must not come back."""

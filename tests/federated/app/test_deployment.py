@@ -27,6 +27,8 @@ from tacit.federated.app.job import Job
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 
+pytestmark = pytest.mark.heavy
+
 LAYERS = (64, 32, 10)
 
 

@@ -39,6 +39,8 @@ from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
 from tacit.privacy import errors
 
+pytestmark = pytest.mark.heavy
+
 PEM = serialization.Encoding.PEM
 BARE = serialization.NoEncryption()
 

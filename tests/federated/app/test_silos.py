@@ -43,6 +43,8 @@ from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.randomness import Seeded
 
+pytestmark = pytest.mark.heavy
+
 ALL = {"batch_size": None, "epochs": 2}
 RECORD = {"unit": "record", "epsilon": 4, "delta": 1e-3}
 
