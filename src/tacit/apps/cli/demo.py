@@ -136,7 +136,7 @@ def _print_next(console: Console, outcome: Outcome) -> None:
         [
             (f"tacit account verify {folder / 'certificate.json'}", "a changed byte fails"),
             (f"tacit account explain {folder / 'model'}", "who is protected, in words"),
-            ("tacit study collect --mechanisms codebook,direct", "more such tables"),
+            ("tacit collect plan --help", "how many people are needed"),
             ("docs/guide.md", "your own data in ten lines"),
         ]
     )
