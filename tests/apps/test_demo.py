@@ -305,7 +305,7 @@ def test_it_reads_well_at_eighty_columns(
         command = f"account {name}"
         assert f"tacit {command}" in ends
         assert run(*command.split()).code == 0
-    assert "tacit study collect --mechanisms codebook,direct" in ends
+    assert "tacit collect plan --help" in ends
     assert [line.split()[1] for line in outcome.out.splitlines() if " ± 0" in line] == ["2", "8"]
 
 
