@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tacit import Certificate
 from tacit.privacy import events, guarantees, plain
+from tacit.privacy.accounting import gaussian, theorems
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.certificate import Artifact, public_key_of
 from tacit.privacy.errors import CertificateError, TacitError
@@ -888,6 +889,21 @@ def test_nothing_below_what_the_events_give_is_certified(less):
     certificate = dataclasses.replace(Certificate.issue(event), guarantee=low)
     with pytest.raises(CertificateError, match="its events give"):
         Certificate.from_json(certificate.to_json()).verify()
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
+def test_a_calibrated_gaussian_is_certified_by_its_profile_and_nothing_below_it(epsilon):
+    """The search for ε may stop a digit above the target, at which the profile itself holds."""
+    scope = {"adjacency": "replace-one", "unit": "record"}
+    z = gaussian.noise_multiplier_for(epsilon, 1e-6)
+    event = events.Gaussian(Fraction(1), Fraction(repr(z)), **scope)
+    met = ApproxDP(epsilon=epsilon, delta=1e-6, **scope)
+    Certificate.issue(event, guarantee=met).verify()
+    for less in (1e-9, 1e-11):
+        low = dataclasses.replace(met, epsilon=epsilon * (1 - less))
+        assert not theorems.proves(event, low.epsilon, low.delta)
+        with pytest.raises(CertificateError, match="its events give"):
+            Certificate.issue(event, guarantee=low)
 
 
 def test_digits_of_other_machines_are_let_through_for_numerical_accounting_alone():

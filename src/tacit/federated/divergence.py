@@ -57,7 +57,7 @@ def measure(
     parts : sequence of index arrays
         Indices of the rows that each client holds.
     cells : int
-        Number of cells. Each cell is the set of rows nearest to one of so many random rows.
+        Number of cells. Each cell is the set of rows nearest to one of as many random rows.
     seed : int
         Seed of the choice of these rows, and of the random assignment.
     """

@@ -28,7 +28,7 @@ def fresh() -> tuple[str, ...]:
 
 
 def settled(where: str, releases: Iterable[str], rows: int) -> tuple[str, ...]:
-    """The releases of so many rows; a number alone stands for all rows of its release."""
+    """Check the releases of rows; a number alone stands for all rows of its release."""
     releases = tuple(map(str, releases))
     if len(releases) == 1 and "[" not in releases[0]:
         releases = (f"{releases[0]}[0:{rows}]",) if rows else ()

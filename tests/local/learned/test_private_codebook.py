@@ -25,7 +25,7 @@ from tacit.data.schema import ArraySchema, Categorical, Continuous, Rows, TableS
 from tacit.local.inference.noise_aware import NoiseAwareClassifier
 from tacit.local.inhouse import COUNTED, PUBLIC, Target
 from tacit.local.learned import features as features_of
-from tacit.local.learned import private_features
+from tacit.local.learned import private_features, provenance
 from tacit.local.learned import private_quantizer as pq
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.provenance import as_written
@@ -704,6 +704,24 @@ STRANGERS = {
     "base": lambda: features_of.RandomFourier.draw(VECTORS, Mixed(VECTORS), 0),
     "raises": lambda: Quotes(VECTORS),
 }
+
+
+def test_vouched_features_are_an_assumption_and_subclasses_of_them_are_not_vouched_for():
+    @provenance.vouch
+    class Vouched(Mixed):
+        pass
+
+    class Below(Vouched):
+        pass
+
+    assert provenance.takes_blocks(Vouched(VECTORS))
+    assert not provenance.takes_blocks(Below(VECTORS))
+    assert not features_of.provably_alone(Vouched(VECTORS))
+    made = Codebook(epsilon=1, codewords=3, features=Vouched(VECTORS), **CENTRAL)
+    made.fit(vectors(300), schema=VECTORS)
+    assert made.inhouse_.guarantee.reason == private_features.ELSEWHERE
+    made.fit(vectors(300), schema=VECTORS, public_features=True)
+    assert private_features.ALIKE in made.inhouse_.certificate.assumptions
 
 
 @pytest.mark.parametrize("name", STRANGERS)

@@ -31,7 +31,7 @@ class ClientPlan:
     delta: float
 
     def sampled(self, rounds: int = 1) -> SampledGaussian:
-        """What is proved of so many rounds."""
+        """Return the plan of this many rounds."""
         return SampledGaussian(self.clients, self.threshold, rounds, self.multiplier)
 
     @property

@@ -30,7 +30,7 @@ export function expAbove(epsilon) {
   return found + (found >> 192n) + 1n;
 }
 
-/** top/bottom rounded up to so many digits, as the number that is written so. */
+/** Round top/bottom up to this number of digits, and return the number that is printed. */
 export function ceiling(top, bottom, digits) {
   if (top <= 0n) return 0;
   let power = String(top).length - String(bottom).length - digits;  // of the last digit, or one too low

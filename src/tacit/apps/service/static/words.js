@@ -27,7 +27,7 @@ export function believed(prior, epsilon) {
   return `${times(1000n, prior, epsilon) / 10}\u00a0%`;
 }
 
-/** So many times p e^ε / (1 − p + p e^ε), rounded up to a whole number. */
+/** Compute many · p e^ε / (1 − p + p e^ε), rounded up to a whole number. */
 function times(many, prior, epsilon) {
   const [top, bottom] = rational(prior), held = top * expAbove(epsilon);
   const all = held + (bottom - top) * ONE;
