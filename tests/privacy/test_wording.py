@@ -35,11 +35,14 @@ LOCAL: dict[str, Any] = {"adjacency": "any-two-inputs", "unit": "person"}
 LAPLACE = events.Laplace(Fraction(3), Fraction(6), **SCOPE)
 
 EVENTS: dict[str, tuple[events.Event, list[str]]] = {
-    "Laplace": (LAPLACE, ["Laplace", "scale 6", "by 3"]),
-    "Gaussian": (events.Gaussian(Fraction(1, 2), Fraction(5), **SCOPE), ["deviation 5", "by 0.5"]),
+    "Laplace": (LAPLACE, ["Laplace", "scale 6", "at most 3"]),
+    "Gaussian": (
+        events.Gaussian(Fraction(1, 2), Fraction(5), **SCOPE),
+        ["deviation 5", "at most 0.5"],
+    ),
     "DiscreteGaussian": (
         events.DiscreteGaussian(Fraction(4), Fraction(9), 1, **SCOPE),
-        ["Discrete Gaussian", "deviation 3", "2 (Euclidean)"],
+        ["Discrete Gaussian", "deviation 3", "2 (Euclidean norm)"],
     ),
     "RandomizedResponse": (
         RandomizedResponse(categories=3, epsilon=1.0).event,
@@ -49,7 +52,7 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
         ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
     ),
-    "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "by 1."]),
+    "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "at most 1."]),
     "SparseVector": (
         SparseVector(epsilon=1.0, threshold=0, positives=7, adjacency="replace-one").event,
         ["threshold", "7"],
@@ -73,7 +76,7 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
     "PoissonSampled": (events.PoissonSampled(0.125, LAPLACE), ["sample", "0.125", "scale 6"]),
     "Repeated": (events.Repeated(LAPLACE, 41), ["41 times", "scale 6"]),
     "Composed": (events.Composed((LAPLACE, LAPLACE)), ["same data", "scale 6"]),
-    "Parallel": (events.Parallel((LAPLACE, LAPLACE)), ["people of its own", "scale 6"]),
+    "Parallel": (events.Parallel((LAPLACE, LAPLACE)), ["separate part", "scale 6"]),
 }
 
 GUARANTEES: dict[str, Guarantee] = {
@@ -288,8 +291,8 @@ def test_who_is_protected_from_whom(unit: Unit) -> None:
         holder = "the server that gathers" if unit == "client" else "whoever holds the raw data"
         assert f"not from {holder}" in said_of[adjacency]
         assert f"Each {unit} in the data" in said_of[adjacency]
-    assert "held anything else" in said_of[Adjacency.REPLACE_ONE]
-    assert "not being in it" in said_of[Adjacency.ADD_REMOVE]
+    assert f"any other {unit} in its place" in said_of[Adjacency.REPLACE_ONE]
+    assert "without it" in said_of[Adjacency.ADD_REMOVE]
 
 
 def test_assumptions_follow_the_model() -> None:
@@ -342,9 +345,9 @@ def test_no_certificate_hides_how_many_and_tells_it(name: str, adjacency: Adjace
     told = Certificate.issue(stated).explain()
     hidden = adjacency is Adjacency.ADD_REMOVE
     assert ("How many" in told) is not hidden
-    assert ("against not being in it at all" in told) is hidden
+    assert ("compared with the same data without it" in told) is hidden
     assert ("blank" in told) is (adjacency is Adjacency.ZERO_OUT)
-    assert ("having held anything else" in told) is (adjacency is Adjacency.REPLACE_ONE)
+    assert ("any other record in its place" in told) is (adjacency is Adjacency.REPLACE_ONE)
 
 
 def test_printed_bounds_round_outwards() -> None:

@@ -1,8 +1,8 @@
 """A certificate: guarantee, events, and the hash of what was released, as JSON.
 
 `verify` derives the guarantee from the events again and refuses any difference, and any changed
-byte: the file must be the canonical form of its content, and its digest must fit. Against someone
-who rewrites the digest too, sign it (Ed25519, needs `pip install tacit[sign]`).
+byte: the file must be the canonical form of its content, and its digest must match. To protect it
+against someone who also rewrites the digest, sign it (Ed25519, needs `pip install tacit[sign]`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tacit.privacy.randomness import Randomness, source
 
 SCHEMA = "tacit-certificate/1"
 _CALIBRATION = 1e-8
-"""How much more than its events give a certificate may state: calibration is on the safe side."""
+"""How much more than its events give a certificate may state: calibration errs on the safe side."""
 _PLATFORMS = 1e-11
-"""How much less, where ε was found through Fourier transforms, which machines round differently.
+"""How much less, if ε was computed by Fourier transforms, which machines round differently.
 
-On each machine the error of its own is added, so that what either states is a bound.
+Each machine adds a bound on its own error, so the ε that either states is an upper bound.
 """
 _LARGEST_FILE = 16 * 2**20
 _INDENT = 2
@@ -58,7 +58,7 @@ class Artifact:
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What a release promises, and why. Make one with `issue`, read one with `load`."""
+    """The guarantee of a release, and why it holds. Make one with `issue`, read one with `load`."""
 
     guarantee: guarantees.Guarantee
     event: events.Event
@@ -90,12 +90,12 @@ class Certificate:
         event
             What ran, e.g. `mechanism.event`.
         guarantee, delta
-            State this guarantee (it must follow from the event), or the one at this δ; without
-            either, the natural one.
+            The guarantee to state (it must follow from the event), or the δ to state it at. By
+            default, the natural guarantee of the event.
         artifact
             The file that was released.
         assumptions, not_protected
-            Sentences to add to the standard ones.
+            Sentences to add to the standard sentences.
         rng
             The generator that the release used; a seeded one is recorded as such.
         """
@@ -118,7 +118,7 @@ class Certificate:
         )
 
     def to_json(self) -> str:
-        """The canonical form: sorted keys, two spaces, one newline at the end."""
+        """Return the canonical form: sorted keys, two spaces, one newline at the end."""
         body = self._body()
         body["digest"] = _digest(body)
         if self.signature is not None:
@@ -134,7 +134,7 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
-        """Read a certificate; anything but its canonical form and right digest is refused."""
+        """Read a certificate; refuse anything but its canonical form with the right digest."""
         try:
             content = Path(path).read_bytes()
         except OSError as error:
@@ -168,10 +168,9 @@ class Certificate:
     def verify(
         self, artifact: str | Path | Artifact | None = None, public_key: str | None = None
     ) -> None:
-        """Derive the guarantee again, compare the artifact, check the signature; raise if not.
+        """Derive the guarantee again, compare the artifact and check the signature, or raise.
 
-        A certificate that names an artifact is not verified without it: a file, or what describes
-        it.
+        If the certificate names an artifact, pass it: the path of a file, or its description.
         """
         _must_follow(self.event, self.guarantee, elsewhere=True)
         self._must_say_all()
@@ -190,7 +189,7 @@ class Certificate:
             self._verify_signature(*self.signature)
 
     def sign(self, key_pem: bytes) -> Certificate:
-        """A copy with an Ed25519 signature; the key is an unencrypted PEM file's content."""
+        """Return a copy with an Ed25519 signature, from the content of an unencrypted PEM file."""
         _must_follow(self.event, self.guarantee, elsewhere=True)
         ed25519, serialization, _ = _cryptography()
         try:
@@ -208,8 +207,10 @@ class Certificate:
         return shown.line("Certificate", self._about(), self.guarantee)
 
     def _repr_html_(self) -> str:
-        told = {"assumes": self.assumptions, "does not protect": self.not_protected}
-        sentences = {name: " ".join(lines) for name, lines in told.items()}
+        sentences = {
+            "assumes": " ".join(self.assumptions),
+            "does not protect": " ".join(self.not_protected),
+        }
         rows = {"guarantee": self.guarantee, **self._about(), **sentences}
         return shown.table("Certificate", rows)
 
@@ -218,7 +219,7 @@ class Certificate:
         return {**name, "issued": self.issued, "seeded": self.seeded}
 
     def explain(self) -> str:
-        """In plain words: who is protected from whom, how well, why, and what is not."""
+        """Explain in plain words who is protected from whom, how well, why, and what is not."""
         name = f" for {self.artifact.name}" if self.artifact else ""
         return wording.explain(
             self.guarantee,
@@ -250,16 +251,18 @@ class Certificate:
             *wording.standard_assumptions(self.event, seeded=self.seeded),
             *wording.standard_limits(self.event),
         )
-        said = {*self.assumptions, *self.not_protected}
-        if missing := [line for line in needed if line not in said]:
-            raise CertificateError(f"certificate: it leaves out what its events need: {missing[0]}")
+        stated = {*self.assumptions, *self.not_protected}
+        if missing := [line for line in needed if line not in stated]:
+            raise CertificateError(
+                f"certificate: it omits a sentence that its events require: {missing[0]}"
+            )
 
-    def _verify_artifact(self, found: Artifact) -> None:
+    def _verify_artifact(self, given: Artifact) -> None:
         if self.artifact is None:
             raise CertificateError("certificate: it names no artifact to compare with.")
-        if (found.sha256, found.bytes) != (self.artifact.sha256, self.artifact.bytes):
+        if (given.sha256, given.bytes) != (self.artifact.sha256, self.artifact.bytes):
             raise CertificateError(
-                f"certificate: {found.name} is not the certified artifact: its SHA-256 differs."
+                f"certificate: {given.name} is not the certified artifact: its SHA-256 differs."
             )
 
     def _verify_signature(self, key: str, signature: str) -> None:
@@ -268,11 +271,11 @@ class Certificate:
             public = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
             public.verify(bytes.fromhex(signature), _digest(self._body()).encode())
         except (ValueError, invalid):
-            raise CertificateError("certificate: the signature does not fit.") from None
+            raise CertificateError("certificate: the signature does not match.") from None
 
 
 def public_key_of(pem: bytes) -> str:
-    """The hexadecimal form, as in certificates, of a PEM public key."""
+    """Return a PEM public key in the hexadecimal form of certificates."""
     ed25519, serialization, _ = _cryptography()
     try:
         key = serialization.load_pem_public_key(pem)
@@ -286,7 +289,7 @@ def public_key_of(pem: bytes) -> str:
 
 
 def _parse(data: Any) -> Certificate:
-    """Read the parsed JSON; whatever has another type than it should raises `TypeError`."""
+    """Build a certificate from parsed JSON; a value of the wrong type raises `TypeError`."""
     if data["schema"] != SCHEMA:
         errors.refuse("certificate", "schema", SCHEMA, data["schema"], "Use a matching version.")
     artifact = data["artifact"]
@@ -329,7 +332,7 @@ def _is(kind: type[T], value: Any) -> T:
 
 
 def _text(value: Any) -> str:
-    # Printable: what is explained must not write to the reader's terminal.
+    # Printable: an explanation must not send control characters to the reader's terminal.
     if not _is(str, value).isprintable():
         raise ValueError
     return str(value)
@@ -350,36 +353,36 @@ def _sentences(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _must_follow(event: events.Event, stated: guarantees.Guarantee, *, elsewhere: bool) -> None:
-    """The stated guarantee must be what the event gives: naturally, or at the stated δ.
+    """Refuse a guarantee other than the event's own: the natural one, or the one at the stated δ.
 
-    It may not be less. Only where it may have been derived elsewhere, by numerical accounting, do
-    the last digits of two machines differ.
+    It must not state less. The last digits may differ only if the guarantee may have been derived
+    on another machine, by numerical accounting.
     """
-    found = "nothing"
+    outcome = "nothing"
     for delta in {0.0, getattr(stated, "delta", 0.0)}:
         try:
             derived = guarantee_of(event, delta)
         except errors.TacitError as error:
-            found = str(error)
+            outcome = str(error)
             continue
         numerical = elsewhere and delta > 0 and not isinstance(event, events.Leaf | events.Declared)
         if _agree(derived, stated, _PLATFORMS if numerical else 0.0):
             return
         if _agree(derived, stated, _CALIBRATION) and _proved(event, stated):
             return
-        found = str(derived)
-    raise CertificateError(f"certificate: it states {stated}, but its events give: {found}")
+        outcome = str(derived)
+    raise CertificateError(f"certificate: it states {stated}, but its events give: {outcome}")
 
 
 def _proved(event: events.Event, stated: guarantees.Guarantee) -> bool:
-    """Whether the event's own profile proves what is stated, without a search for ε."""
+    """Check whether the event's own profile proves the statement, without a search for ε."""
     return isinstance(stated, guarantees.ApproxDP) and theorems.proves(
         event, stated.epsilon, stated.delta
     )
 
 
 def _agree(derived: guarantees.Guarantee, stated: guarantees.Guarantee, less: float) -> bool:
-    """Whether they are the same, but that calibration may stay a little on the safe side."""
+    """Check whether both are the same, apart from the small safety margin of calibration."""
     if type(derived) is not type(stated):
         return False
     first, second = plain.to_plain(derived), plain.to_plain(stated)

@@ -12,14 +12,15 @@ from fractions import Fraction
 from typing import Any
 
 from tacit.privacy import errors, guarantees
-from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
+from tacit.privacy.guarantees import Guarantee
+from tacit.privacy.neighbours import Adjacency, Unit, steps_between
 from tacit.privacy.randomness.reals import exp_floor
 
 WEIGHT_BITS = 64
 """Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
 
 ONE_OR_NONE = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
-"""Neighbours of which one has a unit that the other lacks or has blank: proofs are the same."""
+"""Adjacencies in which one neighbour has a unit that the other lacks or has blank."""
 
 LAWS = ("gaussian", "laplace")
 """Laws of the linear term in `ObjectivePerturbation`."""
@@ -237,9 +238,9 @@ class SmoothLaplace(Leaf):
 
 @dataclass(frozen=True)
 class CertifiedTable(Leaf):
-    """A table of integer weights, of which all neighbouring rows were compared exactly.
+    """A table of integer weights, all neighbouring rows of which were compared exactly.
 
-    `sha256` identifies the table and its neighbours: whoever has them can compare the rows again.
+    `sha256` identifies the table and its neighbours; with both, the rows can be compared again.
     """
 
     epsilon: Fraction
@@ -287,7 +288,7 @@ class ObjectivePerturbation(Leaf):
         self._positive("output_sensitivity", "output_scale")
         self._whole("problems", least=1, most=256)
         if self.adjacency not in ONE_OR_NONE:
-            remedy = "The proof follows one record that counts, or does not."
+            remedy = "The proof compares data with one record and without it."
             errors.refuse(name, "adjacency", "add-remove or zero-out", str(self.adjacency), remedy)
         for scale, sensitivity in (
             (self.scale, self.sensitivity),
@@ -402,10 +403,10 @@ def towards(event: Event, adjacency: Adjacency | str) -> Event:
     """Restate an event for other neighbours that follow from its own at no price.
 
     That is zero-out, from add-remove or replace-one (`Guarantee.towards` has the reason): a
-    sensitivity that bounds all pairs that differ in one unit also bounds those of which one has
-    that unit blank. So every leaf keeps its numbers. A sample leaves units out, which are blank to
-    it, so `PoissonSampled` keeps its probability; it never contains replace-one events. Conversions
-    with a price apply to guarantees, not to events, and raise here.
+    sensitivity that bounds all pairs that differ in one unit also bounds those in which one has
+    that unit blank. So every leaf keeps its numbers. To a sample, units that it leaves out are
+    blank, so `PoissonSampled` keeps its probability; it never contains replace-one events.
+    Conversions with a price apply to guarantees, not to events, and raise here.
     """
     match event:
         case PoissonSampled() | Repeated():
@@ -413,10 +414,10 @@ def towards(event: Event, adjacency: Adjacency | str) -> Event:
         case Composed() | Parallel():
             return replace(event, events=tuple(towards(part, adjacency) for part in event.events))
     stated = scope_of(event)["adjacency"]
-    if guarantees.steps_between("towards", stated, adjacency) > 1:
+    if steps_between("towards", stated, adjacency) > 1:
         raise errors.IncompatibleGuarantees(
             f"towards: adjacency must follow from {stated} at no price, got {adjacency}. "
-            "Restate the guarantee of the event, which towards of a guarantee does at its price."
+            "Restate the guarantee of the event instead: Guarantee.towards pays the price."
         )
     if isinstance(event, Declared):
         return Declared(event.guarantee.towards(adjacency))

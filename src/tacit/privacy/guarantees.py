@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -28,43 +27,10 @@ from scipy.optimize import minimize_scalar
 
 from tacit.privacy import decimals as digits
 from tacit.privacy import errors, rounding, shown
+from tacit.privacy.neighbours import Adjacency as Adjacency
+from tacit.privacy.neighbours import Unit as Unit
+from tacit.privacy.neighbours import steps_between
 from tacit.privacy.rounding import above, ball, float_above
-
-
-class Adjacency(StrEnum):
-    """The pairs of inputs that the guarantee ranges over."""
-
-    ANY_TWO_INPUTS = "any-two-inputs"
-    """Local model: any input of one person, against any other."""
-    REPLACE_ONE = "replace-one"
-    """Central model: one unit's data replaced by other data; the number of units is public."""
-    ADD_REMOVE = "add-remove"
-    """Central model: one unit's data added or removed; the number of units is hidden too."""
-    ZERO_OUT = "zero-out"
-    """Central model: one unit's data blanked, its place kept; the number of units is public."""
-
-    @property
-    def model(self) -> str:
-        return "local" if self is Adjacency.ANY_TWO_INPUTS else "central"
-
-    @classmethod
-    def of(cls, where: str, value: Any) -> Adjacency:
-        """Return the member that a word names; any other is refused."""
-        return cls(errors.choice(where, "adjacency", value, list(cls)))
-
-
-class Unit(StrEnum):
-    """What two neighbours differ in."""
-
-    RECORD = "record"
-    LABEL = "label"
-    PERSON = "person"
-    CLIENT = "client"
-
-    @classmethod
-    def of(cls, where: str, value: Any) -> Unit:
-        """Return the member that a word names; any other is refused."""
-        return cls(errors.choice(where, "unit", value, list(cls)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,27 +360,6 @@ class Unproven(Guarantee):
         return f"unproven: {self.reason} ({self.whom})"
 
 
-_STEPS: dict[tuple[Adjacency, Adjacency], int] = {
-    (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT): 1,
-    (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT): 1,
-    (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE): 2,
-    (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE): 2,
-}
-"""Number of steps between neighbours of the first kind that make one of the second."""
-
-
-def steps_between(where: str, stated: Adjacency, wanted: Adjacency | str) -> int:
-    """Return how many steps of the stated neighbours make one of the wanted kind, or raise."""
-    wanted = Adjacency.of(where, wanted)
-    steps = 1 if wanted is stated else _STEPS.get((stated, wanted))
-    if steps is None:
-        raise errors.IncompatibleGuarantees(
-            f"{where}: adjacency must be one that follows from {stated}, got {wanted}. "
-            "State the guarantee for the neighbours that it was proved for."
-        )
-    return steps
-
-
 KINDS: dict[str, type[Guarantee]] = {
     kind.__name__: kind
     for kind in (PureDP, ApproxDP, ConcentratedDP, ZCDP, RenyiDP, NotPrivate, Unproven)
@@ -422,7 +367,7 @@ KINDS: dict[str, type[Guarantee]] = {
 
 
 def same_scope(where: str, guarantees: list[Guarantee]) -> dict[str, Any]:
-    """Return the adjacency and unit that all share; raise if they differ."""
+    """Return the adjacency and unit that all guarantees share; raise if they differ."""
     if not guarantees:
         errors.refuse(where, "guarantees", "at least one", [])
     scopes = {(guarantee.adjacency, guarantee.unit) for guarantee in guarantees}

@@ -1,4 +1,4 @@
-"""Guarantees and events in plain words, for someone who decides and does not compute."""
+"""Guarantees and events in plain words, for readers who decide and do not compute."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def explain(
     not_protected: tuple[str, ...] = (),
     seeded: bool = False,
 ) -> str:
-    """Who is protected from whom, how well, why that is true, and what is not protected."""
+    """Explain who is protected from whom, how well, why, and what is not protected."""
     warning = (
         ["MADE WITH A SEEDED GENERATOR, FOR TESTS: whoever knows the seed can undo the noise.", ""]
         if seeded
@@ -64,9 +64,9 @@ def explain(
 
 
 def posterior(prior: float, epsilon: float) -> float:
-    r"""The most that a belief can become: :math:`p e^\varepsilon / (1 - p + p e^\varepsilon)`.
+    r"""Bound the belief after a release: :math:`p e^\varepsilon / (1 - p + p e^\varepsilon)`.
 
-    Rounded up, so that it is a bound as a float, too.
+    The result is rounded up, so the float is a bound, too.
     """
     with rounding.precision():
         return min(rounding.above(_posterior(prior, epsilon)), 1.0)
@@ -78,29 +78,29 @@ def _posterior(prior: float, epsilon: float) -> arb:
 
 
 def how_well(guarantee: Guarantee) -> list[str]:
-    """Odds and beliefs; for other notions, those of their (ε, δ) form."""
+    """Describe the bounds on odds and beliefs; other notions are converted to (ε, δ) first."""
     if isinstance(guarantee, NotPrivate):
-        return ["Not at all: what was released may give a person's data away."]
+        return ["Not at all: what was released may reveal a person's data."]
     if isinstance(guarantee, Unproven):
-        return [f"Nobody knows: {guarantee.reason}. Treat it as not protected."]
+        return [f"Unknown: {guarantee.reason}. Treat the data as not protected."]
     if not isinstance(guarantee, PureDP | ApproxDP):
         converted = guarantee.at_delta(_USUAL_DELTA)
-        return [f"It is {guarantee}, which implies {converted}:", *how_well(converted)]
+        return [f"The guarantee is {guarantee}, which implies {converted}:", *how_well(converted)]
     epsilon, delta = guarantee.epsilon, guarantee.delta
     lines = [f"epsilon = {above(epsilon)}, delta = {above(delta, 3)}."]
     if delta:
         lines.append(
-            f"Whatever is concluded from it would be concluded at most {_number(epsilon)} times as "
-            f"often, plus {above(delta, 3)} in all, as {_otherwise(guarantee)}."
+            f"The probability of any conclusion from the release is at most {_number(epsilon)} "
+            f"times what it would be {_otherwise(guarantee)}, plus {above(delta, 3)}."
         )
         if not epsilon or delta >= -math.expm1(-epsilon):
             return lines
         # P(loss > ε + a) ≤ δ/(1 − e^{−a}): on that set P ≤ e^ε P' + δ ≤ e^{−a} P + δ.
         room = min(epsilon, math.log(2))
-        lines.append(f"Apart from outcomes of probability at most {_rare(delta, room)}:")
+        lines.append(f"Apart from outcomes of total probability at most {_rare(delta, room)}:")
         epsilon = rounding.sum_above([epsilon, room])
     lines.append(
-        f"What was released changes the odds {_fact(guarantee)} by a factor of at most "
+        f"The release changes the odds {_fact(guarantee)} by a factor of at most "
         f"{_number(epsilon)}."
     )
     lines += [
@@ -110,8 +110,8 @@ def how_well(guarantee: Guarantee) -> list[str]:
     ]
     if guarantee.adjacency in events.ONE_OR_NONE:
         known = {Adjacency.ADD_REMOVE: "to be there", Adjacency.ZERO_OUT: "not to be blank"}
-        what = f"For what it holds, if it is known {known[guarantee.adjacency]}"
-        lines.append(f"{what}, count epsilon twice.")
+        which = f"one {guarantee.unit} that is known {known[guarantee.adjacency]}"
+        lines.append(f"For statements about the content of {which}, epsilon counts twice.")
     return lines
 
 
@@ -120,19 +120,19 @@ def _otherwise(guarantee: Guarantee) -> str:
         return f"if one {guarantee.unit} were not in the data"
     if guarantee.adjacency is Adjacency.ZERO_OUT:
         return f"if one {guarantee.unit} were blank"
-    return f"if one {guarantee.unit} held anything else"
+    return f"if one {guarantee.unit} were replaced by any other"
 
 
 def _fact(guarantee: Guarantee) -> str:
     if guarantee.adjacency is Adjacency.ADD_REMOVE:
         return f"that one {guarantee.unit} is in the data"
     if guarantee.adjacency is Adjacency.ZERO_OUT:
-        return f"that one {guarantee.unit} was used, rather than a blank one"
-    return f"of something about one {guarantee.unit}"
+        return f"that one {guarantee.unit} was used rather than a blank"
+    return f"of a statement about one {guarantee.unit}"
 
 
 def describe(event: events.Event, depth: int = 0) -> list[str]:
-    """What ran, one line an event."""
+    """Describe what ran, one line per event."""
     indent = "  " * depth
     match event:
         case events.Composed():
@@ -140,7 +140,7 @@ def describe(event: events.Event, depth: int = 0) -> list[str]:
             return [f"{indent}All of these ran on the same data:", *inner]
         case events.Parallel():
             inner = [line for part in event.events for line in describe(part, depth + 1)]
-            return [f"{indent}Each of these ran on people of its own:", *inner]
+            return [f"{indent}Each of these ran on a separate part of the data:", *inner]
         case events.Repeated():
             return [f"{indent}{event.count} times:", *describe(event.event, depth + 1)]
         case events.PoissonSampled():
@@ -155,127 +155,131 @@ def _describe_leaf(event: events.Event) -> str:
         case events.Laplace():
             return (
                 f"Discrete Laplace noise of scale {below(event.scale)} on whole numbers that "
-                f"one {event.unit} can change by {above(event.l1_sensitivity)} in all."
+                f"one {event.unit} can change by at most {above(event.l1_sensitivity)} in total."
             )
         case events.Gaussian():
             return (
-                f"Gaussian noise of deviation {below(event.sigma)} on numbers that one "
-                f"{event.unit} can change by {above(event.l2_sensitivity)} (Euclidean): "
-                f"{below(event.sigma / event.l2_sensitivity, 4)} times as much."
+                f"Gaussian noise of standard deviation {below(event.sigma)} on numbers that one "
+                f"{event.unit} can change by at most {above(event.l2_sensitivity)} (Euclidean "
+                f"norm): a noise multiplier of {below(event.sigma / event.l2_sensitivity, 4)}."
             )
         case events.DiscreteGaussian():
             return (
-                f"Discrete Gaussian noise of deviation {_root(event.variance, below)} on whole "
-                f"numbers that one {event.unit} can change by "
-                f"{_root(event.squared_sensitivity, above)} (Euclidean)."
+                f"Discrete Gaussian noise of standard deviation {_root(event.variance, below)} on "
+                f"whole numbers that one {event.unit} can change by at most "
+                f"{_root(event.squared_sensitivity, above)} (Euclidean norm)."
             )
         case events.RandomizedResponse():
             return (
-                f"Each answer, one of {event.categories}, is kept with probability "
-                f"{above(Fraction(event.keep, 2**64))} and replaced by any other with "
-                f"{below(Fraction(event.other, 2**64))} each."
+                f"Each answer, one of {event.categories} categories, is kept with probability "
+                f"{above(Fraction(event.keep, 2**64))}, and replaced by each other category with "
+                f"probability {below(Fraction(event.other, 2**64))}."
             )
         case events.SubsetSelection():
             chance = above(Fraction(event.inclusion, 2**64))
             return (
-                f"Each answer, one of {event.categories}, becomes a random set of {event.size} "
-                f"that holds the true one with probability {chance}."
+                f"Each answer, one of {event.categories} categories, becomes a random set of "
+                f"{event.size} categories that contains the true one with probability {chance}."
             )
         case events.Exponential():
             return (
-                f"One candidate was chosen at random, better ones more likely: e times for each "
-                f"{below(event.scale)} of a score that one {event.unit} can change by "
+                f"One candidate was chosen at random. Its weight grows by a factor of e for each "
+                f"{below(event.scale)} of its score, which one {event.unit} can change by at most "
                 f"{above(event.sensitivity)}."
             )
         case events.SparseVector():
-            numeric = f", {below(event.answer_scale)} on what was told of those above"
+            numeric = f", {below(event.answer_scale)} on each released answer"
             return (
-                f"Answers that one {event.unit} can change by {above(event.sensitivity)} were "
-                f"compared with a threshold until {event.positives} were above it: Laplace noise "
-                f"of scale {below(event.threshold_scale)} on the threshold, "
+                f"Answers that one {event.unit} can change by at most {above(event.sensitivity)} "
+                f"were compared with a threshold until {event.positives} of them were above it, "
+                f"with Laplace noise of scale {below(event.threshold_scale)} on the threshold, "
                 f"{below(event.comparison_scale)} on each comparison"
                 f"{numeric if event.answer_scale else ''}."
             )
         case events.SmoothLaplace():
             return (
-                f"Discrete Laplace noise on what one {event.unit} can change, in data like these, "
-                f"by at most a bound (smoothness {above(event.beta)}) of which its scale is "
-                f"1/{above(event.alpha)}."
+                f"Discrete Laplace noise on a value that one {event.unit} can change, in data like "
+                f"these, by at most a smooth bound (smoothness {above(event.beta)}). The scale of "
+                f"the noise is this bound divided by {above(event.alpha)}."
             )
         case events.CertifiedTable():
             return (
                 f"Drawn from a table of {event.inputs} × {event.outputs} integer weights (SHA-256 "
-                f"of it and its neighbours {event.sha256}). Whoever issued this says that every "
-                "neighbouring pair of rows was compared in whole numbers; it is not checked here."
+                f"of the table and its neighbours: {event.sha256}). The issuer states that every "
+                "pair of neighbouring rows was compared in whole numbers; that is not checked here."
             )
         case events.ObjectivePerturbation():
             law = {"gaussian": "Gaussian", "laplace": "Laplace"}[event.law]
             return (
-                f"{event.problems} convex problem(s) solved with a random slope added ({law}, "
-                f"{below(event.scale / event.sensitivity, 4)} times as much as one {event.unit} "
-                f"can add) and a penalty {below(event.convexity / event.smoothness, 4)} times as "
-                f"curved as one {event.unit}; the solutions have {law} noise, "
-                f"{below(event.output_scale / event.output_sensitivity, 4)} times what solving "
-                "may be off by."
+                f"{event.problems} convex problem(s) solved with a random linear term ({law} "
+                f"noise, {below(event.scale / event.sensitivity, 4)} times the largest gradient "
+                f"of one {event.unit}) and a penalty with "
+                f"{below(event.convexity / event.smoothness, 4)} times the curvature of one "
+                f"{event.unit}. The solutions have {law} noise, "
+                f"{below(event.output_scale / event.output_sensitivity, 4)} times what the error "
+                "of the solver may add."
             )
         case events.Declared(guarantee=NotPrivate()):
             return "Something was computed from the data without noise."
         case events.Declared(guarantee=Unproven(reason=reason)):
-            return f"Something ran of which nothing is proved: {reason}."
+            return f"Something ran for which nothing is proved: {reason}."
         case events.Declared():
             return f"Declared by its owner, not derived here: {event.guarantee}."
     raise AssertionError(f"no words for {type(event).__name__}")
 
 
 def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:
-    """What every certificate of this kind of event rests on."""
+    """List what every certificate of this kind of event assumes."""
     leaves = events.leaves(event)
     local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
     lines = [
-        "Nobody knows the seed of the generator, which tests do not keep secret."
+        "Nobody knows the seed of the random generator. Tests do not keep it secret."
         if seeded
         else "The random generator of the operating system cannot be predicted."
     ]
     if local:
-        lines.append("The mechanism ran where the raw value was, and only its output left there.")
-        lines.append(f"Each {_unit(event)} was reported as often as the events say, not more.")
+        lines.append("The mechanism ran where the raw value was, and released only its output.")
+        lines.append(f"No {_unit(event)} was reported more often than the events state.")
     else:
-        lines.append("Whoever holds the raw data is trusted with them and released nothing else.")
-        lines.append("The stated sensitivity is that of the question that was asked.")
+        lines.append("Whoever holds the raw data is trusted with it, and released nothing else.")
+        lines.append("The stated sensitivity is that of what was computed.")
     if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
-        lines.append("Between neighbours, all compared answers move in the same direction.")
+        lines.append(
+            "Between neighbouring data sets, all compared answers move in the same direction."
+        )
     if any(isinstance(leaf, events.SmoothLaplace) for leaf in leaves):
-        lines.append("The bound that the noise was scaled to is as smooth as is stated.")
+        lines.append("The bound that sets the scale of the noise is as smooth as stated.")
     if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
-        lines.append("The table with that SHA-256 has been compared, and is the one drawn from.")
+        lines.append("The table with that SHA-256 was compared, and is the one that was used.")
     if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
-        lines.append("What is declared by its owner is true.")
+        lines.append("What the owner declared is true.")
     return tuple(lines)
 
 
 def standard_limits(event: events.Event) -> tuple[str, ...]:
-    """What no certificate of this kind of event covers."""
+    """List what no certificate of this kind of event covers."""
     unit = _unit(event)
     adjacency = events.scope_of(event)["adjacency"]
     lines = ["What is true of the group as a whole: learning that is the purpose."]
     if adjacency is Adjacency.ANY_TWO_INPUTS:
-        lines.append("That someone took part at all.")
+        lines.append("The fact that someone took part.")
     if adjacency in (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT):
         lines.append(f"How many {unit}s there are.")
     if unit != "person":
-        lines.append(f"A person behind several {unit}s: the protection weakens with each.")
+        lines.append(f"A person behind several {unit}s: the protection weakens with each one.")
     return tuple(lines)
 
 
 def _who(guarantee: Guarantee) -> list[str]:
     if isinstance(guarantee, NotPrivate | Unproven):
-        return [f"No {guarantee.unit}, as far as anybody has proved."]
+        return [f"No {guarantee.unit} is protected, as far as has been proved."]
     unit = guarantee.unit
+    each = f"Each {unit} in the data, compared with"
     protected = {
-        Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever was reported.",
-        Adjacency.REPLACE_ONE: f"Each {unit} in the data, against having held anything else.",
-        Adjacency.ADD_REMOVE: f"Each {unit} in the data, against not being in it at all.",
-        Adjacency.ZERO_OUT: f"Each {unit} in the data, against a blank one in its place.",
+        Adjacency.ANY_TWO_INPUTS: f"Each {unit} behind a report, whatever its content.",
+        Adjacency.REPLACE_ONE: f"{each} any other {unit} in its place.",
+        Adjacency.ADD_REMOVE: f"{each} the same data without it.",
+        Adjacency.ZERO_OUT: f"{each} a blank in its place.",
     }[guarantee.adjacency]
     local = guarantee.adjacency is Adjacency.ANY_TWO_INPUTS
     whom = "including whoever collects it" if local else "but not from whoever holds the raw data"
@@ -313,7 +317,7 @@ def _rare(delta: float, room: float) -> str:
 
 
 def _root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
-    """A square root, rounded as `shown` rounds; exactly where it is a fraction."""
+    """Write a square root, rounded as `shown` rounds; a rational root is exact."""
     root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
     if root**2 == square:
         return shown(root)
