@@ -238,7 +238,7 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
         else "The random generator of the operating system cannot be predicted."
     ]
     if local:
-        lines.append("The mechanism ran where the raw value was, and released only its output.")
+        lines.append("The mechanism ran where the raw value was, and only its output left it.")
         lines.append(f"No {_unit(event)} was reported more often than the events state.")
     else:
         lines.append("Whoever holds the raw data is trusted with it, and released nothing else.")

@@ -33,7 +33,36 @@ Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Exponential(Shown):
+class _Selection(Shown):
+    """Abstract base of both mechanisms: parameters, event and guarantee."""
+
+    epsilon: float
+    sensitivity: float
+    adjacency: Adjacency
+    unit: Unit = Unit.RECORD
+
+    def __post_init__(self) -> None:
+        _ = self.event
+
+    @cached_property
+    def event(self) -> events.Exponential:
+        where = type(self).__name__
+        epsilon = errors.epsilon_in_range(where, self.epsilon)
+        sensitivity = errors.positive(where, "sensitivity", self.sensitivity)
+        scale = 2 * sensitivity / epsilon
+        return events.Exponential(sensitivity, scale, adjacency=self.adjacency, unit=self.unit)
+
+    @property
+    def _rate(self) -> Fraction:
+        return 1 / self.event.scale
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return of_leaf(self.event)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exponential(_Selection):
     r"""A draw of one candidate with weight :math:`e^{\varepsilon u_i / (2\Delta)}` [MT07]_.
 
     Parameters
@@ -51,26 +80,6 @@ class Exponential(Shown):
     Scores are read exactly as the floats they are, and the draw inverts the exact weights: floats
     decide unless they are too close to call. `PermuteAndFlip` is never worse in expectation.
     """
-
-    epsilon: float
-    sensitivity: float
-    adjacency: Adjacency
-    unit: Unit = Unit.RECORD
-
-    def __post_init__(self) -> None:
-        _ = self.event
-
-    @cached_property
-    def event(self) -> events.Exponential:
-        return _event("Exponential", self)
-
-    @property
-    def _rate(self) -> Fraction:
-        return 1 / self.event.scale
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """Draw the index of a candidate for each row of scores."""
@@ -93,7 +102,7 @@ class Exponential(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PermuteAndFlip(Shown):
+class PermuteAndFlip(_Selection):
     r"""The first candidate, in random order, whose coin lands heads [MS20]_.
 
     .. math:: P(\text{heads}_i) = e^{-\varepsilon(u_* - u_i)/(2\Delta)}
@@ -105,26 +114,6 @@ class PermuteAndFlip(Shown):
     ε-DP. The first head in a random order is a uniformly random head, so all coins are flipped and
     one of the heads is drawn: the running time does not depend on the scores.
     """
-
-    epsilon: float
-    sensitivity: float
-    adjacency: Adjacency
-    unit: Unit = Unit.RECORD
-
-    def __post_init__(self) -> None:
-        _ = self.event
-
-    @cached_property
-    def event(self) -> events.Exponential:
-        return _event("PermuteAndFlip", self)
-
-    @property
-    def _rate(self) -> Fraction:
-        return 1 / self.event.scale
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """Draw the index of a candidate for each row of scores."""
@@ -154,13 +143,6 @@ class PermuteAndFlip(Shown):
         total = np.prod(factors, axis=-2, keepdims=True)
         others = (total / factors * weights).sum(axis=-1) / 2
         return _pick(log_heads + np.log(others), released)
-
-
-def _event(where: str, asked: Exponential | PermuteAndFlip) -> events.Exponential:
-    epsilon = errors.epsilon_in_range(where, asked.epsilon)
-    sensitivity = errors.positive(where, "sensitivity", asked.sensitivity)
-    scale = 2 * sensitivity / epsilon
-    return events.Exponential(sensitivity, scale, adjacency=asked.adjacency, unit=asked.unit)
 
 
 def _scores(where: str, raw: Any) -> Reals:
