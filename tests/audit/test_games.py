@@ -221,7 +221,7 @@ def test_progress_and_refusals() -> None:
         ({"attacks": ()}, "attacks must be an integer from 1"),
         ({"attacks": ("lira",), "shadows": 3}, "shadows must be even"),
         ({"game": "dice"}, "game must be one of pairs, coins"),
-        ({"rows": np.arange(59)}, "labels must be as many as rows, 59"),
+        ({"rows": np.arange(59)}, "labels must be one per row, 59"),
         ({"losses": lambda *_: np.zeros(3)}, r"losses must be of shape \(60,\)"),
         ({"confidences": lambda *_: np.zeros((60, 3))}, r"confidences must be of shape \(60, 1\)"),
         ({"certainty": 2.0}, "certainty must be"),

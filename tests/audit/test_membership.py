@@ -99,11 +99,11 @@ def test_rates_where_false_positives_are_rare() -> None:
     members, others = generator.normal(3, 1, 20_000), generator.normal(0, 1, 20_000)
     rates = from_scores(members, others).rates
     for rate, true in zip(rates, (0.464, 0.750, 0.957), strict=True):  # Φ(3 − z)
-        assert rate.false_positive.low <= rate.asked <= rate.false_positive.high
+        assert rate.false_positive.low <= rate.target <= rate.false_positive.high
         assert rate.true_positive.value == pytest.approx(true, abs=0.06)
     # Fewer others than the rate can resolve: what was reached is said.
     few = from_scores(members[:100], others[:100]).rates[0]
-    assert few.asked == 0.001
+    assert few.target == 0.001
     assert few.false_positive.high > 0.05
 
 

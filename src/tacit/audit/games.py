@@ -171,7 +171,7 @@ def _shadows(count: int) -> int:
 
 
 def _twins(inside: Booleans) -> tuple[Booleans, Booleans]:
-    """Return the members, and the non-members: in pairs both are equally many."""
+    """Return the members, and the non-members: in pairs, both have the same number."""
     return inside, ~inside
 
 
@@ -205,7 +205,7 @@ class _Table:
         paired = errors.choice("play", "game", game, GAMES) == "pairs"
         table, truth = np.asarray(rows), np.asarray(labels)
         if len(table) != len(truth):
-            errors.refuse("play", "labels", f"as many as rows, {len(table)}", len(truth))
+            errors.refuse("play", "labels", f"one per row, {len(table)}", len(truth))
         errors.whole("play", "candidates", len(table), least=_FEWEST)
         kept = len(table) - (len(table) % 2 if paired else 0)
         # Shuffled, so that the original order tells nothing about pairs or ties.

@@ -1,11 +1,11 @@
-r"""Proofs from guessed coins: scores of records that were each put in or left out by a coin.
+r"""Proofs from guessed coins, for records that were each included or left out by a coin.
 
-`tacit.audit.canaries` has the theorem [SNJ23]_: under (ε, δ)-DP with respect to each coin, nobody
-has v of r guesses about m coins right, but with a chance that it bounds. It holds for guesses that
-are made in any way from what was released, as long as r was fixed beforehand.
+`tacit.audit.canaries` has the theorem [SNJ23]_: under (ε, δ)-DP with respect to each coin, it
+bounds the probability that v of r guesses about m coins are right. It holds however the guesses are
+made from what was released, as long as r was fixed beforehand.
 
-How many guesses are best depends on the attack. So a few numbers are tried, each at its share of
-the risk (Bonferroni), and the best bound is kept: it holds at the certainty asked for.
+The best number of guesses depends on the attack. So a few numbers are tried, each at its share of
+the risk (Bonferroni), and the best bound is kept: it holds at the requested certainty.
 
 References
 ----------
@@ -36,14 +36,14 @@ _LEAST = 8
 
 @dataclass(frozen=True)
 class Proof(OneRun):
-    """The best of several bounds, each at its share of the risk, so that it has `confidence`."""
+    """The best of several bounds, each at its share of the risk; it holds with `confidence`."""
 
     tried: tuple[int, ...]
-    """How many guesses each of them made."""
+    """Number of guesses behind each bound."""
 
     @property
     def certifiable(self) -> float:
-        """The largest ε that any of them could certify."""
+        """Return the largest ε that any of the bounds could certify."""
         each = _each(self.confidence, len(self.tried))
         known = {"delta": self.delta, "confidence": each}
         return max(OneRun.of(self.canaries, r, r, **known).epsilon for r in set(self.tried))
@@ -58,18 +58,18 @@ def from_singles(
     guesses: int | None = None,
     rng: Randomness | None = None,
 ) -> Proof:
-    """The best bound from records that were each in or out by a coin of its own.
+    """Return the best bound from records that were each included or left out by their own coin.
 
     Parameters
     ----------
     inside, scores : arrays of shape (m,)
-        The coins, and a number for each that is larger where the record seems to be in.
+        The coins, and a score per record that is larger where the record seems to be included.
     guesses : int, optional
-        r, fixed beforehand. Without it all, a quarter and a sixteenth are tried, with the highest
-        guessed in and the lowest out; and the latter two with the highest alone, because some
-        attacks know members well and others not at all.
+        r, fixed beforehand. By default, all, a quarter and a sixteenth are tried, with the highest
+        scores guessed in and the lowest out, and the latter two also with the highest alone,
+        because some attacks recognize members well and non-members not at all.
     rng : Randomness, optional
-        Breaks ties, so that they do not go by an order in which members come first.
+        Breaks ties, so that they do not depend on an order in which members come first.
     """
     truth, seen = np.asarray(inside, dtype=np.bool_), np.asarray(scores, dtype=np.float64)
     count = len(truth)
@@ -92,16 +92,16 @@ def from_pairs(
     certainty: float = 0.99,
     guesses: int | None = None,
 ) -> Proof:
-    """The best bound from pairs of which a coin put one in and left the other out.
+    """Return the best bound from pairs in which a coin included one and left out the other.
 
     Parameters
     ----------
     first_inside : array of bool, shape (m,)
-        Whether the first of a pair is in. Which is the first was settled before the coin fell.
+        Whether the first of each pair is included. The order was fixed before the coin fell.
     ahead : array of shape (m,)
-        By how much the first one's score is ahead; the pairs where it is furthest are guessed.
+        The score of the first minus that of the second; the largest differences are guessed.
     guesses : int, optional
-        r, fixed beforehand; without it all, a quarter and a sixteenth are tried.
+        r, fixed beforehand. By default, all, a quarter and a sixteenth are tried.
     """
     truth, lead = np.asarray(first_inside, dtype=np.bool_), np.asarray(ahead, dtype=np.float64)
     order = np.argsort(-np.abs(lead), kind="stable")
@@ -117,14 +117,14 @@ def _sizes(count: int, guesses: int | None) -> list[int]:
 
 
 def _best(count: int, tried: Sequence[tuple[int, int]], delta: float, certainty: float) -> Proof:
-    """The largest bound of several, each at its share of the risk."""
+    """Return the largest of several bounds, each at its share of the risk."""
     each = _each(certainty, len(tried))
-    found = [OneRun.of(count, *one, delta=delta, confidence=each) for one in tried]
-    best = max(found, key=lambda run: run.epsilon)
+    runs = [OneRun.of(count, *one, delta=delta, confidence=each) for one in tried]
+    best = max(runs, key=lambda run: run.epsilon)
     sizes = tuple(size for size, _ in tried)
     return Proof(**{**vars(best), "confidence": certainty}, tried=sizes)
 
 
 def _each(certainty: float, bounds: int) -> float:
-    """The confidence of each of several bounds that hold together (Bonferroni)."""
+    """Return the confidence of each of several bounds that hold together (Bonferroni)."""
     return 1 - (1 - certainty) / bounds

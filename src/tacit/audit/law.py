@@ -83,24 +83,24 @@ class Stated:
         return cls(listed, np.append(chances, rest))
 
     def places(self, draws: Any) -> Integers:
-        """Index of each draw in the list; the length of the list for a draw that is not in it."""
+        """Find the index of each draw in the list; any other draw gets its length."""
         return places(self.outputs, draws)
 
     @cached_property
     def orders(self) -> list[Integers]:
-        """Orders of the outputs: by value, by each further entry, and by probability."""
+        """Return orders of the outputs: by value, by each further entry, and by probability."""
         size = len(self.outputs)
         columns = self.outputs.reshape(size, -1)[:, :_COLUMNS].T
         by_value = np.lexsort(columns[::-1])
-        found = [by_value, *(by_value[np.argsort(c[by_value], kind="stable")] for c in columns[1:])]
+        by_entry = [by_value[np.argsort(c[by_value], kind="stable")] for c in columns[1:]]
         by_chance = np.argsort(self.chances, kind="stable")
-        return [*(np.append(order, size) for order in found), by_chance]
+        return [*(np.append(order, size) for order in (by_value, *by_entry)), by_chance]
 
     def groups(self, order: Integers, count: int) -> Integers:
-        """Split the outputs into `count` groups of about equal mass; the group of each output."""
-        found = np.empty(len(order), np.int64)
-        found[order] = _parts(self.chances[order], count)
-        return found
+        """Split the outputs into `count` groups of about equal mass; return each one's group."""
+        group = np.empty(len(order), np.int64)
+        group[order] = _parts(self.chances[order], count)
+        return group
 
 
 def follows(
@@ -190,15 +190,15 @@ def independent(
 
 
 def places(outputs: Any, draws: Any) -> Integers:
-    """Index of each draw among these outputs; their number for a draw that is not among them."""
+    """Find the index of each draw among these outputs; any other draw gets their number."""
     listed, drawn = keys(outputs), keys(draws)
     order = np.argsort(listed, kind="stable")
-    found = order[np.minimum(np.searchsorted(listed[order], drawn), len(listed) - 1)]
-    return np.where(listed[found] == drawn, found, len(listed))
+    nearest = order[np.minimum(np.searchsorted(listed[order], drawn), len(listed) - 1)]
+    return np.where(listed[nearest] == drawn, nearest, len(listed))
 
 
 def keys(rows: Any) -> npt.NDArray[Any]:
-    """One comparable value for each row: its number if it has one entry, else its bytes."""
+    """Return one comparable value per row: its number if it has one entry, else its bytes."""
     array = np.asarray(rows)
     if array.dtype.kind not in "biuf":
         array = np.array([repr(row) for row in array])
@@ -215,11 +215,11 @@ def repeated(raw: Any, count: int) -> npt.NDArray[Any]:
 
 
 def log_chances(channel: Channel, released: Any, raw: Any) -> Reals:
-    """The log-probability of each released row given one input."""
-    found = np.asarray(channel.log_prob(released, repeated(raw, len(released))), dtype=np.float64)
-    if len(found) != len(released):
-        errors.refuse("audit", "log_prob", "one number or row for each output", found.shape)
-    return np.asarray(found.reshape(len(found), -1).sum(axis=1))
+    """Compute the log-probability of each released row given one input."""
+    logs = np.asarray(channel.log_prob(released, repeated(raw, len(released))), dtype=np.float64)
+    if len(logs) != len(released):
+        errors.refuse("audit", "log_prob", "one number or row for each output", logs.shape)
+    return np.asarray(logs.reshape(len(logs), -1).sum(axis=1))
 
 
 # --- pairs ------------------------------------------------------------------------------------
@@ -246,12 +246,12 @@ def _apart(name: str, stated: Stated, seen: Integers, distance: int) -> list[Che
 
 
 def _likeliest_distance(numbers: Integers) -> int:
-    """The distance, from 2 to three quarters of the length, at which numbers are most alike."""
+    """Find the distance, from 2 to 3/4 of the length, at which numbers are most alike."""
     size = numbers.size
     wave = np.fft.rfft(numbers - numbers.mean(), 2 * size)
     alike = np.fft.irfft(np.abs(wave) ** 2)[:size]
     distances = np.arange(2, max(3 * size // 4, 3))
-    # By standard deviations: few pairs agree by luck.
+    # In standard deviations, because a few pairs can agree by luck.
     return int(distances[np.argmax(np.abs(alike[distances]) / np.sqrt(size - distances))])
 
 
@@ -289,21 +289,21 @@ def _parts(chances: Reals, count: int) -> Integers:
 
 
 def _cells(chances: Reals, trials: int) -> tuple[Integers, Integers]:
-    """Starts and ends of the distinct cells of all levels: 2 parts, 4 parts, 8 parts, …
+    """Return starts and ends of the distinct cells of all levels: 2 parts, 4 parts, 8 parts, …
 
-    The finest level is one at which a few draws are still expected in each cell.
+    At the finest level, a few draws are still expected in each cell.
     """
-    found = []
+    cells = []
     deepest = min(int(np.log2(max(trials / 16, 2))), _DEEPEST)
     for level in range(1, deepest + 1):
         starts = np.flatnonzero(np.diff(_parts(chances, 2**level), prepend=-1))
-        found.append(np.stack([starts, np.append(starts[1:], chances.size)], axis=1))
-    starts, ends = np.unique(np.concatenate(found), axis=0).T
+        cells.append(np.stack([starts, np.append(starts[1:], chances.size)], axis=1))
+    starts, ends = np.unique(np.concatenate(cells), axis=0).T
     return starts, ends
 
 
 def _tails(check: Check) -> Reals:
-    """Two-sided binomial tail of each count: twice the smaller of both sides."""
+    """Compute the two-sided binomial tail of each count: twice the smaller of both sides."""
     counts, chances, trials = check.counts, check.chances, check.trials
     below = betainc(np.maximum(trials - counts, 1), counts + 1, 1 - chances)
     above = betainc(np.maximum(counts, 1), trials - counts + 1, chances)

@@ -213,9 +213,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class RateAt:
-    """The true positive rate at a requested false positive rate."""
+    """The true positive rate at a target false positive rate."""
 
-    asked: float
+    target: float
     false_positive: Interval
     """The rate reached, on records that the threshold was not chosen on."""
     true_positive: Interval
@@ -426,7 +426,7 @@ def described(
         others=len(others),
         advantage=intervals.difference(right, false, confidence),
         auc=intervals.area(members, others, confidence),
-        rates=tuple(_rate_at(asked, members, others, confidence) for asked in _RATES),
+        rates=tuple(_rate_at(target, members, others, confidence) for target in _RATES),
         estimated_epsilon=_estimate(members, others, setting),
         proof=proof,
         **vars(setting),
@@ -455,12 +455,12 @@ def _best_place(members: Reals, others: Reals) -> float:
     return float(places[int(np.argmax(above[0] - above[1]))])
 
 
-def _rate_at(asked: float, members: Reals, others: Reals, confidence: float) -> RateAt:
+def _rate_at(target: float, members: Reals, others: Reals, confidence: float) -> RateAt:
     """Choose the threshold on every second of the others; count all members, and the rest."""
     choosing = np.sort(others[::2])[::-1]
-    place = choosing[min(int(asked * len(choosing)), len(choosing) - 1)]
+    place = choosing[min(int(target * len(choosing)), len(choosing) - 1)]
     shares = [intervals.share(scores > place, confidence) for scores in (others[1::2], members)]
-    return RateAt(asked, *shares)
+    return RateAt(target, *shares)
 
 
 def _estimate(members: Reals, others: Reals, setting: Setting) -> float:

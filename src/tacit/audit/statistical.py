@@ -2,15 +2,15 @@ r"""A lower bound on ε from draws, with confidence.
 
 For an event E, (ε, δ)-DP says :math:`P(E) \le e^\varepsilon P'(E) + \delta`. The event (a score
 above a threshold) is chosen on one half of the draws and counted on the other, so that choosing
-costs nothing. Scores are the ratio of the stated laws, where there are any, and what the draws
-themselves show: a sampler that is not what it states is not judged by its own statement alone.
+costs nothing. Scores are the ratio of the stated laws, if there are any, and what the draws
+themselves show: a sampler that does not follow its stated law is not judged by that law alone.
 One-sided Clopper–Pearson bounds on both counts give
 
 .. math:: \varepsilon \ge \ln\frac{\underline{P}(E) - \delta}{\overline{P'}(E)}
 
-with the stated confidence. Where a law is stated, its event and the event of the draws are counted
-separately, each at half of the risk, and the larger bound is kept: a law that does well where the
-event is chosen, and says nothing where it is counted, cannot push the other event aside.
+with the stated confidence. If a law is stated, its event and the event of the draws are counted
+separately, each at half of the risk, and the larger bound is kept: a law that does well on the
+draws that choose, and says nothing about those that are counted, cannot displace the other event.
 
 An audit can only refute: a bound above the claim is a proof that the claim is false, a bound below
 it proves nothing.
@@ -40,18 +40,18 @@ _QUANTILES = np.linspace(0, 1, 65)[1:-1]
 
 @dataclass(frozen=True)
 class Bound:
-    """What the draws prove: ε is at least `epsilon` at `delta`, with this confidence."""
+    """A proved bound: ε is at least `epsilon` at `delta`, with this confidence."""
 
     epsilon: float
     delta: float
     confidence: float
     samples: int
     events: int = 1
-    """How many events were counted, each at its share of the risk."""
+    """Number of events that were counted, each at its share of the risk."""
 
     @property
     def certifiable(self) -> float:
-        """The largest ε that so many draws could ever certify."""
+        """Return the largest ε that this many draws could ever certify."""
         half = self.samples // 2
         level = (1 - self.confidence) / (2 * self.events)
         return float(_log_odds(_lower(half, half, level), _upper(0, half, level), self.delta))
@@ -69,9 +69,9 @@ def lower_bound(
 ) -> Bound:
     """Audit a mechanism on one pair of inputs, with `samples` draws of each.
 
-    A quarter of the draws teaches what tells the two inputs apart (`black_box`), the second quarter
-    chooses an event among these scores and, where the mechanism states its law, another by the
-    likelihood ratio; the other half is counted.
+    The first quarter of the draws is used to learn scores that tell the two inputs apart
+    (`black_box`), the second quarter to choose an event among these scores and, if the mechanism
+    states its law, another by the likelihood ratio; the other half is counted.
     """
     errors.whole("lower_bound", "samples", samples, least=100, most=10**9)
     draws = [mechanism.release(law.repeated(raw, samples), rng) for raw in (first, second)]
@@ -86,7 +86,7 @@ def lower_bound(
 def bound_from_draws(
     first: Any, second: Any, scores: list[Score], *, delta: float = 0.0, confidence: float = 0.99
 ) -> Bound:
-    """The bound from draws at two inputs, with the best threshold of the best score."""
+    """Compute the bound from draws at two inputs, with the best threshold of the best score."""
     samples = min(len(first), len(second))
     if samples < 2 or not scores:
         errors.refuse("bound_from_draws", "draws and scores", "given", (samples, len(scores)))
@@ -95,8 +95,8 @@ def bound_from_draws(
         [first[:half], second[:half]],
         [d[half : 2 * half] for d in (first, second)],
     )
-    found = _bound(choosing, counting, [scores], delta=delta, confidence=confidence)
-    return replace(found, samples=samples)
+    bound = _bound(choosing, counting, [scores], delta=delta, confidence=confidence)
+    return replace(bound, samples=samples)
 
 
 def _bound(
@@ -107,13 +107,13 @@ def _bound(
     delta: float,
     confidence: float,
 ) -> Bound:
-    """From draws that choose events, one for each family of scores, and others that are counted."""
+    """Choose one event per family of scores on some draws, and count it on the others."""
     delta = errors.probability("bound_from_draws", "delta", delta)
     confidence = errors.probability("bound_from_draws", "confidence", confidence, zero=False)
     level = (1 - confidence) / (2 * len(families))
-    found = [_counted(choosing, counting, scores, level, delta) for scores in families]
+    bounds = [_counted(choosing, counting, scores, level, delta) for scores in families]
     total = 2 * len(counting[0])
-    return Bound(max(0.0, *found), delta, confidence, samples=total, events=len(families))
+    return Bound(max(0.0, *bounds), delta, confidence, samples=total, events=len(families))
 
 
 def _counted(
@@ -123,7 +123,7 @@ def _counted(
     level: float,
     delta: float,
 ) -> float:
-    """The bound from the best event of some scores; each of its two counts errs at `level`."""
+    """Compute the bound from the best event of some scores; each of both counts errs at `level`."""
     choices = [_best_event(score, choosing[0], choosing[1], level, delta) for score in scores]
     best = max(range(len(scores)), key=lambda index: choices[index][0])
     score, (_, threshold, swapped) = scores[best], choices[best]
@@ -146,7 +146,7 @@ def _in_batches(score: Score, size: int) -> Score:
 
 
 def likelihood_ratio(channel: Channel, first: Any, second: Any) -> Score:
-    """The most powerful score there is, from the mechanism's own law."""
+    """Return the most powerful score, from the mechanism's own law."""
 
     def score(released: Any) -> Reals:
         laws = [law.log_chances(channel, released, raw) for raw in (first, second)]
@@ -157,11 +157,11 @@ def likelihood_ratio(channel: Channel, first: Any, second: Any) -> Score:
 
 
 def black_box(first: Any, second: Any) -> list[Score]:
-    """Scores that need no law, learned from these draws; to be judged on others.
+    """Learn scores that need no law from these draws, to be evaluated on others.
 
-    How often an output was seen at each input; the same with entries sorted into bins, where
-    outputs hardly repeat; the value, whose tails are events; and how fine its binary expansion is,
-    where floating-point noise gives itself away.
+    They are: how often an output was seen at each input; the same with entries sorted into bins,
+    for outputs that hardly repeat; the value, whose tails are events; and how fine its binary
+    expansion is, which reveals floating-point noise.
     """
     released = np.asarray(first)
     scores: list[Score] = [_table_score(first, second)]
@@ -177,7 +177,7 @@ def black_box(first: Any, second: Any) -> list[Score]:
 
 
 def fineness(released: Any) -> Reals:
-    """Minus the exponent of the last binary digit: how fine a grid the number lies on."""
+    """Return minus the exponent of the last binary digit: how fine a grid the number lies on."""
     finite = np.nan_to_num(np.asarray(released, dtype=np.float64))
     mantissa, exponent = np.frexp(finite)
     digits = np.abs(mantissa * 2.0**53).astype(np.int64)
@@ -187,7 +187,7 @@ def fineness(released: Any) -> Reals:
 
 
 def _table_score(first: Any, second: Any) -> Score:
-    """Log-ratio of how often an output was seen, one added to each count."""
+    """Score by the log-ratio of how often an output was seen, with one added to each count."""
     both = np.concatenate([np.asarray(first), np.asarray(second)])
     _, kept = np.unique(law.keys(both), return_index=True)
     outputs = both[kept]
@@ -215,8 +215,8 @@ def _binned_score(first: Any, second: Any) -> Score:
 
     def score(draws: Any) -> Reals:
         rows = np.asarray(draws, np.float64).reshape(len(draws), -1)
-        found = zip(tables, binned(rows), strict=True)
-        return np.asarray(sum((table[codes] for table, codes in found), np.zeros(len(rows))))
+        pairs = zip(tables, binned(rows), strict=True)
+        return np.asarray(sum((table[codes] for table, codes in pairs), np.zeros(len(rows))))
 
     return score
 
@@ -232,12 +232,12 @@ def _negative(score: Score) -> Score:
 def _best_event(
     score: Score, first: Any, second: Any, level: float, delta: float
 ) -> tuple[float, float, bool]:
-    """Bound, threshold and direction (swapped: scores below it speak for the second input)."""
+    """Find bound, threshold and direction (swapped: scores below it suggest the second input)."""
     values = [np.sort(score(draws)) for draws in (first, second)]
     both = np.unique(np.concatenate(values))
     thresholds = both[np.linspace(0, both.size - 1, min(both.size, _THRESHOLDS)).astype(int)]
     size = len(first)
-    # Stricter than the final bounds, by the number tried: else a lucky rare event is chosen.
+    # Stricter than the final bounds, by the number tried: otherwise a lucky rare event is chosen.
     strict = level / thresholds.size
     inside, outside = (size - np.searchsorted(v, thresholds, side="left") for v in values)
     choices = []
@@ -251,14 +251,14 @@ def _best_event(
 
 
 def _lower(count: Any, total: int, level: float) -> Any:
-    """One-sided Clopper–Pearson lower bound."""
+    """Compute the one-sided Clopper–Pearson lower bound."""
     count = np.asarray(count)
     bound = betaincinv(np.maximum(count, 1), total - count + 1, level)
     return np.where(count == 0, 0.0, bound)
 
 
 def _upper(count: Any, total: int, level: float) -> Any:
-    """One-sided Clopper–Pearson upper bound."""
+    """Compute the one-sided Clopper–Pearson upper bound."""
     count = np.asarray(count)
     bound = betaincinv(count + 1, np.maximum(total - count, 1), 1 - level)
     return np.where(count == total, 1.0, bound)

@@ -52,13 +52,13 @@ class _Reshaped:
 
     @property
     def guarantee(self) -> Guarantee:
-        found: Guarantee = self.inner.guarantee
-        return found
+        guarantee: Guarantee = self.inner.guarantee
+        return guarantee
 
     @property
     def event(self) -> Event:
-        found: Event = self.inner.event
-        return found
+        event: Event = self.inner.event
+        return event
 
 
 class _Answers(_Reshaped):
@@ -70,7 +70,7 @@ class _Answers(_Reshaped):
 
     def log_prob(self, released: Any, raw: Any) -> Any:
         pairs = zip(_blocks(released), _blocks(raw), strict=True)
-        blocks = [self.inner.log_prob(said, block) for said, block in pairs]
+        blocks = [self.inner.log_prob(answers, block) for answers, block in pairs]
         return np.concatenate(blocks)[: len(raw)]
 
 
@@ -242,7 +242,7 @@ def _sparse_vector(epsilon: float, delta: float) -> Subject:
 
 
 def _is_run(outcomes: list[int], positives: int) -> bool:
-    """Whether a sparse vector mechanism can have this sequence of outcomes."""
+    """Check whether a sparse vector mechanism can have this sequence of outcomes."""
     answers = [outcome for outcome in outcomes if outcome != -1]
     if outcomes[: len(answers)] != answers or answers.count(1) > positives:
         return False

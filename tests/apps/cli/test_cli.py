@@ -479,7 +479,7 @@ def test_ledger_flow(run: Run, tmp_path: Path) -> None:
                 "account": "patients",
                 "budget": "1-DP (central, replace-one, unit: record)",
                 "spent": "epsilon = 0.6",
-                "left": "epsilon = 0.4",
+                "remaining": "epsilon = 0.4",
                 "guarantee": "0.6-DP (central, replace-one, unit: record)",
                 "charges": 1,
                 "marks": 0,

@@ -104,7 +104,7 @@ def test_a_table_to_read(run: Run, work: Path) -> None:
         "LogisticRegression: no proof ",
         "│ loss threshold │ advantage │",
         "TPR at FPR 0.01 │",
-        "│ age, of 10 values │ advantage",
+        "│ age, 10 values │ advantage",
         "│ loss at most the mean of members │ advantage",
         "allowed",
         "Claimed: (2, 1e-06)-DP (central, add-remove, unit: record).",
@@ -250,7 +250,9 @@ def test_bad_input(refuse: Run, work: Path, tmp_path: Path) -> None:
     assert "--attribute must be given with" in refuse(*asked(work, "logistic"), "--values", "0,1")
     assert "a column of both" in refuse(*asked(work, "logistic"), "--attribute", "shoe")
     assert "'score'" in refuse(*asked(work, "line", "csv", "score"))
-    assert "--label must be no column" in refuse(*asked(work, "logistic", label="home"))
+    assert "--label must be a column that the model does not take" in refuse(
+        *asked(work, "logistic", label="home")
+    )
     assert "must be numbers" in refuse(*asked(work, "svm", label="home"))
     strange = people(20, 7).assign(**{"class": SECRET})
     strange.to_csv(tmp_path / "strange.csv", index=False)

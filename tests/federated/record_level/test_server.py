@@ -92,7 +92,7 @@ def test_the_whole_plan_is_charged_first_then_marks(ledger: Ledger) -> None:
     asked(one, 1)
     assert len(ledger.show("whole").charges) == 3
     other = silo(ledger=ledger, account="whole", run="r2")  # another run: another plan
-    with pytest.raises(errors.BudgetExceeded, match="what account 'whole' has left"):
+    with pytest.raises(errors.BudgetExceeded, match="the remaining budget of account 'whole'"):
         asked(other)
 
 
@@ -102,14 +102,14 @@ def test_a_renyi_account_is_charged_round_by_round(ledger: Ledger) -> None:
         asked(one, exchange)
     assert [charge.event for charge in ledger.show("rounds").charges] == [one.plan.event(1)] * 2
     last = silo(chosen=custom(never), ledger=ledger, account="rounds", run="r1")
-    with pytest.raises(errors.BudgetExceeded, match="has left"):
+    with pytest.raises(errors.BudgetExceeded, match="the remaining budget"):
         asked(last, 3)
     assert one.spent == last.spent == one.plan.epsilon(2)
 
 
 def test_what_cannot_be_paid_is_not_computed(ledger: Ledger) -> None:
     one = silo(chosen=custom(never), ledger=ledger, account="little", run="r1")
-    with pytest.raises(errors.BudgetExceeded, match="has left"):
+    with pytest.raises(errors.BudgetExceeded, match="the remaining budget"):
         asked(one)
     assert one.spent == 0
     assert not ledger.show("little").charges
@@ -173,7 +173,7 @@ def test_two_processes_do_not_compute_one_exchange(ledger: Ledger) -> None:
 
 
 def test_another_plan_under_one_name_is_another_run(ledger: Ledger) -> None:
-    """And pays for itself: the account has too little left."""
+    """And pays for itself: the remaining budget is too small."""
     given: Any = {"ledger": ledger, "account": "whole", "run": "r1"}
     asked(silo(**given))
     with pytest.raises(errors.BudgetExceeded, match="must be at most what account 'whole' has"):
@@ -301,7 +301,7 @@ def test_where_all_are_out_of_budget_the_run_stops_and_says_why(ledger: Ledger) 
     found, _ = federated([silo(0, rounds=1), silo(1, rounds=2)], 5)
     assert len(found.history) == 2
     assert found.stopped.startswith("Silo: exchange must be at most 2")
-    with pytest.raises(errors.BudgetExceeded, match="has left"):
+    with pytest.raises(errors.BudgetExceeded, match="the remaining budget"):
         federated([silo(ledger=ledger, account="little")])
 
 

@@ -104,9 +104,9 @@ def test_ten_tenths_are_one(ledger, path):
     assert account.spent == {"epsilon": 1, "delta": 0}
     assert account.guarantee == pure(1.0)
     assert account.remaining == {"epsilon": 0, "delta": 0}
-    message = "'a' has left, asked 0.1, left 0.0. Nothing was charged"
+    message = "at most 0.0, the remaining budget of account 'a', got 0.1. Nothing was charged"
     refuses(ledger, path, errors.BudgetExceeded, message, draw(0.1))
-    refuses(ledger, path, errors.BudgetExceeded, "asked 1e-299, left 0.0", draw("1e-299"))
+    refuses(ledger, path, errors.BudgetExceeded, "at most 0.0, .* got 1e-299", draw("1e-299"))
 
 
 def test_an_overdraw_beyond_the_last_digit_of_a_float_is_refused(ledger, path):
@@ -117,7 +117,7 @@ def test_an_overdraw_beyond_the_last_digit_of_a_float_is_refused(ledger, path):
         ledger,
         path,
         errors.BudgetExceeded,
-        r"asked 1\.0, left 1\.0 \(exactly 9{30}/10{30}\)\.",
+        r"at most 1\.0 \(exactly 9{30}/10{30}\), .* got 1\.0\.",
         draw(1),
     )
 
@@ -162,7 +162,7 @@ def test_pure_budget_has_no_delta(ledger, path):
     ledger.open("a", pure(1.0))
     exceeded = errors.BudgetExceeded
     declared = events.Declared(approx(0.1, 1e-12))
-    refuses(ledger, path, exceeded, "delta must be .* asked 1e-12, left 0.0", declared)
+    refuses(ledger, path, exceeded, "delta must be at most 0.0, .* got 1e-12", declared)
     refuses(ledger, path, exceeded, "delta must be", gaussian(10), delta=1e-6)
     # A delta that the event does not need is not spent.
     assert ledger.charge("a", draw(0.5), delta=1e-6).amount == {"epsilon": 0.5, "delta": 0}
@@ -179,7 +179,7 @@ def test_approximate_budget_sums_epsilon_and_delta(ledger, path):
     total = 3 * Fraction(repr(each.epsilon))
     assert account.spent == {"epsilon": total, "delta": Fraction("3e-6")}
     assert account.guarantee == approx(float_above(total), 3e-6)
-    message = "delta must be .* asked 1e-06, left 0.0"
+    message = "delta must be at most 0.0, .* got 1e-06"
     refuses(ledger, path, errors.BudgetExceeded, message, gaussian(4), delta=1e-6)
     ledger.charge("a", draw(1))
 
@@ -209,7 +209,7 @@ def test_concentrated_budget_sums_rho(ledger, path):
         assert ledger.charge("a", tenth).amount == {"rho": Fraction(1, 10)}
     ledger.charge("a", draw(0.4))  # ε²/2 = 0.08
     assert float(ledger.show("a").spent["rho"]) == pytest.approx(0.98, rel=1e-15)
-    refuses(ledger, path, errors.BudgetExceeded, "rho must be .* asked 0.1, left", tenth)
+    refuses(ledger, path, errors.BudgetExceeded, "rho must be at most .* got 0.1", tenth)
 
 
 def test_concentrated_budget_and_xi(ledger):
@@ -253,7 +253,7 @@ def test_renyi_budget_holds_at_every_order(ledger, path, tight):
     limits = [100.0] * 4
     limits[tight] = 0.1
     ledger.open("a", curve(*limits))
-    message = rf"epsilon at order {ORDERS[tight]} must be .* asked 0.2, left 0.1\."
+    message = rf"epsilon at order {ORDERS[tight]} must be at most 0.1, .* got 0.2\."
     event = events.Declared(curve(0.2, 0.2, 0.2, 0.2))
     refuses(ledger, path, errors.BudgetExceeded, message, event)
     ledger.charge("a", events.Declared(curve(0.1, 0.1, 0.1, 0.1)))
@@ -263,7 +263,7 @@ def test_renyi_budget_holds_at_every_order(ledger, path, tight):
 def test_an_infinite_divergence_exceeds_every_budget(ledger, path):
     ledger.open("a", curve(1e300, 1e300, 1e300, 1e300))
     event = events.Declared(curve(1, 1, 1, math.inf))
-    message = "order 64.0 must be .* asked inf, left 1e\\+300. Nothing was charged"
+    message = "order 64.0 must be at most 1e\\+300, .* got inf. Nothing was charged"
     refuses(ledger, path, errors.BudgetExceeded, message, event)
 
 
@@ -358,7 +358,7 @@ def test_a_replace_one_account_takes_others_at_the_price_of_two(ledger, path, ki
     found = [float(cost) for cost in ledger.charge("curve", sampled).amount.values()]
     assert found == pytest.approx([3 * epsilon for epsilon in inner])
     ledger.open("low", replace(curve(99, orders=(1.5,)), **scope))
-    message = "a group of two has a curve at orders from 2 on only"
+    message = "a group of two has a curve only at orders of 2 and above"
     refuses(ledger, path, errors.IncompatibleGuarantees, message, sampled, account="low")
     ledger.open("both", replace(approx(99, 0.5), **scope))
     stated = events.Declared(ApproxDP(1.0, 1e-6, **one))
@@ -499,7 +499,7 @@ def test_entries_say_what_ran_and_when(path):
 def test_a_raised_budget_is_on_record(ledger, path):
     ledger.open("a", pure(1.0))
     ledger.charge("a", draw(1))
-    refuses(ledger, path, errors.BudgetExceeded, "asked 0.5, left 0.0", draw(0.5))
+    refuses(ledger, path, errors.BudgetExceeded, "at most 0.0, .* got 0.5", draw(0.5))
     ledger.raise_budget("a", pure(1.5), "second wave, approved by the board")
     ledger.charge("a", draw(0.5))
     account = ledger.show("a")

@@ -42,8 +42,8 @@ from tacit.privacy.guarantees import (
     PureDP,
     RenyiDP,
     Unproven,
-    steps_between,
 )
+from tacit.privacy.neighbours import steps_between
 from tacit.privacy.rounding import float_above, sum_above
 
 Amounts = dict[str, Fraction]
@@ -99,15 +99,15 @@ def afford(
 ) -> Amounts:
     """Add the price to the sums, exactly; raise if one would exceed the budget."""
     limits, cost = limits_of(where, budget), {}
-    for name, asked in _terms(price):
-        left = limits[name] - spent[name]
+    for name, amount in _terms(price):
+        remaining = limits[name] - spent[name]
         # An infinite price is not a fraction; it exceeds every budget.
-        if math.isinf(asked) or errors.rational(where, name, asked) > left:
+        if math.isinf(amount) or errors.rational(where, name, amount) > remaining:
             raise errors.BudgetExceeded(
-                f"{where}: {name} must be at most what account {account!r} has left, "
-                f"asked {asked!r}, left {digits(left)}. Nothing was charged."
+                f"{where}: {name} must be at most {digits(remaining)}, the remaining budget of "
+                f"account {account!r}, got {amount!r}. Nothing was charged."
             )
-        cost[name] = errors.rational(where, name, asked)
+        cost[name] = errors.rational(where, name, amount)
     return cost
 
 
@@ -158,8 +158,8 @@ def _steps(where: str, event: events.Event, budget: Guarantee) -> int:
     raise errors.IncompatibleGuarantees(
         f"{where}: the charge must have its account's unit, and neighbours that convert to its own "
         f"({budget.adjacency}/{budget.unit}), got {charged['adjacency']}/{charged['unit']}. "
-        "Of central events, a zero-out account takes all, a replace-one account takes the others "
-        "at the price of two, and an add-remove account takes only its own."
+        "A zero-out account takes all central events, a replace-one account takes the others at "
+        "the price of two, and an add-remove account takes only its own."
     )
 
 
@@ -205,7 +205,7 @@ def _renyi_of_two(where: str, event: events.Event, orders: tuple[float, ...]) ->
         return natural.group(2).renyi(orders)
     doubled = renyi_of(event, tuple(2 * order for order in orders)).group(2)
     if not isinstance(doubled, RenyiDP) or doubled.orders != orders:
-        raise Unsupported("a group of two has a curve at orders from 2 on only")
+        raise Unsupported("a group of two has a curve only at orders of 2 and above")
     return doubled
 
 

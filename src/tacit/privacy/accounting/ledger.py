@@ -180,7 +180,7 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            The account has too little left.
+            The remaining budget is too small.
         InvalidParameter
             The event is not proved private, or needs a δ.
         IncompatibleGuarantees

@@ -10,7 +10,7 @@ for neighbours P and P', with δ fixed beforehand. If ε is constant, this is (�
 
 - *Sums of (ε, δ)* are an odometer, at the δ that the account was opened with, however often ε is
   raised. The first charge is (ε₁, δ₁)-DP and fixed; after its output v₁ the rest satisfies the
-  claim with what is left, δ − δ₁. So :math:`P(S) \le \int g\,dP_1 + \delta - \delta_1` with
+  claim with the remaining δ − δ₁. So :math:`P(S) \le \int g\,dP_1 + \delta - \delta_1` with
   :math:`g(v_1) = \min(1, \int_{S_{v_1}} e^{\varepsilon - \varepsilon_1} dP')`, and
   :math:`\int g\,dP_1 \le e^{\varepsilon_1}\int g\,dP_1' + \delta_1`, as g has values in [0, 1]. The
   claim follows by induction over the charges. δ itself is never raised: its sum must have a bound
@@ -41,7 +41,7 @@ _WHERE = "Account"
 
 
 def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
-    """List the budgets between raises: the first budget, then what each raise left.
+    """List the budgets between raises: the first budget, then what remained after each raise.
 
     The history contains budgets as they were set, and charges. A budget that is set before the next
     charge replaces the one before it; a smaller one is a filter that ends early.
@@ -57,8 +57,8 @@ def stretches(history: Iterable[Guarantee | Amounts]) -> list[Guarantee]:
             continue
         wanted = filters.limits_of(_WHERE, step)
         if any(limit > limits.get(name, -1) for name, limit in wanted.items()):
-            left = {name: limit - spent.get(name, 0) for name, limit in wanted.items()}
-            budgets = [*(budgets if charged else budgets[:-1]), filters.spent_as(step, left)]
+            remaining = {name: limit - spent.get(name, 0) for name, limit in wanted.items()}
+            budgets = [*(budgets if charged else budgets[:-1]), filters.spent_as(step, remaining)]
             limits, charged = wanted, False
     return budgets
 

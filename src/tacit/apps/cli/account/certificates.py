@@ -36,7 +36,8 @@ def verify(
         typer.Option(help="Released file.", show_default="the one beside the certificate"),
     ] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="PEM file of the Ed25519 public key that must have signed.")
+        Path | None,
+        typer.Option(help="PEM file of the Ed25519 public key to check with."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,15 +76,15 @@ def verify(
 
 
 def _beside(certificate: Path, name: str) -> Path:
-    """Find what a certificate names in its own folder."""
-    found = certificate.parent / Path(name).name
-    if not found.exists() and (certificate.parent / "mechanism").is_dir():
-        found = certificate.parent / "mechanism"  # as search writes them
-    if not found.exists():
+    """Find the artifact that a certificate names, in the certificate's own folder."""
+    path = certificate.parent / Path(name).name
+    if not path.exists() and (certificate.parent / "mechanism").is_dir():
+        path = certificate.parent / "mechanism"  # where search writes it
+    if not path.exists():
         raise errors.CertificateError(
-            f"verify: {found} must exist beside the certificate. Say --artifact PATH."
+            f"verify: {path} must exist beside the certificate. Give --artifact PATH."
         )
-    return found
+    return path
 
 
 def _of_reports(path: Path) -> Any:
@@ -161,7 +162,7 @@ def _with_inhouse(path: Path) -> tuple[Any, Any]:
 
     if path.is_dir():
         thing = artifact.load(path)
-        # An estimator has no rows beside those that its certificate is about.
+        # An estimator has no rows other than those that its certificate is about.
         return thing.certificate, getattr(thing, "inhouse_", None)
     if path.suffix == ".parquet":
         reports = Reports.read(path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tacit.privacy.accounting.ledger import Account, BudgetChange, Receipt
 
 app = group(
-    "Keep a budget: open accounts, charge them, raise and show what they hold.",
+    "Keep a budget: open accounts, charge them, raise and show their budgets.",
     "tacit account ledger open budget.sqlite patients --epsilon 1 --adjacency zero-out",
 )
 LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file; `open` makes it.")]
@@ -90,7 +90,7 @@ def ledger_charge(
 ) -> None:
     """Charge an account, unless that would overdraw it.
 
-    The exit code is 1, and nothing is charged, if it would.
+    If it would, nothing is charged and the exit code is 1.
     """
     from tacit.privacy import events
     from tacit.privacy.accounting import filters
@@ -109,9 +109,9 @@ def ledger_charge(
         else:
             event = events.Declared(_budget(epsilon, delta, None, None, scope))
         receipt = ledger.charge(name, event, key=key, delta=delta or None)
-        left = ledger.show(name)
+        state = ledger.show(name)
     result = {"account": name, "key": receipt.key, "repeated": receipt.repeated}
-    stated = {"spent": filters.shown(left.spent), "guarantee": str(left.guarantee)}
+    stated = {"spent": filters.shown(state.spent), "guarantee": str(state.guarantee)}
     print_values(result | stated, as_json, "Charged")
 
 
@@ -172,10 +172,10 @@ def ledger_show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the budget, what was charged and what is left.
+    """Show budgets, and how much of them is spent and remaining.
 
-    Marks are charges of nothing: a federation leaves one for each exchange of a run that was paid
-    as a whole. A ρ or Rényi account that was raised has a guarantee only at a δ: give --delta.
+    A mark is a charge of nothing: a federation leaves one for each exchange of a run that was paid
+    for as a whole. A ρ or Rényi account that was raised has a guarantee only at a δ: give --delta.
     """
     from tacit.privacy.accounting.ledger import Ledger
 
@@ -204,7 +204,7 @@ def _summary(account: Account, delta: float | None) -> dict[str, Any]:
         "account": account.name,
         "budget": str(account.budget),
         "spent": filters.shown(account.spent),
-        "left": filters.shown(account.remaining, digits.below),
+        "remaining": filters.shown(account.remaining, digits.below),
         "guarantee": str(account.guarantee if delta is None else account.at_delta(delta)),
         "charges": priced,
         "marks": len(account.charges) - priced,

@@ -100,9 +100,9 @@ def calibrate(
             sampling_probability=sampling_probability,
             accountant=accountant,
         )
-    found = {"noise_multiplier": noise_multiplier, "steps": steps, "epsilon": epsilon}
+    result = {"noise_multiplier": noise_multiplier, "steps": steps, "epsilon": epsilon}
     print_values(
-        found | {"delta": delta, "accountant": accountant},
+        result | {"delta": delta, "accountant": accountant},
         as_json,
         f"For ε = {above(epsilon)} at δ = {above(delta)}",
     )

@@ -16,7 +16,7 @@ from tacit.apps.cli.console import REFUSED
 from tacit.apps.cli.files import stages_progress
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson, Confidence
-from tacit.apps.cli.train.report import Found
+from tacit.apps.cli.train.report import AuditResult
 from tacit.apps.cli.wording import spoken
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Unit
@@ -135,23 +135,24 @@ def audit(
     _must_fit(mode, given)
     for name in ("confidence", "certainty"):
         errors.probability("audit", f"--{name}", given[name], zero=False)
-    found = {"a saved model": _as_it_is, "--game": _played, "a file of losses": _told}[mode](given)
-    found.show(as_json)
-    if found.refuted:
+    run = {"a saved model": _saved_model, "--game": _game, "a file of losses": _losses}[mode]
+    result = run(given)
+    result.show(as_json)
+    if result.refuted:
         raise typer.Exit(REFUSED)
 
 
 # --- a saved model, not fitted again ---------------------------------------------------------
 
 
-def _as_it_is(given: dict[str, Any]) -> Found:
+def _saved_model(given: dict[str, Any]) -> AuditResult:
     from tacit.apps.cli.train.rows import Reader, loaded, losses
 
     model = loaded(given["model"])
     if given["coins"] and _counts(model):
         remedy = "With coins that number varies. Use --data POOL --game, which plays in pairs."
-        said = "its number of records is public"
-        errors.refuse("audit", "--coins", "left out for this model", said, remedy)
+        reason = "a model whose number of records is public"
+        errors.refuse("audit", "--coins", "left out for this model", reason, remedy)
     reader = Reader.of(model, given["label"], given["schema"])
     members, others = (reader.read(given[side]) for side in ("members", "others"))
     claim = model.guarantee_
@@ -161,7 +162,7 @@ def _as_it_is(given: dict[str, Any]) -> Found:
     if (column := given["attribute"]) is not None:
         attribute = column, _attribute(model, members, others, given)
     name = type(model).__name__
-    return Found(name, claim, reports, attribute=attribute, notes=_notes(given))
+    return AuditResult(name, claim, reports, attribute=attribute, notes=_notes(given))
 
 
 def _thresholds(sides: list[Any], claim: Guarantee | None, given: dict[str, Any]) -> list[Report]:
@@ -215,22 +216,22 @@ def _options(text: str | None, members: Any, others: Any) -> Any:
         return np.eye(others.shape[1])
     if text is not None:
         try:
-            found = np.array([float(word) for word in text.split(",")])
+            options = np.array([float(word) for word in text.split(",")])
         except ValueError:
             errors.refuse("audit", "--values", "numbers, as in 0,1", text)
     else:
-        found = np.unique(np.concatenate([members, others]))
-        if len(found) > _MOST_VALUES:
-            found = np.unique(np.quantile(others, (np.arange(_BINS) + 0.5) / _BINS))
-    if len(found) < 2:
-        errors.refuse("audit", "--attribute", "of two values or more", len(found))
-    return found[:, None]
+        options = np.unique(np.concatenate([members, others]))
+        if len(options) > _MOST_VALUES:
+            options = np.unique(np.quantile(others, (np.arange(_BINS) + 0.5) / _BINS))
+    if len(options) < 2:
+        errors.refuse("audit", "--attribute", "a column of two values or more", len(options))
+    return options[:, None]
 
 
 # --- the game --------------------------------------------------------------------------------
 
 
-def _played(given: dict[str, Any]) -> Found:
+def _game(given: dict[str, Any]) -> AuditResult:
     from tacit.apps.cli.train.rows import Reader, loaded, losses
     from tacit.audit.games import play
 
@@ -253,7 +254,9 @@ def _played(given: dict[str, Any]) -> Found:
             **_settings(given),
         )
     notes = (_game_note(game), _SEARCHED, _HOUSE)
-    return Found(type(model).__name__, model.guarantee_, played.reports, game=game, notes=notes)
+    return AuditResult(
+        type(model).__name__, model.guarantee_, played.reports, game=game, notes=notes
+    )
 
 
 def _probabilities(model: Any, labels: Any) -> Any:
@@ -288,12 +291,12 @@ def _refit(model: Any) -> Any:
     return fit
 
 
-def _same(found: Guarantee, stated: Guarantee, room: float) -> bool:
+def _same(fitted: Guarantee, stated: Guarantee, room: float) -> bool:
     """Check whether two fits have the same guarantee, up to this share of ε."""
-    if not (isinstance(found, PureDP | ApproxDP) and isinstance(stated, PureDP | ApproxDP)):
-        return found == stated
-    near = abs(found.epsilon - stated.epsilon) <= room * stated.epsilon
-    return near and found.delta == stated.delta and found.scope == stated.scope
+    if not (isinstance(fitted, PureDP | ApproxDP) and isinstance(stated, PureDP | ApproxDP)):
+        return fitted == stated
+    near = abs(fitted.epsilon - stated.epsilon) <= room * stated.epsilon
+    return near and fitted.delta == stated.delta and fitted.scope == stated.scope
 
 
 def _counts(model: Any) -> bool:
@@ -328,7 +331,7 @@ def _once() -> Iterator[None]:
 # --- losses of any model ---------------------------------------------------------------------
 
 
-def _told(given: dict[str, Any]) -> Found:
+def _losses(given: dict[str, Any]) -> AuditResult:
     from tacit.apps.cli.train.rows import read_losses
 
     path: Path = given["model"]
@@ -338,7 +341,7 @@ def _told(given: dict[str, Any]) -> Found:
     claim = _claim(given["epsilon"], given["delta"], given["adjacency"])
     inside, losses = read_losses(path, given["label"] or "label")
     reports = _thresholds([losses[inside], losses[~inside]], claim, given)
-    return Found(path.name, claim, reports, notes=_notes(given))
+    return AuditResult(path.name, claim, reports, notes=_notes(given))
 
 
 def _claim(epsilon: Any, delta: Any, adjacency: Any) -> Guarantee | None:

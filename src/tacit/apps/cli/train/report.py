@@ -1,4 +1,4 @@
-"""What `tacit train audit` prints: what attacks found, and what the claim allows."""
+"""The report of `tacit train audit`: the results of the attacks, and what the claim allows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Line = tuple[str, str, str, str, str]
 
 _LEGEND = (
-    "TPR: share of members that are found. FPR: share of others that are taken for members. "
+    "TPR: share of members called members. FPR: share of others called members. "
     "Advantage: TPR minus FPR. Allowed: the most that any attack can reach if the claim is true, "
     "on average over fits; for a TPR, at the upper end of the interval of its FPR."
 )
 
 
 @dataclass(frozen=True)
-class Found:
-    """The results of all attacks."""
+class AuditResult:
+    """The results of all attacks on one model."""
 
     name: str
     claim: Guarantee | None
@@ -53,7 +53,7 @@ class Found:
         return "REFUTED" if self.refuted else "not refuted"
 
     def show(self, as_json: bool) -> None:
-        """Print a table and what follows from it, or one JSON object."""
+        """Print a table and its conclusions, or one JSON object."""
         if as_json:
             return print_json(self.to_dict())
         confidence = f"{self.best.confidence:.0%} interval".replace("%", " %")
@@ -61,7 +61,7 @@ class Found:
         if self.attribute is not None:
             lines += _attribute_lines(*self.attribute)
         title = f"{self.name}: {self._verdict}"
-        print_table(title, ("", "", "found", confidence, "allowed"), lines)
+        print_table(title, ("", "", "measured", confidence, "allowed"), lines)
         print_text(_LEGEND)
         print_text(f"Claimed: {self.claim or 'nothing'}.")
         print_text(f"{self.best.attack}: {self.best.words}.")
@@ -106,25 +106,27 @@ def _rates(report: Report) -> Iterator[Line]:
 
     tested = report.tested
     for rate in report.rates:
-        if rate.asked * report.others < 2:  # too few others for such a rate
+        if rate.target * report.others < 2:  # too few others for such a rate
             continue
         allowed = None
         if tested is not None:
             # At the upper end of the interval of false positives.
             most = rate.false_positive.high
             allowed = true_positive_ceiling(most, tested.epsilon, tested.delta)
-        yield _line("", f"TPR at FPR {rate.asked:g}", rate.true_positive, allowed)
+        yield _line("", f"TPR at FPR {rate.target:g}", rate.true_positive, allowed)
 
 
-def _attribute_lines(column: str, found: AttributeReport) -> list[Line]:
+def _attribute_lines(column: str, report: AttributeReport) -> list[Line]:
+    title = f"{column}, {report.values} values"
     return [
-        _line(f"{column}, of {found.values} values", "advantage", found.advantage, found.ceiling),
-        _line("", "accuracy, members", found.on_members, None),
-        _line("", "accuracy, others", found.on_others, None),
-        ("", "accuracy, commonest", f"{found.baseline:.3f}", "", ""),
+        _line(title, "advantage", report.advantage, report.ceiling),
+        _line("", "accuracy, members", report.on_members, None),
+        _line("", "accuracy, others", report.on_others, None),
+        ("", "accuracy, commonest", f"{report.baseline:.3f}", "", ""),
     ]
 
 
-def _line(what: str, name: str, found: Any, allowed: float | None) -> Line:
+def _line(what: str, name: str, interval: Any, allowed: float | None) -> Line:
     limit = "" if allowed is None else f"{allowed:.3f}"
-    return what, name, f"{found.value:.3f}", f"{found.low:.3f} to {found.high:.3f}", limit
+    ends = f"{interval.low:.3f} to {interval.high:.3f}"
+    return what, name, f"{interval.value:.3f}", ends, limit

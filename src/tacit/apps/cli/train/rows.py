@@ -46,7 +46,7 @@ class Reader:
         named_in = vars(model).pop("feature_names_in_", None)
         names = None if named_in is None else tuple(map(str, named_in))
         if label in ((names or ()) if given is None else given.names):
-            errors.refuse("command line", "--label", "no column that the model takes", label)
+            errors.refuse("command line", "--label", "a column that the model does not take", label)
         return cls(model, label, names, given)
 
     def read(self, path: Path) -> Records:
@@ -78,27 +78,27 @@ class Reader:
         names = self.names or tuple(table.column_names)
         if missing := [name for name in names if name not in table.column_names]:
             raise errors.InvalidData(f"{path}: it must have a column {missing[0]!r}.")
-        found = columns_of(table.select(list(names)))
-        if not found:
+        columns = columns_of(table.select(list(names)))
+        if not columns:
             raise errors.InvalidData(f"{path}: it must have columns beside the label.")
-        return stack(found, str(path)), {name: [at] for at, name in enumerate(names)}
+        return stack(columns, str(path)), {name: [at] for at, name in enumerate(names)}
 
     def _labels(self, values: Values) -> Values:
         name = f"column {self.label!r}"
         read = _number if self._numbers else str
         try:
-            found = [read(value) for value in values]
+            labels = [read(value) for value in values]
         except (TypeError, ValueError):
             raise errors.InvalidData(
                 f"{name} must be numbers, as the model was fitted on."
             ) from None
         classes = getattr(self.model, "classes_", None)
         if classes is None:
-            return errors.reals(name, found)
+            return errors.reals(name, labels)
         code = {read(value): at for at, value in enumerate(classes.tolist())}
-        if not code.keys() >= set(found):
+        if not code.keys() >= set(labels):
             raise errors.InvalidData(f"{name} must hold classes of the model, and no other value.")
-        return np.asarray(classes[[code[value] for value in found]])
+        return np.asarray(classes[[code[value] for value in labels]])
 
 
 def loaded(directory: Path) -> Any:
