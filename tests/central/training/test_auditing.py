@@ -30,16 +30,16 @@ def audited(epsilon: float, seed: int = 0, **options: Any) -> TrainingAudit:
 
 def test_much_of_the_claim_is_shown() -> None:
     found = audited(8.0)
-    assert 1.5 < found.found.epsilon <= 8.0
+    assert 1.5 < found.proof.epsilon <= 8.0
     assert not found.refuted
     assert found.words.startswith("not refuted: ε ≥ ")
-    assert json.loads(json.dumps(found.to_dict()))["found"]["canaries"] == 1000
+    assert json.loads(json.dumps(found.to_dict()))["proof"]["canaries"] == 1000
 
 
 def test_sampled_training_shows_something_and_no_more_than_claimed() -> None:
     found = audited(2.0, **SAMPLED)
-    assert 0.1 < found.found.epsilon <= 2.0
-    assert found.found.certifiable > 2.0
+    assert 0.1 < found.proof.epsilon <= 2.0
+    assert found.proof.certifiable > 2.0
 
 
 class Faint(Noise):
@@ -92,7 +92,7 @@ def test_canaries_beside_a_module() -> None:
     data = (rows, rows[:, 0])
     options: dict[str, Any] = {"canaries": 600, "batch_size": 1000, "steps": 4, "delta": DELTA}
     found = audit_training(module, data, squared_error, epsilon=8.0, rng=Seeded(2), **options)
-    assert 0.5 < found.found.epsilon <= 8.0
+    assert 0.5 < found.proof.epsilon <= 8.0
     assert found.trained.sampling_probability == 1.0  # canaries are records too
     assert not torch.equal(module.weight, before)
 

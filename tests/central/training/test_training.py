@@ -133,8 +133,8 @@ def test_the_certificate_verifies_and_says_what_it_rests_on(run, tmp_path):
     for words in (
         "floating-point Gaussian",
         "AES-256 in counter mode keyed by the operating system's entropy",
-        "The sampling rate and the size of a step, which were set from the number of persons.",
-        "Training losses and the count of dropped examples: not released",
+        "The sampling probability and the divisor of a step, set from the number of persons.",
+        "Training losses and the number of dropped examples. Do not release them.",
         "at the start of training did not depend on these data",
         "40 times",
     ):

@@ -98,7 +98,7 @@ def test_codebook_and_teaching_add_up(private, mechanism):
     assert isinstance(second.event, events.PoissonSampled)
     assert 2.85 < guarantee_of(second, 2e-6).epsilon <= 3 * (1 + 1e-9)
     assert guarantee_of(events.Composed((first.event, second)), 1.2e-5) == after
-    assert any("one rounding an operation" in line for line in certificate.assumptions)
+    assert any("one rounding per operation" in line for line in certificate.assumptions)
     assert not certificate.seeded
     assert private.inhouse_.may_leave
 

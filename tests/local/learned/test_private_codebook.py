@@ -603,7 +603,7 @@ def test_an_autoencoder_is_proved(autoencoder, tmp_path):
     assert isinstance(trained.event, events.PoissonSampled)
     assert trained.count == 3
     assert guarantee_of(trained, 5e-6).epsilon <= 2.5 * (1 + 1e-6)
-    assert any("one rounding an operation" in line for line in found.certificate.assumptions)
+    assert any("one rounding per operation" in line for line in found.certificate.assumptions)
     loaded = tacit.load(autoencoder.export(tmp_path / "m"))
     assert np.array_equal(loaded.encode(vectors(50)), autoencoder.encode(vectors(50)))
 

@@ -1,6 +1,6 @@
 """Training of torch modules with a central guarantee: clipped, noised, accounted.
 
-`train` is all that most need; `clipped_sum`, `Noise` and `standard_normal` are its parts.
+Most users need only `train`; `clipped_sum`, `Noise` and `standard_normal` are its parts.
 """
 
 from tacit.central.training.noise import Noise, standard_normal

@@ -1,13 +1,14 @@
-"""Every example differentiated alone: for modules whose graph is not proved to keep rows apart.
+"""Gradients of each example alone, for modules whose graph is not proved to keep rows apart.
 
-The gradient of *one* example is traced, with one row as the batch: what it computes is a function
-of that row, as there is no other. Of the module only this list of torch's operators is left, and
-`vmap` runs it on all slots, so nothing of the module is there to look across: no attribute, buffer,
-cache, counter, hook, routing or function with a rule of its own for batches. Nor do torch's own
-rules: only operators that they are known to keep apart are admitted (`mapped`). What cannot be
-traced, or mapped, is refused beforehand.
+The gradient of *one* example is traced, with one row as the batch, so that it is a function of that
+row alone. Only this list of torch's operators remains of the module, and `vmap` runs it on all
+slots. So nothing of the module can look across rows: no attribute, buffer, cache, counter, hook,
+routing or function with its own rule for batches. Torch's own rules cannot either: only operators
+that they are known to keep apart are admitted (`mapped`). Anything that cannot be traced or mapped
+is refused beforehand.
 
-Right for every differentiable module, and slower: memory grows with slots times parameters.
+This is correct for every differentiable module, but slower: memory grows with slots times
+parameters.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ class Alone:
 
     @staticmethod
     def block(trained: Sequence[nn.Parameter], most: int) -> int:
-        """Examples at a time."""
+        """Return the number of examples to differentiate at a time."""
         return max(1, min(most, _MOST_ENTRIES // sum(one.numel() for one in trained)))
 
     @torch.no_grad()
     def run(self, batch: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Losses (n,), and gradients (n, …) in the order of the trained parameters."""
+        """Compute losses (n,), and gradients (n, …) in the order of the trained parameters."""
         state = [one.detach() for one in self._state]
 
         def of_one(*example: Tensor) -> list[Tensor]:
-            found: list[Tensor] = self._made(*state, *(part[None] for part in example))
-            return found
+            results: list[Tensor] = self._made(*state, *(part[None] for part in example))
+            return results
 
         with torch.inference_mode(False), quiet():
             losses, *gradients = vmap(of_one, randomness="different")(*batch)
@@ -60,13 +61,13 @@ class Alone:
 
 
 def dense(value: Tensor) -> Tensor:
-    """Memory of its own for every number, so that rows can be blanked in place."""
+    """Give every number its own memory, so that rows can be blanked in place."""
     return value if value.numel() == 0 or 0 not in value.stride() else value.contiguous()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A missing batching rule is slow, not wrong: no need to say so at every step."""
+    """Silence warnings about missing batching rules, which are slow but not wrong."""
     say: Callable[[bool], None] = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
     say(False)
     try:

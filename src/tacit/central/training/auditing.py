@@ -1,26 +1,26 @@
-r"""One run of `train`, as it ships, audited by canaries that were each in or out by a coin.
+r"""An audit of one run of `train` by canaries, each included or left out by a coin.
 
-A canary is a record whose gradient is as long as clipping lets it be, in a direction that no other
-record has: a weight of its own, which its loss pulls up. What training adds to that weight is the
-canary's clipped gradient each time it is sampled, and the noise. So the weight itself is the score
-of a white-box attack, and :math:`\langle \theta_T - \theta_0, u_i \rangle` for the direction
-:math:`u_i` of the canary. Guesses of the coins prove a lower bound on ε [SNJ23]_.
+A canary is a record whose gradient is as long as clipping allows, in a direction that no other
+record has: a weight of its own, which its loss increases. Training adds the canary's clipped
+gradient to that weight each time it is sampled, and the noise. So the weight itself is the score of
+a white-box attack: :math:`\langle \theta_T - \theta_0, u_i \rangle` for the direction :math:`u_i`
+of the canary. Guesses of the coins prove a lower bound on ε [SNJ23]_.
 
 Notes
 -----
-A canary that is left out stays in the data with a loss of zero: it has no gradient, and the number
-of records, which is public, is that of the claim. So the neighbours are those that `train` speaks
-of: one record's contribution more or less.
+A canary that is left out stays in the data with a loss of zero: it has no gradient, and the public
+number of records is that of the claim. So the neighbours are those of `train`: one record is there,
+or its place is blank.
 
-Canaries of one training share noise and batches with the records of a module, where one is given,
-and clipping takes the norm over all weights together. The module trained beside them is private
-towards its records, and its budget is spent.
+If a module is given, canaries share noise and batches with its records, and clipping takes the norm
+over all weights together. The module trained beside them is private towards its records, and its
+budget is spent.
 
 An audit can only refute. The theorem loses something against a claim with δ above 0 (about 2mδ for
-m canaries), and one run shows less than many. With 1,000 canaries a sound training at (8, 1e-5)
-showed 2.0 to 2.9 in one step on everybody (25 runs), and in single runs 2.1 in 50 steps on a fifth
-of the records and 1.5 in 200 on a twentieth: sampling hides more than this score undoes, as an
-attacker who sums up what a canary's weight gained does not know when it was sampled.
+m canaries), and one run shows less than many. With 1,000 canaries, a sound training at (8, 1e-5)
+showed an ε of 2.0 to 2.9 in one step on all records (25 runs); single runs showed 2.1 in 50 steps
+on a fifth of the records, and 1.5 in 200 steps on a twentieth. Sampling hides more than this score
+uncovers: an attacker who adds up what a weight gained does not know when its canary was sampled.
 
 References
 ----------
@@ -44,39 +44,40 @@ from tacit.privacy import errors
 from tacit.privacy.decimals import above, below
 from tacit.privacy.randomness import Randomness
 
-_LOUD = 1e3  # clip norms that a canary would add, were it not clipped
+_LOUD = 1e3  # the gradient norm of a canary before clipping, in clip norms
 
 
 @dataclass(frozen=True)
 class TrainingAudit:
-    """What one training proves, beside what it claims."""
+    """What one training proves, next to what it claims."""
 
     epsilon: float
-    """Claimed, at `found.delta`."""
+    """The claimed ε, at `proof.delta`."""
     certainty: float
-    found: Proof
+    proof: Proof
     trained: Trained = field(repr=False)
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false, but for a risk of 1 − `certainty`."""
-        return self.found.epsilon > self.epsilon
+        """Return whether the claim is false, at a risk of 1 − `certainty`."""
+        return self.proof.epsilon > self.epsilon
 
     @property
     def words(self) -> str:
-        """One line: what is proved, beside what is claimed."""
-        found = self.found
+        """Return one line: what is proved, next to what is claimed."""
+        proof = self.proof
         return (
-            f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {below(found.epsilon, 3)} at δ = "
-            f"{above(found.delta, 3)} (certainty {100 * self.certainty:.6g} %, {found.right} of "
-            f"{found.guesses} guesses right, at most {above(found.certifiable, 3)} could be "
+            f"{'refuted' if self.refuted else 'not refuted'}: ε ≥ {below(proof.epsilon, 3)} at δ = "
+            f"{above(proof.delta, 3)} (certainty {100 * self.certainty:.6g} %, {proof.right} of "
+            f"{proof.guesses} guesses right, at most {above(proof.certifiable, 3)} could be "
             f"shown); claimed: {above(self.epsilon)}"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        said = {"epsilon": self.epsilon, "certainty": self.certainty, "found": asdict(self.found)}
-        return {**said, "refuted": self.refuted, "words": self.words}
+        """Return plain values, for JSON."""
+        claim = {"epsilon": self.epsilon, "certainty": self.certainty}
+        proof = {"proof": asdict(self.proof), "refuted": self.refuted, "words": self.words}
+        return {**claim, **proof}
 
 
 def audit_training(
@@ -95,27 +96,27 @@ def audit_training(
     rng: Randomness | None = None,
     **options: Any,
 ) -> TrainingAudit:
-    """Train once with canaries, guess which of them were in, and bound ε from below.
+    """Train once with canaries, guess which of them were included, and bound ε from below.
 
     Parameters
     ----------
     module, data, loss : optional
-        As for `train`: what is trained beside the canaries, in place. Without them there are only
-        canaries, and what is audited is clipping, sampling, noise and their accounting.
+        A module to train beside the canaries, in place, as in `train`. By default there are only
+        canaries, and the audit covers clipping, sampling, noise and their accounting.
     epsilon, delta : float
         The claim.
     canaries : int
-        How many; about half of them are in.
+        Number of canaries; about half of them are included.
     guesses : int, optional
-        How many coins are guessed, fixed beforehand. Without it a few numbers share the risk.
+        Number of coins to guess, fixed beforehand. By default a few numbers share the risk.
     certainty : float
-        A true claim is refuted with a chance of 1 − certainty at most.
+        A true claim is refuted with probability at most 1 − certainty.
     clip_norm, optimizer, learning_rate
-        As for `train`. With plain "sgd" nothing is lost of what the gradients show.
+        As in `train`. Plain "sgd" keeps all that the gradients show.
     rng : Randomness, optional
-        Of the coins and of the training.
+        Randomness of the coins and of the training.
     options
-        Of `train`: batch_size, steps, epochs, noise_multiplier and so on.
+        Further options of `train`: batch_size, steps, epochs, noise_multiplier and so on.
     """
     count = errors.whole("audit_training", "canaries", canaries, least=2, most=10**7)
     certainty = errors.probability("audit_training", "certainty", certainty, zero=False)
@@ -138,13 +139,13 @@ def audit_training(
         **options,
     )
     scores = beside.weights.weight.detach().cpu().numpy()[1:, 0]
-    proof = {"delta": delta, "certainty": certainty}
-    found = guessing.from_singles(inside, scores, guesses=guesses, rng=rng, **proof)
-    return TrainingAudit(float(epsilon), certainty, found, trained)
+    level = {"delta": delta, "certainty": certainty}
+    proof = guessing.from_singles(inside, scores, guesses=guesses, rng=rng, **level)
+    return TrainingAudit(float(epsilon), certainty, proof, trained)
 
 
 class _Beside(nn.Module):
-    """A module, and a weight for every canary; the first weight is nobody's."""
+    """A module, and one weight per canary; the first weight belongs to no canary."""
 
     def __init__(self, module: nn.Module | None, canaries: int) -> None:
         super().__init__()
@@ -158,7 +159,7 @@ class _Beside(nn.Module):
 
 @dataclass(frozen=True)
 class _Pull:
-    """The loss of a canary pulls its weight up; that of a record is its own."""
+    """The loss: that of a canary increases its weight, that of a record is the given one."""
 
     loss: Loss | None
     strength: float
@@ -173,12 +174,12 @@ class _Pull:
 
 
 def _rows(inside: Tensor, records: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Canaries first: whose weight, whether it is there; then, for a module, a record's row."""
+    """Build the rows, canaries first: their weight, whether they are included, a record's row."""
     count, others = len(inside), len(records[0]) if records else 0
     device = records[0].device if records else torch.device("cpu")
     place = torch.cat([torch.arange(1, count + 1), torch.zeros(others, dtype=torch.int64)])
     present = torch.cat([inside, torch.zeros(others, dtype=torch.bool)]).to(torch.float32)
-    # A canary's row is never looked at, but goes through the module like all others.
+    # A canary's row has no effect, but passes through the module like all others.
     filled = [
         torch.cat([torch.zeros_like(part[:1]).repeat_interleave(count, 0), part])
         for part in records

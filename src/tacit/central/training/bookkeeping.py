@@ -1,10 +1,10 @@
 """A verified graph with its book-keeping: where trained parameters meet rows.
 
-A *site* is a node with rows that takes a trained parameter, or a public value made of some. Where
-the parameter is that of one known kind of layer (`layers`), norms and weighted sums follow from its
-input and the gradient of its output. At other sites every example's gradient is written out, by
-`torch.func` on that one operator. Parameters never require a gradient: only gradients at the sites'
-outputs are asked for.
+A *site* is a node with rows that takes a trained parameter, or a public value computed from some.
+If the site is a known kind of layer (`layers`), norms and weighted sums follow from its input and
+the gradient of its output. At other sites each example's gradient is written out, by `torch.func`
+on that one operator. Parameters never require a gradient: only gradients at the sites' outputs are
+computed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.central.training.rowwise import States, verified
 from tacit.central.training.tracing import Total, Unfit, losses_graph, state_of
 
 PerExample = dict[int, Tensor]
-"""By the parameter's id, the gradients of every example, (n, …)."""
+"""Gradients of each example, (n, …), by the parameter's id."""
 
 Kept = list[tuple["Group", Pairs]]
 
@@ -55,12 +55,12 @@ class Written:
     output: int
     rows: dict[fx.Node, int]
     public: dict[fx.Node, int]
-    """Made of trained parameters; the gradient goes there."""
+    """Values computed from trained parameters, which receive the gradient."""
     fixed: dict[fx.Node, int]
 
 
 class Book:
-    """Losses of a batch of one fixed shape, and what every example adds to the gradient."""
+    """The losses of a batch of one fixed shape, and each example's part of the gradient."""
 
     def __init__(
         self, total: Total, trained: Sequence[nn.Parameter], batch: Sequence[Tensor]
@@ -141,17 +141,17 @@ class Book:
         )
 
     def run(self, batch: Sequence[Tensor]) -> tuple[Tensor, list[Any], list[Tensor | None]]:
-        """Losses, what sites were given, and the gradient of the summed losses at their outputs."""
+        """Compute losses, inputs of sites, and gradients of the summed losses at their outputs."""
         with torch.inference_mode(False), torch.enable_grad():
             losses, outputs, values = self._made(*(one.detach() for one in self._state), *batch)
             if not losses.requires_grad or not outputs:
                 return losses.detach(), values, [None] * len(outputs)
-            found = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
-        return losses.detach(), values, list(found)
+            gradients = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
+        return losses.detach(), values, list(gradients)
 
     def pairs(self, values: list[Any], arrived: list[Tensor | None]) -> Kept:
-        """Inputs and output gradients of layers with a rule, examples first."""
-        found: Kept = []
+        """Return inputs and output gradients of layers with a rule, examples first."""
+        kept: Kept = []
         for group in self.groups:
             pairs = []
             for (place, rows), output in zip(group.inputs, group.outputs, strict=True):
@@ -161,22 +161,22 @@ class Book:
                     inputs = self.states.split(values[place].detach(), rows)
                     pairs.append((dense(inputs), dense(self.states.split(gradient, own))))
             if pairs:
-                found.append((group, pairs))
-        return found
+                kept.append((group, pairs))
+        return kept
 
     def write_out(self, values: list[Any], arrived: list[Tensor | None]) -> PerExample:
-        """Gradients of every example at the other sites."""
+        """Compute each example's gradients at the other sites."""
         by_node: dict[fx.Node, Tensor] = {}
         for site in self.written:
             gradient = arrived[site.output]
             if gradient is not None:
                 for node, value in self._of_site(site, values, gradient).items():
                     by_node[node] = by_node[node] + value if node in by_node else value
-        found = self._public.pulled(by_node, [one.detach() for one in self._state])
-        return {key: dense(value) for key, value in found.items()}
+        gradients = self._public.pulled(by_node, [one.detach() for one in self._state])
+        return {key: dense(value) for key, value in gradients.items()}
 
     def _of_site(self, site: Written, values: list[Any], gradient: Tensor) -> dict[fx.Node, Tensor]:
-        """The pull-back through one operator, mapped over the examples."""
+        """Pull gradients back through one operator, mapped over the examples."""
         states, node = self.states, site.node
         rows = {one: values[place].detach() for one, place in site.rows.items()}
         public = {one: values[place].detach() for one, place in site.public.items()}
@@ -199,12 +199,12 @@ class Book:
 
         parts = {one: states.split(value, axes[one]) for one, value in rows.items()}
         mapped = vmap(pull_back, randomness="different")
-        found: dict[fx.Node, Tensor] = mapped(parts, states.split(gradient, axes[node]))
-        return found
+        gradients: dict[fx.Node, Tensor] = mapped(parts, states.split(gradient, axes[node]))
+        return gradients
 
 
 class _Kept:
-    """Adds outputs to a graph: those of sites, as leaves, and values that sites were given."""
+    """Additional outputs of a graph: those of sites, as leaves, and the inputs of sites."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._graph = graph
@@ -213,7 +213,7 @@ class _Kept:
         self._values: dict[fx.Node, int] = {}
 
     def leaf(self, node: fx.Node, states: States) -> int:
-        """Let gradients be asked for at this node."""
+        """Make this node a leaf, at which gradients can be computed."""
         with self._graph.inserting_after(node):
             leaf = self._graph.call_function(_leaf, (node,))
         node.replace_all_uses_with(leaf, delete_user_cb=lambda user: user is not leaf)
@@ -231,7 +231,7 @@ class _Kept:
 
 
 class _Public:
-    """From values made of trained parameters alone, back to the parameters."""
+    """Gradients of values computed from trained parameters alone, pulled back to these."""
 
     def __init__(
         self,
@@ -258,10 +258,10 @@ class _Public:
         self._places = {node: place for place, node in enumerate(inputs)}
         self._inputs = len(inputs)
 
-    def pulled(self, found: dict[fx.Node, Tensor], state: list[Tensor]) -> PerExample:
-        """Per example, by the parameters themselves."""
-        by_id = {id(self._of[node]): value for node, value in found.items() if node in self._of}
-        ends = [node for node in self._ends if node in found]
+    def pulled(self, gradients: dict[fx.Node, Tensor], state: list[Tensor]) -> PerExample:
+        """Return each example's gradients, by the parameters themselves."""
+        by_id = {id(self._of[node]): value for node, value in gradients.items() if node in self._of}
+        ends = [node for node in self._ends if node in gradients]
         if not ends:
             return by_id
         blank: list[Any] = [*state, *[None] * (self._inputs - len(state))]
@@ -275,7 +275,7 @@ class _Public:
             return [made[self._ends.index(node)] for node in ends]
 
         _, pull, *_ = vjp(forward, trained)
-        (pulled,) = vmap(pull)([found[node] for node in ends])
+        (pulled,) = vmap(pull)([gradients[node] for node in ends])
         for node, value in zip(self._of, pulled, strict=True):
             key = id(self._of[node])
             by_id[key] = by_id[key] + value if key in by_id else value
@@ -283,18 +283,18 @@ class _Public:
 
 
 def _behind(ends: Sequence[fx.Node]) -> set[fx.Node]:
-    """All that these are made of, and they themselves."""
-    found, left = set[fx.Node](), list(ends)
-    while left:
-        node = left.pop()
-        if node not in found:
-            found.add(node)
-            left += node.all_input_nodes
-    return found
+    """Return these nodes and all that they are computed from."""
+    behind, waiting = set[fx.Node](), list(ends)
+    while waiting:
+        node = waiting.pop()
+        if node not in behind:
+            behind.add(node)
+            waiting += node.all_input_nodes
+    return behind
 
 
 def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
-    """What calls of one layer with a rule have in common; None where no rule applies."""
+    """Return a key that all calls of one layer with a rule share; None if no rule applies."""
     name, call = name_of(node), Call(states, node, name_of(node))
     if name not in ("linear", "embedding", *_CONVOLUTIONS, *_NORMS):
         return None
@@ -310,9 +310,8 @@ def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
         return None
     given = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, fx.Node)]
     if len(given) != len(set(given)):
-        return (
-            None  # a weight that is the bias too: its two gradients add up before they are squared
-        )
+        # A weight that is also the bias: its two gradients add up before they are squared.
+        return None
     plain = rows == Rows(0)
     if name in (*_CONVOLUTIONS, "group_norm", "instance_norm") and not plain:
         return None
@@ -323,7 +322,7 @@ def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
 def _untied(
     keys: dict[fx.Node, Any], states: States, of: dict[fx.Node, nn.Parameter]
 ) -> dict[fx.Node, Any]:
-    """A parameter of two layers has cross terms between them: both are written out."""
+    """Write out layers that share a parameter: there are cross terms between them."""
     made = {node: None for node in states.trained if node not in of}
     while True:
         users: dict[fx.Node, set[Any]] = {node: set() for node in of}
@@ -341,12 +340,12 @@ def _untied(
 
 
 def _leaf(value: Tensor) -> Tensor:
-    """Start of what is differentiated, where nothing before it is."""
+    """Start differentiation here, unless it has started before."""
     return value if value.requires_grad else value.requires_grad_()
 
 
 def _merged(row: Tensor, rows: Rows) -> Tensor:
-    """One example as the operator takes it: its axis has outer · inner places."""
+    """Reshape one example as the operator takes it: its axis has outer · inner places."""
     if rows.outer == rows.inner == 1:
         return row.unsqueeze(rows.axis)
     return row.flatten(rows.axis, rows.axis + 1)

@@ -1,21 +1,21 @@
-r"""The sum of per-example gradients, each clipped: what one record can change is bounded.
+r"""Sums of clipped per-example gradients, which bound what one record can change.
 
 .. math:: S = \sum_i g_i \min\!\left(1, \frac{C}{\|g_i\|}\right)
 
-over the gradients of all trained parameters together, so that blanking one record moves S by at
-most C in the Euclidean norm.
+over the gradients of all trained parameters together: blanking one record moves S by at most C in
+the Euclidean norm.
 
 Notes
 -----
-Rows are in slots, in blocks of one fixed shape; a slot that is not filled holds zeros, and has the
-weight zero. Kernels take other roads for other shapes and places, which moves the last bit of other
-rows, and a steep network makes that anything: so shapes and places must not depend on who is there
-(`schedule` has the proof). Nothing here branches on values in a way that other rows could notice.
+Rows are in slots, in blocks of one fixed shape; an empty slot holds zeros, and has weight zero.
+Kernels work differently for other shapes and places, which moves the last bit of other rows, and a
+steep network can amplify that without limit. So shapes and places must not depend on who is there
+(`schedule` has the proof). Nothing here branches on values in a way that affects other rows.
 
 The norm is overstated by a millionth and by a bound on its own rounding (see `layers`), so that a
 clipped gradient is not longer than C. Sums are rounded too, relative to the size of their terms:
-`schedule` has a bound on that, for which `Schedule.rounding` leaves room. An example whose loss or
-gradient is not finite, or on which an operator raises, contributes exactly zero.
+`schedule` has a bound on that, and `Schedule.rounding` reserves room for it. An example whose loss
+or gradient is not finite, or on which an operator raises, contributes exactly zero.
 
 References
 ----------
@@ -42,17 +42,17 @@ _LEAST = 2.0**-100
 _LEAST_CLIP_NORM = 2.0**-30
 
 BLOCK = 5 * SUMMED
-"""Most slots of a block: those of one pass. Blocks are added up in float64."""
+"""Largest number of slots of a block, which is one pass. Blocks are added up in float64."""
 
 Way = Book | Alone
-"""How gradients of blocks of one size are computed."""
+"""A way to compute the gradients of blocks of one size."""
 
 
 class Clipper:
-    """Clipped sums for one module and one loss. `probing.clipper` makes one that is checked.
+    """Clipped sums for one module and one loss; `probing.clipper` makes a checked one.
 
-    `find` says how gradients of blocks of some size are computed, and is asked before any row is
-    looked at; `usual` is the size that is asked for where nobody says another.
+    `find` decides how gradients of blocks of a size are computed, before any row is read; `usual`
+    is the default size.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Clipper:
 
     @property
     def book_kept(self) -> bool:
-        """False where every example is differentiated alone."""
+        """Return False if every example is differentiated alone."""
         ways = self._ways or {0: self.prepare(self._usual)}
         return all(isinstance(way, Book) for way in ways.values())
 
     def prepare(self, count: int, microbatch: int | None = None) -> Way:
-        """Settle how sums of so many slots are made, on made-up rows, or refuse."""
+        """Decide on made-up rows how to compute sums of `count` slots, or refuse."""
         return self._way(self._step(count, microbatch))
 
     def _way(self, step: int) -> Way:
@@ -81,9 +81,9 @@ class Clipper:
         return self._ways[step]
 
     def _step(self, count: int, microbatch: int | None) -> int:
-        """Slots of a block: blocks are equal, whatever is in them, and have two slots or more.
+        """Return the slots of a block: all blocks are equal, and have two slots or more.
 
-        Where there is one row only, an axis of rows cannot be told from any other.
+        With one row only, the axis of rows cannot be told from any other.
         """
         most = min(microbatch or count, BLOCK)
         blocks = -(-max(1, count) // max(1, most))
@@ -96,13 +96,13 @@ class Clipper:
         microbatch: int | None = None,
         present: Tensor | None = None,
     ) -> tuple[Tensor, int]:
-        """The clipped sum as one flat tensor, and how many examples were dropped.
+        """Compute the clipped sum as one flat tensor, and the number of dropped examples.
 
-        `present` says which slots are filled; all without it. Rows that are dropped may be blanked
-        in place. In float64 where the sum was made of several blocks.
+        `present` says which slots are filled; by default all. Dropped rows may be blanked in place.
+        The sum of several blocks is in float64.
         """
         if clip_norm < _LEAST_CLIP_NORM:
-            remedy = "Gradients so short are lost in float32: scale the loss."
+            remedy = "Such short gradients are lost in float32: scale the loss."
             errors.refuse(self.where, "clip_norm", "at least 1e-9", clip_norm, remedy)
         count, dropped, total = len(batch[0]), 0, None
         if count == 0:
@@ -118,13 +118,13 @@ class Clipper:
                 *some, there = (part[start : start + step] for part in rows)
                 flat = self._empty()
                 dropped += self._safely(way, flat, tuple(some), there, clip_norm)
-                # In float64: running sums of float32 drift apart where one record is missing.
+                # In float64: running sums of float32 would drift apart if one record is missing.
                 total = flat if total is None else total.double().add_(flat)
         assert total is not None
         return total, dropped
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """The flat tensor cut into the shapes of the trained parameters."""
+        """Cut the flat tensor into the shapes of the trained parameters."""
         parts = torch.split(flat, [parameter.numel() for parameter in self.trained])
         return [part.view(p.shape) for part, p in zip(parts, self.trained, strict=True)]
 
@@ -136,26 +136,25 @@ class Clipper:
     def _safely(
         self, way: Way, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
     ) -> int:
-        """Blocks on which an operator raises (a label beyond the classes) go without those rows.
+        """Leave out rows on which an operator raises (for example a label beyond the classes).
 
-        Where a blank row may raise, at some weights or draws and not at others, blanks alone are
-        tried first, in all slots: if they raise, the block is zero, whoever is in it. If not,
-        whether a row raises is found out with blanks beside it, and with the random draws that the
-        block had, so it depends on that row alone. Once those rows are blank nothing is left that
-        raises.
+        If a blank row may raise, at some weights or draws and not at others, blanks alone are tried
+        first, in all slots: if they raise, the block is zero, whoever is in it. If not, each row is
+        tried with blanks beside it, and with the random draws that the block had, so whether it
+        raises depends on that row alone. Once those rows are blank, nothing raises any more.
         """
         draws = _Draws(flat.device)
         if way.blanks_may_raise:
             nobody = torch.zeros_like(there)
             try:
                 self._add(way, flat, tuple(map(torch.zeros_like, batch)), nobody, clip_norm)
-            except Exception:  # of nobody's making
+            except Exception:  # caused by no row
                 flat.zero_()
                 return int(there.sum())
             draws.repeat()
         try:
             return self._add(way, flat, batch, there, clip_norm)
-        except Exception:  # whatever it is, nobody must learn of it
+        except Exception:  # whatever it is, it must not be revealed
             fine = there.clone()
             fine[self._raising(way, batch, list(range(len(there))), draws)] = False
         blank = tuple(_blanked(part, fine) for part in batch)
@@ -170,13 +169,13 @@ class Clipper:
     def _raising(
         self, way: Way, batch: tuple[Tensor, ...], places: list[int], draws: _Draws
     ) -> list[int]:
-        """Those among these slots on which a pass raises, by halves."""
+        """Find by bisection the slots among these on which a pass raises."""
         only = torch.zeros(len(batch[0]), dtype=torch.bool, device=batch[0].device)
         only[places] = True
         draws.repeat()
         try:
-            # All of it, as norms and written-out gradients may raise too; what it adds up to is not
-            # looked at.
+            # The whole pass, because norms and written-out gradients may raise too; its sum is not
+            # used.
             blank = tuple(_blanked(part, only) for part in batch)
             self._add(way, self._empty(), blank, only, 1.0)
         except Exception:
@@ -204,15 +203,15 @@ class Clipper:
     def _add_alone(
         self, way: Alone, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
     ) -> int:
-        """Slots that are summed together, as many at a time as memory allows."""
+        """Add slots that are summed together, as many at a time as memory allows."""
         dropped, views = 0, self._views_by_id(flat)
         step = way.block(self.trained, len(there))
         *parts, present = (_padded(part, -len(there) % step) for part in (*batch, there))
         for start in range(0, len(there), step):
-            losses, found = way.run([part[start : start + step] for part in parts])
+            losses, gradients = way.run([part[start : start + step] for part in parts])
             filled = present[start : start + step]
-            written = dict(zip(map(id, self.trained), found, strict=True))
-            total = torch.stack([squares(value) for value in found]).sum(0)
+            written = dict(zip(map(id, self.trained), gradients, strict=True))
+            total = torch.stack([squares(value) for value in gradients]).sum(0)
             weights, fine = factors(losses, total, clip_norm, filled)
             self._add_written(views, written, weights, fine)
             dropped += int(filled.sum()) - int(fine.sum())
@@ -222,7 +221,7 @@ class Clipper:
     def book(
         self, way: Book, flat: Tensor, batch: tuple[Tensor, ...], there: Tensor, clip_norm: float
     ) -> int:
-        """Norms of all examples, then the weighted sum of their gradients into `flat`."""
+        """Measure all examples, then write the weighted sum of their gradients to `flat`."""
         losses, total, kept, written = self.measured(way, batch)
         weights, fine = factors(losses, total, clip_norm, there)
         views, bad = self._views_by_id(flat), torch.nonzero(~fine).flatten()
@@ -243,21 +242,21 @@ class Clipper:
     def measured(
         self, way: Book, batch: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor, list[_Summed], PerExample]:
-        """Losses and squared norms of all examples, and what their gradients are made of.
+        """Compute losses and squared norms of all examples, and the parts of their gradients.
 
-        What is written out is measured here, and added as it is: it is never computed again.
+        Gradients that are written out are measured here and added unchanged, never computed again.
         """
         losses, values, arrived = way.run(batch)
         with quiet():
             written = way.write_out(values, arrived) if way.written else {}
         groups, kept = way.pairs(values, arrived), []
-        del values, arrived  # what is not needed again may go
+        del values, arrived  # free what is not needed again
         for group, pairs in groups:
-            found = group.rule.written(group.layer, group.trained, pairs)
-            written |= {id(group.trained[name]): value for name, value in found.items()}
-            left = {name: p for name, p in group.trained.items() if name not in found}
-            if left:  # so it is a rule that sums
-                kept.append(_Summed(cast(Summing, group.rule), group.layer, left, pairs))
+            small = group.rule.written(group.layer, group.trained, pairs)
+            written |= {id(group.trained[name]): value for name, value in small.items()}
+            summed = {name: p for name, p in group.trained.items() if name not in small}
+            if summed:  # so it is a rule that sums
+                kept.append(_Summed(cast(Summing, group.rule), group.layer, summed, pairs))
         norms = [one.rule.squared_norms(one.layer, one.trained, one.pairs) for one in kept]
         norms += [squares(value) for value in written.values()]
         total = torch.stack(norms).sum(0) if norms else losses.new_zeros(len(losses)).double()
@@ -278,7 +277,7 @@ class Clipper:
 
 
 class _Draws:
-    """The state of torch's generator, so that a block that is run again draws the same."""
+    """The state of torch's generator, so that a block that runs again draws the same numbers."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -292,7 +291,7 @@ class _Draws:
 
 
 class _Summed(NamedTuple):
-    """A layer's parameters whose gradients are added up without being written out."""
+    """Parameters of a layer whose gradients are summed without being written out."""
 
     rule: Summing
     layer: Layer
@@ -301,7 +300,7 @@ class _Summed(NamedTuple):
 
 
 def _add_by_parts(one: _Summed, sums: Sums, weights: Tensor) -> None:
-    """So many slots in one product, each but the first into memory of its own, then added."""
+    """Sum `SUMMED` slots per product; all parts but the first have their own memory, then add."""
     for at in range(0, len(weights), SUMMED):
         some = slice(at, at + SUMMED)
         rows = [(inputs[some], outputs[some]) for inputs, outputs in one.pairs]
@@ -316,41 +315,41 @@ def _add_by_parts(one: _Summed, sums: Sums, weights: Tensor) -> None:
 def factors(
     losses: Tensor, squared: Tensor, clip_norm: float, there: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Clip factors, float64, and which examples count; zero for those that do not."""
+    """Return clip factors in float64, and which examples count; the others have factor zero."""
     fine = torch.isfinite(losses.detach()) & torch.isfinite(squared) & there
     # A norm of zero gives an infinite quotient, which the clamp makes one.
     weights = (clip_norm / (squared.sqrt() * _MARGIN)).clamp_(max=1)
-    # Factors are applied in float32, which below 2^-126 may double them: nothing is left of those.
+    # Factors are applied in float32, which may double those below 2^-126: set them to zero.
     weights.masked_fill_(weights < _LEAST, 0)
     return weights.masked_fill_(~fine, 0), fine
 
 
 def checked_losses(where: str, losses: Any, count: int) -> Tensor:
-    """One number for every example, or a refusal."""
+    """Check that there is one loss per example."""
     if not isinstance(losses, Tensor):
         errors.refuse(where, "loss", "a tensor", type(losses).__name__)
     if losses.shape != (count,):
-        remedy = "Return one number for every example, for example with reduction='none'."
+        remedy = "Return one number per example, for instance with reduction='none'."
         errors.refuse(where, "loss", f"of shape ({count},)", tuple(losses.shape), remedy)
     return losses
 
 
 def _blank(rows: Tensor, bad: Tensor) -> None:
-    """Make rows zeros in place: zero times NaN would be NaN, and a copy have another layout."""
+    """Zero rows in place: zero times NaN is NaN, and a copy might have another layout."""
     if rows.dtype.is_floating_point or rows.dtype.is_complex:
         rows.index_fill_(0, bad, 0)
 
 
 def _blanked(rows: Tensor, kept: Tensor) -> Tensor:
-    """A copy in which all rows but these are blank."""
+    """Return a copy in which all rows but these are blank."""
     return rows.masked_fill(~kept.view(-1, *[1] * (rows.dim() - 1)), 0)
 
 
 def _padded(rows: Tensor, missing: int) -> Tensor:
-    """With so many blank rows more."""
+    """Append this many blank rows."""
     return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
 
 
 def flat_data(data: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Data as a tuple of tensors."""
+    """Return data as a tuple of tensors."""
     return (data,) if isinstance(data, Tensor) else tuple(data)

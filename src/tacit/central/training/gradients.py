@@ -3,9 +3,9 @@ r"""One private step: a Poisson sample, its clipped gradients, their sum with no
 .. math:: \tilde g = \frac{1}{qn}\Big(\sum_{i \in B} g_i \min(1, C/\|g_i\|) + \mathcal{N}(0,
           \sigma^2 C^2 I)\Big)
 
-This is all of the data that an optimiser sees, whichever it is: torch's in `training.train`, or the
-local steps of a federated algorithm in a silo. Who is sampled, and in which slot of a fixed layout
-they are, is settled by `Schedule.layout`, where the proof is.
+This is all that any optimiser sees of the data: torch's in `training.train`, or the local steps of
+a federated algorithm in a silo. `Schedule.layout` draws the sample and assigns its records to the
+slots of a fixed layout; the proof is there.
 
 References
 ----------
@@ -30,41 +30,41 @@ from tacit.central.training.schedule import Schedule
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 
-_STATE_BYTES, _STATE_WORDS = 5056, 624  # of torch's Mersenne twister
+_STATE_BYTES, _STATE_WORDS = 5056, 624  # the state of torch's Mersenne twister
 
 _IN_RANGE = (
-    "Labels and indices of all records are in range: on a CUDA device one that is not ends the "
-    "process, which tells that it is there."
+    "Labels and indices of all records are in range. On a CUDA device, one that is out of range "
+    "ends the process, which reveals that it is there."
 )
 
 
 @dataclass
 class NoisyGradients:
-    """Noised mean gradients of a module at its weights as they are, each on a sample of its own.
+    """Noisy mean gradients of a module at its current weights, each on a fresh sample.
 
     Parameters
     ----------
     clipper : Clipper
-        Of the module and its loss, checked by `probing.clipper`.
+        The clipper of the module and its loss, checked by `probing.clipper`.
     rows : tuple of Tensor
         All records, on the first axis.
     noise : Noise
-        Of deviation σC.
+        Noise of standard deviation σC.
     plan : Schedule
-        Says who is sampled and what a sum is divided by; it does not count draws.
+        Decides who is sampled and what a sum is divided by; it does not count draws.
     clip_norm : float
-        C less what rounding may add: `clip_norm_within`.
+        C minus what rounding may add: `clip_norm_within`.
     microbatch : int, optional
-        At most so many examples at a time.
+        Largest number of examples at a time.
 
     Notes
     -----
     Blanking one record moves the sum by at most C, whatever the weights are. So T draws, each at
-    weights that depend on the draws before and on nothing else of the data, are T Gaussians of
-    multiplier σ on Poisson samples [ACG16]_, towards zero-out neighbours.
+    weights that depend on earlier draws and on nothing else of the data, are T Gaussians with
+    multiplier σ on Poisson samples [ACG16]_, for zero-out neighbours.
 
-    Made-up rows of the very shape that will run decide here, before a record is looked at, how
-    gradients are computed; modules that cannot be kept apart are refused.
+    How gradients are computed is decided here, before any record is read, on made-up rows of
+    exactly the shape that will run; modules whose rows cannot be kept apart are refused.
     """
 
     clipper: Clipper
@@ -74,16 +74,18 @@ class NoisyGradients:
     clip_norm: float
     microbatch: int | None = None
     dropped: int = 0
-    """Examples that were not finite, counted as often as they were met. In-house only."""
+    """Examples that were not finite, counted each time they were sampled. In-house only."""
     _open: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.clipper.prepare(self.plan.slots, self.microbatch)
 
     def draw(self) -> Tensor:
-        """A flat gradient in the order of the trained parameters; within `drawing` alone."""
+        """Draw a flat gradient in the order of the trained parameters; only within `drawing`."""
         if not self._open:
-            raise errors.TacitError(f"{self.clipper.where}: draws must be within `drawing`.")
+            raise errors.TacitError(
+                f"{self.clipper.where}: draws must be within `drawing`. Use it as a context."
+            )
         chosen, slots = (one.to(self.rows[0].device) for one in self.plan.layout(self.noise.stream))
         batch = tuple(_placed(part, chosen, slots, self.plan.slots) for part in self.rows)
         present = torch.zeros(self.plan.slots, dtype=torch.bool, device=chosen.device)
@@ -91,7 +93,7 @@ class NoisyGradients:
         return self._noisy(batch, present)
 
     def of(self, batch: tuple[Tensor, ...]) -> Tensor:
-        """The same on a batch that somebody else has sampled."""
+        """Do the same on a batch that the caller has sampled."""
         return self._noisy(tuple(part.clone() for part in batch), None)
 
     def _noisy(self, batch: tuple[Tensor, ...], present: Tensor | None) -> Tensor:
@@ -102,7 +104,7 @@ class NoisyGradients:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """What must surround draws: secret dropout, whole products, buffers put back."""
+        """Set up draws: secret dropout, full precision, buffers restored afterwards."""
         stream, device = self.noise.stream, self.rows[0].device
         kept = probing.state_kept(self.clipper.module)
         with kept, secret_draws(stream, device), whole_products():
@@ -114,27 +116,27 @@ class NoisyGradients:
 
 
 def _placed(rows: Tensor, chosen: Tensor, slots: Tensor, count: int) -> Tensor:
-    """Those that were chosen in their slots, blanks elsewhere."""
+    """Put the chosen rows in their slots, and blanks elsewhere."""
     placed = rows.new_zeros(count, *rows.shape[1:])
     return placed.index_copy_(0, slots, rows[chosen])
 
 
 def clip_norm_within(clip_norm: float, plan: Schedule, dtype: torch.dtype) -> float:
-    """What to clip to, so that a rounded sum moves by at most `clip_norm`."""
+    """Return the norm to clip to, so that a rounded sum moves by at most `clip_norm`."""
     return clip_norm / (1 + plan.rounding(dtype))
 
 
 @contextmanager
 def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
-    """The module's own randomness (dropout, latent noise), from a state that nobody knows.
+    """Draw the module's own randomness (dropout, latent noise) from a secret state.
 
-    Draws go by the place in a batch. Known ones would tie every example's gradient to who else is
-    there; secret and independent ones are as good as one of each example's own.
+    Draws depend on the place in a batch. If they were known, each example's gradient would depend
+    on which others are there; secret and independent draws are as good as one per example.
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(int(stream.words(1)[0] >> np.uint64(1)))
-        # On the CPU a seed counts by its last 32 bits, which could all be tried: so the whole
-        # state of the generator, 624 words, comes from the stream.
+        # On the CPU only the last 32 bits of a seed count, and all of those could be tried. So the
+        # whole state of the generator, 624 words, comes from the stream.
         state = torch.get_rng_state().numpy()
         if state.size == _STATE_BYTES:
             words = stream.words(_STATE_WORDS)
@@ -145,7 +147,7 @@ def secret_draws(stream: Randomness, device: torch.device) -> Iterator[None]:
 
 
 def assumptions(noise: Noise, device: torch.device) -> tuple[str, ...]:
-    """What a certificate of weights that were trained on this device says besides its event."""
+    """List the assumptions behind weights that were trained on this device."""
     stream = noise.stream
     cipher = getattr(stream, "cipher", None)
     if not stream.secure:
@@ -155,22 +157,22 @@ def assumptions(noise: Noise, device: torch.device) -> tuple[str, ...]:
     else:
         origin = "the operating system's generator"
     return (
-        f"Gradient noise is floating-point Gaussian from {origin}, rounded at random together with "
-        f"what it hides to multiples of {noise.grid:.6g}: taken to be exactly Gaussian.",
-        "Torch's products and sums are of IEEE numbers with one rounding an operation, in any "
-        "order: what that may move is proved to be within what clipping leaves free.",
+        f"Gradient noise is floating-point Gaussian from {origin}. The noisy sums are rounded at "
+        f"random to multiples of {noise.grid:.6g}, and are taken to be exactly Gaussian.",
+        "Torch computes products and sums of IEEE numbers with one rounding per operation, in any "
+        "order. The effect of this rounding is proved to be within the room that clipping leaves.",
         "Weights and settings at the start of training did not depend on these data, nor did "
         "constants of the module or its loss.",
-        "The bits that torch's kernels compute for a row depend on that row, on the weights and on "
+        "The bits that torch's kernels compute for a row depend on that row, the weights and the "
         "shapes, which are fixed, and not on the values of other rows.",
-        "What the module draws at random comes from torch's generator, with a secret seed.",
+        "The module draws its own random numbers from torch's generator, which has a secret seed.",
         *([_IN_RANGE] if device.type == "cuda" else []),
     )
 
 
 def limits(unit: str) -> tuple[str, ...]:
-    """What trained weights do not protect."""
+    """List what trained weights do not protect."""
     return (
-        f"The sampling rate and the size of a step, which were set from the number of {unit}s.",
-        "Training losses and the count of dropped examples: not released, nor may they be.",
+        f"The sampling probability and the divisor of a step, set from the number of {unit}s.",
+        "Training losses and the number of dropped examples. Do not release them.",
     )

@@ -1,4 +1,4 @@
-r"""Per-example gradients of known layers, book-kept: norms and weighted sums without the gradients.
+r"""Book-keeping for known layers: norms and sums of per-example gradients, not written out.
 
 A layer that computes :math:`y_t = W a_t + b` at positions t has, for one example, the gradient
 :math:`\sum_t g_t a_t^\top` with :math:`g_t` the gradient at its output. Its squared norm is
@@ -7,39 +7,40 @@ A layer that computes :math:`y_t = W a_t + b` at positions t has, for one exampl
           g_t\rangle,
 
 for one position :math:`\|a\|^2 \|g\|^2`; and the sum over examples with weights f is one matrix
-product :math:`\sum_i \sum_t (f_i g_{it}) a_{it}^\top`. Calls of one layer are more positions.
+product :math:`\sum_i \sum_t (f_i g_{it}) a_{it}^\top`. Further calls of a layer are more positions.
 
 Notes
 -----
-Where squared norms are sums of products that can cancel, a bound on the rounding is added, so that
-a norm is never understated: T ε ‖A‖ ‖G‖ for a sum over T positions, and d ε of itself for a sum of
-d squares [Hig02]_. Squared norms are added up in float64.
+Where squared norms are sums of products that can cancel, a bound on the rounding error is added, so
+that a norm is never understated: T ε ‖A‖ ‖G‖ for a sum over T positions, and d ε of
+itself for a sum of d squares [Hig02]_. Squared norms are added up in float64.
 
 Rounding of the weighted sum of m examples. Write u for half the ε of a type and :math:`\gamma_k =
-ku / (1 - ku)`. A sum of products in any order, each term with k roundings at the most on its way,
-errs by at most :math:`\gamma_k` times the sum of the terms' absolute values [Hig02]_; so in the
-Euclidean norm by :math:`\gamma_k` times the sum of the terms' norms.
+ku / (1 - ku)`. A sum of products in any order, with at most k roundings of each term, has an error
+of at most :math:`\gamma_k` times the sum of the terms' absolute values [Hig02]_; so in the
+Euclidean norm, at most :math:`\gamma_k` times the sum of the terms' norms.
 
-1. One term an example (one position; a gradient that is written out; a norm layer's): the term's
-   norm is what is measured, so with the weights f they add up to mC at the most. There are m + 1
-   additions, two products and the rounding of f: at most :math:`\gamma_{m+4} m C`, in the module's
-   own type.
-2. Several terms an example, which may cancel: the gradient may be short and its terms huge. Their
-   norms add up to :math:`S_j = \|A_j\|_F \|G_j\|_F` at the most (:math:`\sum_t \|g_t\|` for
-   an embedding). These are summed in float64, rounded once into the module's type, and an example
-   counts as if its norm were at least :math:`S_j / L`, with :math:`L = \rho / (2 m
-   \gamma_{mT+4})`: so :math:`\sum_j f_j S_j \le m L C`, and the sum errs by at most
-   :math:`\rho C / 2`, besides one rounding of a sum no longer than mC. L is in the thousands and
-   more, so that only gradients notice that cancel but for a thousandth.
+1. One term per example (one position; a gradient that is written out; that of a norm layer): the
+   term's norm is what is measured, so with the weights f the norms add up to at most mC. There are
+   m + 1 additions, two products and the rounding of f: an error of at most
+   :math:`\gamma_{m+4} m C`, in the module's own type.
+2. Several terms per example, which may cancel: the gradient may be short and its terms huge. Their
+   norms add up to at most :math:`S_j = \|A_j\|_F \|G_j\|_F` (:math:`\sum_t \|g_t\|` for an
+   embedding). These are summed in float64, rounded once to the module's type, and an example counts
+   as if its norm were at least :math:`S_j / L`, with :math:`L = \rho / (2 m \gamma_{mT+4})`. So
+   :math:`\sum_j f_j S_j \le m L C`, and the error of the sum is at most :math:`\rho C / 2`, besides
+   one rounding of a sum no longer than mC. L is at least in the thousands, so this affects only
+   gradients whose terms cancel to within a thousandth.
 3. Biases at several positions, scales and shifts are summed over positions and calls first. That
-   array is written out once, at the shape of the whole block; what is measured and what is added
-   are this one array, whatever its own rounding is: which is case 1. Computed a second time, at
-   another shape, it would have another order of additions, and nothing would bound the difference.
+   array is written out once, at the shape of the whole block; this one array is both measured and
+   added, whatever its own rounding, which is case 1. If it were computed a second time, at another
+   shape, its additions would have another order, and nothing would bound the difference.
 
 Norms of several layers are those of one long vector, and so are these errors (Minkowski). Underflow
-is apart: a product in float32 may lose :math:`2^{-126}`. In case 1 that is multiplied by the input,
-so an input longer than :math:`2^{60}` is no number here, and its example is dropped; what is left
-is below :math:`2^{-16} C`, for clip norms from :math:`2^{-30}` on and :math:`2^{20}` outputs.
+is separate: a product in float32 may lose :math:`2^{-126}`. In case 1 that is multiplied by the
+input, so an example with an input longer than :math:`2^{60}` is treated as not finite and dropped;
+what remains is below :math:`2^{-16} C`, for clip norms of at least :math:`2^{-30}` and up to
+:math:`2^{20}` outputs.
 
 References
 ----------
@@ -63,31 +64,31 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Pairs = list[tuple[Tensor, Tensor]]
-"""Of every call, the input and the gradient of the output, examples first."""
+"""The input and the output gradient of each call, examples first."""
 
 Sums = dict[str, Tensor]
-"""Of every trained parameter, by its name in the layer."""
+"""The sum for each trained parameter, by its name in the layer."""
 
 _MOST_ENTRIES = 1 << 22
-"""Of matrices that are made for several examples at a time."""
+"""Largest number of entries of matrices that are made for several examples at a time."""
 
 SUMMED = 256
-"""m: slots that are summed in one product. What rounding may do there grows with the square."""
+"""m: slots that are summed in one product. The effect of rounding grows with its square."""
 
 ROOM = 2.0**-10
-"""ρ: of the clip norm, for rounding in float64 of terms that cancel (case 2)."""
+"""ρ: share of the clip norm for rounding in float64 of terms that cancel (case 2)."""
 
 _LONGEST = 2.0**60
-"""Norm of an input, beyond which float32 may lose its clipped gradient among subnormals."""
+"""Norm of an input above which float32 may lose its clipped gradient among subnormals."""
 
 
 class Rule(Protocol):
-    """How one kind of layer keeps book."""
+    """The book-keeping of one kind of layer."""
 
     def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
         """Write out the examples' gradients of small parameters, (n, …): see case 3.
 
-        What it gives is measured and added by the caller, as it is.
+        The caller measures and adds the result unchanged.
         """
         ...
 
@@ -96,28 +97,28 @@ class Summing(Rule, Protocol):
     """A rule for parameters whose gradients are not written out: norms and sums without them."""
 
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
-        """Squared norm of each example's gradient of these parameters, float64, rounded up.
+        """Bound the squared norm of each example's gradient of these parameters, in float64.
 
-        More where the terms of a gradient are so much longer that their rounding would count.
+        Larger if the terms of a gradient are so much longer that their rounding would matter.
         """
         ...
 
     overwrites: bool
-    """Whether `add` can do without zeros to start from."""
+    """Whether `add` works without zeros to start from."""
 
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
-        """Add the examples' gradients, times these weights, to what `sums` holds.
+        """Add the examples' gradients, times these weights, to `sums`.
 
-        Where it is `fresh`, and the rule overwrites, that is nothing yet.
+        If `fresh` and the rule overwrites, `sums` is not initialized yet.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What the rules have to know of a call."""
+    """The properties of a call that the rules need."""
 
     weight: Tensor | None = None
     kernel_size: tuple[int, ...] = ()
@@ -128,11 +129,11 @@ class Layer:
     padding_index: int | None = None
     normalise: Callable[[Tensor], Tensor] | None = None
     normalised_axes: int = 0
-    """Of a norm over the last axes; 0 for one over channels."""
+    """Number of axes of a norm over the last axes; 0 for a norm over channels."""
 
 
 def convolution(weight: Tensor, settings: dict[str, Any]) -> tuple[Rule, Layer]:
-    """The rule for `conv1d`, `conv2d` and `conv3d` with these arguments."""
+    """Return the rule for `conv1d`, `conv2d` and `conv3d` with these arguments."""
     axes = weight.dim() - 2
 
     def each(name: str) -> tuple[int, ...]:
@@ -153,7 +154,7 @@ def convolution(weight: Tensor, settings: dict[str, Any]) -> tuple[Rule, Layer]:
 
 
 def norm(name: str, settings: dict[str, Any]) -> tuple[Rule, Layer]:
-    """The rule for `layer_norm`, `rms_norm`, `group_norm` and `instance_norm`."""
+    """Return the rule for `layer_norm`, `rms_norm`, `group_norm` and `instance_norm`."""
     if name in ("layer_norm", "rms_norm"):
         shape, eps = list(settings["normalized_shape"]), settings["eps"]
         plain: Callable[[Tensor], Tensor] = (
@@ -169,20 +170,20 @@ def norm(name: str, settings: dict[str, Any]) -> tuple[Rule, Layer]:
 
 
 def linear() -> tuple[Rule, Layer]:
-    """The rule for `linear`, rows first and inputs last."""
+    """Return the rule for `linear`, rows first and inputs last."""
     return _Linear(), Layer()
 
 
 def embedding(padding_index: int) -> tuple[Rule, Layer]:
-    """The rule for `embedding`; -1 is no padding."""
+    """Return the rule for `embedding`; -1 means no padding."""
     return _Embedding(), Layer(padding_index=None if padding_index < 0 else padding_index)
 
 
 def squares(rows: Tensor) -> Tensor:
-    """Sum of squares of everything that belongs to one example, float64, rounded up.
+    """Bound the sum of squares of all entries of each example, in float64.
 
-    Summed in the type of the rows, which is five times as fast; what rounding and underflow of d
-    squares can take away is added again: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
+    It is summed in the type of the rows, which is five times as fast; what rounding and underflow
+    of d squares can remove is added back: 1 / (1 − γ) ≤ 1 + dε as long as dε ≤ 1/2.
     """
     flat = rows.flatten(1) if rows.dim() > 1 else rows[:, None]
     count = flat.shape[1]
@@ -193,26 +194,26 @@ def squares(rows: Tensor) -> Tensor:
 
 
 def gamma(count: float, dtype: torch.dtype) -> float:
-    """γ: relative error of a term with so many roundings on its way into a sum."""
+    """Return γ: the relative error of a term after this many roundings."""
     small = count * torch.finfo(dtype).eps / 2
     return small / (1 - small) if small < 1 else math.inf
 
 
 def cancelling(examples: int, positions: int) -> float:
-    """1 / L: the share of its terms' norms that an example's norm counts for at least."""
+    """Return 1 / L: the least share of its terms' norms that an example's norm counts as."""
     summed = min(examples, SUMMED)
     return 2 * summed * gamma(summed * positions + 4, torch.float64) / ROOM
 
 
 def scaled(rows: Tensor, weights: Tensor) -> Tensor:
-    """Every example's part times its weight."""
+    """Multiply each example's part by its weight."""
     return rows * weights.to(rows.dtype).view(-1, *[1] * (rows.dim() - 1))
 
 
 def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
-    """Squared norms of Σ_t g_t a_tᵀ for (m, T, p) and (m, T, q), rounded up; (m,).
+    """Bound the squared norms of Σ_t g_t a_tᵀ, for (m, T, p) and (m, T, q); shape (m,).
 
-    At least 1 / L of what the terms may add up to, in a block of so many examples.
+    The norms are at least 1 / L of what the terms may add up to, in a block of `examples`.
     """
     count, positions, wide = inputs.shape
     high = outputs.shape[2]
@@ -232,14 +233,14 @@ def outer_norms(inputs: Tensor, outputs: Tensor, examples: int) -> Tensor:
     if by_gram:
         terms = wide + high + positions**2
         total = torch.cat(norms) + terms * epsilon * bound
-        # Products that overflow may add up to −∞, which must not pass for a short gradient.
+        # Products that overflow may add up to −∞, which must not count as a short gradient.
         return torch.where(torch.isfinite(total), torch.maximum(total, least), math.inf)
     total = (torch.cat(norms).sqrt_() + positions * epsilon * bound.sqrt()).square_()
     return torch.maximum(total, least)
 
 
 def _gram_norms(inputs: Tensor, outputs: Tensor) -> Tensor:
-    """By the T × T matrices of inner products: cheaper where positions are few."""
+    """Compute norms by the T × T matrices of inner products: cheaper for few positions."""
     first = inputs @ inputs.transpose(1, 2)
     second = outputs @ outputs.transpose(1, 2)
     return (first.double() * second.double()).flatten(1).sum(1)
@@ -269,7 +270,7 @@ class _Linear:
     def add(
         self, layer: Layer, sums: Sums, pairs: Pairs, weights: Tensor, *, fresh: bool = False
     ) -> None:
-        keep = 0 if fresh else 1  # times zero is nothing here, whatever it was
+        keep = 0 if fresh else 1  # beta=0 ignores what was there, even NaN
         if _single(pairs):
             inputs, outputs = pairs[0]
             rows = scaled(outputs, weights)
@@ -296,7 +297,7 @@ class _Convolution:
     def squared_norms(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Tensor:
         count = len(pairs[0][0])
         total = torch.zeros(count, dtype=torch.float64, device=pairs[0][0].device)
-        # Windows are many times the size of what they look at: a few examples at a time.
+        # Windows are many times the size of their input: take a few examples at a time.
         entries = sum(x.shape[1] * math.prod(g.shape[2:]) for x, g in pairs)
         step = max(1, _MOST_ENTRIES // max(1, entries * math.prod(layer.kernel_size)))
         for i in range(0, count, step):
@@ -305,7 +306,7 @@ class _Convolution:
         return total
 
     def _weight_norms(self, layer: Layer, pairs: Pairs, examples: int) -> Tensor:
-        """Every group is a layer of its own on the windows that it sees."""
+        """Bound norms with each group as a separate layer on its own windows."""
         count, groups = len(pairs[0][0]), layer.groups
         inputs, outputs = [], []
         for x, g in pairs:
@@ -337,7 +338,7 @@ class _Embedding:
         outputs = torch.cat([_positions(self._masked(layer, x, g)) for x, g in pairs], 1)
         if tokens.shape[1] == 1:
             return squares(outputs)
-        # What one example puts on one token adds up before it is squared.
+        # The contributions of one example to one token add up before they are squared.
         ordered, order = tokens.sort(1)
         group = torch.zeros_like(tokens)
         group[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(1)
@@ -361,7 +362,7 @@ class _Embedding:
         sums["weight"] += total
 
     def _masked(self, layer: Layer, tokens: Tensor, outputs: Tensor) -> Tensor:
-        """The padding token is not trained."""
+        """Zero the gradients of the padding token, which is not trained."""
         if layer.padding_index is None:
             return outputs
         return outputs.masked_fill((tokens == layer.padding_index)[..., None], 0)
@@ -373,16 +374,16 @@ class _Norm:
     def written(self, layer: Layer, trained: Collection[str], pairs: Pairs) -> Sums:
         normalise = layer.normalise
         assert normalise is not None
-        found: Sums = {}
+        sums: Sums = {}
         if "weight" in trained:
             parts = [self._reduced(layer, normalise(x) * g) for x, g in pairs]
-            found["weight"] = torch.stack(parts).sum(0)
+            sums["weight"] = torch.stack(parts).sum(0)
         if "bias" in trained:
-            found["bias"] = torch.stack([self._reduced(layer, g) for _, g in pairs]).sum(0)
-        return found
+            sums["bias"] = torch.stack([self._reduced(layer, g) for _, g in pairs]).sum(0)
+        return sums
 
     def _reduced(self, layer: Layer, values: Tensor) -> Tensor:
-        """Summed over all axes but the example's and the parameter's."""
+        """Sum over all axes except the example's and the parameter's."""
         kept = layer.normalised_axes
         if kept:
             return values.reshape(len(values), -1, *values.shape[values.dim() - kept :]).sum(1)
@@ -390,17 +391,17 @@ class _Norm:
 
 
 def _positions(rows: Tensor) -> Tensor:
-    """(n, …, d) as (n, T, d)."""
+    """Reshape (n, …, d) to (n, T, d)."""
     return rows.reshape(len(rows), -1, rows.shape[-1])
 
 
 def _single(pairs: Pairs) -> bool:
-    """Whether every example has one position."""
+    """Check whether every example has one position."""
     return len(pairs) == 1 and pairs[0][0].dim() == 2
 
 
 def _put(place: Tensor, value: Tensor, fresh: bool) -> None:
-    """Add, where nothing may be there yet."""
+    """Add to a place, or overwrite it if it is fresh."""
     place.copy_(value) if fresh else place.add_(value)
 
 
@@ -411,7 +412,7 @@ def _bias_rows(outputs: list[Tensor]) -> Tensor:
 
 
 def _padded(layer: Layer, inputs: Tensor) -> Tensor:
-    """Inputs with the layer's own padding made explicit."""
+    """Make the layer's own padding of its inputs explicit."""
     sides: list[int] = []
     for axis in reversed(range(len(layer.kernel_size))):
         if isinstance(layer.padding, str):
@@ -426,7 +427,7 @@ def _padded(layer: Layer, inputs: Tensor) -> Tensor:
 
 
 def _windows(layer: Layer, padded: Tensor) -> Tensor:
-    """What every output position looks at: (n, channels, kernel…, positions…), without copying."""
+    """View the inputs of output positions, (n, channels · kernel, positions), without copying."""
     steps, axes = padded.stride(), range(len(layer.kernel_size))
     reach = [layer.dilation[i] * (layer.kernel_size[i] - 1) + 1 for i in axes]
     sizes = [(padded.shape[2 + i] - reach[i]) // layer.stride[i] + 1 for i in axes]

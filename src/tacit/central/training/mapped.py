@@ -1,20 +1,20 @@
-"""Operators that `vmap` keeps apart: a graph of one row that has no others may be mapped.
+"""Operators that `vmap` keeps apart: a graph of one row may be mapped if it has no others.
 
-`vmap` maps an operator by a rule of torch's own, and some rules fold all rows into one space of
-indices, or hand their kernel one piece of memory: an index or a shape that the kernel does not
-check is then another row's. So a graph is admitted by what it is made of.
+`vmap` maps an operator by one of torch's own rules, and some rules fold all rows into one space of
+indices, or pass their kernel one piece of memory: an index or a shape that the kernel does not
+check may then reach another row. So a graph is admitted by the operators that it consists of.
 
-1. Values that depend on no row, and on no draw, are the same for all: their operators are not
+1. Values that depend on no row, and on no draw, are the same for all rows: their operators are not
    mapped.
-2. Families of operators that have no index: element by element, along axes of the row's own,
-   products, reductions, and rearrangements by constants.
-3. Operators whose indices are checked, each against the row's own axis: they raise.
-4. Look-ups in a table that is public. (`vmap` stacks tables of rows, so that an index beyond one
-   is in the next.)
-5. Derivatives that take indices, or saved values by their shape, unchecked: only where these are
-   what the forward operator, in the same graph, took and gave. Autograd calls them like this.
+2. Families of operators without indices: elementwise, along the row's own axes, products,
+   reductions, and rearrangements by constants.
+3. Operators that check each index against the row's own axis, and raise.
+4. Look-ups in a public table. (`vmap` stacks tables that depend on rows, so that an index beyond
+   one table is in the next.)
+5. Derivatives that take indices, or the shape of saved values, unchecked: only if these are what
+   the forward operator in the same graph took and gave. Autograd calls them in this way.
 
-All else is refused, and so are memory that nobody has written, writes, and draws by value.
+Everything else is refused, including uninitialised memory, writes, and draws that depend on values.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ _COMPOSED = frozenset(
         *("block_diag", "diag", "repeat_interleave"),
     )
 )
-"""Operators that torch takes apart into those above, before it maps them."""
+"""Operators that torch decomposes into those above before it maps them."""
 
 _PUBLIC = {"embedding": "weight", "bucketize": "boundaries"}
-"""Operators one operand of which must not depend on a row."""
+"""Operators with one operand that must not depend on a row."""
 
 _POOL = "self kernel_size stride padding dilation ceil_mode indices=#1"
 _CONVOLUTION = "input weight stride padding dilation transposed output_padding groups"
@@ -142,20 +142,20 @@ _PAIRED = {
         "_linalg_slogdet": "LU.shape=A.shape pivots=#3",
     },
 }
-"""By derivative and forward operator, which of its arguments must be what the forward operator took
-(`name`, or `name=theirs`), gave (`name=#place`), or took the shape or length of."""
+"""For each derivative and forward operator, the arguments that must be what the forward operator
+took (`name`, or `name=theirs`), gave (`name=#place`), or took the shape or length of."""
 
 _SAME_VALUES = ("detach", "alias", "clone")
 
 
 def refuse_crossing(graph: fx.Graph, rows: Sequence[fx.Node]) -> set[fx.Node]:
-    """Refuse graphs of one row that are not known to stay apart; give the nodes that are mapped."""
+    """Refuse graphs of one row that may not stay apart; return the nodes that are mapped."""
     mapped = set(rows)
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
         if node.op != "call_function":
-            raise Unfit(f"{node.op} is no operator")
+            raise Unfit(f"{node.op} is not an operator")
         if node.target is not operator.getitem:
             _refuse_unfit(node)
         if is_random(node) or any(one in mapped for one in node.all_input_nodes):
@@ -166,10 +166,10 @@ def refuse_crossing(graph: fx.Graph, rows: Sequence[fx.Node]) -> set[fx.Node]:
 
 
 def refuse_unknown(nodes: Iterable[fx.Node]) -> None:
-    """Refuse operators on public values whose derivatives might not be mapped apart.
+    """Refuse operators on public values whose derivatives may not keep rows apart.
 
-    The derivative of an operator that is known here or in `row_rules` is known here, or comes with
-    what the forward operator gave.
+    The derivative of an operator that is known here or in `row_rules` is known here, or uses what
+    the forward operator gave.
     """
     for node in nodes:
         if node.op != "call_function" or node.target is operator.getitem:
@@ -181,14 +181,14 @@ def refuse_unknown(nodes: Iterable[fx.Node]) -> None:
 
 
 def _refuse_unfit(node: fx.Node) -> None:
-    """Memory that nobody has written could hold anybody's rows; whole divisions may trap."""
+    """Refuse uninitialised memory, which could hold anybody's rows, and divisions that may trap."""
     name, target = name_of(node), node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
-        raise Unfit(f"{name} is no operator of torch")
+        raise Unfit(f"{name} is not an operator of torch")
     refuse_trapping(node, name)
     refuse_draws_by_value(node)
     if "empty" in name and not all(name_of(user) in _OVERWRITES for user in node.users):
-        raise Unfit(f"{name} is memory that nobody has written")
+        raise Unfit(f"{name} gives uninitialised memory")
     if target._schema.is_mutable or any(word in name for word in _FORBIDDEN):
         raise Unfit(f"{name} uses memory that others have written")
 
@@ -206,14 +206,14 @@ def _keeps_apart(node: fx.Node, mapped: Collection[fx.Node], graph: fx.Graph) ->
 
 
 def _distances_fit(node: fx.Node) -> bool:
-    """Autograd calls it a second time with everything turned round: so shapes are looked at."""
+    """Check shapes, because autograd calls it a second time with its operands exchanged."""
     grad, first, second, saved = (_shape(node.args[place]) for place in (0, 1, 2, 4))
     same = first[:-2] == second[:-2] and first[-1] == second[-1]
     return same and grad == saved == [*first[:-1], second[-2]]
 
 
 def _follows(node: fx.Node, forward: fx.Node, pairs: str | None) -> bool:
-    """Whether a derivative has what this forward operator took and gave."""
+    """Check whether a derivative takes what this forward operator took and gave."""
     if pairs is None or not isinstance(forward.target, torch._ops.OpOverload):
         return False
     made = forward.meta["val"]
@@ -238,7 +238,7 @@ def _is(value: Any, forward: fx.Node, theirs: str) -> bool:
 
 
 def _taken(node: fx.Node, wanted: str) -> Any:
-    """An argument, or its shape or length."""
+    """Return an argument, or its shape or length."""
     name, _, size = wanted.partition(".")
     value = _source(argument(node, name))
     return value if not size else _shape(value) if size == "shape" else _shape(value)[0]
@@ -249,7 +249,7 @@ def _shape(value: Any) -> list[int]:
 
 
 def _source(value: Any) -> Any:
-    """The node that has computed these values."""
+    """Return the node that computed these values."""
     while isinstance(value, fx.Node) and name_of(value) in _SAME_VALUES:
         value = value.args[0]
     return value

@@ -1,8 +1,8 @@
-"""What is known of torch's operators beyond their shapes: which of them draw, and which may raise.
+"""Properties of torch's operators beyond shapes: which of them draw, and which may raise.
 
-Two things must not depend on one row: how many random numbers a pass takes from the generator, as
-all other rows would have other ones; and whether a blank row raises, as a block would then be zero
-or not by whether it holds a blank.
+Two things must not depend on one row: how many random numbers a pass draws, because all other rows
+would then get different ones; and whether a blank row raises, because a block would then be zero
+depending on whether it holds a blank.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIXED_DRAWS = frozenset(
         *("feature_dropout", "feature_alpha_dropout", "scaled_dot_product_attention"),
     )
 )
-"""Random operators that draw a number of times that their shape alone decides."""
+"""Random operators whose number of draws depends only on their shape."""
 
 _EVERYTHING = "*"
 
@@ -39,17 +39,17 @@ _CHECKED = {
     }.items()
     for name in names.split()
 }
-"""The operand whose values an operator checks, by raising."""
+"""The operand whose values an operator checks, and for which it raises."""
 
 
 def name_of(node: fx.Node) -> str:
-    """The operator's name without its overload, or that of a Python function."""
+    """Return the operator's name without its overload, or that of a Python function."""
     packet = getattr(node.target, "overloadpacket", node.target)
     return str(getattr(packet, "__name__", packet))
 
 
 def argument(node: fx.Node, name: str) -> Any:
-    """An argument of an operator by its name, or its default."""
+    """Return an argument of an operator by its name, or its default."""
     for place, one in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
         if one.name == name:
             if place < len(node.args):
@@ -59,7 +59,7 @@ def argument(node: fx.Node, name: str) -> Any:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Whether an operator may take from the generator."""
+    """Check whether an operator may draw from the generator."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     taken = any("Generator" in str(one.type) for one in node.target._schema.arguments)
@@ -67,21 +67,21 @@ def is_random(node: fx.Node) -> bool:
 
 
 def refuse_draws_by_value(node: fx.Node) -> None:
-    """Refuse random operators that draw more or less often by the values that they are given.
+    """Refuse random operators whose number of draws depends on the values that they get.
 
-    Poisson and gamma variates are drawn by rejection, and a randomised ReLU draws for negative
-    numbers only: one row would move all draws after its own.
+    Poisson and gamma variates are drawn by rejection, and a randomized ReLU draws only for negative
+    numbers: one row would shift all draws after its own.
     """
     if not is_random(node):
         return
     name = name_of(node)
     still = name == "rrelu" and argument(node, "training") is False
     if not still and (name not in _FIXED_DRAWS or "Tensor" in _bounds(node, name)):
-        raise Unfit(f"{name} may draw as often as values say")
+        raise Unfit(f"{name} may draw a number of times that depends on values")
 
 
 def _bounds(node: fx.Node, name: str) -> str:
-    """The overload of whole numbers whose bounds are tensors, which are read."""
+    """Return the overload of random integers: if their bounds are tensors, values are read."""
     assert isinstance(node.target, torch._ops.OpOverload)
     return node.target._overloadname if name == "randint_like" else ""
 
@@ -89,11 +89,11 @@ def _bounds(node: fx.Node, name: str) -> str:
 def blanks_may_raise(
     graph: fx.Graph, trained: Collection[fx.Node], apart: Collection[fx.Node]
 ) -> bool:
-    """Whether blank rows may raise at some weights or draws, and not at others.
+    """Check whether blank rows may raise at some weights or draws, and not at others.
 
-    `apart` are the nodes that depend on rows. Where what an operator checks depends neither on
-    trained parameters nor on draws, it is the same for a blank row in every step, and was tried
-    before the first one. What raises without depending on rows raises whoever is there.
+    `apart` are the nodes that depend on rows. If what an operator checks depends neither on trained
+    parameters nor on draws, it is the same for a blank row in every step, and was tried before the
+    first one. An operator that does not depend on rows raises whoever is there.
     """
     moving = set(trained)
     for node in graph.nodes:
@@ -108,7 +108,7 @@ def blanks_may_raise(
 
 def _checked_by(node: fx.Node) -> list[fx.Node]:
     name = name_of(node)
-    if name == "bernoulli":  # what `self` holds counts where there is no other probability
+    if name == "bernoulli":  # `self` holds the probability unless another argument does
         kind: str | None = {"default": "self", "Tensor": "p"}.get(node.target._overloadname)  # type: ignore[union-attr]
     elif "linalg" in name and name != "linalg_vector_norm":
         kind = _EVERYTHING

@@ -1,4 +1,4 @@
-"""Products in whole precision, whatever the surroundings ask for."""
+"""Products in full precision, whatever the caller has set."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _T = TypeVar("_T")
 
 @contextmanager
 def whole_products() -> Iterator[None]:
-    """Compute products in whole precision, by kernels that the shapes alone choose.
+    """Compute products in full precision, with kernels that only the shapes decide.
 
-    Nothing around it lowers the precision. `torch.autocast` would measure norms in bfloat16 and add
-    up in float64. TF32 or bfloat16 within float32, which torch has for convolutions on CUDA by
-    default, shortens both factors of a product to 11 digits or fewer, and what is summed may then
-    be longer by 2^-10 than the norm that it was clipped by, for which `Schedule.rounding` has no
-    room. Nor are cuDNN algorithms chosen by a race, or free to add up in the order of arrival: with
-    those a row's gradient changes its last bits from run to run.
+    No outer setting lowers the precision. `torch.autocast` would measure norms in bfloat16 and add
+    up in float64. TF32 or bfloat16 within float32, the default of torch for convolutions on CUDA,
+    shortens both factors of a product to 11 bits or fewer; a summed gradient may then be longer by
+    2^-10 than the norm by which it was clipped, for which `Schedule.rounding` has no room. cuDNN
+    algorithms are neither chosen by timing nor free to add in the order of arrival: either would
+    change the last bits of a row's gradient from run to run.
     """
     with ExitStack() as stack:
         for device in _DEVICES:
@@ -38,7 +38,7 @@ def whole_products() -> Iterator[None]:
 
 
 class _Settings:
-    """What torch is asked to do with float32 on the whole, and since 2.9 for each kind apart."""
+    """Torch's settings for float32: the global one, and since 2.9 one for each kind of product."""
 
     def __init__(self) -> None:
         self._get = getattr(torch._C, "_get_fp32_precision_getter", None)
@@ -56,7 +56,7 @@ class _Settings:
         self._set(self._matmul, self._cudnn, self._kinds)
 
     def _set(self, matmul: str, cudnn: tuple[bool, bool, bool], kinds: list[str]) -> None:
-        # The settings for each kind come last: those on the whole write over them.
+        # The settings of each kind come last, because the global one overwrites them.
         torch.set_float32_matmul_precision(matmul)
         torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic, _ = cudnn
         torch.backends.cudnn.benchmark = cudnn[2]
@@ -66,7 +66,7 @@ class _Settings:
 
 
 def _read(setting: Callable[[], _T], usual: _T) -> _T:
-    """Return a setting on the whole, which torch refuses to tell where kinds have their own."""
+    """Return a global setting, which torch refuses to report if the kinds differ."""
     try:
         return setting()
     except RuntimeError:

@@ -1,12 +1,11 @@
-"""Checks on a module and its loss before any record is looked at, with made-up rows.
+"""Checks on a module and its loss with made-up rows, before any record is read.
 
 Everything here runs on rows that do not depend on the data: floats uniform in [0, 1), integers 0
-or 1, of the data's shapes and types. So whatever it decides or refuses, it tells nothing of a
-record.
+or 1, of the data's shapes and types. So its decisions and refusals reveal nothing about a record.
 
-Privacy does not rest on these checks, but on the structure of what runs (`rowwise`, `alone`). They
-look for modules that it would misrepresent: whose gradients are not those of the graph, or whose
-losses depend on the batch, which no clipping per example can train.
+Privacy does not rest on these checks, but on the structure of what runs (`rowwise`, `alone`). The
+checks look for modules that this structure would misrepresent: whose gradients are not those of the
+graph, or whose losses depend on the batch, which clipping per example cannot train.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ _SCALES = (0.0, 1.0, 100.0, 1e4)
 _SEED = 20260
 _AGREE = 1e-3
 _MOST = 256
-"""Rows that examples alone are compared with in company."""
+"""Largest number of rows of a batch that is compared with its examples alone."""
 
 
 def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...]) -> Clipper:
-    """A `Clipper` that checks modules on rows like these, at every size that it is asked for."""
+    """Build a `Clipper` that checks its module on rows like these, at every size it is used for."""
     refuse_structure(where, module)
     shapes = tuple(part[:0] for part in like)
     usual = min(max(len(like[0]), 1), BLOCK)
@@ -56,20 +55,20 @@ def clipper(where: str, module: nn.Module, loss: Loss, like: tuple[Tensor, ...])
 
 @contextmanager
 def _checked(made: Clipper) -> Iterator[None]:
-    """Passes on made-up rows leave the module as it was; one that they change is refused."""
+    """Restore the module after passes on made-up rows; refuse a module that they change."""
     with attributes_kept(made.module), state_kept(made.module) as before:
         with _same_draws(made.trained[0].device), whole_products():
             yield
         after = _untrained(made.module)
         for name, old in before.items():
             if name not in after or not torch.equal(after[name], old):
-                remedy = "What it keeps of the data would be released without noise."
+                remedy = "State that depends on the data would be released without noise."
                 errors.refuse(made.where, "module", "unchanged by a forward pass", name, remedy)
 
 
 @contextmanager
 def state_kept(module: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Whatever a pass writes into what is not trained is taken back: it has no noise."""
+    """Undo what a pass writes into untrained state, which has no noise."""
     before = {name: one.detach().clone() for name, one in _untrained(module).items()}
     try:
         yield before
@@ -80,7 +79,7 @@ def state_kept(module: nn.Module) -> Iterator[dict[str, Tensor]]:
 
 
 def _untrained(module: nn.Module) -> dict[str, Tensor]:
-    """Buffers, and parameters that are frozen."""
+    """Return buffers and frozen parameters."""
     frozen = {name: one for name, one in module.named_parameters() if not one.requires_grad}
     return {**frozen, **dict(module.named_buffers())}
 
@@ -93,35 +92,35 @@ def clipped_sum(
     *,
     microbatch: int | None = None,
 ) -> tuple[list[Tensor], int]:
-    r"""Sum of per-example gradients, each clipped to `clip_norm`: no noise, nothing private yet.
+    r"""Sum per-example gradients, each clipped to `clip_norm`. Without noise, it is not private.
 
     .. math:: \sum_i g_i \min(1, C / \|g_i\|)
 
     Parameters
     ----------
     module : nn.Module
-        Parameters that require a gradient count; it is left as it was.
+        The gradients are those of parameters that require one. The module is not changed.
     loss : callable
-        `loss(module, *batch)` gives one number for every example.
+        `loss(module, *batch)` gives one number per example.
     batch : Tensor or tuple of Tensor
         Examples on the first axis.
     clip_norm : float
-        The Euclidean norm that no example's gradient exceeds.
+        Largest Euclidean norm of an example's gradient.
     microbatch : int, optional
-        At most so many examples at a time.
+        Largest number of examples at a time.
 
     Returns
     -------
     sums : list of Tensor
-        In the order of the trained parameters.
+        One tensor per trained parameter, in their order.
     dropped : int
-        How many examples were not finite, and contributed nothing. In-house only.
+        Number of examples that were not finite and contributed nothing. In-house only.
 
     Notes
     -----
-    What one example adds, left out with its place kept, is at most `clip_norm` long; one example
-    more or less may move the sums further, as kernels round other rows differently in a batch of
-    another size. The sums are raw: add noise.
+    Blanking one example moves the sums by at most `clip_norm`. Adding or removing one may move them
+    further, because kernels round other rows differently in a batch of another size. The sums are
+    raw: add noise.
     """
     where = "clipped_sum"
     bound = float(errors.positive(where, "clip_norm", clip_norm))
@@ -135,12 +134,12 @@ def clipped_sum(
 
 
 def checked_data(where: str, data: Any, module: nn.Module, *, least: int = 1) -> tuple[Tensor, ...]:
-    """Tensors of equal length on the module's device."""
+    """Check that data are tensors of equal length on the module's device."""
     tensors = flat_data(data)
     if not tensors or not all(isinstance(part, Tensor) and part.dim() for part in tensors):
         given = [data] if isinstance(data, dict) else tensors
         kinds = [type(part).__name__ for part in given]
-        remedy = "Put records on the first axis of tensors; a loss may build what the module takes."
+        remedy = "Put records on the first axis of tensors; the loss may build the module's input."
         errors.refuse(where, "data", "a tensor or a tuple of tensors", kinds, remedy)
     lengths = [len(part) for part in tensors]
     if len(set(lengths)) > 1:
@@ -155,7 +154,7 @@ def checked_data(where: str, data: Any, module: nn.Module, *, least: int = 1) ->
 
 
 def refuse_structure(where: str, module: nn.Module) -> None:
-    """What can be refused by looking at the layers."""
+    """Refuse modules whose layers are known not to work."""
     for name, layer in module.named_modules():
         reason = _unfit_for_privacy(layer)
         if reason:
@@ -184,7 +183,7 @@ def _unfit_for_privacy(layer: nn.Module) -> tuple[str, str] | None:
 
 
 def _usable(made: Clipper, like: tuple[Tensor, ...]) -> None:
-    """One loss for every example, and every trained parameter in them."""
+    """Check that there is one loss per example, and that the losses use every parameter."""
     generator = torch.Generator().manual_seed(_SEED)
     for scale in _SCALES:
         rows = tuple(_made_up(part, generator, _ROWS, scale) for part in like)
@@ -199,14 +198,14 @@ def _usable(made: Clipper, like: tuple[Tensor, ...]) -> None:
 
 def _refuse_mixed(made: Clipper) -> None:
     remedy = (
-        "It depends on the others, so nothing bounds what one record changes. Keep records on the "
-        "first axis (batch_first=True), and let no layer look across it."
+        "The loss of one example depends on the others, so nothing bounds what one record changes. "
+        "Keep records on the first axis (batch_first=True), and let no layer mix them."
     )
     errors.refuse(made.where, "loss", "of each example alone", "a mixed one", remedy)
 
 
 def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
-    """Book-keeping where it is proved and agrees with autograd, else every example alone."""
+    """Choose book-keeping if it is proved and agrees with autograd, else each example alone."""
     total, generator = Total(made.module, made.loss), torch.Generator().manual_seed(_SEED)
     try:
         rows = tuple(_made_up(part, generator, step) for part in like)
@@ -224,7 +223,7 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
         _refuse_company(made, alone, like, step)
     except errors.TacitError:
         raise
-    except Exception as error:  # traced, but not to be mapped; the rows are made up
+    except Exception as error:  # traced, but it cannot be mapped; the rows are made up
         reason = str(error) if isinstance(error, Unfit) else _first_line(error)
         remedy = (
             "Use torch's operators, without reading values (item, numpy, if) or writing state. "
@@ -236,14 +235,14 @@ def _way(made: Clipper, like: tuple[Tensor, ...], step: int) -> Way:
 
 
 def _try_blanks(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> None:
-    """Blanks fill the slots that nobody has: a module that raises on them cannot be trained."""
+    """Refuse a module that raises on blanks, which fill the empty slots."""
     blank = tuple(torch.zeros_like(_made_up(part, torch.Generator(), step)) for part in like)
     nobody = torch.zeros(step, dtype=torch.bool, device=made.trained[0].device)
     flat = torch.zeros(sum(one.numel() for one in made.trained), dtype=made.trained[0].dtype)
     try:
         made.book(book, flat.to(nobody.device), blank, nobody, 1.0)
     except Exception as error:  # the rows are made up
-        remedy = "Rows of zeros fill a batch: let the module and its loss take them."
+        remedy = "Rows of zeros fill a batch: the module and its loss must accept them."
         condition = "one that can be evaluated on rows of zeros"
         errors.refuse(made.where, "module", condition, _first_line(error), remedy)
 
@@ -253,9 +252,9 @@ def _first_line(error: Exception) -> str:
 
 
 def _refuse_company(made: Clipper, alone: Alone, like: tuple[Tensor, ...], step: int) -> None:
-    """Refuse losses that are others in company than alone: such a loss has no gradient per example.
+    """Refuse losses that differ in a batch and alone: they have no gradient per example.
 
-    One that hides it here is differentiated alone all the same.
+    A loss that hides this here is still differentiated alone.
     """
     generator = torch.Generator().manual_seed(_SEED + 1)
     count = min(max(step, _ROWS + 1), _MOST)
@@ -278,26 +277,26 @@ def _alike(first: list[Tensor], second: list[Tensor]) -> bool:
 
 
 def _slack(values: Tensor) -> float:
-    """For rounding, relative to the largest of them that is a number."""
+    """Return a tolerance for rounding, relative to the largest finite value."""
     finite = values[torch.isfinite(values)]
     return 1e-5 * (1 + float(finite.abs().max())) if finite.numel() else 1e-5
 
 
 def _reference(made: Clipper, losses: Tensor) -> Tensor:
-    """Autograd's gradient of the summed loss; every trained parameter must have one."""
-    found: list[Tensor | None] = [None] * len(made.trained)
+    """Compute autograd's gradient of the summed loss; every trained parameter must have one."""
+    gradients: list[Tensor | None] = [None] * len(made.trained)
     if losses.requires_grad:
-        found = list(torch.autograd.grad(losses.sum(), made.trained, allow_unused=True))
-    for name, gradient in zip(made.names, found, strict=True):
+        gradients = list(torch.autograd.grad(losses.sum(), made.trained, allow_unused=True))
+    for name, gradient in zip(made.names, gradients, strict=True):
         if gradient is None:
             remedy = "Set requires_grad to False, or use it."
             errors.refuse(made.where, "module", "one whose loss uses every parameter", name, remedy)
-    dense = [g.to_dense() if g.is_sparse else g for g in found if g is not None]
+    dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
     return torch.cat([gradient.flatten() for gradient in dense])
 
 
 def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> bool:
-    """Whether sums without clipping are autograd's, of the module as it is, and norms too."""
+    """Check whether unclipped sums, and norms, agree with autograd on the module itself."""
     generator = torch.Generator().manual_seed(_SEED)
     there = torch.ones(step, dtype=torch.bool, device=made.trained[0].device)
     compared: list[tuple[Tensor, ...]] = []
@@ -307,7 +306,7 @@ def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> b
             losses = checked_losses(made.where, made.loss(made.module, *rows), step)
             reference = _reference(made, losses)
         if not bool(torch.isfinite(losses).all() & torch.isfinite(reference).all()):
-            continue  # far out: such examples are dropped, and there is nothing to compare
+            continue  # such extreme examples are dropped: there is nothing to compare
         flat = torch.zeros_like(reference)
         try:
             with _same_draws(there.device), quiet():
@@ -322,9 +321,9 @@ def _agrees(made: Clipper, book: Book, like: tuple[Tensor, ...], step: int) -> b
 
 
 def _norms_agree(made: Clipper, book: Book, rows: tuple[Tensor, ...]) -> bool:
-    """Whether a few examples' norms are not below those of autograd on each of them alone.
+    """Check that norms of a few examples are not below autograd's on each of them alone.
 
-    Sums could agree where norms do not. Norms are rounded up, so they may well be above.
+    Sums can agree where norms do not. Norms are rounded up, so they may be larger.
     """
     with Still(), quiet():  # type: ignore[no-untyped-call]
         _, squared, _, _ = made.measured(book, rows)
@@ -336,15 +335,15 @@ def _norms_agree(made: Clipper, book: Book, rows: tuple[Tensor, ...]) -> bool:
                 ]
                 true = torch.stack([_reference(made, one).double().norm() for one in alone])
         except (RuntimeError, ValueError, IndexError):
-            return True  # not to be run on one row: there is nothing to compare with
-    found = squared[: len(true)].sqrt()
-    return bool((found >= true * (1 - _AGREE) - _AGREE * true.max()).all())
+            return True  # it cannot run on one row: there is nothing to compare with
+    norms = squared[: len(true)].sqrt()
+    return bool((norms >= true * (1 - _AGREE) - _AGREE * true.max()).all())
 
 
 def _made_up(
     like: Tensor, generator: torch.Generator, count: int = _ROWS, scale: float = 0.0
 ) -> Tensor:
-    """Uniform in [0, 1), or normal of this scale; whole numbers are 0 or 1."""
+    """Make rows uniform in [0, 1), or normal with this scale; integers are 0 or 1."""
     shape = (count, *like.shape[1:])
     if like.is_floating_point() and scale:
         rows = scale * torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -356,7 +355,7 @@ def _made_up(
 
 
 class Still(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Random draws become constants, so that losses of batches of any size can be compared."""
+    """A mode in which random draws are constants, to compare losses of batches of any size."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -364,16 +363,16 @@ class Still(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func.overloadpacket.__name__
         if name == "native_dropout":
             return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
-        found = func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
         for kind, value in _STILL.items():
             if name.rstrip("_").removesuffix("_like") == kind:
-                return found.fill_(value)
-        return found
+                return result.fill_(value)
+        return result
 
 
 @contextmanager
 def _same_draws(device: torch.device) -> Iterator[None]:
-    """The module's own randomness (dropout) repeats, and is as before afterwards."""
+    """Repeat the module's own random draws (dropout), and restore the generator afterwards."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(_SEED)

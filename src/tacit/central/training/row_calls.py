@@ -1,4 +1,4 @@
-"""Where the rows of a value are, and the arguments of an operator: what the rules look at."""
+"""The place of rows in a value, and the arguments of an operator, as the rules need them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where the examples are: on this axis, of size outer · n · inner."""
+    """The place of the examples: on this axis, of size outer · n · inner."""
 
     axis: int
     outer: int = 1
@@ -29,22 +29,22 @@ State = Any
 
 @dataclass(frozen=True)
 class Call:
-    """One operator, its arguments by name, and where their rows are."""
+    """One operator, its arguments by name, and the place of their rows."""
 
     states: States
     node: fx.Node
     name: str
 
     def arg(self, name: str) -> Any:
-        """An argument, or its default."""
+        """Return an argument, or its default."""
         return argument(self.node, name)
 
     def rows(self, value: Any) -> Rows | None:
-        found = self.states.of[value] if isinstance(value, fx.Node) else None
-        return found if isinstance(found, Rows) else None
+        state = self.states.of[value] if isinstance(value, fx.Node) else None
+        return state if isinstance(state, Rows) else None
 
     def public(self, *names: str) -> None:
-        """Refuse where one of these has rows."""
+        """Refuse the call if one of these has rows."""
         for name in names:
             value = self.arg(name)
             parts = value if isinstance(value, list | tuple) else [value]
@@ -59,15 +59,15 @@ class Call:
         return self.shape(self.node)
 
     def own(self, name: str = "self") -> tuple[Rows, tuple[int, ...]]:
-        """State and shape of an argument that must have rows."""
+        """Return state and shape of an argument that must have rows."""
         value = self.arg(name)
-        found = self.rows(value)
-        if found is None:
+        rows = self.rows(value)
+        if rows is None:
             self.refuse()
-        return found, self.shape(value)
+        return rows, self.shape(value)
 
     def single(self) -> tuple[Rows, tuple[int, ...]]:
-        """The same for `self`, where nothing else may have rows."""
+        """Do the same for `self`, if nothing else may have rows."""
         if any(self.rows(one) for one in self.node.all_input_nodes if one is not self.arg("self")):
             self.refuse()
         return self.own()
@@ -77,5 +77,5 @@ class Call:
 
 
 def value_of(node: Any) -> Any:
-    """The fake tensor that stands for a node: shape and type."""
+    """Return the fake tensor of a node, which has its shape and type."""
     return node.meta["val"]

@@ -1,9 +1,9 @@
-"""Operators of torch that keep rows apart, each with where the rows are in what it gives.
+"""Rules for torch's operators that keep rows apart: where the rows are in their results.
 
-A rule refuses whatever reads or moves along the axis of rows. See `rowwise` for what follows.
+A rule refuses any call that reads or moves along the axis of rows. `rowwise` says what follows.
 
-Derivatives must keep rows apart too. So `prod` and `cumprod` are not here: torch takes another
-formula for all rows where a zero is anywhere among them.
+Derivatives must keep rows apart too. So `prod` and `cumprod` are not here: if there is a zero in
+any row, torch uses another formula for all rows.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ Rule = Callable[[Call], State]
 
 
 def pointwise(call: Call) -> State:
-    """Every element of the result from the elements at its place, after broadcasting."""
+    """Every element of the result depends on the elements at its place, after broadcasting."""
     return _aligned(call, call.node.all_input_nodes, call.out)
 
 
 def _aligned(call: Call, values: Sequence[Any], out: tuple[int, ...]) -> State:
-    """The state that all of these have when broadcast from the right."""
-    found: Rows | None = None
+    """Return the state that all of these share when broadcast from the right."""
+    shared: Rows | None = None
     for value in values:
         own = call.rows(value)
         if own is None:
             continue
         shape = call.shape(value)
         placed = replace(own, axis=own.axis + len(out) - len(shape))
-        if out[placed.axis] != shape[own.axis] or found not in (None, placed):
+        if out[placed.axis] != shape[own.axis] or shared not in (None, placed):
             call.refuse()
-        found = placed
-    return found
+        shared = placed
+    return shared
 
 
 def _same(call: Call) -> State:
-    """The values as they are, whatever else gives a type or a shape."""
+    """The values stay where they are; other arguments give only a type or a shape."""
     return call.own()[0]
 
 
@@ -51,7 +51,7 @@ def _prelu(call: Call) -> State:
 
 
 def _reduced(call: Call) -> State:
-    """Over other axes than that of the rows."""
+    """Reduction over axes other than that of the rows."""
     own, shape = call.single()
     dims = call.arg("dim")
     dims = [dims] if isinstance(dims, int) else dims
@@ -71,7 +71,7 @@ def _outputs(call: Call, state: State) -> State:
 
 
 def _along(call: Call) -> State:
-    """Along another axis than that of the rows, which stays (softmax, cumsum, sort, slice)."""
+    """Operation along an axis other than that of the rows, which stays (softmax, sort, slice)."""
     own, shape = call.single()
     dim = call.arg("dim")
     if dim is None or dim % len(shape) == own.axis:
@@ -95,7 +95,7 @@ def _indexed_along(call: Call) -> State:
 
 
 def _selected(call: Call) -> State:
-    """One index of another axis, which goes."""
+    """One index of another axis, which is removed."""
     own, shape = call.single()
     dim = call.arg("dim") % len(shape)
     if dim == own.axis:
@@ -113,9 +113,9 @@ def _rolled(call: Call) -> State:
 
 
 def _reshaped(call: Call) -> State:
-    """The rows must be whole in one of the new axes.
+    """Rows must be whole in one of the new axes.
 
-    In the flat order there are `before` groups, of n rows each, of `after` elements.
+    In flat order there are `before` groups of n rows of `after` elements.
     """
     own, shape = call.single()
     out, count = call.out, call.states.count
@@ -146,14 +146,14 @@ def _permuted(call: Call) -> State:
 
 
 def _expanded(call: Call) -> State:
-    """By new or single places on other axes; `expand_as` takes a shape only."""
+    """Expansion of new or single places on other axes; `expand_as` takes only a shape."""
     return _aligned(call, [call.arg("self")], call.out)
 
 
 def shared_out(call: Call) -> State:
-    """A trained value handed to every row, as a class token is: rows on the one axis that is new.
+    """A trained value given to every row, such as a class token: rows are on the only new axis.
 
-    A public value may be taken for one with rows wherever it has n places.
+    A public value may be treated as one with rows wherever it has n places.
     """
     own, out = call.shape(call.arg("self")), call.out
     lifted = (1,) * (len(out) - len(own)) + own
@@ -165,15 +165,15 @@ def _joined(call: Call) -> State:
     """`cat` along another axis; `stack` along a new one."""
     tensors, dim = call.arg("tensors"), call.arg("dim") % len(call.out)
     stacked = call.name == "stack"
-    found: Rows | None = None
+    shared: Rows | None = None
     for value in tensors:
         own = call.rows(value)
         if own is not None and stacked:
             own = replace(own, axis=own.axis + (dim <= own.axis))
-        if own is not None and found not in (None, own):
+        if own is not None and shared not in (None, own):
             call.refuse()
-        found = own or found
-    return found if found is not None and found.axis != dim else call.refuse()
+        shared = own or shared
+    return shared if shared is not None and shared.axis != dim else call.refuse()
 
 
 def _product(call: Call) -> State:
@@ -181,33 +181,33 @@ def _product(call: Call) -> State:
     first, second = (call.arg(name) for name in _FACTORS[call.name])
     one, other = call.rows(first), call.rows(second)
     wide, high, out = call.shape(first), call.shape(second), call.out
-    found = []
+    placed = []
     if one is not None:
         if one.axis == len(wide) - 1:
             call.refuse()
-        # Counted from the right; a vector as the second factor takes the last axis away.
-        found.append(replace(one, axis=one.axis + len(out) - len(wide) + (len(high) == 1)))
+        # Counted from the right; a vector as the second factor removes the last axis.
+        placed.append(replace(one, axis=one.axis + len(out) - len(wide) + (len(high) == 1)))
     if other is not None:
         if other.axis == max(0, len(high) - 2):
             call.refuse()
         if one is not None and other.axis == len(high) - 1:
             call.refuse()
         gone = len(wide) == 1 and other.axis < len(high) - 2
-        found.append(replace(other, axis=other.axis + len(out) - len(high) + gone))
+        placed.append(replace(other, axis=other.axis + len(out) - len(high) + gone))
     if one is not None and other is not None and one.axis >= len(wide) - 2:
         call.refuse()
-    return _agreed(call, found, (wide, one), (high, other))
+    return _agreed(call, placed, (wide, one), (high, other))
 
 
-def _agreed(call: Call, found: list[Rows], *factors: tuple[tuple[int, ...], Rows | None]) -> State:
+def _agreed(call: Call, placed: list[Rows], *factors: tuple[tuple[int, ...], Rows | None]) -> State:
     sizes = {shape[own.axis] for shape, own in factors if own is not None}
-    if len(set(found)) != 1 or sizes != {call.out[found[0].axis]}:
+    if len(set(placed)) != 1 or sizes != {call.out[placed[0].axis]}:
         call.refuse()
-    return found[0]
+    return placed[0]
 
 
 def _added_product(call: Call) -> State:
-    """A product, and something added to it by broadcasting."""
+    """A product plus a term that is broadcast."""
     state = _product(call)
     added = _aligned(call, [call.arg("self")], call.out)
     return state if added in (None, state) else call.refuse()
@@ -300,7 +300,7 @@ def _attention(call: Call) -> State:
 
 
 def _similar(call: Call) -> State:
-    """Cosine of two values along an axis that goes."""
+    """Cosine of two values along an axis that is removed."""
     shapes = [call.shape(call.arg(name)) for name in ("x1", "x2")]
     wide = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     own = _aligned(call, [call.arg("x1"), call.arg("x2")], wide)
@@ -309,24 +309,24 @@ def _similar(call: Call) -> State:
 
 
 def _einsum(call: Call) -> State:
-    """The letter of the rows must be in the result, and the same for all who have rows."""
+    """The letter of the rows must be in the result, and the same in all operands with rows."""
     equation = call.arg("equation").replace(" ", "")
     if "." in equation or "->" not in equation:
         call.refuse()
     inputs, result = equation.split("->")
-    found = set()
+    placed = set()
     for letters, value in zip(inputs.split(","), call.arg("tensors"), strict=True):
         own = call.rows(value)
         if own is not None:
             letter = letters[own.axis]
             if letters.count(letter) > 1 or letter not in result:
                 call.refuse()
-            found.add(replace(own, axis=result.index(letter)))
-    return found.pop() if len(found) == 1 else call.refuse()
+            placed.add(replace(own, axis=result.index(letter)))
+    return placed.pop() if len(placed) == 1 else call.refuse()
 
 
 def _indexed(call: Call) -> State:
-    """x[:, index] by public indices; and x[arange(n), index], every row at an index of its own."""
+    """x[:, index] with public indices, or x[arange(n), index] with one index per row."""
     own, shape = call.own()
     indices = list(call.arg("indices"))
     given = [place for place, one in enumerate(indices) if one is not None]
@@ -345,7 +345,7 @@ def _indexed(call: Call) -> State:
 
 
 def _fresh(call: Call) -> State:
-    """Shaped like a value, and nothing of it: public."""
+    """Shaped like a value, without its content: public."""
     return None if len(call.node.all_input_nodes) == 1 else call.refuse()
 
 

@@ -1,31 +1,32 @@
 r"""A proof, node by node, that a graph of losses keeps its examples apart and in place.
 
-Every value of the graph is *public* (it depends on weights, constants and random draws alone), or
-has *rows*: on one axis, of size outer · n · inner, the part of index (·, i, ·) depends on example i
-and on public values alone. Inputs have rows on axis 0; each operator must be of a kind for which
-that follows, with the axis where its rows are then; the losses must have rows on axis 0 again.
-What is not in the table, and what reads or moves along the axis of rows, is not proved.
+Every value of the graph is *public* (it depends only on weights, constants and random draws), or
+has *rows*: on one axis, of size outer · n · inner, the part of index (·, i, ·) depends only on
+example i and public values. Inputs have rows on axis 0; each operator must have a rule that says on
+which axis its result has rows; the losses must have rows on axis 0 again. Nothing is proved for an
+operator without a rule, or for one that reads or moves along the axis of rows.
 
 Why no module can slip through
 ------------------------------
-1. What runs on records is this graph, not the module: there are no attributes, caches, counters,
-   globals, hooks or decisions in it, and its operators are those that were looked at, at the very
-   shape that was looked at. It writes nothing, so no pass leaves anything to the next.
-2. By induction over the nodes, row i of every value depends on example i and public values alone.
-   The table only has operators whose definition says so, whatever the values are; a permutation,
-   a sort, a reduction or a slice along the axis of rows is refused for every input, not for those
-   that a probe has. An unknown operator, or one of another library, is refused.
+1. This graph runs on records, not the module: it has no attributes, caches, counters, globals,
+   hooks or decisions, and its operators are those that were verified, at exactly the shape that was
+   verified. It writes nothing, so no pass leaves anything to the next.
+2. By induction over the nodes, row i of every value depends only on example i and public values.
+   The table contains only operators whose definition implies this, whatever the values are; a
+   permutation, a sort, a reduction or a slice along the axis of rows is refused for all inputs, not
+   only for those of a probe. An unknown operator, or one of another library, is refused.
 3. Losses are summed, so the gradient at row i of a value is that of loss i alone: the derivative of
-   an operator that keeps rows apart keeps them apart. Operators here are torch's own, so are their
-   derivatives: functions with a derivative of their own leave only what their forward pass calls.
-4. Norms and sums are taken of those rows (`bookkeeping`), by rules of which each uses row i of an
-   input and row i of a gradient for example i. So what is added for example i is bounded by what
-   was measured for it, even where a trace should misrepresent the module: then training may be
-   wrong, which probes look for, but not less private.
+   an operator that keeps rows apart keeps them apart. Operators here are torch's own, and so are
+   their derivatives: of a function with a custom derivative, only the operators of its forward pass
+   remain.
+4. Norms and sums are taken of those rows (`bookkeeping`), by rules that use row i of an input and
+   row i of a gradient for example i. So what is added for example i is bounded by what was measured
+   for it, even if a trace misrepresented the module: then training might be wrong, which probes
+   look for, but not less private.
 
-What this takes from torch: that operators do what their definition says, and that with equal
-shapes, strides and types the bits of row i depend on row i and public values alone, and not on
-the *values* of other rows (`tests/central/training/test_kernels.py` tries). Uninitialised memory is
+This assumes that torch's operators do what their definition says, and that with equal shapes,
+strides and types the bits of row i depend only on row i and public values, and not on the *values*
+of other rows (`tests/central/training/test_kernels.py` tests this). Uninitialised memory is
 refused: it could hold anybody's rows.
 """
 
@@ -46,7 +47,7 @@ _UNINITIALISED = ("empty", "resize", "as_strided", "set_", "rnn_flatten")
 
 
 def verified(graph: fx.Graph, batch: Sequence[fx.Node], trained: Sequence[fx.Node]) -> States:
-    """States of all nodes; `Unfit` where they are not proved."""
+    """Return the states of all nodes; raise `Unfit` if they cannot be proved."""
     count = value_of(batch[0]).shape[0]
     states = States(count, set(trained))
     for node in graph.nodes:
@@ -61,25 +62,25 @@ def verified(graph: fx.Graph, batch: Sequence[fx.Node], trained: Sequence[fx.Nod
             if states.of.get(losses) != Rows(0):
                 raise Unfit("its losses are not in the order of the rows")
         else:
-            raise Unfit(f"{node.op} is no operator")
+            raise Unfit(f"{node.op} is not an operator")
     return states
 
 
 class States:
-    """What is known of every node, and of which it depends on trained parameters."""
+    """The state of every node, and which nodes depend on trained parameters."""
 
     def __init__(self, count: int, trained: set[fx.Node]) -> None:
         self.count, self.trained = count, trained
         self.of: dict[fx.Node, State] = {}
 
     def call(self, node: fx.Node) -> State:
-        """The state of what an operator gives."""
+        """Return the state of an operator's result."""
         if node.target is torch._C._set_grad_enabled:
             return None
-        found = self._taken(node) if node.target is operator.getitem else self._called(node)
-        if found is None and any(one in self.trained for one in node.all_input_nodes):
+        state = self._taken(node) if node.target is operator.getitem else self._called(node)
+        if state is None and any(one in self.trained for one in node.all_input_nodes):
             self.trained.add(node)
-        return found
+        return state
 
     def _taken(self, node: fx.Node) -> State:
         value, place = node.args
@@ -107,22 +108,22 @@ class States:
         if rule is None:
             raise Unfit(f"{name} is not known to keep rows apart")
         try:
-            found = rule(call)
+            state = rule(call)
         except (TypeError, IndexError, KeyError, AttributeError, ValueError, ZeroDivisionError):
             raise Unfit(f"{name} is called in an unknown way") from None
-        self._check_places(node, name, found)
-        return found
+        self._check_places(node, name, state)
+        return state
 
-    def _check_places(self, node: fx.Node, name: str, found: State) -> None:
-        """Rows must have their places in what the operator really gives, whatever a rule says.
+    def _check_places(self, node: fx.Node, name: str, stated: State) -> None:
+        """Check that rows are where the rule says, in what the operator really gives.
 
         A rule may have overlooked a form of its operator, such as a loss without an axis of rows.
         """
         made = value_of(node)
-        several = isinstance(found, list)
-        if several != isinstance(made, list | tuple) or (several and len(found) != len(made)):
+        several = isinstance(stated, list)
+        if several != isinstance(made, list | tuple) or (several and len(stated) != len(made)):
             raise Unfit(f"{name} is called in an unknown way")
-        pairs = zip(found, made, strict=True) if several else [(found, made)]
+        pairs = zip(stated, made, strict=True) if several else [(stated, made)]
         for state, value in pairs:
             if isinstance(state, Rows):
                 size = state.outer * self.count * state.inner
@@ -130,7 +131,7 @@ class States:
                     raise Unfit(f"{name} does not give rows where they should be")
 
     def split(self, value: Tensor, rows: Rows) -> Tensor:
-        """A view or copy with examples on the first axis, outer and inner after it."""
+        """Return a view or copy with examples on the first axis, then outer and inner."""
         if rows.outer == rows.inner == 1:
             return value.movedim(rows.axis, 0)
         parts = (rows.outer, self.count, rows.inner)

@@ -1,42 +1,42 @@
-r"""How often, on how many records, with how much noise: settled before anything is looked at.
+r"""The schedule of a training: steps, batches and noise, fixed before any record is read.
 
 Every record is in a batch with probability exactly :math:`q = k / 2^{32}` (`accounting.plans`).
 
-The layout of a step is fixed beforehand: M slots, whoever is sampled. Records that are sampled get
-slots by a secret, uniformly random injection; the other slots hold blanks, which have weight zero.
-Where more than M are sampled, all slots are blank: the step is noise alone.
+The layout of a step is fixed beforehand: M slots, whoever is sampled. Sampled records get slots by
+a secret, uniformly random injection; the other slots hold blanks, which have weight zero. If more
+than M records are sampled, all slots are blank: the step is noise alone.
 
-Theorem. Let f(c) be a sum over slots that moves by at most C where the content of one slot is
-blanked. Then a step, f + N(0, σ²C²), towards zero-out neighbours (one record is blank, which is
-sampled like all others), is dominated by the Poisson-sampled Gaussian of rate q and multiplier σ;
-and so are T steps, each at weights that depend on the steps before, by its T-fold composition.
+Theorem. Let f(c) be a sum over slots that moves by at most C if the content of one slot is blanked.
+Then a step, f + N(0, σ²C²), is dominated for zero-out neighbours (one record is blank, and sampled
+like all others) by the Poisson-sampled Gaussian with probability q and multiplier σ; and T steps,
+each at weights that depend on earlier steps, are dominated by its T-fold composition.
 
 Proof. Fix the record i, and condition on the coins of all others: m of them are sampled. None of
 these coins depends on the data. (1) m ≥ M: if i is sampled too, all slots are blank; if not, the
-others alone decide. Both whether or not i is blank, so the laws are equal. (2) m < M: a uniformly
-random injection of m + 1 records is, on any m of them, a uniformly random injection. So the places
-π of the others have the same law whether or not i is sampled; condition on them, and on the free
-slot that i has if it is sampled. If it is not, or is blank, the contents are those of the others
-alone, bit for bit: call their sum a. If it is sampled and there, the sum is some b with |b − a| ≤
-C. So the neighbours give (1 − q) N(a) + q N(b) and N(a): the pair of the sampled Gaussian. Its
-dominating pair dominates mixtures over what was conditioned on, by joint convexity.
+others alone decide. Both hold whether or not i is blank, so the laws are equal. (2) m < M: a
+uniformly random injection of m + 1 records is, on any m of them, a uniformly random injection. So
+the places π of the others have the same law whether or not i is sampled; condition on them, and on
+the free slot that i gets if it is sampled. If it is not sampled, or blank, the contents are those
+of the others alone, bit for bit: call their sum a. If it is sampled and there, the sum is some b
+with |b − a| ≤ C. So the neighbours give (1 − q) N(a) + q N(b) and N(a): the pair of the sampled
+Gaussian. Its dominating pair dominates mixtures over what was conditioned on, by joint convexity.
 
-So an overflow costs no δ, and M is chosen for speed: one step in 1,000 overflows at the most.
+So an overflow costs no δ, and M is chosen for speed: at most one step in 1,000 overflows.
 
-Rounding. Write R for `Schedule.rounding`. Clipped to C / (1 + R), the computed sum moves by at most
-C where one slot is blanked.
+Rounding. Write R for `Schedule.rounding`. If gradients are clipped to C / (1 + R), the computed sum
+moves by at most C if one slot is blanked.
 
-Proof. Let C' be what is clipped to. Slots are in blocks, and those in parts of m at the most; a
-blank slot changes the sum of its own part only, bit for bit (`rowwise`). The exact sum moves by at
-most C'. The computed sum of a part is off by at most :math:`\gamma_{m+4} m C' + \rho C' / 2`,
-whatever the order of its additions is (`layers`, cases 1 and 2); so those of two neighbours move
-apart by at most twice that: :math:`(2 m \gamma_{m+4} + \rho) C'`. The k parts of a block of B
-slots have norms that add up to BC' at the most, and are added in the weights' own type: that errs
-by at most :math:`\gamma_k B C'`, twice for two neighbours. Blocks, M of them at the most, are added
-in float64, which errs by at most :math:`\gamma_M M C'`, twice again. Underflow, and products of
-these small numbers with each other, are below :math:`2^{-16} C'`. R is the sum of all these.
+Proof. Let C' be the norm that is clipped to. Slots are in blocks, and blocks in parts of at most m;
+blanking a slot changes only the sum of its own part, bit for bit (`rowwise`). The exact sum moves
+by at most C'. The computed sum of a part is off by at most :math:`\gamma_{m+4} m C' + \rho C' / 2`,
+whatever the order of its additions (`layers`, cases 1 and 2); so those of two neighbours move apart
+by at most twice that: :math:`(2 m \gamma_{m+4} + \rho) C'`. The k parts of a block of B slots have
+norms that add up to at most BC', and are added in the weights' own type: the error is at most
+:math:`\gamma_k B C'`, twice for two neighbours. At most M blocks are added in float64, with an
+error of at most :math:`\gamma_M M C'`, again twice. Underflow, and products of these small numbers
+with each other, are below :math:`2^{-16} C'`. R is the sum of all these.
 
-In float32, where m is 256 and B is 1,280, R is below 1 % up to a million slots.
+In float32, with m = 256 and B = 1,280, R is below 1 % up to a million slots.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ _OVERFLOW = 1e-3
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps, sampling and noise of one training; of the data only their number enters."""
+    """Steps, sampling and noise of one training; it depends only on the number of records."""
 
     records: int
     threshold: int
-    """A record is taken where its 32-bit word is below this."""
+    """A record is sampled if its 32-bit word is below this."""
     steps: int
     noise_multiplier: Fraction
 
     @property
     def sampled(self) -> SampledGaussian:
-        """What is proved of it."""
+        """Return the sampled Gaussian that the proof is about."""
         return SampledGaussian(self.records, self.threshold, self.steps, self.noise_multiplier)
 
     @property
@@ -87,7 +87,7 @@ class Schedule:
 
     @cached_property
     def slots(self) -> int:
-        """M: room for the records of a step, but for one step in 1,000 at the most."""
+        """Return M: enough slots for the records of all but at most one step in 1,000."""
         mean = self.expected_size
         if self.probability == 1:
             return self.records
@@ -96,9 +96,9 @@ class Schedule:
         return min(self.records, max(1, int(enough[0]))) if len(enough) else self.records
 
     def rounding(self, dtype: torch.dtype) -> float:
-        """What is left free of the clip norm for the rounding of sums in this type.
+        """Return the share of the clip norm that is reserved for rounding of sums in this type.
 
-        The theorem in the notes of this module, with the most blocks that there could be.
+        By the theorem in the docstring of this module, with the largest possible number of blocks.
         """
         summed, block = min(self.slots, layers.SUMMED), min(self.slots, BLOCK)
         within = 2 * summed * layers.gamma(summed + 4, dtype) + layers.ROOM
@@ -107,19 +107,19 @@ class Schedule:
         return within + parts + blocks + 2.0**-16
 
     def event(self, clip_norm: Fraction, unit: Unit | str) -> events.Event:
-        """What accounting composes: Gaussians on Poisson samples."""
+        """Return the event: Gaussians on Poisson samples."""
         unit = Unit.of("train", unit)
         return self.sampled.event(unit, clip_norm)
 
     def sample(self, stream: Randomness) -> Tensor:
-        """Indices of a batch: every record independently, with exactly `probability`."""
+        """Draw the indices of a batch: each record independently, with exactly `probability`."""
         return torch.from_numpy(self.sampled.sample(stream))
 
     def layout(self, stream: Randomness) -> tuple[Tensor, Tensor]:
-        """Who is in a batch, and in which slots; nobody where they are more than the slots."""
+        """Draw the records of a batch and their slots; none if they outnumber the slots."""
         chosen = self.sample(stream)
         if self.slots == self.records:
-            return chosen, chosen  # everyone has a slot, taken or not
+            return chosen, chosen  # everyone has a slot, sampled or not
         if len(chosen) > self.slots:
             chosen = chosen[:0]
         keys = stream.words(self.slots)
@@ -134,28 +134,28 @@ def schedule(
     epsilon: float,
     delta: float,
     batch_size: int,
-    epochs: float | None,
-    steps: int | None,
-    noise_multiplier: float | None,
-    accountant: str,
+    epochs: float | None = None,
+    steps: int | None = None,
+    noise_multiplier: float | None = None,
+    accountant: str = "pld",
     beside: events.Event | None = None,
 ) -> Schedule:
-    """Noise for the steps, or steps for the noise."""
+    """Find the noise for these steps, or the number of steps for this noise."""
     if beside is not None and noise_multiplier is not None:
-        errors.refuse("train", "noise_multiplier", "left out beside an event", noise_multiplier)
+        errors.refuse("train", "noise_multiplier", "left out if beside is given", noise_multiplier)
     errors.epsilon_in_range("train", epsilon)
     errors.delta_in_range("train", delta, records=records)
     errors.choice("train", "accountant", accountant, calibration.ACCOUNTANTS)
     size = errors.whole("train", "batch_size", batch_size, least=1)
     threshold = plans.threshold(size, records)
     if threshold == 0:
-        remedy = "Take larger batches."
+        remedy = "Use larger batches."
         errors.refuse("train", "batch_size", "at least 2^-32 of the records", size, remedy)
     probability = threshold / plans.WORDS
     wanted = _wanted_steps(probability, epochs, steps)
     if noise_multiplier is None:
         count = wanted or _steps_of(_USUAL_EPOCHS, probability)
-        found = calibration.noise_multiplier_for(
+        calibrated = calibration.noise_multiplier_for(
             epsilon,
             delta,
             sampling_probability=probability,
@@ -163,7 +163,7 @@ def schedule(
             accountant=accountant,
             beside=beside,
         )
-        multiplier = errors.positive("train", "noise_multiplier", found)
+        multiplier = errors.positive("train", "noise_multiplier", calibrated)
         return Schedule(records, threshold, count, multiplier)
     multiplier = errors.positive("train", "noise_multiplier", noise_multiplier)
     affordable = calibration.steps_for(
@@ -178,7 +178,7 @@ def schedule(
 
 def _wanted_steps(probability: float, epochs: float | None, steps: int | None) -> int | None:
     if epochs is not None and steps is not None:
-        errors.refuse("train", "steps", "left out where epochs are given", steps)
+        errors.refuse("train", "steps", "left out if epochs is given", steps)
     if epochs is not None:
         return _steps_of(float(errors.positive("train", "epochs", epochs)), probability)
     return None if steps is None else errors.whole("train", "steps", steps, least=1, most=10**9)

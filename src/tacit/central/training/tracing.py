@@ -1,9 +1,9 @@
-"""From a module and its loss to a list of operations that can be looked at, and run in its place.
+"""Traces of a module and its loss: a graph of operators that is inspected, and run in its place.
 
 Python runs once, on fake tensors, which have a shape and no values: what it reads, keeps, counts or
-decides cannot depend on a record, and is not there any more when records come. What is left is a
-graph of operators of torch (aten) at one fixed shape, without writes: in-place operators become
-their functional siblings, or the graph is not used.
+decides cannot depend on a record, and is gone when records come. What remains is a graph of torch's
+operators (aten) at one fixed shape, without writes: in-place operators become their functional
+siblings, or the graph is not used.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tacit.central.training.precision import whole_products
 
 Loss = Callable[..., Tensor]
-"""`loss(module, *batch)`: one number for every example."""
+"""`loss(module, *batch)` gives one number per example."""
 
 
 class Unfit(Exception):
-    """A module cannot be treated in this way; the message says why, in a few words."""
+    """A module cannot be handled in this way; the message says why in a few words."""
 
 
 class Total(nn.Module):
-    """The loss as a module, so that `functional_call` can put tensors below it."""
+    """The loss as a module, so that `functional_call` can replace its tensors."""
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         super().__init__()
@@ -42,18 +42,17 @@ class Total(nn.Module):
 
 
 def state_of(total: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers: the inputs of a graph before the batch."""
+    """Return parameters and buffers: the inputs of a graph that precede the batch."""
     return {**dict(total.named_parameters()), **dict(total.named_buffers())}
 
 
 def losses_graph(total: Total, batch: Sequence[Tensor]) -> fx.GraphModule:
-    """The losses of a batch, in operators as a user calls them (`linear`, not `addmm`)."""
+    """Trace the losses of a batch, in operators as a user calls them (`linear`, not `addmm`)."""
     names = list(state_of(total))
 
     def losses(*flat: Tensor) -> Any:
         state = dict(zip(names, flat, strict=False))
-        found = functional_call(total, state, flat[len(names) :])
-        return _checked(found, len(batch[0]))
+        return _checked(functional_call(total, state, flat[len(names) :]), len(batch[0]))
 
     return _traced(total, losses, batch, pre_dispatch=True)
 
@@ -61,7 +60,7 @@ def losses_graph(total: Total, batch: Sequence[Tensor]) -> fx.GraphModule:
 def gradient_graph(
     total: Total, trained: Sequence[Tensor], example: Sequence[Tensor]
 ) -> fx.GraphModule:
-    """Loss and gradients of one example, backward pass, hooks and custom functions included."""
+    """Trace loss and gradients of one example, with backward pass, hooks and custom functions."""
     state = state_of(total)
     wanted = [list(map(id, state.values())).index(id(one)) for one in trained]
 
@@ -71,35 +70,35 @@ def gradient_graph(
         tensors = dict(zip(state, values, strict=False))
         with torch.enable_grad():
             loss = _checked(functional_call(total, tensors, tuple(values[len(state) :])), 1).sum()
-            found = torch.autograd.grad(loss, leaves, allow_unused=True)
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         dense = [
             torch.zeros_like(leaf) if one is None else one.to_dense() if one.is_sparse else one
-            for one, leaf in zip(found, leaves, strict=True)
+            for one, leaf in zip(gradients, leaves, strict=True)
         ]
         return [loss.detach(), *dense]
 
-    # Attention and recurrent cells by plain products, which `vmap` knows how to map.
+    # Attention and recurrent cells become plain products, which `vmap` can map.
     with sdpa_kernel(SDPBackend.MATH), _plain_cells():
         return _mappable(_traced(total, joint, example, pre_dispatch=False))
 
 
 def outputs_graph(module: nn.Module, row: Tensor) -> fx.GraphModule:
-    """What a module makes of one row, as the only one of a batch: its state, then the row."""
+    """Trace a module's output for one row as the batch; inputs are its state, then the row."""
     names = list(state_of(module))
 
     def outputs(*flat: Tensor) -> Any:
         with torch.no_grad():
-            found = functional_call(module, dict(zip(names, flat, strict=False)), flat[-1:])
-        if not isinstance(found, Tensor) or found.shape[:1] != (1,):
+            output = functional_call(module, dict(zip(names, flat, strict=False)), flat[-1:])
+        if not isinstance(output, Tensor) or output.shape[:1] != (1,):
             raise Unfit("its outputs have no axis of rows")
-        return found
+        return output
 
     with sdpa_kernel(SDPBackend.MATH), _plain_cells():
         return _mappable(_traced(module, outputs, [row], pre_dispatch=False))
 
 
 def _mappable(made: fx.GraphModule) -> fx.GraphModule:
-    """Mapped values may have other strides than those that were traced."""
+    """Replace views by reshapes: mapped values may have other strides than traced ones."""
     for node in made.graph.nodes:
         if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
             node.target = torch.ops.aten.reshape.default
@@ -127,7 +126,7 @@ def _traced(
         function, tracing_mode="fake", pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True
     )
     try:
-        # Fake tensors that Python keeps must not outlive the trace; compiled parts are run plainly.
+        # Fake tensors that Python keeps must not outlive the trace; compiled parts run uncompiled.
         as_written = torch._dynamo.config.patch(error_on_nested_fx_trace=False)
         with (
             attributes_kept(total),
@@ -150,7 +149,7 @@ def _traced(
 
 
 def _functional(made: fx.GraphModule, inputs: Sequence[Tensor]) -> fx.GraphModule:
-    """The same without writes into memory of its own; writes into inputs stay, and are refused."""
+    """Remove writes into the graph's own memory; writes into inputs stay, and are refused."""
     if not any(_writes(node) for node in made.graph.nodes):
         return made
     try:
@@ -170,7 +169,7 @@ def _writes(node: fx.Node) -> bool:
 
 @contextmanager
 def attributes_kept(module: nn.Module) -> Iterator[None]:
-    """Attributes that a pass sets, of any layer, are as before afterwards."""
+    """Restore the attributes of all layers that a pass has set."""
     kept = [(layer, dict(vars(layer))) for layer in module.modules()]
     registered = ("_parameters", "_buffers", "_modules")
     inner = [{name: dict(before[name]) for name in registered} for _, before in kept]
@@ -187,7 +186,7 @@ def attributes_kept(module: nn.Module) -> Iterator[None]:
 
 
 def _without_writes(graph: fx.Graph) -> None:
-    """Replace x.relu_() by relu(x), where nothing else can look at the memory of x."""
+    """Replace x.relu_() by relu(x), if nothing else can see the memory of x."""
     for node in list(graph.nodes):
         if not _writes(node):
             continue
@@ -201,12 +200,12 @@ def _without_writes(graph: fx.Graph) -> None:
         packet = getattr(torch.ops.aten, name[:-1], None)
         sibling = getattr(packet, schema.overload_name or "default", None)
         if sibling is None:
-            raise Unfit(f"{name} has no form without writing")
+            raise Unfit(f"{name} has no form without writes")
         node.target = sibling
 
 
 def _is_fresh(node: fx.Node) -> bool:
-    """Whether an operator has just made this tensor, and nobody has a view of it."""
+    """Check whether an operator has just made this tensor, and nothing has a view of it."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     name = node.target.overloadpacket.__name__
@@ -232,9 +231,9 @@ _MAKERS = frozenset(
 
 
 def refuse_trapping(node: fx.Node, name: str) -> None:
-    """Whole numbers are divided by a number that is settled, and neither 0 nor −1.
+    """Refuse integer division unless the divisor is a constant other than 0 and −1.
 
-    The least integer divided by −1 has no quotient, and some processors end the process for it.
+    The smallest integer divided by −1 overflows, and on some processors that ends the process.
     """
     made = node.meta.get("val")
     if name not in _WHOLE_DIVISIONS or not isinstance(made, Tensor):
@@ -253,7 +252,7 @@ _WHOLE_DIVISIONS = frozenset(
 
 def _checked(losses: Any, count: int) -> Tensor:
     if not isinstance(losses, Tensor) or losses.shape != (count,):
-        raise Unfit("its losses have another shape for another number of rows")
+        raise Unfit("its losses are not one number per row")
     return losses
 
 

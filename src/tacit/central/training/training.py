@@ -1,11 +1,11 @@
-r"""DP-SGD and DP-Adam: training in which no record can be told from its absence.
+r"""DP-SGD and DP-Adam: training that hides whether any one record was there.
 
-Every step takes each record with probability q, sums their clipped gradients and adds noise:
+Every step samples each record with probability q, sums the clipped gradients and adds noise:
 
 .. math:: \tilde g = \frac{1}{qn}\Big(\sum_{i \in B} g_i \min(1, C/\|g_i\|) + \mathcal{N}(0,
           \sigma^2 C^2 I)\Big)
 
-and hands the result to an ordinary optimiser, which sees nothing else of the data.
+and passes the result to an ordinary optimiser, which sees nothing else of the data.
 
 Notes
 -----
@@ -43,14 +43,14 @@ from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Keystream, Randomness, Seeded, source
 
 Progress = Callable[[int, int], None]
-"""Called after every step with the step (from 1) and their number."""
+"""Called after every step with its number, from 1, and the number of steps."""
 
 OPTIMIZERS = ("adam", "sgd")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a private training ran, and what that promises."""
+    """The event and the guarantee of a private training."""
 
     event: events.Event
     guarantee: Guarantee
@@ -58,8 +58,8 @@ class Trained:
     sampling_probability: float
     steps: int
     dropped: int = field(repr=False)
-    """Examples that were not finite, counted as often as they were met. In-house only: it depends
-    on the data without noise."""
+    """Number of examples that were not finite, counted each time they were sampled. In-house only:
+    it depends on the data without noise."""
     seeded: bool
     assumptions: tuple[str, ...] = field(repr=False)
     not_protected: tuple[str, ...] = field(repr=False)
@@ -107,55 +107,57 @@ def train(
     Parameters
     ----------
     module : nn.Module
-        Parameters that require a gradient are trained. Its start must not depend on the data.
+        Parameters that require a gradient are trained. Initial weights must not depend on the data.
     data : Tensor or tuple of Tensor
         Records on the first axis, on the module's device.
     loss : callable
-        `loss(module, *batch)` gives one number for every example, shape (n,).
+        `loss(module, *batch)` gives one number per example, shape (n,).
     epsilon, delta : float
-        What the trained weights may cost each record.
+        The guarantee of the trained weights, towards each record.
     clip_norm : float
-        Norm to which every example's gradient is clipped.
+        Norm to which each example's gradient is clipped.
     batch_size : int
-        Expected size: every record is taken with probability batch_size / n, rounded down to a
-        multiple of 2^-32.
+        Expected size of a batch: each record is sampled with probability batch_size / n, rounded
+        down to a multiple of 2^-32.
     epochs, steps : optional
-        How long; one of them, or neither for 20 epochs.
+        Length of the training: one of them, or neither for 20 epochs.
     noise_multiplier : float, optional
-        Of the noise, as a multiple of `clip_norm`: training then ends where ε is reached, or after
-        `steps` or `epochs` if that is sooner. Without it the noise is calibrated to the steps.
+        Standard deviation of the noise over `clip_norm`. Training then ends when ε is reached, or
+        after `steps` or `epochs` if that is sooner. By default the noise is calibrated to the
+        steps.
     optimizer : {"adam", "sgd"}
     learning_rate, momentum : float
-        Momentum is for "sgd".
+        Momentum applies to "sgd" only.
     decay : bool
-        Let the learning rate fall linearly to zero.
+        Whether the learning rate falls linearly to zero.
     average : float
-        The part of the steps, from the end, whose weights are averaged: 0 keeps the last, 1
-        averages all [PJ92]_. It costs nothing: every step's weights are covered by the guarantee.
+        The share of the steps, from the end, whose weights are averaged: 0 keeps the last weights,
+        1 averages all [PJ92]_. It costs nothing: the guarantee covers the weights of every step.
     accountant : {"pld", "rdp"}
-        What noise or steps are calibrated with.
+        The accountant that noise or steps are calibrated with.
     beside : Event, optional
-        What else of the same release runs on these records (their preparation, say). Noise is
+        Another event on these records in the same release, such as their preparation. Noise is
         calibrated, and event and guarantee are stated, for both together.
     microbatch : int, optional
-        At most so many examples at a time, to save memory. The result is the same.
+        Largest number of examples at a time, to save memory. The result is the same.
     unit : Unit or str
-        What a row of the data is.
+        The unit that a row of the data stands for.
     ledger, account : Ledger, str, optional
-        Charged for the whole training before a record is looked at; where too little is left,
-        nothing is trained. The account must be zero-out, or replace-one at the price of two.
+        The account is charged for the whole training before any record is read; if its remaining
+        budget is too small, nothing is trained. It must be zero-out, or replace-one at the price of
+        two.
     rng : Randomness, optional
-        For tests. Without it: AES-256 in counter mode, keyed by the operating system.
+        For tests. By default, AES-256 in counter mode, keyed by the operating system.
     progress : callable, optional
-        Told step and steps.
+        Called after every step with its number and the number of steps.
 
     Notes
     -----
-    Under zero-out neighbours (one record blanked, their number public) the weights, and everything
-    computed from them alone, are (ε, δ)-DP. Choosing between several trainings by their losses, or
-    a start fitted to the same data, is not covered. A record on which an operator raises counts for
-    nothing; on a CUDA device a label or index out of range ends the process instead: check them
-    first. The certificate states it as an assumption.
+    For zero-out neighbours (one record is blank, the number of records is public) the weights, and
+    everything computed from them alone, are (ε, δ)-DP. This does not cover a choice between several
+    trainings by their losses, or initial weights that were fitted to the same data. A record on
+    which an operator raises contributes nothing. On a CUDA device, a label or index out of range
+    ends the process instead: check them first; the certificate lists this as an assumption.
     """
     where = "train"
     rows = probing.checked_data(where, data, module)
@@ -180,7 +182,7 @@ def train(
     event = plan.event(clip, unit)
     if beside is not None:
         event = events.Composed((events.towards(beside, Adjacency.ZERO_OUT), event))
-    guarantee = guarantee_of(event, delta)  # before anything is looked at
+    guarantee = guarantee_of(event, delta)  # before any record is read
     pay(where, ledger, account, event, delta=delta)
     noise = Noise(float(plan.noise_multiplier * clip), stream)
     room = clip_norm_within(float(clip), plan, clipper.trained[0].dtype)
@@ -211,17 +213,17 @@ class Average:
         self.sums = [torch.zeros_like(one, dtype=torch.float64) for one in parameters]
 
     def wanted(self, step: int, steps: int) -> bool:
-        """Whether the weights after this step, from 0, count: the last ones always do."""
+        """Check whether the weights after this step (from 0) count; the last ones always do."""
         return step >= min(steps - 1, round(steps * (1 - self.part)))
 
     def add(self) -> None:
-        """Count the weights as they are."""
+        """Add the current weights."""
         self.count += 1
         for total, one in zip(self.sums, self.parameters, strict=True):
             total.add_(one.detach())
 
     def put(self) -> None:
-        """Let the module have the mean."""
+        """Set the module's weights to the mean."""
         with torch.no_grad():
             for total, one in zip(self.sums, self.parameters, strict=True):
                 one.copy_(total / self.count)
@@ -255,7 +257,7 @@ class _Run:
                 self.average.put()
 
     def step(self, gradient: Tensor) -> None:
-        """Let the optimiser see a noisy gradient, and nothing else."""
+        """Take one optimiser step with a noisy gradient, and nothing else."""
         clipper = self.gradients.clipper
         for parameter, part in zip(clipper.trained, clipper.views(gradient), strict=True):
             parameter.grad = part
@@ -267,7 +269,7 @@ class _Run:
 def optimizer_of(
     name: str, parameters: list[nn.Parameter], learning_rate: float, momentum: float
 ) -> torch.optim.Optimizer:
-    """Adam or SGD, in torch's fused form where the device has one."""
+    """Build Adam or SGD, in torch's fused form if the device has one."""
     name = errors.choice("train", "optimizer", name, OPTIMIZERS)
     rate = float(errors.positive("train", "learning_rate", learning_rate))
     momentum = errors.probability("train", "momentum", momentum)
