@@ -246,7 +246,7 @@ def test_a_foreign_kind_is_refused(stored, kind):
 
 @pytest.mark.parametrize("kind", ["direct", "noise-aware", "student"])
 def test_another_kind_than_its_parameters_is_refused(stored, kind):
-    assert "does not fit this version" in refused(rewritten(stored, kind=kind))
+    assert "does not match this version" in refused(rewritten(stored, kind=kind))
 
 
 @pytest.mark.parametrize(
@@ -420,4 +420,4 @@ def test_a_certificate_towards_in_house_rows_is_about_one_artifact(stored):
         changed = {**inhouse, "certificate": wrong.to_json()}
         parameters = {**document["parameters"], "inhouse": {"parts": [changed]}}
         line = refused(rewritten(stored, parameters=parameters))
-        assert "certificate towards in-house rows is not about it" in line
+        assert "certificate towards in-house rows is about another one" in line

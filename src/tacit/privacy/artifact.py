@@ -1,10 +1,10 @@
-r"""What is saved and loaded: a directory, or the same as one run of bytes. No pickle anywhere.
+r"""Saved mechanisms and models: a directory, or the same content as bytes. No pickle anywhere.
 
 A directory holds `mechanism.json` (or `model.json`): kind, parameters, public bounds, certificate
-and the hash of every other file; `weights.safetensors`: arrays; and `encoder.onnx` where the
-encoder has such a form. Loading checks every byte, and builds objects of a few known kinds only.
-The certificates towards in-house rows name the fingerprint of what was learned from them: under
-another mechanism or model they are refused.
+and the hash of every other file; `weights.safetensors`: arrays; and `encoder.onnx` if the encoder
+has such a form. Loading checks every byte, and builds objects of a few known kinds only.
+Certificates towards in-house rows name the fingerprint of the mechanism or model that was learned
+from them, and are refused for any other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LARGEST_JSON = 64 * 2**20
 
 
 class Storable(Protocol):
-    """Something that can be taken apart and put together again."""
+    """An object that can be split into parameters and arrays, and built from them again."""
 
     @property
     def kind(self) -> str: ...
@@ -51,11 +51,11 @@ class Storable(Protocol):
 
 
 class ArtifactError(errors.TacitError):
-    """A stored mechanism or model is damaged, foreign, or of another version."""
+    """A stored mechanism or model is damaged, of another kind, or of another version."""
 
 
 def save(thing: Storable, path: str | Path) -> Path:
-    """Write a directory, all or nothing; one that exists and is not empty is refused."""
+    """Write a directory completely or not at all; refuse one that exists and is not empty."""
     path = Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         errors.refuse("save", "path", "new or an empty directory", str(path), "Choose another.")
@@ -73,7 +73,7 @@ def save(thing: Storable, path: str | Path) -> Path:
 
 
 def load(path: str | Path) -> Any:
-    """Read a mechanism or a model back; one changed byte is refused."""
+    """Read a mechanism or a model; refuse it if any byte was changed."""
     path = Path(path)
     title = next((path / name for name in _TITLES if (path / name).is_file()), None)
     if title is None:
@@ -86,43 +86,43 @@ def load(path: str | Path) -> Any:
 
 
 def pack(thing: Storable) -> bytes:
-    """All of it in one run of bytes (a safetensors file), without the encoder's ONNX form."""
+    """Return all content as bytes (a safetensors file), without the encoder's ONNX form."""
     weights = _safetensors(thing.parts()[1])
     return _safetensors(thing.parts()[1], {"tacit": _document(thing, {WEIGHTS: weights}).decode()})
 
 
 def unpack(content: bytes, where: str = "unpack") -> Any:
-    """Read `pack`'s bytes back."""
+    """Read the bytes that `pack` returned."""
     arrays = _arrays(content, where)
     try:
         length = int.from_bytes(content[:8], "little")
         document = json.loads(content[8 : 8 + length])["__metadata__"]["tacit"].encode()
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ArtifactError(f"{where}: it holds no mechanism.") from None
+        raise ArtifactError(f"{where}: it must contain a mechanism.") from None
     body = _read_document(document, where)
     weights = _safetensors(arrays)
     if body["files"] != {WEIGHTS: _described(weights)}:
-        raise ArtifactError(f"{where}: its weights are not those that it describes.")
+        raise ArtifactError(f"{where}: its weights differ from their recorded SHA-256.")
     return _build(body, arrays, where)
 
 
 def fingerprint(thing: Storable) -> str:
-    """SHA-256 of kind, parameters and weights: equal where the channels are equal."""
+    """Return the SHA-256 of kind, parameters and weights: equal channels have equal ones."""
     parameters, arrays = thing.parts()
-    # What in-house rows are promised is no part of the channel, and its certificate has a date.
+    # The guarantee towards in-house rows is no part of the channel, and its certificate has a date.
     parameters = {name: value for name, value in parameters.items() if name != "inhouse"}
     head = _canonical({"kind": thing.kind, "parameters": parameters})
     return canonical.sha256(head + _safetensors(arrays))
 
 
 def bound(certificate: Certificate, thing: Storable) -> Certificate:
-    """The certificate, about this very mechanism or model and no other."""
+    """Return the certificate with this mechanism or model as its artifact."""
     size = sum(array.nbytes for array in thing.parts()[1].values())
     return replace(certificate, artifact=Artifact(thing.kind, size, fingerprint(thing)))
 
 
 def _rebound(plain: Any, change: Callable[[Certificate], Certificate]) -> Any:
-    """What is said of in-house rows, with every certificate in it changed."""
+    """Apply a change to every certificate about in-house rows."""
     if isinstance(plain, list):
         return [_rebound(one, change) for one in plain]
     if not isinstance(plain, dict):
@@ -171,18 +171,18 @@ def _read_document(content: bytes, where: str) -> dict[str, Any]:
 
 def _read_file(directory: Path, name: str, described: Any) -> bytes:
     if name not in (WEIGHTS, ENCODER):
-        raise ArtifactError(f"{directory}: it names a file of no known use.")
+        raise ArtifactError(f"{directory}: it names an unknown file.")
     try:
         content = (directory / name).read_bytes()
     except OSError as error:
         raise ArtifactError(f"{directory / name}: {error.strerror}. Copy it again.") from None
     if _described(content) != described:
-        raise ArtifactError(f"{directory / name}: its SHA-256 is not the recorded one.")
+        raise ArtifactError(f"{directory / name}: its SHA-256 differs from the recorded one.")
     return content
 
 
 def rebuild(kind: str, parameters: dict[str, Any], arrays: Arrays) -> Any:
-    """An object of a known kind from what its `parts` gave."""
+    """Build an object of a known kind from its parts."""
     home = _HOMES.get(str(kind))
     if home is None:
         raise ArtifactError(f"load: its kind must be one of {', '.join(_HOMES)}.")
@@ -194,7 +194,7 @@ def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
     named: list[Artifact | None] = []
 
     def freed(one: Certificate) -> Certificate:
-        """As it is in memory, where the object itself says what it is about."""
+        """Verify a certificate, and remove what only a stored one has: artifact and signature."""
         one.verify(one.artifact)
         named.append(one.artifact)
         return replace(one, artifact=None, signature=None)
@@ -218,11 +218,11 @@ def _build(body: dict[str, Any], arrays: Arrays, where: str) -> Any:
     ) as error:
         kind = type(error).__name__
         reason = str(error) if isinstance(error, errors.TacitError) else f"{kind} while reading"
-        raise ArtifactError(f"{where}: it does not fit this version: {reason}") from None
+        raise ArtifactError(f"{where}: it does not match this version: {reason}") from None
     if any(one is None or one.sha256 != mark for one in named):
-        raise ArtifactError(f"{where}: its certificate towards in-house rows is not about it.")
-    # A model keeps the very certificate of its reports. A mechanism issues one anew, at another
-    # time: there the events decide.
+        raise ArtifactError(f"{where}: its certificate towards in-house rows is about another one.")
+    # A model keeps the certificate of its reports. A mechanism issues a new one, with another time:
+    # there only the events are compared.
     kept = hasattr(thing, "certificate_")
     if about.event != stated.event or (kept and about.to_json() != stated.to_json()):
         raise ArtifactError(f"{where}: its certificate is about another mechanism.")

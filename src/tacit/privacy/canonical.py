@@ -1,7 +1,7 @@
 """JSON in the one form that is hashed, signed and compared byte for byte.
 
-Keys are sorted, characters stand for themselves in UTF-8, and what JSON cannot say (NaN, infinity)
-is refused: equal bodies have equal bytes. Formats differ in nothing but their indentation.
+Keys are sorted, characters are written as UTF-8, and values that JSON cannot represent (NaN,
+infinity) are refused: equal bodies have equal bytes. Formats differ only in their indentation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def text(body: Any, indent: int | None = None) -> str:
 
 
 def lines(body: Any, indent: int | None = None) -> bytes:
-    """Write a body as a file has it, with a newline at the end."""
+    """Write a body as the content of a file, with a newline at the end."""
     return (text(body, indent) + "\n").encode()
 
 

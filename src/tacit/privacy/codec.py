@@ -1,9 +1,10 @@
-"""Values as JSON and arrays, and back: how every stored mechanism and model is taken apart.
+"""Conversion of values to JSON and arrays, and back, for all stored mechanisms and models.
 
-Two ways. Where a reader knows which value is what, `settings` and `exact` are enough: exact numbers
-are text, sequences are lists. Where it does not, as of parameters that users may give in several
-types, `Writer` tags what JSON has no form for, and `Reader` builds objects of a few declared kinds
-and no others. Arrays are put aside under the name of their place; `artifact` stores both.
+There are two ways. If the reader knows the type of each value, `settings` and `exact` are enough:
+exact numbers are text, sequences are lists. If it does not, as for parameters that users may give
+in several types, `Writer` tags what JSON has no form for, and `Reader` builds objects of a few
+declared kinds and no others. Arrays are kept separately under the name of their place; `artifact`
+stores both.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import numpy.typing as npt
 from tacit.privacy import errors
 
 Arrays = dict[str, npt.NDArray[Any]]
-_REMEDY = "Numbers, text, lists and arrays of them have a form that can be read back."
+_REMEDY = "Use numbers, text, and lists or arrays of these."
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: exact numbers and members of enumerations become text."""
+    """Convert a value for JSON: exact numbers and members of enumerations become text."""
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if isinstance(value, Fraction | Enum):
@@ -34,29 +35,29 @@ def plain(value: Any) -> Any:
 
 
 def settings(thing: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return these attributes of an object, each as `plain` has it."""
+    """Return these attributes of an object, each converted by `plain`."""
     return {name: plain(getattr(thing, name)) for name in names}
 
 
 def exact(where: str, stored: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return stored settings in which these are exact numbers again."""
+    """Return stored settings with these converted back to exact numbers."""
     read = {name: errors.rational(where, name, stored[name]) for name in names}
     return {**stored, **read}
 
 
 def nested(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Arrays:
-    """Return a part's arrays under names that `part` finds again among those of the whole."""
+    """Prefix the names of a part's arrays, so that `part` can find them in the whole."""
     return {f"{name}.{key}": array for key, array in arrays.items()}
 
 
 def part(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Arrays:
-    """Return the arrays that `nested` put under this name."""
+    """Return the arrays that `nested` prefixed with this name."""
     prefix = f"{name}."
     return {key.removeprefix(prefix): a for key, a in arrays.items() if key.startswith(prefix)}
 
 
 class Writer:
-    """Values as JSON-ready data; arrays of numbers are put aside, under the name of their place.
+    """A converter of values to JSON-ready data; arrays of numbers are kept in `arrays`.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class Writer:
         self._records = records
 
     def plain(self, place: str, value: Any) -> Any:
-        """Return the value with a tag where JSON has no such thing."""
+        """Convert a value, with a tag if JSON has no such type."""
         if isinstance(value, Enum):
             return str(value.value)
         if isinstance(value, np.generic):
@@ -104,7 +105,7 @@ class Writer:
             words = [self.plain(place, item) for item in value.tolist()]
             return {"words": words, "of": "object" if value.dtype.kind == "O" else "text"}
         _must_be_numbers("save", place, value)
-        # Products of matrices round differently by the order in memory: it is kept.
+        # The rounding of matrix products depends on the order in memory, so the order is kept.
         column_major = value.flags.f_contiguous and not value.flags.c_contiguous
         native = value.astype(value.dtype.newbyteorder("="), copy=False)
         self.arrays[place] = native.T if column_major else native
@@ -112,13 +113,13 @@ class Writer:
 
 
 class Reader:
-    """Values from what `Writer` made of them; errors name `where`."""
+    """A converter of the data that `Writer` made back to values; errors name `where`."""
 
     def __init__(self, where: str, arrays: Arrays, records: Mapping[str, Any]) -> None:
         self._where, self._arrays, self._records = where, arrays, records
 
     def value(self, plain: Any) -> Any:
-        """Return what was written so; tags of no known use are refused."""
+        """Return the value that was written; refuse unknown tags."""
         if isinstance(plain, list):
             return [self.value(item) for item in plain]
         if not isinstance(plain, dict):

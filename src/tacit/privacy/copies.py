@@ -1,15 +1,15 @@
-"""Deep copies of other people's modules, and proof that a copy shares no state with its original.
+"""A check that a deep copy of a user's module shares no state with its original.
 
-Passes over rows run on copies, so that what a pass writes is thrown away with its copy. That holds
-only where the copy is one: `__deepcopy__` and `__reduce_ex__` of any part may hand out the part
-itself, and then one pass reaches the next.
+Passes over rows run on copies, so that what a pass writes is discarded with its copy. This needs a
+real copy: `__deepcopy__` and `__reduce_ex__` of any part may return the part itself, and then one
+pass affects the next.
 
 Notes
 -----
 `shared` follows whatever an object refers to, weakly too: attributes, slots, items, the objects of
 bound methods, the memory of tensors and arrays. It stops at functions, classes, members of
 enumerations, loggers and Python modules. State that is kept there (a global, a closure, a class
-attribute) is outside of the module, and no copy covers it.
+attribute) is outside the module, and no copy covers it.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class _Kinds(NamedTuple):
     """Types of objects that copies may share."""
 
     outside: tuple[type, ...]
-    """Classes and their members, and types of numbers, which are shared by design."""
+    """Classes and their members, and number types, which are shared by design."""
     fixed: frozenset[Any]
-    """Exact types of what cannot change and refers to nothing that can, or is the program's."""
+    """Exact types that cannot change and refer to nothing that can, or belong to the program."""
     frozen: frozenset[Any]
-    """Exact types of what cannot change, and may refer to what can."""
+    """Exact types that cannot change, but may refer to what can."""
 
 
 def shared(original: Any, copied: Any) -> bool:
-    """Whether anything that can change is reached from both objects."""
-    torch = sys.modules.get("torch")  # where it is not loaded there are no tensors
-    # Tensors of classes that answer for themselves are to answer as tensors.
+    """Check whether anything that can change is reachable from both objects."""
+    torch = sys.modules.get("torch")  # if it is not loaded, there are no tensors
+    # Treat tensor subclasses that override torch functions as plain tensors.
     plainly = nullcontext() if torch is None else torch._C.DisableTorchFunctionSubclass()
     with plainly:
         (ours, our_memory), (theirs, their_memory) = _state(original), _state(copied)
@@ -74,23 +74,23 @@ def shared(original: Any, copied: Any) -> bool:
 
 def _state(root: Any) -> tuple[dict[int, Any], set[int]]:
     """Return the objects that can change, by their id, and the memory of tensors and arrays."""
-    found: dict[int, Any] = {}
+    mutable: dict[int, Any] = {}
     passed: dict[int, Any] = {}
     memory: set[int] = set()
-    kinds, left = _kinds("torch" in sys.modules), [root]
-    while left:
-        one = left.pop()
-        # By the type itself: what an object answers for its class is its own choice.
+    kinds, waiting = _kinds("torch" in sys.modules), [root]
+    while waiting:
+        one = waiting.pop()
+        # By the type itself: an object can report any `__class__`.
         kind = type(one)
-        if kind in kinds.fixed or id(one) in found or id(one) in passed:
+        if kind in kinds.fixed or id(one) in mutable or id(one) in passed:
             continue
         if issubclass(kind, kinds.outside):
             continue
-        # Kept, so that no id is given to another object while this goes on.
-        (passed if kind in kinds.frozen else found)[id(one)] = one
+        # Kept, so that no id is reused for another object during the search.
+        (passed if kind in kinds.frozen else mutable)[id(one)] = one
         memory |= _memory(one, kind)
-        left += _referents(one, kind)
-    return found, memory
+        waiting += _referents(one, kind)
+    return mutable, memory
 
 
 @cache
@@ -127,7 +127,7 @@ def _referents(one: Any, kind: type) -> Iterable[Any]:
     if torch is not None and issubclass(kind, torch.Tensor):
         return [one.__dict__, one.grad if one.is_leaf else None]
     if torch is not None and issubclass(kind, torch.nn.Module):
-        # A scripted module holds its tensors where the collector does not look.
+        # A scripted module keeps its tensors where the garbage collector does not look.
         inside = torch.nn.Module
         return [*gc.get_referents(one), *inside.parameters(one), *inside.buffers(one)]
     return gc.get_referents(one)

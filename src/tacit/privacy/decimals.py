@@ -1,4 +1,4 @@
-"""Numbers for people to read: bounds round outwards, so that what is printed holds, too."""
+"""Numbers for people to read: bounds are rounded outwards, so that the printed ones hold, too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def below(number: float | Fraction, digits: int = DIGITS) -> str:
 
 
 def _shown(number: float | Fraction, digits: int, rounding: str) -> str:
-    """A float is read as the shortest decimal that denotes it: 0.1 is a tenth."""
+    """Round a number; a float is read as the shortest decimal that denotes it (0.1 is 1/10)."""
     context = Context(prec=digits, rounding=rounding)
     if isinstance(number, Fraction):
         rounded = context.divide(Decimal(number.numerator), Decimal(number.denominator))
@@ -32,7 +32,7 @@ def _shown(number: float | Fraction, digits: int, rounding: str) -> str:
 
 
 def _written(number: Decimal, digits: int) -> str:
-    """As `%g` writes it, but of the decimal itself: a float beside it may lie on its other side."""
+    """Write a decimal like `%g`, but exactly: the nearest float may lie on its other side."""
     if not number:
         return "0"
     exponent = number.adjusted()

@@ -1,4 +1,4 @@
-"""Where networks are trained: on the processor, or on a GPU where torch sees one."""
+"""The device on which networks are trained: the processor, or a GPU that torch sees."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tacit.privacy import errors
 
 
 def resolve(where: str, device: str, *, used: bool = True) -> str:
-    """The name that torch knows the device by, of a device that is there.
+    """Return torch's name of a device that exists.
 
     Parameters
     ----------
     where : str
-        Who asks, for the message.
+        The caller's name, for the message.
     device : str
-        "cpu", "cuda", one GPU of several as "cuda:1", or "auto": a GPU where there is one.
+        "cpu", "cuda", one GPU of several as "cuda:1", or "auto": a GPU if there is one.
     used : bool
-        Whether anything will be trained. Where not, "auto" is "cpu" and torch is not loaded.
+        Whether anything will be trained. If not, "auto" means "cpu" and torch is not loaded.
 
     Examples
     --------
@@ -44,12 +44,12 @@ def resolve(where: str, device: str, *, used: bool = True) -> str:
         remedy = f"For a GPU, check its driver and that torch is built for it: torch {reason}."
         errors.refuse(where, "device", "cpu or auto on this machine", device, remedy)
     if int(wanted[1] or 0) >= count:
-        errors.refuse(where, "device", f"below cuda:{count}, as there are {count}", device)
+        errors.refuse(where, "device", f"below cuda:{count}, as there are {count} GPUs", device)
     return name
 
 
 def _count() -> int | None:
-    """GPUs that torch sees; None without torch."""
+    """Return the number of GPUs that torch sees; None without torch."""
     try:
         import torch
     except ImportError:
@@ -59,10 +59,10 @@ def _count() -> int | None:
 
 @contextmanager
 def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
-    """Seed draws of torch, numpy and Python that name no generator; put all back afterwards."""
+    """Seed the global generators of torch, numpy and Python; restore them afterwards."""
     import torch
 
-    # Not torch.random.fork_rng and torch.manual_seed, which cost as much as a client's step.
+    # torch.random.fork_rng and torch.manual_seed would cost as much as a client's step.
     torch_before, python_before = torch.get_rng_state(), random.getstate()
     numpy_before = mtrand.get_bit_generator()
     cuda_before = torch.cuda.get_rng_state(device) if device.startswith("cuda") else None

@@ -45,11 +45,11 @@ class LedgerError(TacitError):
 
 
 class CertificateError(TacitError):
-    """A certificate does not say what its events and its artifact say."""
+    """A certificate does not agree with its events or its artifact."""
 
 
 class LargeDelta(UserWarning):
-    """δ is so large that the guarantee would allow somebody's whole record to be published."""
+    """δ is so large that the guarantee would allow whole records to be published."""
 
 
 def refuse(where: str, name: str, condition: str, value: object, remedy: str = "") -> NoReturn:
@@ -136,12 +136,12 @@ def delta_in_range(where: str, value: Any, *, records: int | None = None) -> flo
     """
     delta = probability(where, "delta", value, zero=False)
     if not delta < _LARGEST_DELTA:
-        remedy = "So large a delta protects nobody: choose one below 1/(number of records)."
+        remedy = "Such a large delta protects nobody: choose one below 1/(number of records)."
         refuse(where, "delta", f"below {_LARGEST_DELTA:g}", value, remedy)
     if records and delta * records >= 1:
         warnings.warn(
-            f"{where}: delta should be far below 1/(number of records), got {delta:g}. So large a "
-            "delta would let whole records be published. Choose a smaller one.",
+            f"{where}: delta should be far below 1/(number of records), got {delta:g}. Such a "
+            "large delta would allow whole records to be published. Choose a smaller one.",
             LargeDelta,
             stacklevel=3,
         )
@@ -184,12 +184,12 @@ def integers(
 
 
 def held_integers(where: str, raw: Any) -> npt.NDArray[np.int64]:
-    """Data as int64, held to [−2^53, 2^53]; floats only where every one is whole.
+    """Read data as int64, clipped to [−2^53, 2^53]; floats are allowed only if all are whole.
 
-    For mechanisms of a stated sensitivity. Neighbouring integers may lie on both sides of a limit,
-    so that a refusal beyond it would tell them apart for certain. Holding each entry moves no two
-    data sets apart, in any norm. What is no integer (a fraction, NaN, infinity) is refused: it is
-    at no distance from the integers that a sensitivity is stated for.
+    This is for mechanisms with a stated sensitivity. Neighbouring integers may lie on both sides of
+    a limit, so a refusal beyond it would distinguish them with certainty. Clipping each entry moves
+    no two data sets apart, in any norm. An entry that is not an integer (a fraction, NaN, infinity)
+    is refused: no sensitivity is stated for it.
     """
     return _held(_whole_numbers(where, _array(where, _within(raw)))).astype(np.int64)
 
@@ -205,9 +205,9 @@ def reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
 
 
 def held_reals(where: str, raw: Any) -> npt.NDArray[np.float64]:
-    """Data as finite float64, whole numbers held to [−2^53, 2^53], as in `held_integers`.
+    """Read data as finite float64, with integers clipped to [−2^53, 2^53] as in `held_integers`.
 
-    Beyond, rounding them to floats could move neighbours further apart.
+    Beyond that, rounding them to floats could move neighbours further apart.
     """
     array = _array(where, _within(raw))
     return _finite(where, _held(array) if array.dtype.kind in "iu" else array)
@@ -221,7 +221,7 @@ def _whole_numbers(where: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype.kind == "b":
         return array.astype(np.int64)
     if array.dtype.kind == "f" and array.dtype.itemsize < 8:
-        array = array.astype(np.float64)  # the bounds are beyond what narrower ones hold
+        array = array.astype(np.float64)  # narrower floats cannot represent the bounds
     if array.dtype.kind == "f" and not bool(np.all(np.isfinite(array) & (array == np.rint(array)))):
         raise InvalidData(
             f"{where}: data must be whole numbers without NaN or infinity. Quantise them first."
@@ -242,7 +242,7 @@ def _finite(where: str, array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def _held(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Each entry held to [−2^53, 2^53], in a type that has these numbers."""
+    """Clip each entry to [−2^53, 2^53], in a type that can represent these limits."""
     if array.dtype.kind == "u":
         return np.minimum(array.astype(np.uint64), np.uint64(LARGEST_INTEGER))
     wide = array.astype(np.int64) if array.dtype.kind == "i" else array
@@ -250,7 +250,7 @@ def _held(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _within(raw: Any) -> Any:
-    """Python's integers of any size, held: numpy has no type for some of them."""
+    """Clip Python integers of any size, because numpy has no type for some of them."""
     if isinstance(raw, list | tuple):
         return [_within(one) for one in raw]
     if isinstance(raw, int) and not isinstance(raw, bool):

@@ -1,18 +1,18 @@
-"""Files and folders that are whole or not there, and that survive a loss of power.
+"""Atomic and durable writing of files and folders: complete or not there, even after power loss.
 
 One rule of durability: content is on disk before it gets its name, and the name is on disk before
-the call returns. One rule of modes: what is unfinished can be read by its owner alone; what is
-finished is `READABLE`, or `OWN` where it holds secrets or is made from raw rows.
+the call returns. One rule of modes: unfinished files can be read only by their owner; finished ones
+are `READABLE`, or `OWN` if they hold secrets or are made from raw rows.
 
-- `Draft`, `create`: a new file; one that exists stays as it is.
-- `keep_first`: a file that is made once, by whoever comes first.
-- `replace`: a file that takes the place of an older one.
+- `Draft`, `create`: a new file; an existing one is not changed.
+- `keep_first`: a file that is made once, by the first process.
+- `replace`: a file that replaces an older one.
 - `folder`, `move`: the same for folders.
 
-Half of a file of noisy rows beside a second run of the same rows is two draws for whoever reads
-both. So a draft has no name in any folder, and the operating system frees it with the process; it
-gets its name in one step at the end. Where a file system cannot do that, it is copied at the end,
-and a process that is killed within that copy leaves a hidden part; `must_be_clear` finds it.
+Half of a file of noisy rows next to a second run of the same rows gives a reader two draws. So a
+draft has no name in any folder, and the operating system frees it with the process; it gets its
+name in one step at the end. If a file system does not support that, the draft is copied at the end,
+and a process that is killed during the copy leaves a hidden part; `must_be_clear` finds it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNABLE = (errno.EINVAL, errno.ENOTSUP)
 
 
 class Draft:
-    """A nameless file that becomes `path`."""
+    """A file without a name that becomes `path`."""
 
     def __init__(self, path: Path, mode: int = READABLE) -> None:
         self.path, self.mode = path, mode
@@ -92,25 +92,25 @@ class Draft:
 
 
 def create(path: Path, content: bytes, mode: int = READABLE) -> None:
-    """Write a new file; a path that is taken is refused."""
+    """Write a new file; refuse a path that exists."""
     with Draft(path, mode) as draft:
         draft.file.write(content)
         draft.place()
 
 
 def keep_first(path: Path, content: bytes, mode: int = OWN) -> bytes:
-    """Write a file unless there is one already; return what the file holds."""
+    """Write a file unless it exists already; return its content."""
     if not path.exists():
         with Draft(path, mode) as draft, suppress(FileExistsError):
             draft.file.write(content)
             draft.link()
-    _sync(path.parent)  # whoever made it may not have come so far
+    _sync(path.parent)  # the process that made it may not have synced yet
     return path.read_bytes()
 
 
 def replace(path: Path, content: bytes, mode: int = READABLE) -> None:
-    """Write a file in one step, where a link points; a reader sees the older one, or this one."""
-    if path.is_char_device() or path.is_fifo():  # /dev/stdout takes bytes, and must stay
+    """Replace a file in one step, following links; readers see the old content or the new."""
+    if path.is_char_device() or path.is_fifo():  # such as /dev/stdout, which must not be replaced
         path.write_bytes(content)
         return
     path = path.resolve()
@@ -123,7 +123,7 @@ def replace(path: Path, content: bytes, mode: int = READABLE) -> None:
 
 @contextmanager
 def folder(path: Path) -> Iterator[Path]:
-    """Give a hidden folder to fill, which becomes `path` unless an error is raised.
+    """Provide a hidden folder to fill, which becomes `path` unless an error is raised.
 
     `path` must be free, or an empty folder.
     """
@@ -141,7 +141,7 @@ def folder(path: Path) -> Iterator[Path]:
 def move(made: Path, path: Path) -> None:
     """Move a file or folder to `path`, and remove what was there before.
 
-    For an instant there is neither; a process that is killed then leaves the older one in a hidden
+    For an instant neither exists; a process that is killed then leaves the older one in a hidden
     folder.
     """
     _sync_all(made)
@@ -153,7 +153,7 @@ def move(made: Path, path: Path) -> None:
 
 
 def must_be_free(draws: str, path: Path) -> None:
-    """Refuse a path for draws (reports, votes) where others lie, or a part of them."""
+    """Refuse a path for draws (reports, votes) that exists, or next to a part of earlier ones."""
     if not path.parent.is_dir():
         errors.refuse(draws, "folder", "an existing one", str(path.parent))
     if path.exists():
@@ -163,13 +163,13 @@ def must_be_free(draws: str, path: Path) -> None:
 
 
 def must_be_clear(path: Path) -> None:
-    """Refuse a path beside which a part of an earlier run lies."""
+    """Refuse a path next to a part of an earlier run."""
     if glob.glob(glob.escape(f"{path.parent}/{_prefix(path)}") + "*"):
         remedy = (
-            f"A run was stopped: whoever reads its {_prefix(path)}… and what you make now has two "
-            "draws of a row. Remove it if nobody has read it, else keep to what was drawn."
+            f"An earlier run was stopped: a reader of its {_prefix(path)}… and of the new file has "
+            "two draws of a row. Remove it if nobody has read it, otherwise use what was drawn."
         )
-        errors.refuse("write", "path", "without a part of it beside it", str(path), remedy)
+        errors.refuse("write", "path", "without a part of an earlier run", str(path), remedy)
 
 
 def _prefix(path: Path) -> str:
@@ -187,7 +187,7 @@ def _name_open(number: int, path: Path, mode: int) -> None:
     os.fchmod(number, mode)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        # With a folder's descriptor, so that the system follows the link to the open file.
+        # With a descriptor of the folder, so that the system follows the link to the open file.
         opened = f"/proc/self/fd/{number}"
         os.link(opened, path, src_dir_fd=folder, follow_symlinks=True)
     finally:
@@ -196,7 +196,7 @@ def _name_open(number: int, path: Path, mode: int) -> None:
 
 @contextmanager
 def _part(path: Path, mode: int) -> Iterator[tuple[IO[bytes], Path]]:
-    """Give a hidden file beside `path`, which is removed unless it was moved."""
+    """Provide a hidden file next to `path`, which is removed unless it was moved."""
     handle, name = tempfile.mkstemp(prefix=_prefix(path), dir=path.parent)  # mode 0600
     part = Path(name)
     try:
@@ -213,7 +213,7 @@ def _flush(file: IO[bytes]) -> None:
 
 
 def _sync_all(made: Path) -> None:
-    """Put a file, or a folder and all in it, on disk."""
+    """Flush a file, or a folder and everything in it, to disk."""
     if not made.is_dir():
         return _sync(made)
     for one in made.iterdir():
@@ -222,8 +222,8 @@ def _sync_all(made: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Put a file or a folder's names on disk, where the system can."""
-    if os.name == "nt":  # opens no folders
+    """Flush a file or the names of a folder to disk, if the system can."""
+    if os.name == "nt":  # it cannot open folders
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -29,7 +29,7 @@ _DISTRIBUTIONS = {"sklearn": "scikit-learn", "flwr": "flwr (Flower)"}
 
 
 def hint(what: str, error: ModuleNotFoundError) -> str:
-    """Say in one line what `what` needs, and how to install it."""
+    """Return one line that says which package `what` needs, and how to install it."""
     package = str(error.name).partition(".")[0]
     extra = _EXTRA_OF.get(package)
     install = f"'tacit[{extra}]'" if extra else package

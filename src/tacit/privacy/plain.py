@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def to_plain(value: Event | Guarantee) -> dict[str, Any]:
-    """An event or a guarantee as JSON-ready data; fractions become strings like "1/10"."""
+    """Convert an event or a guarantee to JSON-ready data; fractions become text like "1/10"."""
     fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return {"kind": type(value).__name__, **fields}
 
@@ -31,17 +31,17 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)  # JSON has no infinity
-    # 64-bit weights are beyond what JSON readers keep exactly.
+    # JSON readers do not keep 64-bit weights exactly.
     return str(value) if isinstance(value, int) and abs(value) > errors.LARGEST_INTEGER else value
 
 
 def event_from_plain(data: Any) -> Event:
-    """Read an event back; anything unknown, missing or surplus is refused."""
+    """Build an event from plain data; refuse unknown, missing and additional fields."""
     return _build(data, events.KINDS)
 
 
 def guarantee_from_plain(data: Any) -> Guarantee:
-    """Read a guarantee back; anything unknown, missing or surplus is refused."""
+    """Build a guarantee from plain data; refuse unknown, missing and additional fields."""
     return _build(data, guarantees.KINDS)
 
 

@@ -1,15 +1,16 @@
-"""Code of others that runs on people's rows: whatever it raises, nobody hears of it.
+"""Silence for users' code that runs on people's rows: nothing that it raises is revealed.
 
 An error that one row can cause is a release. So a pass over raw rows may end in any way (an
-`Exception`, a panic of a Rust extension, `SystemExit`, a `KeyboardInterrupt` of its own, a warning)
-and what follows is the same: there is no answer.
+`Exception`, a panic of a Rust extension, `SystemExit`, its own `KeyboardInterrupt`, a warning), and
+the result is the same: there is no answer.
 
-Ctrl-C still ends the program. Python raises it from the handler of a signal, in the main thread, so
-errors that a handler raises are told apart from those of the code itself, and are raised again.
+Ctrl-C still ends the program. Python raises it from a signal handler in the main thread, so errors
+of handlers are distinguished from errors of the code itself, and are raised again.
 
 Notes
 -----
-Assumed: the code neither ends its own process (`os._exit`, a fault) nor sends it a signal.
+It is assumed that the code neither ends its own process (`os._exit`, a fault) nor sends it a
+signal.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from typing import Any
 
 
 class Watch:
-    """Errors that handlers of signals raised, apart from errors of the code that was running."""
+    """A record of errors that signal handlers raised, separate from errors of the running code."""
 
     def __init__(self) -> None:
         self._brought: BaseException | None = None
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Swallow what the block raises and warns of; raise only what a signal brought."""
+        """Suppress errors and warnings of the block; raise only what a signal handler raised."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
-        except BaseException:  # whatever it is, nobody must learn of it
+        except BaseException:  # whatever it is, it must not be revealed
             pass
         self.check()
 
     def check(self) -> None:
-        """Raise what a signal brought, even if the code swallowed it."""
+        """Raise what a signal handler raised, even if the code suppressed it."""
         if self._brought is not None:
             brought, self._brought = self._brought, None
             # Without the errors that were being handled: their texts may quote rows.
@@ -48,7 +49,7 @@ class Watch:
             raise brought.with_traceback(None)
 
     def hearing(self, handler: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
-        """Wrap a handler, to know what it raises."""
+        """Wrap a handler, to record what it raises."""
 
         def heard(number: int, frame: Any) -> Any:
             try:
@@ -62,10 +63,10 @@ class Watch:
 
 @contextmanager
 def watching() -> Iterator[Watch]:
-    """Watch the handlers of all signals while the block runs, and put them back afterwards."""
+    """Watch the handlers of all signals while the block runs, and restore them afterwards."""
     watch = Watch()
     if threading.current_thread() is not threading.main_thread():
-        yield watch  # handlers run in the main thread alone: no signal can raise here
+        yield watch  # handlers run only in the main thread: no signal can raise here
         return
     before = {one: signal.getsignal(one) for one in signal.valid_signals()}
     handlers = {one: handler for one, handler in before.items() if callable(handler)}

@@ -1,8 +1,8 @@
-r"""The plan of a sampled Gaussian: whom, how often, with how much noise.
+r"""The plan of a sampled Gaussian: sampling probability, number of steps, noise.
 
 Each of N units (records, clients) is in a step's sample with probability exactly
-:math:`q = k / 2^{32}`, independently of the others: a 32-bit word of its own is below k. The event
-states that very q, so what is sampled is what is proved.
+:math:`q = k / 2^{32}`, independently of the others: if its own 32-bit word is below k. The event
+states exactly this q, so what is sampled is what is proved.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def threshold(size: Fraction | int, units: int) -> int:
 
 @dataclass(frozen=True)
 class SampledGaussian:
-    """Gaussian noise on Poisson samples, as often as planned.
+    """Gaussian noise on Poisson samples, in a planned number of steps.
 
     Parameters
     ----------
     units : int
-        N, how many are sampled from.
+        N, the number of units to sample from.
     threshold : int
-        k: a unit is in a sample where its 32-bit word is below this.
+        k: a unit is in a sample if its 32-bit word is below this.
     steps : int
-        How many samples are drawn.
+        Number of samples that are drawn.
     noise_multiplier : Fraction
         Standard deviation of the noise over the ℓ2 sensitivity.
     """
@@ -58,7 +58,7 @@ class SampledGaussian:
         return self.threshold * self.units / WORDS
 
     def event(self, unit: Unit, sensitivity: Fraction | None = None) -> events.Event:
-        """What accounting composes, towards zero-out neighbours: a blank unit is sampled, too."""
+        """Return the event for zero-out neighbours: a blank unit is sampled, too."""
         clip = Fraction(1) if sensitivity is None else sensitivity
         sigma = self.noise_multiplier * clip
         noise = events.Gaussian(clip, sigma, adjacency=Adjacency.ZERO_OUT, unit=unit)
@@ -67,5 +67,5 @@ class SampledGaussian:
     def sample(self, stream: Randomness) -> npt.NDArray[np.intp]:
         """Draw the places of a sample: each unit independently, with exactly `probability`."""
         words = stream.words((self.units + 1) // 2).view(np.uint32)[: self.units]
-        # In 64 bits, because a threshold of 2^32 takes everyone.
+        # In 64 bits, because a threshold of 2^32 samples everyone.
         return np.flatnonzero(words < np.uint64(self.threshold))

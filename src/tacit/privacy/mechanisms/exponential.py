@@ -152,7 +152,7 @@ def _scores(where: str, raw: Any) -> Reals:
             f"{where}: data must be scores of 2 to {_MOST_CANDIDATES} candidates, "
             f"got shape {scores.shape}."
         )
-    # Held, not refused: which of two neighbours is beyond must not be told for certain.
+    # Clipped, not refused: a refusal would reveal with certainty which neighbour is beyond.
     return np.clip(scores, -_LARGEST_SCORE, _LARGEST_SCORE)
 
 
