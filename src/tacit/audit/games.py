@@ -149,11 +149,11 @@ def play(
     table = _Table.of(rows, labels, always, game, guessing.apart(rng))
     certain = 1 - (1 - certainty) / len(wanted)
     setting = Setting.of("play", table.adjacency, claim, delta, confidence, certain)
-    ask = _Ask(fit, losses, confidences, table, progress, 1 + count)
+    query = _Querying(fit, losses, confidences, table, progress, 1 + count)
     inside = table.draw()
-    answers = ask(inside)
+    answers = query(inside)
     others = [half for _ in range(count // 2) for half in _twins(table.draw())]
-    shadow_answers = [ask(one) for one in others]
+    shadow_answers = [query(one) for one in others]
     reports = []
     for name in wanted:
         scores = _scores(name, answers, table.labels, shadow_answers, np.array(others))
@@ -251,7 +251,7 @@ class _Table:
 
 
 @dataclass
-class _Ask:
+class _Querying:
     """Fits models, and queries them about every candidate."""
 
     fit: Fit

@@ -144,7 +144,7 @@ class SparseVector(Shown):
     def _run(
         self, runs: npt.NDArray[np.int64], rng: Randomness
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Do the same as `ask`, for many runs at once."""
+        """Do the same as `ask` for many runs at once."""
         threshold_scale, comparison_scale, answer_scale = self.scales
         bar = self.threshold + discrete_laplace(threshold_scale, len(runs), rng)[:, None]
         noise = discrete_laplace(comparison_scale, runs.size, rng).reshape(runs.shape)
@@ -153,8 +153,10 @@ class SparseVector(Shown):
         outcomes = np.where(before < self.event.positives, above.astype(np.int64), NOT_ASKED)
         values = np.zeros_like(outcomes)
         if self.numeric:
-            said = outcomes == ABOVE
-            values[said] = runs[said] + discrete_laplace(answer_scale, int(said.sum()), rng)
+            positive = outcomes == ABOVE
+            values[positive] = runs[positive] + discrete_laplace(
+                answer_scale, int(positive.sum()), rng
+            )
         return outcomes, values
 
     def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
@@ -184,12 +186,12 @@ class SparseVector(Shown):
         answers: npt.NDArray[np.int64],
     ) -> float:
         asked = outcomes != NOT_ASKED
-        said = int((outcomes == ABOVE).sum())
+        positives = int((outcomes == ABOVE).sum())
         stop = int(np.argmin(asked)) if not asked.all() else len(asked)
         if asked[stop:].any() or not np.isin(outcomes, (ABOVE, BELOW, NOT_ASKED)).all():
             return -math.inf
-        finished = said == self.event.positives and stop > 0 and outcomes[stop - 1] == ABOVE
-        if not finished and (stop < len(asked) or said >= self.event.positives):
+        finished = positives == self.event.positives and stop > 0 and outcomes[stop - 1] == ABOVE
+        if not finished and (stop < len(asked) or positives >= self.event.positives):
             return -math.inf
         at = outcomes == ABOVE
         if np.any(values[~at]):
