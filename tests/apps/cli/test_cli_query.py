@@ -210,7 +210,7 @@ def test_an_account_is_charged_and_refuses(ask: Run, refused: Run, tmp_path: Pat
     sql = "select count(*) from data"
     assert ask(sql, "--epsilon", 0.6, *account)["budget_left"]["epsilon"] == 0.4
     said = refused(sql, "--epsilon", 0.6, *account, code=1)
-    assert "left 0.4" in said
+    assert "at most 0.4" in said
     assert "Nothing was charged" in said
     assert ask(sql, "--epsilon", 0.4, *account)["budget_left"]["epsilon"] == 0.0
     # The account is about rows: a question about people is another promise.

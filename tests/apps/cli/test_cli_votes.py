@@ -138,7 +138,7 @@ def test_validate_charges_once_and_first(run: Run, refuse: Callable[..., str], w
     assert run(*charged, "--epsilon", 3, "--key", "first", "--json").code == 0
     # A second run would draw anew: a key does not pay for that.
     assert "key must be new" in refuse(*charged, "--epsilon", 3, "--key", "first")
-    assert "left 1" in refuse(*charged, "--epsilon", 3, code=1)
+    assert "at most 1" in refuse(*charged, "--epsilon", 3, code=1)
     assert "must exist" in refuse(*charged[:-1], "nobody", "--epsilon", 1)
     assert "together" in refuse(*charged[:-2], "--epsilon", 1)
     spent = run("account", "ledger", "show", work / "ledger", "voters", "--json").json

@@ -176,7 +176,7 @@ def test_another_plan_under_one_name_is_another_run(ledger: Ledger) -> None:
     """And pays for itself: the remaining budget is too small."""
     given: Any = {"ledger": ledger, "account": "whole", "run": "r1"}
     asked(silo(**given))
-    with pytest.raises(errors.BudgetExceeded, match="must be at most what account 'whole' has"):
+    with pytest.raises(errors.BudgetExceeded, match="the remaining budget of account 'whole'"):
         asked(silo(epsilon=4.5, **given), 2)
 
 
