@@ -173,12 +173,12 @@ def test_count_of_a_csv_column_says_what_it_counts(
 
     plain, bounded = told(), told("--bounds", "temp=0:40")
     assert "900" in plain
-    assert "With --bounds temp=LOWER:UPPER only numbers count." in " ".join(plain.split())
+    assert "With --bounds temp=LOWER:UPPER, it counts only numbers." in " ".join(plain.split())
     assert "600" in bounded
     assert "--bounds" not in bounded
     assert "--bounds" not in told(sql="select count(*) from data")
     path.write_text("temp\n1\n2\n3\n")  # without any such word it says the same
-    assert "With --bounds temp=LOWER:UPPER only numbers count." in " ".join(told().split())
+    assert "With --bounds temp=LOWER:UPPER, it counts only numbers." in " ".join(told().split())
 
 
 def test_a_csv_file_is_called_by_its_name_or_data(ask: Run, refused: Run) -> None:
@@ -226,7 +226,7 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "No ledger" in out
     bounded = ("--unit", "person_id", "--max-rows", "2")
     assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED, *bounded]) == 0
-    assert "at most 2 rows of a person, in at most 1 group." in capsys.readouterr().out
+    assert "at most 2 rows per person and group, in at most 1 group." in capsys.readouterr().out
     assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED, "--price"]) == 0
     assert "remaining after" in capsys.readouterr().out
 
@@ -269,7 +269,7 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("select name from data", ("--epsilon", 1), "GROUP BY"),
         ("select count(*) from data; select 1", ("--epsilon", 1), "one statement"),
         ("select count(*) from 'data.parquet'", ("--epsilon", 1), "table must be data"),
-        ("", ("--epsilon", 1), "a line of SQL"),
+        ("", ("--epsilon", 1), "text with SQL"),
     ],
 )
 def test_what_is_wrong_is_said_on_one_line(

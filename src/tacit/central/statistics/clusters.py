@@ -119,10 +119,10 @@ def kmeans(
     steps = errors.whole("kmeans", "steps", steps, least=1, most=1000)
     ball = Ball("kmeans", bound, center, array.shape[1], SUM_BITS)
     limit = _reach(ball, reach)
-    centers, left = _start(spending, array, clusters, ball, start)
+    centers, share = _start(spending, array, clusters, ball, start)
     grid = np.concatenate([ball.origin, *(ball.kept(block) for block in blocks(array))])
     for step in range(steps):
-        centers, counts = _step(spending, grid, centers, ball.radius, limit, left / steps)
+        centers, counts = _step(spending, grid, centers, ball.radius, limit, share / steps)
         if step + 1 < steps:
             centers = _split(centers, counts, ball.radius, limit, spending.generator())
     return spending.released(Clusters(ball.center + centers * ball.step, counts))

@@ -164,6 +164,8 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
 
 
 def _print(released: Any, level: float, as_json: bool) -> None:
+    from tacit.central.posteriors.released import NAIVE
+
     values = released.to_dict(level)
     if as_json:
         return print_json(values)
@@ -178,4 +180,4 @@ def _print(released: Any, level: float, as_json: bool) -> None:
     exact = above(values["exact_epsilon"])
     print(f"{released.guarantee}; the exact epsilon of this instance is {exact}.")
     if not released.noise_aware:
-        print("The posterior treats the noisy counts as exact: its intervals are too narrow.")
+        print(NAIVE)
