@@ -205,7 +205,7 @@ def _reach(ball: Ball, reach: Any) -> int:
 def _start(
     spending: Spending, array: npt.NDArray[Any], clusters: int, ball: Ball, start: Any
 ) -> tuple[Integers, Fraction]:
-    """Return the initial centres in grid steps, and the share of the budget that is left."""
+    """Return the initial centres in grid steps, and the remaining share of the budget."""
     if isinstance(start, str):
         errors.choice("kmeans", "start", start, STARTS)
         if start == "random":
