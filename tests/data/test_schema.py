@@ -120,7 +120,7 @@ def test_an_array_schema_may_name_its_columns():
     assert np.array_equal(schema.rows(frame).numbers, schema.rows(frame.to_numpy()).numbers)
     swapped = frame[["p1", "p0"]].assign(p2="x")
     assert np.array_equal(schema.rows(swapped).numbers, schema.rows(frame).numbers)
-    with pytest.raises(InvalidData, match="column 'p0' must be there"):
+    with pytest.raises(InvalidData, match="column 'p0' must be present"):
         schema.rows(frame[["p1"]])
     with pytest.raises(InvalidData, match="column 'p1' must be finite"):
         schema.rows(frame.assign(p1=np.nan))
@@ -219,10 +219,10 @@ def test_columns_are_chosen_by_name():
         found = PEOPLE.rows(table)
         assert np.array_equal(found.numbers, expected.numbers, equal_nan=True)
         assert np.array_equal(found.codes, expected.codes)
-    with pytest.raises(InvalidData, match=r"column 'zone' must be there\. The columns are: age"):
+    with pytest.raises(InvalidData, match=r"column 'zone' must be present\. The columns are: age"):
         PEOPLE.rows(frame[["age", "income", "job"]])
     twice = pd.concat([frame, frame[["age"]]], axis=1)
-    with pytest.raises(InvalidData, match="column 'age' must be there once"):
+    with pytest.raises(InvalidData, match="column 'age' must occur only once"):
         PEOPLE.rows(twice)
     # A file without a header has a person's values for names.
     with pytest.raises(InvalidData) as caught:

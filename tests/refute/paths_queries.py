@@ -176,7 +176,7 @@ def query(asked: str, source: str = "arrow", unit: str = "rows", budget: str = "
 
 def shown(answer: Any) -> Any:
     """Values and intervals, groups too."""
-    return [(one.estimate, one.groups, one.left) for one in answer.parts or (answer,)]
+    return [(one.estimate, one.groups, one.remaining) for one in answer.parts or (answer,)]
 
 
 LINES = [f"{i},ok,{20 + i % 50}".encode() for i in range(60)]

@@ -1,1 +1,1 @@
-"""What people's rows are: columns, schemas, tables, labels, data sets."""
+"""People's rows: columns, schemas, tables, labels and data sets."""

@@ -45,8 +45,8 @@ def chosen(table: Columns, names: tuple[str, ...], where: str) -> Columns:
         if len(same) != 1:
             remedy = f"The columns are: {', '.join(names)}."
             shown = remedy if len(remedy) <= 300 else f"{remedy[:299]}…"
-            problem = "there once" if same else "there"
-            raise InvalidData(f"{where}: {named(name)} must be {problem}. {shown}")
+            problem = "occur only once" if same else "be present"
+            raise InvalidData(f"{where}: {named(name)} must {problem}. {shown}")
         selected += same
     same_length(selected, where)
     return selected

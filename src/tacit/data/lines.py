@@ -1,18 +1,19 @@
 r"""Text files of records: one physical line is one record, whatever it contains.
 
-A file is cut at the byte ``\n`` before anything else is read, and every line is parsed on its
-own. So nothing that one person wrote (a quote that never ends, a carriage return, bytes that are
-no text) reaches another person's line: that line adds or removes one record, and changes no other.
+A file is split at the byte ``\n`` before anything else is read, and every line is parsed on its
+own. So nothing that one person wrote (an unclosed quote, a carriage return, bytes that are not
+text) reaches another person's line: adding or removing a line adds or removes one record, and
+changes no other.
 
 The dialect is fixed and never inferred from the rows:
 
 - lines end with ``\n`` or ``\r\n``; the last one may end with the file. Empty lines are ignored;
-- fields are separated by the delimiter. One that begins with ``"`` ends with ``"``, and ``""``
-  inside is a quote; elsewhere a quote is a character like any other;
+- fields are separated by the delimiter. A field that begins with ``"`` ends with ``"``, and ``""``
+  inside it is a quote; elsewhere a quote is an ordinary character;
 - the text is UTF-8, with or without a byte order mark in front of the header;
 - the first line names the columns. A line with another number of fields, an open quote, text after
-  a closing one, a NUL, bytes that are no UTF-8, or more than `LONGEST` bytes is a record whose
-  values are all missing: it counts, and says nothing else.
+  a closing quote, a NUL, bytes that are not UTF-8, or more than `LONGEST` bytes is a record whose
+  values are all missing: it is counted, and carries no other information.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def _within(places: Places, starts: Places, ends: Places) -> Places:
 
 
 def _no_text(data: Any, block: bytes) -> Places:
-    """Mark bytes that must be checked line by line: none if the whole block is UTF-8."""
+    """Find bytes that must be checked line by line: none if the whole block is UTF-8."""
     try:
         block.decode()
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ not allow name the column and never the value, which belongs to a person.
 Notes
 -----
 Bounds and categories are public: they are written into every artifact. Those that `infer` reads
-off in-house rows are facts about these rows, and towards them nothing is protected.
+off in-house rows are facts about these rows, and are not protected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _OUTSIDE, _MISSING, _UNSEEN = ("refuse", "clip"), ("refuse", "indicate"), ("refu
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """Checked rows: all that features and encoders ever see.
+    """Checked rows: the only data that features and encoders see.
 
     Parameters
     ----------
@@ -84,15 +84,15 @@ class ArraySchema:
     Parameters
     ----------
     width : int
-        Numbers in a row.
+        Number of numbers in a row.
     lower, upper : float
         Public bounds, the same for every number.
     image : (int, int), optional
-        Height and width, where a row is an image; their product is `width`.
+        Height and width if a row is an image; their product is `width`.
     outside : {"refuse", "clip"}
         What happens to a number beyond the bounds. NaN and infinity are always refused.
     columns : tuple of str, optional
-        Names, where rows may also come as a table with one column per number.
+        Names of the numbers, if rows may also be a table with one column per number.
     """
 
     width: int
@@ -119,7 +119,7 @@ class ArraySchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each number in errors."""
+        """Names of the numbers, as errors show them."""
         return self.columns or tuple(f"column {index}" for index in range(self.width))
 
     def rows(self, raw: Any, where: str = "rows") -> Rows:
@@ -179,7 +179,7 @@ class Continuous:
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column.
     lower, upper : float
         Public bounds.
     missing : {"refuse", "indicate"}
@@ -226,9 +226,10 @@ class Categorical:
     Parameters
     ----------
     name : str
-        Of the column.
+        Name of the column.
     categories : tuple of str
-        In the order of their codes. Integers and booleans are compared as text: "3", "True".
+        Categories in the order of their codes, as text. Integers and booleans are compared as text:
+        "3", "True".
     unseen : {"refuse", "other"}
         A value that is missing or not declared is refused, or gets the code −1.
     """
@@ -318,7 +319,7 @@ Schema = ArraySchema | TableSchema
 
 
 def row_blocks(given: Schema, raw: Any, where: str, size: int = 4096) -> Iterator[Rows]:
-    """Yield checked rows in blocks where raw is an array, without a scaled copy of all of them."""
+    """Yield checked rows; arrays in blocks, so that no scaled copy of all rows is made."""
     if not isinstance(raw, np.ndarray) or raw.ndim == 0 or len(raw) <= size:
         yield given.rows(raw, where)
         return
@@ -327,7 +328,7 @@ def row_blocks(given: Schema, raw: Any, where: str, size: int = 4096) -> Iterato
 
 
 def from_plain(data: Any) -> Schema:
-    """Read a schema; what has a default may be left out, anything unknown is refused."""
+    """Read a schema; fields with a default may be left out, unknown fields are refused."""
     kind = data.get("kind") if isinstance(data, dict) else None
     if kind == "array":
         return _build(ArraySchema, data)
@@ -464,7 +465,7 @@ def _build(kind: type[T], data: dict[str, Any]) -> T:
     given = set(data) - {"kind"}
     needed = {name for name, must in every.items() if must}
     if not needed <= given <= set(every):
-        condition = f"{sorted(needed)} and, if wanted, {sorted(set(every) - needed)}"
+        condition = f"{sorted(needed)} and optionally {sorted(set(every) - needed)}"
         errors.refuse(kind.__name__, "fields", condition, sorted(given))
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "kind"}
     return kind(**values)

@@ -1,10 +1,10 @@
 """Files of rows, CSV or Parquet, read in batches, so that they may be larger than memory.
 
-Text files are read as `lines` describes: one physical line is one record. Column types come from
-the schema where there is one: what is no number where it says numbers is a missing value, and a
-line that is no record of the file is a row of them. The schema says what becomes of those. Without
-a schema no guarantee rests on the rows of a file: types are what its first lines look like, and
-what does not fit them is refused.
+Text files are read as described in `lines`: one physical line is one record. Column types come from
+the schema, if there is one: text in a column of numbers is a missing value, and a line that cannot
+be parsed is a row of missing values. The schema says what happens to missing values. Without a
+schema, no guarantee depends on the rows of a file: types are guessed from its first lines, and
+values that do not have them are refused.
 """
 
 from __future__ import annotations
@@ -62,13 +62,15 @@ def read(path: str | Path, given: TableSchema) -> Any:
     """Read the schema's columns as one Arrow table, for users such as estimators.
 
     Numbers and texts are as in the file: bounds and categories are not applied. A missing value,
-    or text in a column of numbers, is null. What a line of a text file becomes
-    depends on that line alone, and no line changes the type of a column.
+    or text in a column of numbers, is null. How a line of a text file is read depends on that line
+    alone, and no line changes the type of a column.
     """
     known = names(path)
     for name in given.names:
         if name not in known:
-            errors.refuse("data", "schema", f"of columns of {path}", name, "Has it a header?")
+            errors.refuse(
+                "data", "schema", f"of columns of {path}", name, "Check that it has a header."
+            )
     selected = [batch.select(list(given.names)) for batch in batches(path, given)]
     return _arrow().Table.from_batches(selected)
 
@@ -87,10 +89,10 @@ def _delimiter(path: Path) -> str:
 
 def _complaint(name: str) -> str:
     if name.endswith(_PARQUET):
-        return "it must be a readable Parquet file. Was it damaged?"
+        return "it must be a readable Parquet file. It may be damaged."
     return (
-        "it must be a CSV file with a header, and every column of the type that the schema says. "
-        "Look for text in columns of numbers, and for lines of another length."
+        "it must be a CSV file with a header, and every column must have the type in the schema. "
+        "Look for text in columns of numbers, and for lines with another number of fields."
     )
 
 
@@ -140,7 +142,7 @@ def names(path: str | Path) -> list[str]:
 
 
 def count(path: str | Path) -> int | None:
-    """Return the number of rows where the file's metadata states it, else None."""
+    """Return the number of rows if the file's metadata states it, else None."""
     if not str(path).lower().endswith(_PARQUET) or not Path(path).is_file():
         return None
     import pyarrow.parquet as pq
@@ -173,7 +175,7 @@ def without_label(batch: Any, label: str | None, path: str | Path) -> Any:
     if label is None:
         return batch
     if label not in batch.schema.names:
-        errors.refuse("data", "label", f"a column of {path}", label, "Has it a header?")
+        errors.refuse("data", "label", f"a column of {path}", label, "Check that it has a header.")
     return batch.drop_columns([label])
 
 
@@ -204,10 +206,12 @@ def as_classes(
             raise ValueError
         return np.array(numbers)
     except (TypeError, ValueError, OverflowError):
-        raise errors.InvalidData(f"{where}: labels must be whole numbers, as declared.") from None
+        raise errors.InvalidData(
+            f"{where}: labels must be whole numbers, as the declared classes are."
+        ) from None
 
 
-def _gaps(declared: set[str]) -> Any:
+def _nulls(declared: set[str]) -> Any:
     """Return the texts that mean a missing value: Arrow's, except declared categories."""
     from pyarrow import csv
 
@@ -220,14 +224,14 @@ def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Ite
     pa = _arrow()
     types = {} if given is None else _types(given)
     types |= {} if words is None else {words: pa.string()}
-    gaps, first = _gaps(_declared(given)), True
+    nulls, first = _nulls(_declared(given)), True
     for batch in lines.batches(path, _delimiter(path)):
         if first:
             columns_by_name = zip(batch.schema.names, batch.columns, strict=True)
-            types = {name: _guessed(column, gaps) for name, column in columns_by_name} | types
+            types = {name: _guessed(column, nulls) for name, column in columns_by_name} | types
             first = False
         columns = [
-            _read(column, types[name], gaps, strict=given is None)
+            _read(column, types[name], nulls, strict=given is None)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
         read = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
@@ -235,19 +239,19 @@ def _text(path: Path, given: Schema | None, rows: int, words: str | None) -> Ite
             yield read.slice(start, rows)
 
 
-def _guessed(column: Any, gaps: Any) -> Any:
+def _guessed(column: Any, nulls: Any) -> Any:
     """Guess the type of a column: numbers if every value is one."""
-    numbers = _numbers(_without(column, gaps))
-    whole = numbers.null_count == _without(column, gaps).null_count
+    numbers = _numbers(_without(column, nulls))
+    whole = numbers.null_count == _without(column, nulls).null_count
     return _arrow().float64() if whole else _arrow().string()
 
 
-def _read(column: Any, kind: Any, gaps: Any, *, strict: bool) -> Any:
-    """Convert text to the column's type; what does not fit is an error if strict, else missing."""
+def _read(column: Any, kind: Any, nulls: Any, *, strict: bool) -> Any:
+    """Convert text to the column's type; other text is an error if strict, else missing."""
     pa = _arrow()
     if strict and column.null_count:
-        raise pa.ArrowInvalid("a line of another length")
-    text = _without(column, gaps)
+        raise pa.ArrowInvalid("a line with another number of fields")
+    text = _without(column, nulls)
     if kind == pa.string():
         return text
     numbers = _numbers(text)
@@ -256,10 +260,10 @@ def _read(column: Any, kind: Any, gaps: Any, *, strict: bool) -> Any:
     return numbers
 
 
-def _without(column: Any, gaps: Any) -> Any:
+def _without(column: Any, nulls: Any) -> Any:
     import pyarrow.compute as pc
 
-    return pc.if_else(pc.is_in(column, gaps), _arrow().scalar(None, _arrow().string()), column)
+    return pc.if_else(pc.is_in(column, nulls), _arrow().scalar(None, _arrow().string()), column)
 
 
 def _numbers(text: Any) -> Any:

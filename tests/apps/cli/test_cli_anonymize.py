@@ -389,7 +389,7 @@ def test_paths_that_cannot_be(refuse: Any, work: Path, plain: Path, tmp_path: Pa
     wanted = "the certificate of --out must be new"
     assert wanted in refuse("release", "represent", work / "codes", others, *out)
     other = ("--out", tmp_path / "s.parquet")
-    wrong = "directory must be an encoder, as anonymize writes"
+    wrong = "directory must be an encoder that tacit release anonymize wrote"
     assert wrong in refuse("release", "represent", plain / "codebook", others, *other)
     assert wrong in refuse("release", "probe", plain / "codebook", others, "--private", "who")
     assert "must be a directory with" in refuse("release", "represent", tmp_path, others, *other)

@@ -324,7 +324,7 @@ BAD_IMAGES: dict[str, tuple[Callable[[], pa.Table], str]] = {
         "column 'p60' must be within [0, 16]",
     ),
     "negative": (lambda: with_value(images(0, 200), "p0", -1), "column 'p0' must be within"),
-    "missing column": (lambda: images(0, 200).drop_columns(["p5"]), "column 'p5' must be there"),
+    "missing column": (lambda: images(0, 200).drop_columns(["p5"]), "column 'p5' must be present"),
     "text": (
         lambda: replaced(images(0, 200), "p7", [SECRET] * 200),
         "column 'p7' must be numbers",
@@ -414,7 +414,7 @@ BAD_CSV = {
     "missing category": ("age,job,loyal\n1,,no\n", "column 'job' must be one of its 3"),
     "undeclared label": (f"age,job,loyal\n1,baker,{SECRET}\n", "labels must be among the 2"),
     "gap in label": ("age,job,loyal\n1,baker,\n", "column 'loyal' must be without missing values"),
-    "other name": ("age,jobs,loyal\n1,baker,no\n", "column 'job' must be there"),
+    "other name": ("age,jobs,loyal\n1,baker,no\n", "column 'job' must be present"),
     "long line": (
         f"age,job,loyal\n1,baker,no,{SECRET}\n",
         "column 'loyal' must be without missing values",

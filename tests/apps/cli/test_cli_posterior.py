@@ -71,7 +71,7 @@ def test_a_table_to_read(run: Run) -> None:
     assert outcome.code == 0
     assert "50% interval" in outcome.out
     assert "2-DP (central, replace-one, unit: record)" in outcome.out
-    assert "too short" in outcome.out
+    assert "too narrow" in outcome.out
 
 
 def test_ledger_and_certificate(run: Run, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _refused(work: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_the_question_of_the_readme(ask: Run) -> None:
     found = ask(BY_SEX, "--epsilon", 0.5, *DECLARED)
-    assert set(found) == {"groups", "interval", "guarantee", "budget_left"}
+    assert set(found) == {"groups", "interval", "guarantee", "remaining"}
     assert set(found["groups"]) == {"F", "M"}
     for key, group in found["groups"].items():
         low, high = group["interval"]
@@ -86,12 +86,12 @@ def test_the_question_of_the_readme(ask: Run) -> None:
     assert found["guarantee"]["epsilon"] == 0.5
     assert found["guarantee"]["adjacency"] == "add-remove"
     assert found["guarantee"]["unit"] == "record"
-    assert found["budget_left"] == {"epsilon": 0.0, "delta": 0.0}
+    assert found["remaining"] == {"epsilon": 0.0, "delta": 0.0}
 
 
 def test_one_value_and_several(ask: Run) -> None:
     found = ask("select count(*) from data", "--epsilon", 5)
-    assert set(found) == {"value", "interval", "guarantee", "budget_left"}
+    assert set(found) == {"value", "interval", "guarantee", "remaining"}
     assert abs(found["value"] - 2000) < 20
     several = ask("select count(*) n, avg(age) from data", "--epsilon", 5, *DECLARED)
     assert set(several["value"]) == set(several["interval"]) == {"n", "avg(age)"}
@@ -126,7 +126,7 @@ def test_gaussian_noise_by_delta_or_rho(ask: Run) -> None:
     by_rho = ask("select count(*) from data", "--rho", 0.5, "--adjacency", "replace-one")
     assert by_rho["guarantee"]["rho"] == 0.5
     assert by_rho["guarantee"]["adjacency"] == "replace-one"
-    assert by_rho["budget_left"] == {"rho": 0.0}
+    assert by_rho["remaining"] == {"rho": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_count_of_a_csv_column_says_what_it_counts(
 
     plain, bounded = told(), told("--bounds", "temp=0:40")
     assert "900" in plain
-    assert "With --bounds temp=LOWER:UPPER only numbers count." in " ".join(plain.split())
+    assert "With --bounds temp=LOWER:UPPER, it counts only numbers." in " ".join(plain.split())
     assert "600" in bounded
     assert "--bounds" not in bounded
     assert "--bounds" not in told(sql="select count(*) from data")
     path.write_text("temp\n1\n2\n3\n")  # without any such word it says the same
-    assert "With --bounds temp=LOWER:UPPER only numbers count." in " ".join(told().split())
+    assert "With --bounds temp=LOWER:UPPER, it counts only numbers." in " ".join(told().split())
 
 
 def test_a_csv_file_is_called_by_its_name_or_data(ask: Run, refused: Run) -> None:
@@ -196,9 +196,9 @@ def test_a_price_reads_nothing_and_charges_nothing(ask: Run, work: Path) -> None
 
     options = ("--epsilon", 0.25, "--ledger", work / "ledger", "--account", "patients")
     found = ask("select count(*) from data", *options, "--price")
-    assert set(found) == {"guarantee", "budget_left"}
+    assert set(found) == {"guarantee", "remaining"}
     assert found["guarantee"]["epsilon"] == 0.25
-    assert found["budget_left"]["epsilon"] == 0.75
+    assert found["remaining"]["epsilon"] == 0.75
     with Ledger(work / "ledger") as ledger:
         assert not ledger.show("patients").charges
 
@@ -208,11 +208,11 @@ def test_an_account_is_charged_and_refuses(ask: Run, refused: Run, tmp_path: Pat
     assert main(f"account ledger open {path} a --epsilon 1 --adjacency add-remove".split()) == 0
     account = ("--ledger", path, "--account", "a")
     sql = "select count(*) from data"
-    assert ask(sql, "--epsilon", 0.6, *account)["budget_left"]["epsilon"] == 0.4
+    assert ask(sql, "--epsilon", 0.6, *account)["remaining"]["epsilon"] == 0.4
     said = refused(sql, "--epsilon", 0.6, *account, code=1)
     assert "at most 0.4" in said
     assert "Nothing was charged" in said
-    assert ask(sql, "--epsilon", 0.4, *account)["budget_left"]["epsilon"] == 0.0
+    assert ask(sql, "--epsilon", 0.4, *account)["remaining"]["epsilon"] == 0.0
     # The account is about rows: a question about people is another promise.
     assert "unit" in refused(sql, "--epsilon", 0.1, *account, "--unit", "person_id")
 
@@ -226,9 +226,9 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "No ledger" in out
     bounded = ("--unit", "person_id", "--max-rows", "2")
     assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED, *bounded]) == 0
-    assert "at most 2 rows of a person, in at most 1 group." in capsys.readouterr().out
+    assert "at most 2 rows per person and group, in at most 1 group." in capsys.readouterr().out
     assert main(["release", "query", path, BY_SEX, "--epsilon", "1", *DECLARED, "--price"]) == 0
-    assert "would cost" in capsys.readouterr().out
+    assert "remaining after" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("select name from data", ("--epsilon", 1), "GROUP BY"),
         ("select count(*) from data; select 1", ("--epsilon", 1), "one statement"),
         ("select count(*) from 'data.parquet'", ("--epsilon", 1), "table must be data"),
-        ("", ("--epsilon", 1), "a line of SQL"),
+        ("", ("--epsilon", 1), "text with SQL"),
     ],
 )
 def test_what_is_wrong_is_said_on_one_line(

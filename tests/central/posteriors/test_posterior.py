@@ -195,7 +195,7 @@ def test_seeded_and_naive_releases_are_marked() -> None:
     posterior = UNIFORM.release((7, 13), epsilon=1, noise_aware=False, rng=Seeded(1))
     assert not posterior.noise_aware
     assert posterior.certificate().seeded
-    assert any("too short" in line for line in posterior.certificate().assumptions)
+    assert any("too narrow" in line for line in posterior.certificate().assumptions)
     assert not UNIFORM.release((7, 13), epsilon=1).seeded
     again = UNIFORM.release((7, 13), epsilon=1, noise_aware=False, rng=Seeded(1))
     assert again.to_dict()["released"] == posterior.released.tolist()

@@ -30,8 +30,8 @@ def exact(
 ) -> list[tuple[list[int], tuple[int, int]]]:
     """For each release of a question: its entries in all groups, and the stated sensitivities."""
     plan = curator._plan(query, amount.get("epsilon"), amount.get("rho"))
-    group, first = group_of(curator._engine, curator._public, plan)
-    unit = curator._public.unit
+    group, first = group_of(curator._engine, curator._declared, plan)
+    unit = curator._declared.unit
     scan = Scan(curator._engine, query.where, group, first, unit, plan.contribution, salt)
     sums = scan.parts([one.release for one in plan.noised])
     found = []

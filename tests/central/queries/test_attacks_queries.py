@@ -77,7 +77,7 @@ def test_text_files_are_read_when_a_question_was_charged(tmp_path):
         file.unlink()
         with pytest.raises(TacitError, match="could not read the rows"):
             curator.count(epsilon=50)
-        assert curator.left["epsilon"] == 50
+        assert curator.remaining["epsilon"] == 50
 
 
 # Files of other types than the first must be refused by their schema, before a charge.
@@ -202,7 +202,7 @@ def test_locked_settings():
     try:
         curator.count(epsilon=0.5)
     except TacitError:
-        assert curator.left["epsilon"] == 1.0
+        assert curator.remaining["epsilon"] == 1.0
 
 
 # Far moments must not raise.
@@ -254,7 +254,7 @@ def zoned(unit, last):
     try:
         curator.count(where=model.Compare("x", ">", datetime(1970, 1, 1, tzinfo=UTC)), epsilon=50)
     except TacitError as error:
-        assert curator.left["epsilon"] == 100.0
+        assert curator.remaining["epsilon"] == 100.0
         return type(error)
     return "answer"
 
@@ -348,7 +348,7 @@ def test_lone_surrogate():
     curator = Curator(pa.table({"s": ["z"]}), 1.0, rng=Seeded(1))
     with pytest.raises(InvalidParameter):
         curator.count(where=model.Compare("s", "=", "\ud800"), epsilon=0.5)
-    assert curator.left["epsilon"] == 1.0
+    assert curator.remaining["epsilon"] == 1.0
 
 
 # What is worked out while it is read may fail on one row: it is refused before a charge.

@@ -154,7 +154,7 @@ def test_names_that_differ_in_case_are_refused(kind, tmp_path):
     elif kind == "csv":
         source = tmp_path / "a.csv"
         source.write_text("Visit,visit\n1,2\n")
-    with pytest.raises(InvalidParameter, match="must be named unlike the others"):
+    with pytest.raises(InvalidParameter, match="must be unique, ignoring case"):
         Curator(source, 1.0)
 
 

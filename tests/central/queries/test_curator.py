@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tacit.audit.statistical import black_box, bound_from_draws
-from tacit.central.queries import estimates, grid, model, noise, plan
+from tacit.central.queries import declarations, estimates, grid, model, noise, releases
 from tacit.central.queries.curator import Curator
 from tacit.central.queries.model import Compare, Count, Mean, Several, Sum, Variance
 from tacit.central.queries.scan import Scan
@@ -85,7 +85,7 @@ def test_several_questions_share_a_release():
         assert answer.event.l1_sensitivity / answer.event.scale == 300
         shown = answer.to_dict()
         assert set(shown["groups"]["F"]) == {"count(*)", "avg(age)", "sum(age)"}
-        assert json.loads(json.dumps(shown))["budget_left"]["epsilon"] == 300
+        assert json.loads(json.dumps(shown))["remaining"]["epsilon"] == 300
 
 
 def test_contingency_table():
@@ -201,7 +201,7 @@ def test_audit(pair):
 
 
 def test_audit_catches_bounds_from_the_data(monkeypatch):
-    class Reading(plan.Public):
+    class Reading(declarations.Declarations):
         def grid(self, name: str, bits: int = 30, *, from_zero: bool = False) -> grid.Grid:
             (low, high), *_ = current._engine._connection.execute(
                 "select min(x), max(x) + 1e-3 from data"
@@ -213,7 +213,7 @@ def test_audit_catches_bounds_from_the_data(monkeypatch):
     def planned(self: Curator, *rest: Any) -> Any:
         nonlocal current
         current = self
-        self._public = Reading(**self._public.__dict__)
+        self._declared = Reading(**self._declared.__dict__)
         return original(self, *rest)
 
     current: Any = None
@@ -254,12 +254,12 @@ def test_guarantee_price_and_certificate(tmp_path):
         query = Mean("age", by="sex")
         price = curator.price(query, epsilon=0.25)
         assert price.guarantee == PureDP(epsilon=0.25, **RECORD)
-        assert price.left_after == {"epsilon": 0.75, "delta": 0.0}
+        assert price.remaining_after == {"epsilon": 0.75, "delta": 0.0}
         assert curator.statements == 0
-        assert curator.left["epsilon"] == 1.0
+        assert curator.remaining["epsilon"] == 1.0
         answer = curator.answer(query, epsilon=0.25)
         assert answer.guarantee == price.guarantee
-        assert answer.left == price.left_after == curator.left
+        assert answer.remaining == price.remaining_after == curator.remaining
         curator.median("age", epsilon=0.5)
         certificate = curator.certificate()
         assert certificate.guarantee == PureDP(epsilon=0.75, **RECORD)
@@ -275,15 +275,15 @@ def test_a_budget_in_zcdp_and_one_in_epsilon_and_delta():
         answer = curator.mean("age", rho=0.5)
         assert isinstance(answer.event, events.DiscreteGaussian)
         curator.median("age", rho=0.25)
-        assert curator.left["rho"] == pytest.approx(0.25, abs=1e-9)
-        assert curator.left["rho"] >= 0.25
+        assert curator.remaining["rho"] == pytest.approx(0.25, abs=1e-9)
+        assert curator.remaining["rho"] >= 0.25
         with pytest.raises(errors.InvalidParameter, match="rho must be given"):
             curator.count(epsilon=0.1)
         curator.above_threshold(10, epsilon=0.5)
-        assert curator.left["rho"] == pytest.approx(0.125, abs=1e-9)
+        assert curator.remaining["rho"] == pytest.approx(0.125, abs=1e-9)
     with adults(ApproxDP(epsilon=1.0, delta=1e-6, **RECORD)) as curator:
         curator.count(epsilon=1.0)
-        assert curator.left == {"epsilon": 0.0, "delta": 1e-6}
+        assert curator.remaining == {"epsilon": 0.0, "delta": 1e-6}
 
 
 def test_replace_one_doubles_where_it_must():
@@ -314,12 +314,12 @@ def test_the_ledger_is_charged_before_the_read_and_outlives_a_crash(tmp_path, mo
     with Ledger(path) as ledger:
         assert ledger.show("survey").remaining["epsilon"] == Fraction(1, 4)
     with adults(1.0, ledger=path, account="survey") as again:
-        assert again.left["epsilon"] == 0.25
+        assert again.remaining["epsilon"] == 0.25
         with pytest.raises(errors.BudgetExceeded):
             again.mean("age", epsilon=0.5)
         assert again.statements == 0
         again.mean("age", epsilon=0.25)
-        assert again.left["epsilon"] == 0
+        assert again.remaining["epsilon"] == 0
     with pytest.raises(errors.InvalidParameter, match="budget must be that of account"):
         adults(2.0, ledger=path, account="survey")
 
@@ -328,7 +328,7 @@ def test_ten_tenths_are_the_whole_budget():
     with adults(1.0) as curator:
         for _ in range(10):
             curator.count(epsilon=0.1)
-        assert curator.left["epsilon"] == 0
+        assert curator.remaining["epsilon"] == 0
         with pytest.raises(errors.BudgetExceeded, match="Nothing was charged"):
             curator.count(epsilon=1e-9)
 
@@ -368,7 +368,7 @@ def test_slack_covers_the_discrete_law():
 def test_variance_interval_reaches_the_extremes_of_its_box():
     """The closed form against a fine search over the box."""
     rng = np.random.default_rng(4)
-    release = plan.releases.triple_release(
+    release = releases.triple_release(
         "x", grid.grid_of((0.0, 1.0), whole=False, bits=8), nulls=False
     )
     law = noise.LaplaceNoise(1, Fraction(1, 40))

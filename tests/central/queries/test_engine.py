@@ -132,7 +132,7 @@ def test_an_engine_that_fails_says_nothing_of_the_rows(people, monkeypatch):
         assert "secret" not in str(caught.value)
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
-        assert made.left["epsilon"] == 0.5
+        assert made.remaining["epsilon"] == 0.5
 
 
 def test_nothing_is_left_behind(people, tmp_path, monkeypatch):

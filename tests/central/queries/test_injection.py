@@ -183,7 +183,7 @@ def test_a_refusal_charges_nothing_and_reads_nothing(text: str) -> None:
             # A table of any name can be written, but no engine ever sees it: see the CLI's tests.
             curator.answer(checked(text), epsilon=0.5)
         assert "secret" not in str(refusal.value)
-        assert curator.left == {"epsilon": 1.0, "delta": 0.0}
+        assert curator.remaining == {"epsilon": 1.0, "delta": 0.0}
         assert curator.statements == 0
 
 
@@ -198,7 +198,7 @@ def test_an_overdraw_charges_nothing_and_reads_nothing() -> None:
     with Curator(pd.DataFrame({"age": [1.0]}), 1.0) as curator:
         with pytest.raises(BudgetExceeded):
             curator.answer(checked("select count(*) from data"), epsilon=1.5)
-        assert curator.left["epsilon"] == 1.0
+        assert curator.remaining["epsilon"] == 1.0
         assert curator.statements == 0
 
 
@@ -235,7 +235,7 @@ def test_the_engine_itself_reaches_nothing_else(text: str, tmp_path: Path) -> No
         connection = curator._engine._connection  # type: ignore[attr-defined]
         with pytest.raises(duckdb.Error):
             connection.execute(text.format(folder=tmp_path, other=tmp_path / "other.parquet"))
-        assert curator.count(epsilon=0.5).left["epsilon"] == 0.5
+        assert curator.count(epsilon=0.5).remaining["epsilon"] == 0.5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.parquet", "other.parquet"]
 
 
@@ -270,4 +270,4 @@ def test_messages_of_the_engine_do_not_quote_rows(tmp_path: Path) -> None:
         assert "secret" not in str(refusal.value)
         assert refusal.value.__cause__ is None
         assert refusal.value.__context__ is None
-        assert curator.left["epsilon"] == 0.5
+        assert curator.remaining["epsilon"] == 0.5

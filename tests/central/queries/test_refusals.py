@@ -75,7 +75,7 @@ ASKED: list[tuple[str, Any, str]] = [
     ("histogram of text", lambda c: c.histogram("name", [1, 2], epsilon=0.1), "numbers"),
     ("too many top keys", lambda c: c.top_k("sex", 3, epsilon=0.1), "at most the 2 keys"),
     ("sulq of nothing", lambda c: c.sulq(None, epsilon=0.1), "given"),
-    ("not a question", lambda c: c.answer(3, epsilon=0.1), "a question"),
+    ("not a question", lambda c: c.answer(3, epsilon=0.1), "a query"),
     ("not a SELECT", lambda c: c.answer("drop table data", epsilon=0.1), "one SELECT"),
     ("edges", lambda c: c.histogram("age", 5, epsilon=0.1), "a list of numbers"),
     ("not a condition", lambda c: c.count(where=3, epsilon=0.1), "of conditions"),
@@ -103,7 +103,7 @@ def test_refused(name, ask, said, priced, monkeypatch):
         assert "\n" not in message
         assert SECRET not in message
         assert curator.statements == 0
-        assert curator.left == {"epsilon": 1.0, "delta": 0.0}
+        assert curator.remaining == {"epsilon": 1.0, "delta": 0.0}
         with pytest.raises(errors.CertificateError, match="nothing was released"):
             curator.certificate()
 
@@ -121,7 +121,7 @@ BUILT: list[tuple[str, dict[str, Any], str]] = [
     ("keys of nothing", {"keys": {"weight": [1]}}, "in the table"),
     ("keys of another kind", {"keys": {"sex": [1, 2]}}, "of its kind"),
     ("keys twice", {"keys": {"sex": ["F", "F"]}}, "different"),
-    ("keys of reals", {"keys": {"age": [1.0]}}, "whole numbers, text"),
+    ("keys of reals", {"keys": {"age": [1.0]}}, "integers, text"),
     ("fractions as keys", {"keys": {"n": [1, 2.5]}}, "integers within"),
     ("a text as keys", {"keys": {"sex": "FM"}}, "a list"),
     ("no keys", {"keys": {"sex": []}}, "1 to 2\\^14"),
@@ -226,4 +226,4 @@ def test_noise_that_is_too_wide_is_refused_before_the_charge():
     with make(unit="n", max_rows=2**20, max_groups=1) as curator:
         with pytest.raises(errors.InvalidParameter, match="at most 2\\^50"):
             curator.mean("age", epsilon=1e-4)
-        assert curator.left["epsilon"] == 1.0
+        assert curator.remaining["epsilon"] == 1.0

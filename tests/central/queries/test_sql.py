@@ -129,7 +129,7 @@ REFUSED = {
     # comments
     "select count(*) from data -- all": "a comment",
     "select /* all */ count(*) from data": "a comment",
-    "select count(*) from data /* x": "can be read",
+    "select count(*) from data /* x": "valid SQL",
     "-- nothing": "nothing",
     # tables
     "select count(*)": "no FROM",
@@ -229,7 +229,7 @@ REFUSED = {
     FROM + "-a > 1": "NEG",
     FROM + "a = -'x'": "value",
     FROM + "a = date '2024-01-01'": "a cast",
-    FROM + "a = $$x$$": "dollars",
+    FROM + "a = $$x$$": "a dollar-quoted string",
     FROM + "a = 'x' 'y'": "CONCAT",
     FROM + "a = 1e999": "2\\^63",
     FROM + "a = 9223372036854775808": "2\\^63",
@@ -239,8 +239,8 @@ REFUSED = {
     FROM + "a = 'x": "open quote",
     FROM + "count(*) > 1": "column",
     # broken
-    "": "line of SQL",
-    " \n": "line of SQL",
+    "": "text with SQL",
+    " \n": "text with SQL",
     "select": "no FROM",
     "select count(* from data": "'from'",
     "select count(*) frm data": "'data'",
@@ -277,7 +277,7 @@ def test_a_condition_is_a_condition_alone(text: str) -> None:
 
 @pytest.mark.parametrize("text", [None, 7, b"select count(*) from data", ["select"]])
 def test_what_is_no_text_is_refused(text: object) -> None:
-    with pytest.raises(InvalidParameter, match="line of SQL"):
+    with pytest.raises(InvalidParameter, match="text with SQL"):
         sql.parse(text)  # type: ignore[arg-type]
 
 

@@ -20,14 +20,14 @@ def make(budget=100.0, **options):
 def test_a_stream_answers_until_it_is_used_up():
     with make() as curator:
         stream = curator.above_threshold(500, epsilon=50, positives=2)
-        assert curator.left["epsilon"] == 50
+        assert curator.remaining["epsilon"] == 50
         assert curator.statements == 0
         for _ in range(20):
             assert not stream.ask("age < 10")
         assert stream.ask(Compare("age", "<", 90))
-        assert stream.left == 1
+        assert stream.remaining == 1
         assert stream.ask(Count(where=Compare("age", ">=", 5)))
-        assert curator.left["epsilon"] == 50
+        assert curator.remaining["epsilon"] == 50
         read = curator.statements
         with pytest.raises(errors.BudgetExceeded, match="Open another one"):
             stream.ask()
@@ -66,5 +66,5 @@ def test_refused_questions_leave_the_stream_as_it_was():
             with pytest.raises(errors.TacitError):
                 stream.ask(bad)
         assert curator.statements == 0
-        assert stream.left == 1
+        assert stream.remaining == 1
         assert stream.ask("age < 90")

@@ -49,7 +49,7 @@ def test_a_person_counts_as_the_formula_says(people, max_rows):
     with curator(people, max_rows=max_rows, max_groups=2) as made:
         ((counts, _),) = exact(made, Count(by="sex"), epsilon=1.0)
         ((sums, _),) = exact(made, Sum("n", by="sex"), epsilon=1.0)
-        fine = made._public.grid("n", from_zero=True).fine
+        fine = made._declared.grid("n", from_zero=True).fine
     for place, sex in enumerate(KEYS["sex"]):
         parts = [values for (_, key), values in own.items() if key == sex]
         assert counts[place] == sum(min(len(values), max_rows) for values in parts)
@@ -134,6 +134,6 @@ def test_next_to_nothing_is_lost_by_rounding_down():
     with curator(table(rows)) as made:
         for query in (Mean("x"), Mean("n")):
             ((entries, _),) = exact(made, query, epsilon=1.0)
-            grid = made._public.grid(query.column)
+            grid = made._declared.grid(query.column)
             mean = grid.lower + entries[0] / sum(entries) * (grid.upper - grid.lower)
             assert math.isclose(mean, 3.0, rel_tol=1e-7)

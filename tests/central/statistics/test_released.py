@@ -133,10 +133,10 @@ def test_no_noise_no_release(name, noise):
 def test_shares_cannot_be_spent_twice():
     spending = Spending("test", 1.0, None, None, "record", Seeded(1))
     spending.add(np.zeros(1, dtype=np.int64), 1, Fraction(3, 4))
-    with pytest.raises(TacitError, match="add up to 1 at most"):
+    with pytest.raises(TacitError, match="add up to at most 1"):
         spending.add(np.zeros(1, dtype=np.int64), 1, Fraction(1, 2))
     spending.add(np.zeros(1, dtype=np.int64), 1, Fraction(1, 4))
-    with pytest.raises(TacitError, match="add up to 1 at most"):
+    with pytest.raises(TacitError, match="add up to at most 1"):
         spending.charge(1, Fraction(1), Fraction(-1, 2))
 
 

@@ -152,7 +152,7 @@ def test_an_unreadable_image_is_one_line(tmp_path: Path, damage: str) -> None:
         image_folder.load(tmp_path, OWN)
     assert str(caught.value) == (
         f"{tmp_path}: image 4 of 12, in the order of their paths, must be readable and of 8 bits. "
-        "Is it damaged?"
+        "It may be damaged."
     )
 
 

@@ -188,7 +188,8 @@ def test_a_label_with_a_value_a_row_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidParameter) as caught:
         array(names)
     assert str(caught.value) == (
-        "people: label 'private' must be of at most 1024 values, got 2000. Is it the right one?"
+        "people: label 'private' must be of at most 1024 values, got 2000. "
+        "Check that it is the right label."
     )
 
 

@@ -111,7 +111,7 @@ WORDS = np.array(["secret"] * ROWS)
         (people(), {"label": 7}, "label must be a column's name"),
         (people(), {"label": {"column": "loyal", "classes": ["no"]}}, "classes must be at least 2"),
         (people(), {"label": {"column": "loyal", "classes": ["no", 1]}}, "classes must be at"),
-        (people(), {"label": "age"}, "label must be none of the columns, got 'age'"),
+        (people(), {"label": "age"}, "label must be absent from 'columns', got 'age'"),
         (people(), {"join": ["shoe"]}, "join must be a list of columns of the schema"),
         (people(), {"join": ["age", "income", "town"]}, "join must be distinct columns, and not"),
         (people(), {"join": "age"}, "join must be a list of columns"),
@@ -143,7 +143,7 @@ def test_too_few_rows_are_an_impossible_split(tmp_path: Path) -> None:
         found.collection(0)
     assert str(caught.value) == (
         "people.csv: rows in voters must be at least 50, got 48. "
-        "The data are too few for this split."
+        "The data set is too small for this split."
     )
 
 

@@ -49,7 +49,7 @@ def planned(
     return law.remapped() if remap else law
 
 
-def expected_error(prior: Any, total: int, *, count: int | None = None, **asked: Any) -> float:
+def expected_error(prior: Any, total: int, *, count: int | None = None, **options: Any) -> float:
     """Compute the expected Hellinger error of a planned release, at a count or over the prior.
 
     Parameters
@@ -58,7 +58,7 @@ def expected_error(prior: Any, total: int, *, count: int | None = None, **asked:
         Prior of the share, and number of records.
     count : int, optional
         The true count; if not given, the error is averaged over the prior.
-    asked
+    options
         As in `planned`.
 
     Examples
@@ -66,7 +66,7 @@ def expected_error(prior: Any, total: int, *, count: int | None = None, **asked:
     >>> round(expected_error((1, 1), 100, count=50, epsilon=1), 3)
     0.059
     """
-    law = planned(prior, total, **asked)
+    law = planned(prior, total, **options)
     return law.average() if count is None else float(law.errors([count])[0])
 
 
@@ -121,14 +121,14 @@ def tail_bounds(
 
 
 class Needed(NamedTuple):
-    """A number of records, and the expected error with it and with one record fewer."""
+    """A number of records, and the expected errors with it and with one record fewer."""
 
     records: int
     error: float
     error_before: float
 
 
-def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any) -> Needed:
+def needed(prior: Any, *, error: float, share: float | None = None, **options: Any) -> Needed:
     """Find the number of records at which the expected error is at most `error`.
 
     Parameters
@@ -140,7 +140,7 @@ def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any
     share : float, optional
         Share of the records that have the property; if not given, the error is averaged over the
         prior.
-    asked
+    options
         As in `planned`.
 
     Notes
@@ -159,7 +159,7 @@ def needed(prior: Any, *, error: float, share: float | None = None, **asked: Any
 
     def reached(total: int) -> float:
         count = None if share is None else round(share * total)
-        return expected_error(prior, total, count=count, **asked)
+        return expected_error(prior, total, count=count, **options)
 
     least, most, before, now = 0, 1, 1.0, reached(1)
     while now > error:

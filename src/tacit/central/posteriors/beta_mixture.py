@@ -120,11 +120,10 @@ class BetaMixture:
         return generator.beta(self.first[chosen], self.second[chosen])
 
     def affinity(self, other: BetaMixture) -> float:
-        r"""Return :math:`\int \sqrt{p q}`, by the trapezoid rule over the log odds u = c + s sinh
-        t.
+        r"""Return :math:`\int \sqrt{p q}`, by the trapezoid rule over the log odds.
 
-        Over the log odds every Beta density is analytic with exponential tails, so the rule
-        converges faster than any power of the step; sinh extends it far into flat tails.
+        With the log odds u = c + s sinh t, every Beta density is analytic with exponential tails,
+        so the rule converges faster than any power of the step; sinh extends it into flat tails.
         """
         center, spread = _log_odds(self, other)
         least = min(*self.first, *self.second, *other.first, *other.second)

@@ -42,13 +42,13 @@ def counts(categories: int, total: int) -> Integers:
 
 def places(wanted: Any, total: int) -> Integers:
     """Return the index of counts in the list of all counts of their sum."""
-    left = np.asarray(wanted)[..., ::-1].cumsum(axis=-1)[..., ::-1]
-    place = np.zeros(left.shape[:-1], dtype=np.int64)
-    for axis in range(left.shape[-1] - 1):
+    remaining = np.asarray(wanted)[..., ::-1].cumsum(axis=-1)[..., ::-1]
+    place = np.zeros(remaining.shape[:-1], dtype=np.int64)
+    for axis in range(remaining.shape[-1] - 1):
         # Counts with a smaller entry here come before it; the rest of their sum is larger.
-        free = left.shape[-1] - axis - 1
+        free = remaining.shape[-1] - axis - 1
         smaller = np.array([math.comb(rest + free, free) for rest in range(total + 1)])
-        place += smaller[left[..., axis]] - smaller[left[..., axis + 1]]
+        place += smaller[remaining[..., axis]] - smaller[remaining[..., axis + 1]]
     return place
 
 
@@ -122,5 +122,4 @@ def distances(tables: list[Reals], first: Integers, second: Integers) -> Reals:
     total: Any = 0.0
     for axis, table in enumerate(tables):
         total = total + table[first[..., axis], second[..., axis]]
-    found: Reals = np.sqrt(-np.expm1(-np.asarray(total)))
-    return found
+    return np.asarray(np.sqrt(-np.expm1(-np.asarray(total))))

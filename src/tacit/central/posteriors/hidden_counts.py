@@ -1,4 +1,4 @@
-r"""Hidden counts: the law of the true counts, given what a mechanism released of them.
+r"""Hidden counts: the law of the true counts, given what a mechanism released about them.
 
 With :math:`x \sim` Dirichlet-multinomial(n, α) and a channel P,
 
@@ -136,15 +136,15 @@ class Factored:
         """Draw the last count given the sum, then the one before given the rest, and so on."""
         factors = self._factors
         draws = np.zeros((size, len(factors)), np.int64)
-        left = np.full(size, self.total)
+        remaining = np.full(size, self.total)
         for i in reversed(range(1, len(factors))):
-            for sum_left in np.unique(left):
-                rows = np.flatnonzero(left == sum_left)
-                chances = factors[i][: sum_left + 1] * self._heads[i][: sum_left + 1][::-1]
-                drawn = generator.choice(sum_left + 1, size=rows.size, p=chances / chances.sum())
+            for rest in np.unique(remaining):
+                rows = np.flatnonzero(remaining == rest)
+                chances = factors[i][: rest + 1] * self._heads[i][: rest + 1][::-1]
+                drawn = generator.choice(rest + 1, size=rows.size, p=chances / chances.sum())
                 draws[rows, i] = drawn
-            left = left - draws[:, i]
-        draws[:, 0] = left
+            remaining = remaining - draws[:, i]
+        draws[:, 0] = remaining
         return draws
 
     def log_density(self, log_shares: Reals) -> Reals:

@@ -8,7 +8,7 @@ posterior given y is a mixture over the hidden counts,
           P(x \mid y) \propto P(y \mid x) \int P(x \mid \theta)\, p(\theta)\, d\theta .
 
 Its intervals have the stated coverage, over prior and noise together [BS18]_. The naive posterior
-Dirichlet(α + y) takes noise for data, and its intervals are too short. n is public, and neighbours
+Dirichlet(α + y) treats noise as data, and its intervals are too narrow. n is public, and neighbours
 replace one record.
 
 References
@@ -89,7 +89,10 @@ class Prepared(NamedTuple):
         remap: bool = False,
         seeded: bool = False,
     ) -> Posterior:
-        """Return the posterior given a draw: post-processing. `seeded`: a seeded stream drew it."""
+        """Return the posterior given a draw, by post-processing.
+
+        `seeded` says whether a seeded stream made the draw.
+        """
         hidden = self.channel.hidden(released, self.prior) if noise_aware or remap else None
         counts = project_counts(released[None], self.total)[0]
         if remap and hidden is not None:
@@ -306,10 +309,10 @@ def remapped(hidden: Hidden, prior: Reals) -> Integers:
 
 
 def checked_counts(where: str, counts: Any, values: int) -> Integers:
-    """Check that there are as many counts as parameters of the prior; errors do not quote them."""
+    """Check that there is one count per parameter of the prior; errors do not quote counts."""
     checked = errors.integers(where, counts, lower=0)
     if checked.shape != (values,):
-        raise errors.InvalidData(f"{where}: counts must be {values}, one for each value.")
+        raise errors.InvalidData(f"{where}: counts must be {values} numbers, one per value.")
     if not checked.any():
         raise errors.InvalidData(f"{where}: counts must not all be 0.")
     return checked

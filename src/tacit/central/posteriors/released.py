@@ -25,12 +25,12 @@ from tacit.privacy.randomness import Seeded
 Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-NAIVE = "The posterior treats the noisy counts as exact: its intervals are too short."
+NAIVE = "The posterior treats the noisy counts as exact: its intervals are too narrow."
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """A released posterior of the shares.
+    """A posterior of the shares, computed from released counts.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""A curator over a table: questions answered with noise, under a budget."""
+"""A curator that answers queries about a table with noise, under a budget."""

@@ -1,4 +1,4 @@
-"""A plan carried out: exact sums from the engine, noise, and the answers made of them."""
+"""Run a query plan: exact sums from the engine, noise on them, and estimates from the result."""
 
 from __future__ import annotations
 
@@ -8,58 +8,65 @@ from typing import Any
 
 from tacit.central.queries import model, order
 from tacit.central.queries.compile import Expression, constant, fill
+from tacit.central.queries.declarations import Declarations
 from tacit.central.queries.engine import Engine
 from tacit.central.queries.estimates import Estimate, estimates
-from tacit.central.queries.plan import Noised, Picked, Plan, Public
+from tacit.central.queries.plan import Noised, Picked, QueryPlan
 from tacit.central.queries.releases import rows_release
 from tacit.central.queries.scan import Scan
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness, uniform_below
 
-Found = dict[model.Query, list[Estimate]]
-"""For each question, one estimate a group, in the order of the keys."""
+Estimates = dict[model.Query, list[Estimate]]
+"""For each query, one estimate per group, in the order of the keys."""
 
 
-def carry_out(engine: Engine, public: Public, plan: Plan, rng: Randomness) -> Found:
-    """Read, add noise, estimate."""
-    group, first = group_of(engine, public, plan)
+def carry_out(
+    engine: Engine, declared: Declarations, plan: QueryPlan, rng: Randomness
+) -> Estimates:
+    """Read the sums, add noise, and estimate."""
+    group, first = group_of(engine, declared, plan)
     scan = Scan(
         engine,
         plan.query.where,
         group,
         first,
-        public.unit,
+        declared.unit,
         plan.contribution,
         int(uniform_below(2**62, 1, rng)[0]),
     )
-    found: Found = {}
+    answers: Estimates = {}
     if plan.noised:
         sums = scan.parts([one.release for one in plan.noised])
-        rows = _public_rows(scan, plan, public)
+        rows = _public_rows(scan, plan, declared)
         for i, one in enumerate(plan.noised):
-            found |= noised(plan, one, {code: parts[i] for code, parts in sums.items()}, rng, rows)
+            own = {code: parts[i] for code, parts in sums.items()}
+            answers |= noised(plan, one, own, rng, rows)
     for pick in plan.picked:
-        found[pick.query] = _picked(scan, plan, pick, rng)
-    return found
+        answers[pick.query] = _picked(scan, plan, pick, rng)
+    return answers
 
 
-def _public_rows(scan: Scan, plan: Plan, public: Public) -> int | None:
-    """How many rows there are, where neighbours have equally many, and a question is about all."""
-    asked = any(one.release.rotated for one in plan.noised)
-    if not asked or plan.query.where is not None or plan.by or public.unit is not None:
+def _public_rows(scan: Scan, plan: QueryPlan, declared: Declarations) -> int | None:
+    """Count the rows if their number is public and the query is about all of them, else None.
+
+    The number is public under replace-one neighbours, which have equally many rows.
+    """
+    needed = any(one.release.rotated for one in plan.noised)
+    if not needed or plan.query.where is not None or plan.by or declared.unit is not None:
         return None
     sums = scan.parts([rows_release()])
     return sums[0][0][0] if sums else 0
 
 
 def noised(
-    plan: Plan,
+    plan: QueryPlan,
     one: Noised,
     sums: Mapping[int, list[int]],
     rng: Randomness,
     rows: int | None = None,
-) -> dict[model.Query, list[Estimate]]:
-    """Noise on every entry of every group, those without rows too, and the estimates."""
+) -> Estimates:
+    """Add noise to every entry of every group, empty groups included, and estimate."""
     nothing = [0] * len(one.release.parts)
     exact = [one.release.entries(sums.get(code, nothing)) for code in range(plan.cells)]
     draws = iter(one.noise.draw(plan.cells * len(one.release.combine), rng))
@@ -71,11 +78,11 @@ def noised(
 
 
 def _counted(query: model.Query) -> model.Query:
-    """A histogram is a count by cell."""
+    """Read a histogram as a count per cell."""
     return model.Count() if isinstance(query, model.Histogram) else query
 
 
-def _picked(scan: Scan, plan: Plan, pick: Picked, rng: Randomness) -> list[Estimate]:
+def _picked(scan: Scan, plan: QueryPlan, pick: Picked, rng: Randomness) -> list[Estimate]:
     query = pick.query
     if isinstance(query, model.Quantile):
         assert pick.grid is not None
@@ -91,18 +98,23 @@ def _picked(scan: Scan, plan: Plan, pick: Picked, rng: Randomness) -> list[Estim
     return [Estimate(chosen, None)]
 
 
-def group_of(engine: Engine, public: Public, plan: Plan) -> tuple[Expression | None, int]:
-    """The number of a row's group, mixed base of the places of its keys, and the first number."""
+def group_of(
+    engine: Engine, declared: Declarations, plan: QueryPlan
+) -> tuple[Expression | None, int]:
+    """Return an expression that numbers a row's group, and the number of the first group.
+
+    The number is written in mixed base; its digits are the positions of the row's keys.
+    """
     compiler, places = engine.compiler, []
-    for name, keys in zip(plan.by, public.places(plan.by), strict=True):
-        places.append((compiler.place(public.columns[name], keys), len(keys)))
+    for name, keys in zip(plan.by, declared.keys_of(plan.by), strict=True):
+        places.append((compiler.place(declared.columns[name], keys), len(keys)))
     for one in plan.queries:
         if isinstance(one, model.Histogram):
-            cell = compiler.cell(public.columns[one.column], one.edges)
+            cell = compiler.cell(declared.columns[one.column], one.edges)
             places.append((cell, len(one.edges) - 1))
         elif isinstance(one, model.TopK):
-            keys = public.keys[one.column]
-            places.append((compiler.place(public.columns[one.column], keys), len(keys)))
+            keys = declared.keys[one.column]
+            places.append((compiler.place(declared.columns[one.column], keys), len(keys)))
     if not places:
         return None, 0
     code, first = places[0][0], 1
@@ -112,24 +124,26 @@ def group_of(engine: Engine, public: Public, plan: Plan) -> tuple[Expression | N
     return code, first
 
 
-def arranged(public: Public, plan: Plan, query: model.Query, found: list[Estimate]) -> Any:
-    """Estimates as an answer shows them: (one estimate, groups by key)."""
-    keys: list[Any] = list(itertools.product(*public.places(plan.by)))
+def arranged(
+    declared: Declarations, plan: QueryPlan, query: model.Query, estimated: list[Estimate]
+) -> Any:
+    """Arrange estimates as an answer shows them: (the only estimate, estimates by key)."""
+    keys: list[Any] = list(itertools.product(*declared.keys_of(plan.by)))
     if len(plan.by) == 1:
         keys = [key for (key,) in keys]
     if isinstance(query, model.TopK):
-        names = public.keys[query.column]
-        return Estimate([names[place] for place in found[0].value], None), None
+        names = declared.keys[query.column]
+        return Estimate([names[place] for place in estimated[0].value], None), None
     if isinstance(query, model.Histogram):
         size = len(query.edges) - 1
-        found = [_bins(found[i : i + size]) for i in range(0, len(found), size)]
+        estimated = [_bins(estimated[i : i + size]) for i in range(0, len(estimated), size)]
     if not plan.by:
-        return found[0], None
-    if len(keys) != len(found):
+        return estimated[0], None
+    if len(keys) != len(estimated):
         raise errors.TacitError("queries: groups and keys do not match.")
-    return None, dict(zip(keys, found, strict=True))
+    return None, dict(zip(keys, estimated, strict=True))
 
 
 def _bins(bins: list[Estimate]) -> Estimate:
-    """The counts of a histogram; each has its own 95 % interval."""
+    """Join the counts of a histogram; each keeps its own 95 % interval."""
     return Estimate([one.value for one in bins], [one.interval for one in bins])  # type: ignore[arg-type]

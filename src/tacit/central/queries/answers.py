@@ -1,4 +1,4 @@
-"""Answers: value, interval, guarantee, and what is left of the budget."""
+"""Answers: value, interval, guarantee, and the remaining budget."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from tacit.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from tacit.privacy.randomness import Seeded
 
 Key = Any
-"""The key of a group: that of its one column, or a tuple of keys where there are several."""
+"""The key of a group: a single key, or a tuple if the query groups by several columns."""
 
 _PUBLIC = "Bounds, keys and conditions were chosen without the rows, or from earlier answers."
-_FIXED = "The questions did not depend on answers; where they did, what holds is the whole budget."
-_ROWS = "A record is a row: who has several rows in the table is protected less with each."
-_SIDES = "How long a question took, that it was asked, and that memory or disk did not suffice."
+_FIXED = "The queries did not depend on earlier answers; if they did, only the whole budget holds."
+_ROWS = "A record is a row: the more rows a person has in the table, the less they are protected."
+_SIDES = "That a query was asked, how long it took, and whether memory or disk ran out."
 _READABLE = (
-    "The engine can read every row: files are whole, text in Parquet is UTF-8, and no row is "
-    "stored so that reading it fails. Each row is there once."
+    "The engine can read every row: files are complete, text in Parquet files is UTF-8, and no row "
+    "is stored in a way that makes reading it fail. Each row is stored once."
 )
 
 
 @dataclass(frozen=True)
 class Price:
-    """What a question would cost, before anything is read or charged."""
+    """Price of a query and the budget that would remain; nothing is read or charged."""
 
     event: events.Event
     guarantee: Guarantee
-    left_after: dict[str, float]
+    remaining_after: dict[str, float]
 
 
 @dataclass(frozen=True)
 class Answer:
     """One released answer.
 
-    `value` and `interval` where there are no groups, else `groups`; `parts` are the answers to the
-    questions of a `Several`. `guarantee` is that of the whole release, `left` what the account had
-    after it.
+    Without groups it has `value` and `interval`; with groups it has `groups`. `parts` holds the
+    answers to the queries of a `Several`. `guarantee` covers the whole release; `remaining` is the
+    budget of the account after it.
     """
 
     query: model.Query | model.Several
@@ -49,26 +49,26 @@ class Answer:
     groups: Mapping[Key, Estimate] | None
     parts: tuple[Answer, ...]
     guarantee: Guarantee
-    left: dict[str, float]
+    remaining: dict[str, float]
     event: events.Event
     seeded: bool
 
     @property
     def value(self) -> Any:
-        """The noisy value; of a histogram the counts, of top-k the keys."""
+        """The noisy value; the list of counts for a histogram, the list of keys for top-k."""
         return None if self.estimate is None else self.estimate.value
 
     @property
     def interval(self) -> Any:
-        """Holds the true value in 95 % of draws, or more."""
+        """An interval that contains the value without noise in at least 95 % of draws."""
         return None if self.estimate is None else self.estimate.interval
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: `value` and `interval`, or `groups`; `guarantee`; `budget_left`."""
+        """Return JSON-ready data: `value` and `interval`, or `groups`; `guarantee`; `remaining`."""
         return {
             **self._content(),
             "guarantee": stated(self.guarantee),
-            "budget_left": dict(self.left),
+            "remaining": dict(self.remaining),
         }
 
     def _content(self) -> dict[str, Any]:
@@ -84,19 +84,19 @@ class Answer:
         return shown.table("Answer", {**values, "guarantee": self.guarantee})
 
     def certificate(self, *, artifact: str | None = None) -> Certificate:
-        """The guarantee of this release, its event and its assumptions."""
+        """Certify the guarantee of this release, its event and its assumptions."""
         return certify(self.event, self.guarantee, self.seeded, artifact)
 
 
 def _chosen(event: events.Event, guarantee: Guarantee) -> bool:
-    """Whether several answers were summed in a notion whose sums hold for fixed lists only."""
+    """Check whether answers were summed in a notion whose sums hold only for fixed queries."""
     return isinstance(event, events.Composed) and not isinstance(guarantee, PureDP | ApproxDP)
 
 
 def certify(
     event: events.Event, guarantee: Guarantee, seeded: bool, artifact: str | None = None
 ) -> Certificate:
-    """A certificate with what every curator assumes and does not protect."""
+    """Issue a certificate with what every curator assumes and does not protect."""
     rows = (_ROWS,) if str(guarantee.unit) == "record" else ()
     return Certificate.issue(
         event,
@@ -109,15 +109,15 @@ def certify(
 
 
 def stated(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as JSON-ready data, with its own sentence; ε and δ where it has them."""
-    found = plain.to_plain(guarantee)
+    """Return a guarantee as JSON-ready data with its text, and with ε and δ if it has them."""
+    data = plain.to_plain(guarantee)
     if isinstance(guarantee, PureDP | ApproxDP):
-        found |= {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
-    return found | {"text": str(guarantee)}
+        data |= {"epsilon": guarantee.epsilon, "delta": guarantee.delta}
+    return data | {"text": str(guarantee)}
 
 
 def _together(parts: tuple[Answer, ...]) -> dict[str, Any]:
-    """The answers of several questions, by label; under each group where there are groups."""
+    """Return the answers to several queries by label, or by group and label."""
     if parts[0].groups is None:
         return {
             "values": {part.query.label: part.estimate.to_dict() for part in parts if part.estimate}
@@ -130,7 +130,7 @@ def _together(parts: tuple[Answer, ...]) -> dict[str, Any]:
 
 
 def key_text(key: Key) -> str:
-    """Several keys are joined by commas; a comma inside one of them has a backslash before it."""
+    """Write a key as text: several keys joined by commas, a comma inside a key escaped."""
     if not isinstance(key, tuple):
         return str(key)
     return ",".join(str(part).replace("\\", "\\\\").replace(",", "\\,") for part in key)

@@ -1,7 +1,8 @@
-"""Questions as SQL, for DuckDB and PostgreSQL: trees of sqlglot, never pasted text.
+"""Compile queries to SQL for DuckDB and PostgreSQL, as sqlglot trees and never as pasted text.
 
-Templates are constants of this module. Names of columns enter as quoted identifiers, literals as
-literals. Every expression is total: whatever a row holds, it has a value and raises nothing.
+Templates are constants of this module. Column names enter as quoted identifiers, values as
+literals. Every expression is total: whatever a row holds, it evaluates to a value or NULL and
+never raises.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from tacit.central.queries.table import Column, Columns, Kind, compared
 from tacit.privacy import errors
 
 Expression = Any
-"""A sqlglot expression; the package is imported where it is used."""
+"""A sqlglot expression; the package is imported when it is first used."""
 
 _SMALL = ("TINYINT", "SMALLINT", "UTINYINT", "USMALLINT")
 
 
 def sqlglot() -> Any:
-    """The parser and builder of SQL, or one line that says how to get it."""
+    """Import the SQL parser and builder, or say how to install it."""
     try:
-        import sqlglot as found
+        import sqlglot as package
     except ImportError:
         raise errors.TacitError(
             "queries: the sqlglot package must be installed. pip install 'tacit[queries]'."
         ) from None
-    return found
+    return package
 
 
 def fill(template: str, **parts: Expression) -> Expression:
-    """A template with expressions in place of its `:names`."""
+    """Replace the `:names` of a template by expressions."""
     return sqlglot().exp.replace_placeholders(_parsed(template), **parts)
 
 
@@ -45,12 +46,12 @@ def _parsed(template: str) -> Expression:
 
 
 def identifier(name: str) -> Expression:
-    """A column, quoted."""
+    """Return a column, quoted."""
     return sqlglot().exp.column(name, quoted=True)
 
 
 def parts_of(name: str) -> list[str]:
-    """The parts of a table's name."""
+    """Split the name of a table into its parts."""
     parts = name.split(".")
     if not 1 <= len(parts) <= 3 or not all(parts):
         errors.refuse("Curator", "table", "name, schema.name or database.schema.name", name)
@@ -58,14 +59,14 @@ def parts_of(name: str) -> list[str]:
 
 
 def table_of(*names: str) -> Expression:
-    """A table, by the parts of its name, quoted."""
+    """Return a table from the parts of its name, quoted."""
     exp = sqlglot().exp
     parts = [exp.to_identifier(name, quoted=True) for name in names]
     return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(parts), strict=False)))
 
 
 def constant(value: model.Literal) -> Expression:
-    """A literal of its own type: text, whole number, truth value, double, date or timestamp."""
+    """Return a literal of the value's type: text, integer, Boolean, double, date or timestamp."""
     exp = sqlglot().exp
     if isinstance(value, bool):
         return exp.Boolean(this=value)
@@ -80,7 +81,7 @@ def constant(value: model.Literal) -> Expression:
 
 
 def decimal(x: Expression) -> Expression:
-    """As PostgreSQL's numbers of any size: in a template DECIMAL is DuckDB's, of 18 digits."""
+    """Cast to PostgreSQL's unlimited decimals: in a template, DECIMAL is DuckDB's 18 digits."""
     return sqlglot().exp.cast(x, "decimal")
 
 
@@ -95,7 +96,7 @@ class Compiler:
         for name in self.columns:
             if name.casefold().startswith("tacit_"):
                 remedy = "Rename it."
-                errors.refuse("Curator", "column", "named without tacit_ in front", name, remedy)
+                errors.refuse("Curator", "column", "named without tacit_ as prefix", name, remedy)
 
     @cached_property
     def is_duckdb(self) -> bool:
@@ -105,7 +106,7 @@ class Compiler:
         return str(tree.sql(dialect=self.dialect))
 
     def where(self, where: model.Where) -> Expression:
-        """A condition that is true, false or NULL of every row."""
+        """Compile a condition that is true, false or NULL for every row."""
         match where:
             case model.Compare(column=name, operator=operator, value=value):
                 left, right = self._sides(self.columns[name], value)
@@ -127,7 +128,7 @@ class Compiler:
                 return exp.paren(join(*(self.where(part) for part in parts)), copy=False)
 
     def _sides(self, column: Column, value: model.Literal) -> tuple[Expression, Expression]:
-        """Column and literal as one type, without a conversion that could fail on a row."""
+        """Bring column and literal to one type, without a conversion that could fail on a row."""
         literal = compared(column, value)
         if isinstance(literal, int | float) and not isinstance(literal, bool):
             return self._numbers(column, literal)
@@ -145,7 +146,7 @@ class Compiler:
         return self._exact(column), exact
 
     def real(self, column: Column) -> Expression:
-        """The column as a double; NULL where it is NaN, or a text that is no number."""
+        """Read the column as a double; NaN, and text that is not a number, become NULL."""
         x = self._double(column)
         if column.kind is Kind.LOOSE or column.type in ("FLOAT", "DOUBLE"):
             return fill("CASE WHEN ISNAN(:x) THEN NULL ELSE :x END", x=x)
@@ -161,7 +162,7 @@ class Compiler:
         return fill("CAST(:x AS DOUBLE)", x=identifier(column.name))
 
     def _exact(self, column: Column) -> Expression:
-        """For PostgreSQL: whole and decimal numbers as they are, NULL where NaN."""
+        """Read integers and decimals of PostgreSQL as they are; NaN becomes NULL."""
         x = identifier(column.name)
         return (
             fill("NULLIF(:x, :nan)", x=x, nan=decimal(constant("NaN")))
@@ -170,7 +171,7 @@ class Compiler:
         )
 
     def steps(self, column: Column, grid: Grid) -> Expression:
-        """T in {0, …, T}, NULL for NULL and NaN; infinities are clipped as other values are."""
+        """Return t in {0, …, T}: NULL for NULL and NaN; infinities are clipped as others are."""
         if grid.whole:
             low, high = int(grid.lower), int(grid.upper)
             offset = "CAST(:x AS BIGINT) - :low" if low else ":x"
@@ -186,7 +187,8 @@ class Compiler:
 
     def _real_steps(self, column: Column, grid: Grid) -> Expression:
         if self.is_duckdb:
-            # A cast rounds to even. Most rows take the first branch; NaN, the largest number, none.
+            # A cast rounds to even. Most rows take the first branch. NaN, which DuckDB orders above
+            # every number, takes none.
             x, exact = self._double(column), False
             offset = "(:x - :low)" if grid.lower else ":x"
             inside = f"WHEN :x BETWEEN :low AND :high THEN TRY_CAST({offset} * :scale AS INTEGER)"
@@ -197,7 +199,7 @@ class Compiler:
                 "THEN LEAST(CAST(ROUND((:x - :low) * :scale) AS BIGINT), :top)"
             )
         ends = {"low": grid.lower, "high": grid.upper, "scale": 1 / grid.step}
-        # So near the bound the product could vanish, which PostgreSQL takes for an error.
+        # Nearer to the bound, the product could underflow, which is an error in PostgreSQL.
         ends["near"] = grid.lower + grid.step / 4
         numbers = {name: self._like(value, exact) for name, value in ends.items()}
         return fill(
@@ -209,7 +211,7 @@ class Compiler:
         )
 
     def _as_number(self, column: Column) -> tuple[Expression, bool]:
-        """The column as it is where its numbers are exact and wide (PostgreSQL), else a double."""
+        """Read exact numbers of PostgreSQL as they are, and everything else as a double."""
         if column.kind in (Kind.DECIMAL, Kind.WHOLE) and not self.is_duckdb:
             return self._exact(column), True
         return self.real(column), False
@@ -218,12 +220,12 @@ class Compiler:
         return decimal(constant(repr(value))) if exact else constant(value)
 
     def filled(self, column: Column, grid: Grid) -> Expression:
-        """The steps for a sum, where NULL may read as 0: for whole numbers without a branch."""
+        """Return the steps for a sum, where NULL may count as 0: without a branch for integers."""
         low, high = int(grid.lower), int(grid.upper)
         if not grid.whole or not self.is_duckdb:
             return self.steps(column, grid)
         x = identifier(column.name)
-        # In a type that holds the difference of the bounds: an overflow would tell of a row.
+        # The type must hold the difference of the bounds: an overflow would reveal a row.
         if max(abs(low), abs(high)) >= 2**30 or column.type not in (*_SMALL, "INTEGER"):
             x = fill("CAST(:x AS BIGINT)", x=x)
         elif column.type in _SMALL:
@@ -232,21 +234,21 @@ class Compiler:
         return fill(template, x=x, low=constant(low), high=constant(high))
 
     def value(self, column: Column) -> Expression:
-        """The column as it is counted: NULL where it has no value, which NaN is not."""
+        """Return the column as it is counted: NULL for rows without a value, NaN included."""
         if column.kind in (Kind.REAL, Kind.DECIMAL):
             return self._as_number(column)[0]
         return identifier(column.name)
 
     def place(self, column: Column, keys: tuple[model.Literal, ...]) -> Expression:
-        """The place of a value among public keys, from 1; NULL for any other value."""
+        """Return the position of a value among public keys, from 1; NULL for any other value."""
         sides = [self._sides(column, key) for key in keys]
         listed = sqlglot().exp.array(*(right for _, right in sides))
         function = "LIST_POSITION" if self.is_duckdb else "ARRAY_POSITION"
-        # All keys are of one kind, so the column is read in one way.
+        # All keys have one kind, so the column is read in one way.
         return sqlglot().exp.Anonymous(this=function, expressions=[listed, sides[0][0]])
 
     def cell(self, column: Column, edges: tuple[float, ...]) -> Expression:
-        """The interval that a value lies in, from 1, by halving; NULL outside and for NaN."""
+        """Find the interval of a value by bisection, from 1; NULL for NaN and outside the edges."""
         x, exact = self._as_number(column)
 
         def halved(low: int, high: int) -> Expression:

@@ -1,4 +1,4 @@
-"""The curator: a table behind a budget.
+"""The curator: answers queries about a table under a budget.
 
 References
 ----------
@@ -18,8 +18,9 @@ from tacit.central.queries import model
 from tacit.central.queries.answering import arranged, carry_out
 from tacit.central.queries.answers import Answer, Price, certify
 from tacit.central.queries.contribution import rows_and_groups
+from tacit.central.queries.declarations import declare
 from tacit.central.queries.engine import open_engine
-from tacit.central.queries.plan import Plan, plan, public
+from tacit.central.queries.plan import QueryPlan, plan
 from tacit.central.queries.releases import rows_release
 from tacit.central.queries.scan import Scan
 from tacit.central.queries.spending import Spending, budget_of, shown
@@ -39,43 +40,43 @@ By = str | tuple[str, ...] | list[str]
 
 
 class Curator:
-    r"""Answers questions about a table with noise, until its budget is spent.
+    r"""A table whose queries are answered with noise, until a budget is spent.
 
     Parameters
     ----------
     source
-        A Parquet or CSV file (or a pattern of them), a pandas, Polars or Arrow table, a DuckDB or
-        psycopg connection, or a `postgresql://` address; the last three with `table`.
+        A Parquet or CSV file or a pattern such as `data/*.parquet`; a pandas, Polars or Arrow
+        table; a DuckDB or psycopg connection or a `postgresql://` address, with `table`.
     budget : float or Guarantee
-        An ε towards add-remove neighbours, or a `PureDP`, `ApproxDP` or `ZCDP` guarantee that names
-        its own. Answers get discrete Laplace noise, under zCDP discrete Gaussian noise.
+        An ε for add-remove neighbours, or a `PureDP`, `ApproxDP` or `ZCDP` guarantee, which names
+        its neighbours. Answers get discrete Laplace noise, or discrete Gaussian noise under zCDP.
     bounds : mapping
-        For each column of numbers to be added up, (lower, upper), from public knowledge. Values
+        (lower, upper) for each column that is summed or ordered, from public knowledge. Values
         outside are clipped; rows with NULL or NaN are left out.
     keys : mapping
-        For each column to group by, its keys, from public knowledge. Rows with other values are
-        counted nowhere; keys without rows are answered like all others.
+        The keys of each column to group by, from public knowledge. Rows with other values are not
+        counted; keys without rows are answered like all others.
     unit : str, optional
-        The column that says whose a row is. Without it a record is a row, and the certificate says
-        so. Rows without a unit are left out.
+        The column that identifies the person of each row. Without it, a record is a row, and the
+        certificate says so. Rows without a unit are left out.
     max_rows, max_groups : int
-        What one person counts for, at most: rows in a group, and groups.
+        Limits on one person: rows per group, and groups.
     ledger, account
-        A ledger (or its path) to charge, and the account, opened with `budget` where it is new.
-        Without one the budget lives as long as this object.
+        A ledger (or its path) and the account to charge, which is opened with `budget` if it is
+        new. Without a ledger, the budget lives as long as this object.
     table : str, optional
-        The table of a connection, `name` or `schema.name`.
+        The table of a connection: `name`, `schema.name` or `database.schema.name`.
     rng : optional
-        Where noise comes from: the operating system's entropy, unless a test passes its own.
+        Source of the noise: operating-system entropy, unless a test passes its own.
     memory, threads
         Limits of the embedded DuckDB; a connection keeps its own.
 
     Notes
     -----
-    A question is planned, priced and charged before a row is read: if reading fails afterwards,
-    the charge stays. What the plan shows to be wrong is refused, charges nothing and reads nothing
-    but the names and types of columns. Nothing depends on the rows but what noise was added to.
-    The table must not change while a question is answered. A curator belongs to one thread.
+    A query is planned, priced and charged before a row is read; if reading fails afterwards, the
+    charge stays. A query that the plan shows to be invalid is refused: nothing is charged, and
+    only the names and types of columns are read. Except for the noisy values, nothing depends on
+    the rows. The table must not change while a query is answered. A curator belongs to one thread.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class Curator:
     >>> answer = curator.mean("age", by="sex", epsilon=0.5)
     >>> sorted(answer.groups)
     ['F', 'M']
-    >>> curator.left
+    >>> curator.remaining
     {'epsilon': 0.5, 'delta': 0.0}
     """
 
@@ -114,8 +115,8 @@ class Curator:
         stated = budget_of(budget, unit)
         self._engine = open_engine(source, table, memory, threads)
         try:
-            declared = {"unit": unit, "rows": rows, "groups": groups, "budget": stated}
-            self._public = public(self._engine.compiler.columns, bounds, keys, **declared)
+            limits = {"unit": unit, "rows": rows, "groups": groups, "budget": stated}
+            self._declared = declare(self._engine.compiler.columns, bounds, keys, **limits)
             name = self._engine.title if account is None else account
             self._spending = Spending(stated, ledger, line_of_text("Curator", "account", name))
         except BaseException:
@@ -124,7 +125,7 @@ class Curator:
         self._charged: list[events.Event] = []
 
     def close(self) -> None:
-        """Close what this object has opened itself."""
+        """Close the connections and the ledger that this object has opened."""
         self._engine.close()
         self._spending.close()
 
@@ -135,13 +136,13 @@ class Curator:
         self.close()
 
     @property
-    def left(self) -> dict[str, float]:
-        """What is left of the budget."""
-        return shown(self._spending.left)
+    def remaining(self) -> dict[str, float]:
+        """The remaining budget."""
+        return shown(self._spending.remaining)
 
     @property
     def statements(self) -> int:
-        """How many statements have read rows so far."""
+        """The number of statements that have read rows so far."""
         return self._engine.statements
 
     def price(
@@ -151,10 +152,10 @@ class Curator:
         epsilon: float | None = None,
         rho: float | None = None,
     ) -> Price:
-        """What a question would cost and leave. Reads nothing, charges nothing."""
-        event = self._plan(_asked(query), epsilon, rho).event
-        guarantee, left = self._spending.afford(event)
-        return Price(event, guarantee, shown(left))
+        """Return the price of a query and the budget that would remain; read and charge nothing."""
+        event = self._plan(_query(query), epsilon, rho).event
+        guarantee, remaining = self._spending.afford(event)
+        return Price(event, guarantee, shown(remaining))
 
     def answer(
         self,
@@ -163,16 +164,16 @@ class Curator:
         epsilon: float | None = None,
         rho: float | None = None,
     ) -> Answer:
-        """Check, charge, read, add noise: in this order."""
-        query = _asked(query)
+        """Check the query, charge for it, read the rows and add noise, in this order."""
+        query = _query(query)
         planned = self._plan(query, epsilon, rho)
         guarantee, _ = self._spending.afford(planned.event)
-        left = shown(self._charge(planned.event))
-        found = carry_out(self._engine, self._public, planned, self._rng)
-        shared = (guarantee, left, planned.event, not self._rng.secure)
+        remaining = shown(self._charge(planned.event))
+        estimated = carry_out(self._engine, self._declared, planned, self._rng)
+        shared = (guarantee, remaining, planned.event, not self._rng.secure)
         answers = []
         for one in planned.queries:
-            alone, groups = arranged(self._public, planned, one, found[one])
+            alone, groups = arranged(self._declared, planned, one, estimated[one])
             answers.append(Answer(one, alone, groups, (), *shared))
         if not isinstance(query, model.Several):
             return answers[0]
@@ -181,19 +182,19 @@ class Curator:
     def count(
         self, column: str | None = None, *, where: Where = None, by: By = (), **amount: Any
     ) -> Answer:
-        """How many rows; with a column, how many with a value there."""
+        """Count the rows, or the rows that have a value in a column."""
         return self.answer(model.Count(column, where=_where(where), by=_by(by)), **amount)
 
     def sum(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
-        """The sum of a bounded column."""
+        """Estimate the sum of a bounded column."""
         return self.answer(model.Sum(column, where=_where(where), by=_by(by)), **amount)
 
     def mean(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
-        """The mean of a bounded column."""
+        """Estimate the mean of a bounded column."""
         return self.answer(model.Mean(column, where=_where(where), by=_by(by)), **amount)
 
     def variance(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
-        """The population variance of a bounded column."""
+        """Estimate the population variance of a bounded column."""
         return self.answer(model.Variance(column, where=_where(where), by=_by(by)), **amount)
 
     def quantile(
@@ -206,12 +207,12 @@ class Curator:
         cells: int = 1024,
         **amount: Any,
     ) -> Answer:
-        """A quantile of a bounded column."""
+        """Estimate a quantile of a bounded column, on a grid of `cells` between the bounds."""
         query = model.Quantile(column, level, cells, where=_where(where), by=_by(by))
         return self.answer(query, **amount)
 
     def median(self, column: str, *, where: Where = None, by: By = (), **amount: Any) -> Answer:
-        """The quantile at level ½."""
+        """Estimate the quantile at level ½."""
         return self.quantile(column, 0.5, where=where, by=by, **amount)
 
     def histogram(
@@ -223,9 +224,10 @@ class Curator:
         by: By = (),
         **amount: Any,
     ) -> Answer:
-        """How many rows lie between neighbouring edges, which are public.
+        """Count the rows between consecutive public edges.
 
-        The last interval has both ends. With a unit, intervals are groups: see `max_groups`.
+        The last interval includes both ends. With a unit, each interval is a group: see
+        `max_groups`.
         """
         if not isinstance(edges, Sequence | np.ndarray):
             errors.refuse("histogram", "edges", "a list of numbers", edges)
@@ -233,15 +235,15 @@ class Curator:
         return self.answer(query, **amount)
 
     def contingency(self, columns: Sequence[str], *, where: Where = None, **amount: Any) -> Answer:
-        """The contingency table of columns with declared keys."""
+        """Estimate the contingency table of columns with declared keys."""
         return self.answer(model.contingency(tuple(columns), _where(where)), **amount)
 
     def top_k(self, column: str, k: int, *, where: Where = None, **amount: Any) -> Answer:
-        """The k most frequent of a column's declared keys, best first."""
+        """Choose the k most frequent of a column's declared keys, the most frequent first."""
         return self.answer(model.TopK(column, k, where=_where(where)), **amount)
 
     def sulq(self, predicate: Where, **amount: Any) -> Answer:
-        """The SuLQ sum of a predicate over the rows [BDMN05]_: how many it is true of."""
+        """Count the rows for which a predicate is true: its SuLQ sum [BDMN05]_."""
         if predicate is None:
             errors.refuse("sulq", "predicate", "given", None)
         return self.count(where=predicate, **amount)
@@ -249,15 +251,15 @@ class Curator:
     def above_threshold(
         self, threshold: int, *, epsilon: float, positives: int = 1
     ) -> AboveThreshold:
-        """A stream of threshold questions; the whole ε is charged now."""
-        if isinstance(self._public.budget, ZCDP):
+        """Open a stream of comparisons with a threshold; the whole ε is charged now."""
+        if isinstance(self._declared.budget, ZCDP):
             # The event is ε-DP; the account converts it to ε²/2.
             errors.epsilon_in_range("above_threshold", epsilon)
-        scope = self._public.contribution(1).scope
+        scope = self._declared.contribution(1).scope
         mechanism = SparseVector(
             epsilon=epsilon,
             threshold=threshold,
-            sensitivity=self._public.rows,
+            sensitivity=self._declared.rows,
             positives=positives,
             monotonic=scope["adjacency"] in events.ONE_OR_NONE,
             **scope,
@@ -266,42 +268,44 @@ class Curator:
         return AboveThreshold(mechanism, self._exact_count, self._rng)
 
     def certificate(self) -> Certificate:
-        """Everything that this object has charged, added up.
+        """Certify everything that this object has charged.
 
-        Questions may be chosen after seeing answers, so that only sums hold, as in the account:
-        of ε, of (ε, δ) or of ρ.
+        Queries may be chosen after seeing answers, so only sums of ε, of (ε, δ) or of ρ hold, as
+        in the account.
         """
         if not self._charged:
-            raise errors.CertificateError("certificate: nothing was released yet.")
+            raise errors.CertificateError(
+                "certificate: nothing was released yet. Ask a query first."
+            )
         whole = tuple(self._charged)
         event = whole[0] if len(whole) == 1 else events.Composed(whole)
         return certify(event, guarantee_of(event), not self._rng.secure)
 
-    def _plan(self, query: Any, epsilon: Any, rho: Any) -> Plan:
-        return plan(self._public, query, epsilon, rho)
+    def _plan(self, query: Any, epsilon: Any, rho: Any) -> QueryPlan:
+        return plan(self._declared, query, epsilon, rho)
 
     def _charge(self, event: events.Event) -> Any:
-        left = self._spending.charge(event)
+        remaining = self._spending.charge(event)
         self._charged.append(event)
-        return left
+        return remaining
 
     def _exact_count(self, where: Where) -> int:
-        """A count for a stream, whose noise is added there."""
+        """Count exactly, for a stream that adds the noise itself."""
         if isinstance(where, model.Count):
             if where.by or where.column:
-                errors.refuse("above_threshold", "question", "a count of rows", where.label)
+                errors.refuse("above_threshold", "query", "a count of rows", where.label)
             where = where.where
         checked = _where(where)
-        check_where(self._public.columns, checked)
-        contribution = self._public.contribution(1)
+        check_where(self._declared.columns, checked)
+        contribution = self._declared.contribution(1)
         salt = int(uniform_below(2**62, 1, self._rng)[0])
-        scan = Scan(self._engine, checked, None, 0, self._public.unit, contribution, salt)
+        scan = Scan(self._engine, checked, None, 0, self._declared.unit, contribution, salt)
         sums = scan.parts([rows_release()])
         return sums[0][0][0] if sums else 0
 
 
-def _asked(query: model.Query | model.Several | str) -> model.Query | model.Several:
-    """A question, or one in SQL, about this table whatever it calls it."""
+def _query(query: model.Query | model.Several | str) -> model.Query | model.Several:
+    """Parse a query in SQL; it is about this table, whatever name it uses."""
     if not isinstance(query, str):
         return query
     from tacit.central.queries.sql import parse

@@ -1,16 +1,16 @@
-"""DuckDB: embedded over files and frames, or a connection of yours.
+"""DuckDB engines: embedded over files and frames, or on a connection of the user.
 
-The embedded one gets a limit of memory, reads the given files and no others, loads no extension,
-and its settings are locked before the first question.
+The embedded DuckDB has a memory limit, reads the given files and no others and loads no extension;
+its settings are locked before the first query.
 
-DuckDB holds NaN to be the largest number, but the largest value that a Parquet file states leaves
-NaN out, and by that value DuckDB decides comparisons and skips row groups. Whether a NaN fulfils
-x > 5 then depends on the rows beside it, and one row more could bring many of them into a count.
-So both optimisers that read such statistics are off while a question is answered.
+DuckDB orders NaN above every number, but the maximum in the statistics of a Parquet file leaves NaN
+out, and DuckDB uses that maximum to decide comparisons and to skip row groups. Whether a NaN
+satisfies x > 5 would then depend on the rows next to it, and one more row could bring many of them
+into a count. So both optimizers that read such statistics are off while a query is answered.
 
-On a connection that was handed in, a question is one transaction, its functions must be DuckDB's
-own (`duckdb_functions`), and settings that change what a statement means are set as DuckDB has
-them by default.
+On a user's connection, a query is one transaction, all functions that it calls must be DuckDB's
+own (`duckdb_functions`), and settings that change the meaning of a statement have DuckDB's
+defaults.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SETTINGS = {
 }
 
 
-# No function is called here: a macro could stand before it.
+# This statement calls no function that a macro could shadow.
 _CATALOG = """
 SELECT t.database_name, t.schema_name, t.table_name, d.type, t.sql
 FROM system.main.duckdb_tables() t JOIN system.main.duckdb_databases() d USING (database_name)
@@ -55,15 +55,15 @@ _MEANING = {
     "ieee_floating_point_ops": "true",
     "old_implicit_casting": "false",
 }
-"""Settings of which some versions have some; other values change comparisons and arithmetic."""
+"""Defaults of settings that change comparisons and arithmetic; not every version has them all."""
 _USUAL = """
 SELECT COUNT(*), COUNT(x), SUM(LEAST(GREATEST(x, 1), 2) - 1), SUM(x * x), ISNAN(x) FROM t
 """
-"""What nearly every question calls, so that it is refused before the first charge."""
+"""The functions that nearly every query calls: replaced ones are refused before any charge."""
 
 
 class DuckDBEngine:
-    """A table of a DuckDB connection; of an embedded one, unless the connection was handed in."""
+    """A table of a DuckDB connection: the embedded one, or the user's (`handed`)."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DuckDBEngine:
             described = self._run(f"DESCRIBE SELECT * FROM {self.table.sql('duckdb')}", "table")
             columns = {name: column_of(name, kind) for name, kind, *_ in described}
         self.compiler = Compiler(columns, "duckdb")
-        with self.session():  # settings that are locked are found out before anything is charged
+        with self.session():  # locked settings fail here, before anything is charged
             self._check(_USUAL)
 
     @contextmanager
@@ -92,14 +92,14 @@ class DuckDBEngine:
             try:
                 yield
             finally:
-                with suppress(errors.TacitError):  # a transaction that failed has dropped it
+                with suppress(errors.TacitError):  # a failed transaction has dropped it already
                     self._run(f"DROP TABLE IF EXISTS {KEPT}", "table")
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
-        """The optimisers that read statistics off, and the meaning of statements the usual one."""
-        found = self._run("SELECT name, value FROM system.main.duckdb_settings()", "table")
-        before = {name: "" if value is None else str(value) for name, value in found}
+        """Turn off the optimizers that read statistics, and set what changes the meaning of SQL."""
+        settings = self._run("SELECT name, value FROM system.main.duckdb_settings()", "table")
+        before = {name: "" if value is None else str(value) for name, value in settings}
         wanted = {name: value for name, value in _MEANING.items() if name in before}
         disabled = {name for name in before["disabled_optimizers"].split(",") if name}
         if not disabled >= _BY_STATISTICS:
@@ -115,7 +115,7 @@ class DuckDBEngine:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """One state of tables and functions, on a connection that others may write through."""
+        """Keep one state of tables and functions, on a connection that others may write to."""
         if not self._handed or self._in_transaction():
             yield
             return
@@ -128,9 +128,9 @@ class DuckDBEngine:
         self._run("COMMIT", "table")
 
     def _in_transaction(self) -> bool:
-        """Whether the connection is in one already: else each statement has a number of its own."""
-        asked = "SELECT system.main.txid_current()"
-        return self._run(asked, "table") == self._run(asked, "table")
+        """Check whether a transaction is open: otherwise each statement has its own number."""
+        statement = "SELECT system.main.txid_current()"
+        return self._run(statement, "table") == self._run(statement, "table")
 
     def rows(self, tree: Any) -> list[Row]:
         self._fetch()
@@ -162,7 +162,7 @@ class DuckDBEngine:
             self._tidy()
 
     def _fetch(self) -> None:
-        """Read text files, once, when the first question that was charged asks for rows."""
+        """Read text files once, when the first charged query needs rows."""
         if self._fill is not None:
             try:
                 self._fill()
@@ -182,45 +182,43 @@ class DuckDBEngine:
 
 
 def of_connection(connection: Any, table: str) -> DuckDBEngine:
-    """A stored table of somebody's connection, under its full name: nothing can stand before it."""
+    """Open a stored table of a user's connection by its full name, which nothing can shadow."""
     duckdb, parts = package(), parts_of(table)
     try:
-        found = connection.execute(_CATALOG).fetchall()
+        relations = connection.execute(_CATALOG).fetchall()
     except duckdb.Error as error:
         reason = type(error).__name__
     else:
-        named = [one for one in found if one[2].casefold() == parts[-1].casefold()]
+        named = [one for one in relations if one[2].casefold() == parts[-1].casefold()]
         stored = table_of(*_stored(table, parts, named))
         return DuckDBEngine(connection, stored, title=table, handed=True)
     failed("table", reason)
 
 
-def _stored(table: str, parts: list[str], found: list[Row]) -> tuple[str, str, str]:
-    """The one relation of this name; refused where it is no table of DuckDB's own."""
+def _stored(table: str, parts: list[str], relations: list[Row]) -> tuple[str, str, str]:
+    """Return the one relation of this name; refuse it unless it is one of DuckDB's own tables."""
     above = [part.casefold() for part in parts[:-1]]
-    names = [(database.casefold(), schema.casefold()) for database, schema, *_ in found]
+    names = [(database.casefold(), schema.casefold()) for database, schema, *_ in relations]
     fit = [
         one
-        for one, (database, schema) in zip(found, names, strict=True)
+        for one, (database, schema) in zip(relations, names, strict=True)
         if above in ([], [schema], [database], [database, schema])
     ]
     if not fit:
         failed("table", "CatalogException")
     if len(fit) > 1:
         remedy = "Give its full name: database.schema.name."
-        errors.refuse(
-            "Curator", "table", "one of the connection's", f"{len(fit)} of {table}", remedy
-        )
+        errors.refuse("Curator", "table", "the name of one table", f"{len(fit)} of {table}", remedy)
     database, schema, name, kind, sql = fit[0]
     if kind != "duckdb":
-        must_be_stored(table, "a view" if kind == "view" else f"of a database of type {kind}")
+        must_be_stored(table, "a view" if kind == "view" else f"in a database of type {kind}")
     if "GENERATED ALWAYS" in str(sql).upper():
         must_be_stored(table, "with generated columns")
     return database, schema, name
 
 
 def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
-    """DuckDB in this process, over files or a frame."""
+    """Open DuckDB in this process, over files or a frame."""
     duckdb = package()
     if not isinstance(memory, str) or not re.fullmatch(r"[0-9.]+ ?[KMGT]i?B", memory):
         errors.refuse("Curator", "memory", 'a size such as "1GB"', memory)
@@ -239,7 +237,7 @@ def embedded(source: Any, memory: str, threads: int | None) -> DuckDBEngine:
         connection.close()
         rmtree(folder, ignore_errors=True)
         raise
-    # What did not fit into memory is written there: gone with the engine.
+    # DuckDB spills what does not fit into memory to this folder; it is removed with the engine.
     engine._tidy = weakref.finalize(engine, rmtree, folder, ignore_errors=True)
     return engine
 

@@ -1,10 +1,10 @@
 """Refuse statements whose functions are not DuckDB's own.
 
-In DuckDB a macro stands before a built-in function of its name, operators included, and a Python
-function can add an overload to one. With somebody's `least` in place of DuckDB's no value is
-clipped. So before a statement runs on a connection that was handed in, each function that it calls
-must have the overloads that a fresh DuckDB of the same version has, and no others. Operators are
-functions here; casts, comparisons, CASE and COALESCE are not, and cannot be replaced.
+In DuckDB, a macro shadows the built-in function or operator of the same name, and a Python function
+can add an overload to a built-in one. If a macro `least` replaced DuckDB's, no value would be
+clipped. So before a statement runs on a user's connection, each function that it calls must have
+exactly the overloads that it has in a fresh DuckDB of the same version. Operators count as
+functions; casts, comparisons, CASE and COALESCE do not, and cannot be replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.privacy import errors
 
 Overloads = frozenset[tuple[str, ...]]
 
-# Nothing but columns of a table function under its full name: no macro can change the answer.
+# Only columns of a table function under its full name: no macro can change the result.
 _LISTED = """
 SELECT function_name, database_name, schema_name, function_type, return_type, parameter_types,
     varargs
@@ -32,31 +32,33 @@ _FRESH: dict[str, Any] = {
 
 
 def must_be_built_in(connection: Any, sql: str) -> None:
-    """Refuse where a function that the statement calls was replaced or added to."""
+    """Refuse a statement that calls a function that was replaced or overloaded."""
     called = names(sql)
     theirs, own = overloads(connection), _own()
     for name in sorted(called):
         if not own.get(name) or theirs.get(name, frozenset()) != own[name]:
-            remedy = "Drop what is defined under this name, or give a connection without it."
+            remedy = "Drop what is defined under this name, or pass a connection without it."
             errors.refuse("Curator", "functions", "DuckDB's own", f"another {name}", remedy)
 
 
 def names(sql: str) -> set[str]:
-    """The functions and operators that a statement calls, as DuckDB's parser has them."""
+    """Return the functions and operators that a statement calls, as DuckDB parses it."""
     with _fresh() as connection:
         ((text,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
     tree = json.loads(text)
     if tree.get("error") is not False:
-        raise errors.TacitError("queries: a statement could not be checked before it ran.")
+        raise errors.TacitError(
+            "queries: the functions of a statement could not be checked. It was not run."
+        )
     return set(_called(tree))
 
 
 def overloads(connection: Any) -> dict[str, Overloads]:
-    """By name, in lower case: where each overload is, its kind and its types."""
-    found: dict[str, set[tuple[str, ...]]] = {}
+    """List the schema, kind and types of each overload, by the function's name in lower case."""
+    by_name: dict[str, set[tuple[str, ...]]] = {}
     for name, *rest in connection.execute(_LISTED).fetchall():
-        found.setdefault(name.casefold(), set()).add(tuple(map(str, rest)))
-    return {name: frozenset(some) for name, some in found.items()}
+        by_name.setdefault(name.casefold(), set()).add(tuple(map(str, rest)))
+    return {name: frozenset(some) for name, some in by_name.items()}
 
 
 @lru_cache(maxsize=1)
@@ -72,7 +74,7 @@ def _fresh() -> Any:
 
 
 def _called(tree: Any) -> Iterator[str]:
-    """Walk with a stack: conditions are deep."""
+    """List the functions of a syntax tree, with a stack because conditions can be deep."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

@@ -1,7 +1,7 @@
-"""Files and frames as a table of an embedded DuckDB: what is read, and by which types.
+"""Files and frames as a table of an embedded DuckDB: which columns are read, and as which types.
 
-What a column is, is settled here from names and types alone. A column that DuckDB may fail to
-convert on some rows is known, and not read.
+The kind of each column is decided here, from names and types alone. Columns that DuckDB may fail
+to convert on some rows are detected and not read.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _KINDS = {
     Kind.TEXT: "VARCHAR UUID",
     Kind.TRUTH: "BOOLEAN",
     Kind.DATE: "DATE",
-    # Others would be converted while rows are read, or literals to them, and some do not fit.
+    # DuckDB would convert values or literals of other types while it reads; some would overflow.
     Kind.MOMENT: "TIMESTAMP",
 }
 
 
 def register(connection: Any, source: Any) -> dict[str, Any]:
-    """Make the source the table `data`: its title, its columns, and what is still to be read."""
+    """Make the source the table `data`; return its title, columns and a function that fills it."""
     if not isinstance(source, str | Path):
         return {"title": TABLE, "columns": _frame(connection, frames.arrow(source))}
     paths = _files(str(source))
@@ -51,10 +51,10 @@ def register(connection: Any, source: Any) -> dict[str, Any]:
 
 
 def _view(connection: Any, reader: str, names: list[str], fragile: frozenset[str]) -> Columns:
-    """The columns of a reader, and the table `data` of those that are read.
+    """Create the table `data` from the readable columns of a reader; describe all columns.
 
-    The others are left out of the table: DuckDB reads their statistics even where a question does
-    not name them, and fails where they cannot be converted.
+    Other columns are left out of the table: DuckDB reads their statistics even if a query does not
+    name them, and fails if they cannot be converted.
     """
     described = connection.execute(f"DESCRIBE SELECT * FROM {reader}").fetchall()
     columns = {name: column_of(name, kind) for name, kind, *_ in described}
@@ -79,7 +79,7 @@ def _frame(connection: Any, frame: Any) -> Columns:
 
 
 def _must_be_read(connection: Any, schema: Any) -> None:
-    """Refuse the first column of a type that DuckDB does not take from Arrow, without its rows."""
+    """Refuse the first column whose type DuckDB cannot read from Arrow, without using its rows."""
     duckdb = package()
     for at, field in enumerate(schema):
         try:
@@ -95,9 +95,10 @@ def _must_be_read(connection: Any, schema: Any) -> None:
 
 
 def _text_files(connection: Any, paths: list[str]) -> tuple[Columns, Callable[[], None]]:
-    """Make an empty table: its columns, and what fills it: one row for each line, all of it text.
+    """Create an empty table of text; return its columns and a function that adds a row per line.
 
-    DuckDB's own reader finds records by their quotes, so that one person's could swallow others.
+    DuckDB's own CSV reader finds records by their quotes, so one person's quote could swallow the
+    rows of others.
     """
     headers = [_header(path) for path in paths]
     _must_agree(paths, headers)
@@ -120,10 +121,10 @@ def _text_files(connection: Any, paths: list[str]) -> tuple[Columns, Callable[[]
 
 
 def _parquet_files(connection: Any, paths: list[str]) -> Columns:
-    """The files as one table; all of them must be alike."""
+    """Read the files as one table; they must have the same columns and types."""
     readers = [f"read_parquet({text(one)}, hive_partitioning = false)" for one in paths]
     described = [connection.execute(f"DESCRIBE SELECT * FROM {one}").fetchall() for one in readers]
-    _must_agree(paths, [[(name, kind) for name, kind, *_ in found] for found in described])
+    _must_agree(paths, [[(name, kind) for name, kind, *_ in rows] for rows in described])
     known = [_parquet_columns(connection, path) for path in paths]
     _must_agree(paths, [names for names, _ in known])
     reader = f"read_parquet({_texts(paths)}, hive_partitioning = false)"
@@ -131,10 +132,13 @@ def _parquet_files(connection: Any, paths: list[str]) -> Columns:
     return _view(connection, reader, known[0][0], fragile)
 
 
-def _must_keep_names(names: list[str], found: list[str]) -> None:
-    """DuckDB renames columns of one name, whatever their case: what is known by name is lost."""
+def _must_keep_names(names: list[str], described: list[str]) -> None:
+    """Refuse names that DuckDB changes, as it does if two names differ only in case.
+
+    What is known about a column by its name would be lost.
+    """
     _must_differ(names)
-    if names != found:
+    if names != described:
         failed("source", "renamed columns")
 
 
@@ -143,28 +147,28 @@ def _must_differ(names: list[str]) -> None:
     for name in names:
         if folded.count(name.casefold()) > 1:
             remedy = "Rename one of them."
-            errors.refuse("Curator", "column", "named unlike the others, in any case", name, remedy)
+            errors.refuse("Curator", "column", "unique, ignoring case", name, remedy)
 
 
 def _must_agree(paths: list[str], columns: list[Any]) -> None:
-    """Files are read as the first is: another type would fail, another order be another column."""
-    for path, found in zip(paths, columns, strict=True):
-        if found != columns[0]:
-            remedy = "Write them alike."
+    """Refuse a file that differs from the first, whose columns and types are used for all."""
+    for path, own in zip(paths, columns, strict=True):
+        if own != columns[0]:
+            remedy = "Write all files with the same columns, in the same order."
             errors.refuse("Curator", "files", "of the same columns and types", path, remedy)
 
 
 def _parquet_columns(connection: Any, path: str) -> tuple[list[str], frozenset[str]]:
-    """Names as the file has them, and which are times in milliseconds or 96 bits.
+    """Return the names in the file, and those of times in milliseconds or 96 bits.
 
-    DuckDB converts such times while it reads, which fails on far ones.
+    DuckDB converts such times while it reads, which fails on distant dates.
     """
-    found = connection.execute(
+    elements = connection.execute(
         "SELECT num_children, name, type, converted_type, logical_type::VARCHAR "
         f"FROM parquet_schema({text(path)})"
     ).fetchall()
     top, inside = [], 0
-    for children, *column in found[1:]:  # the first is the root
+    for children, *column in elements[1:]:  # the first is the root
         if not inside:
             top.append(column)
         inside += (children or 0) - (1 if inside else 0)
@@ -183,13 +187,13 @@ def _files(source: str) -> list[str]:
     kinds = {Path(path).suffix.lower() for path in paths}
     if kinds != {".parquet"} and kinds != {".csv"}:
         errors.refuse("Curator", "source", "Parquet (.parquet) or CSV (.csv) files", source)
-    # A link is not another file: its rows would count twice.
+    # Two links to one file would count its rows twice.
     known: dict[tuple[int, int], str] = {}
     for path in paths:
         state = Path(path).stat()
         known.setdefault((state.st_dev, state.st_ino), str(Path(path).resolve()))
     for path in known.values():
-        if has_magic(path):  # DuckDB would take it for a pattern
+        if has_magic(path):  # DuckDB would read it as a pattern
             errors.refuse("Curator", "source", "a path without *, ? and [", path, "Rename it.")
     return list(known.values())
 
@@ -199,12 +203,12 @@ def _header(path: str) -> list[str]:
         return lines.header(path)
     except (errors.InvalidData, OSError):
         pass
-    wanted = "a CSV file whose first line names its columns, each once"
+    wanted = "a CSV file with unique column names in its first line"
     errors.refuse("Curator", "source", wanted, path)
 
 
 def column_of(name: str, kind: str) -> Column:
-    """A column, by DuckDB's name of its type."""
+    """Describe a column by DuckDB's name of its type."""
     base = kind.split("(")[0]
     for known, types in _KINDS.items():
         if base in types.split():
@@ -215,7 +219,7 @@ def column_of(name: str, kind: str) -> Column:
 
 
 def text(value: str) -> str:
-    """A literal."""
+    """Quote a text literal."""
     return str(sqlglot().exp.Literal.string(value).sql("duckdb"))
 
 
@@ -224,7 +228,7 @@ def _texts(values: list[str]) -> str:
 
 
 def package() -> Any:
-    """DuckDB, or one line that says how to get it."""
+    """Import DuckDB, or say how to install it."""
     try:
         import duckdb
     except ImportError:

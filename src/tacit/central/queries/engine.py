@@ -1,6 +1,6 @@
-"""Where the rows are: an engine knows the columns of one table and runs aggregates over it.
+"""Engines: an engine knows the columns of one table and runs aggregates where its rows are.
 
-Rows never come to Python: only what was added up does, and only under a plan that was charged.
+Rows never reach Python; only sums do, and only for a query that was charged.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ Row = tuple[Any, ...]
 
 
 class Engine(Protocol):
-    """A table, and statements over it."""
+    """A table and the statements that run on it."""
 
     title: str
-    """What the table is called in messages and accounts."""
+    """Name of the table in messages and accounts."""
     compiler: Compiler
     statements: int
-    """How many statements have read rows."""
+    """Number of statements that have read rows."""
 
     @property
     def table(self) -> Any:
-        """The table, for a FROM."""
+        """The table, as an expression for FROM."""
         ...
 
     def session(self) -> AbstractContextManager[None]:
-        """One question: its statements see one state of the table, and leave nothing behind."""
+        """Run one query: its statements see one state of the table and leave nothing behind."""
         ...
 
     def rows(self, tree: Any) -> list[Row]:
-        """The result of a statement."""
+        """Run a statement and return its result."""
         ...
 
     def close(self) -> None: ...
 
 
 def open_engine(source: Any, table: str | None, memory: str, threads: int | None) -> Engine:
-    """The engine of a source: a file, a frame, or a connection with the name of a table."""
+    """Open the engine of a source: a file, a frame, or a connection and the name of a table."""
     from tacit.central.queries import duckdb_engine, postgres_engine
 
     if isinstance(source, str) and re.match(r"postgres(ql)?(\+psycopg)?://", source):
@@ -54,18 +54,18 @@ def open_engine(source: Any, table: str | None, memory: str, threads: int | None
     return duckdb_engine.embedded(source, memory, threads)
 
 
-def must_be_stored(table: str, found: str) -> NoReturn:
-    """Refuse what is worked out while it is read: it may fail on one row, and tell of it."""
+def must_be_stored(table: str, kind: str) -> NoReturn:
+    """Refuse a table that is computed while it is read: it may fail on one row and reveal it."""
     remedy = "Store its rows first: CREATE TABLE … AS SELECT … ."
-    errors.refuse("Curator", "table", "a table whose rows are stored", f"{table}, {found}", remedy)
+    errors.refuse("Curator", "table", "a table whose rows are stored", f"{table}, {kind}", remedy)
 
 
 def failed(what: str, reason: str) -> NoReturn:
-    """Say that a statement failed, and no more: an engine's message may quote the data."""
+    """Report that a statement failed, without the engine's message: it may quote the data."""
     remedy = {
-        "table": "Check the name of the table and that it can be read.",
-        "source": "Check that the file is whole and can be read.",
-    }.get(what, "What it was charged stays charged.")
+        "table": "Check the name of the table, and that it can be read.",
+        "source": "Check that the file is complete and can be read.",
+    }.get(what, "The query stays charged.")
     raise errors.TacitError(f"queries: the engine could not read the {what} ({reason}). {remedy}")
 
 

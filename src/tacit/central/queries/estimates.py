@@ -1,7 +1,7 @@
-r"""From noisy sums to statistics, with intervals that hold the true one in at least 95 % of draws.
+r"""Statistics from noisy sums, with intervals that contain the exact value in ≥ 95 % of draws.
 
-The intervals are about the noise: the true value is that of the clipped column in this table. What
-is known of it (a count is not negative, a mean lies between the bounds) may narrow them.
+The intervals cover the noise: the exact value is that of the clipped column of this table. What is
+known about it (a count is not negative, a mean lies between the bounds) may narrow an interval.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A noisy value and its 95 % interval; a choice among keys has none."""
+    """A noisy value and its 95 % interval; a choice among keys has no interval."""
 
     value: Any
     interval: Interval | None
@@ -46,9 +46,9 @@ def estimates(
     noise: Noise,
     rows: int | None = None,
 ) -> list[Estimate]:
-    """The statistic that was asked for, from the release that holds it: one a group.
+    """Estimate the statistic of a query from the release that contains it, once per group.
 
-    `rows` is the number of rows, where it is public and all of them were asked for.
+    `rows` is the number of rows if it is public and the query is about all of them, else None.
     """
     if isinstance(query, model.Mean):
         return _means(release, noisy, noise, rows)
@@ -76,21 +76,21 @@ def _count(noisy: int, noise: Noise) -> Estimate:
 
 
 def _shared_count(query: model.Count, release: Release, noisy: list[int], noise: Noise) -> Estimate:
-    """All entries of a row sum to one known number: their sum counts rows."""
+    """Count rows by the sum of all entries: those of a row sum to a known number."""
     all_rows = query.column is None
     ones = [1.0] * len(noisy)
     if release.rotated:
         ones = [0.0, 1.0]
     elif release.nulls and not all_rows:
         ones[-1] = 0.0
-    found = _linear(noisy, noise, tuple(one / release.whole for one in ones))
-    assert found.interval is not None
-    low, high = found.interval
-    return Estimate(found.value, (max(low, 0.0), max(high, 0.0)))
+    total = _linear(noisy, noise, tuple(one / release.whole for one in ones))
+    assert total.interval is not None
+    low, high = total.interval
+    return Estimate(total.value, (max(low, 0.0), max(high, 0.0)))
 
 
 def _sum_coefficients(release: Release) -> tuple[float, ...]:
-    """The sum of values: a row's entries weigh L and U (and their mean in between)."""
+    """Return the weights of the entries in a sum of values: L, U, and their mean in between."""
     grid = _grid(release)
     low, high = grid.lower / release.whole, grid.upper / release.whole
     if release.rotated:
@@ -100,15 +100,15 @@ def _sum_coefficients(release: Release) -> tuple[float, ...]:
 
 
 def _sum(release: Release, noisy: list[int], noise: Noise) -> Estimate:
-    """With half a step more for each of the rows that there may be, where values were rounded."""
-    found = _linear(noisy, noise, _sum_coefficients(release))
+    """Estimate a sum; rounded values widen its interval by half a step for each possible row."""
+    total = _linear(noisy, noise, _sum_coefficients(release))
     if _grid(release).whole:
-        return found
+        return total
     rows = _shared_count(model.Count("any"), release, noisy, noise)
-    assert found.interval is not None
+    assert total.interval is not None
     assert rows.interval is not None
     slack = rows.interval[1] * _grid(release).step / 2
-    return Estimate(found.value, (found.interval[0] - slack, found.interval[1] + slack))
+    return Estimate(total.value, (total.interval[0] - slack, total.interval[1] + slack))
 
 
 def _linear(noisy: list[int], noise: Noise, coefficients: tuple[float, ...]) -> Estimate:
@@ -120,14 +120,14 @@ def _linear(noisy: list[int], noise: Noise, coefficients: tuple[float, ...]) -> 
 def _means(
     release: Release, noisy: list[list[int]], noise: Noise, rows: int | None
 ) -> list[Estimate]:
-    r"""Means as places p between the bounds, and their intervals by inversion.
+    r"""Estimate means as positions p between the bounds, and intervals by inverting a test.
 
-    At the true p the sum :math:`W(p) = (1 - p)S^+ - pS^-` is zero without noise; with it,
-    :math:`\tilde W(p)` is a combination of the noises alone, with known coefficients. The interval
-    is the hull of all p at which a \|W̃(p)\| so large still has probability 5 % or more, and half a
-    step more on either side where values were rounded to steps. Where the number of rows is public
-    and the noisy one of values is close to it, no value is missing, most likely: the mean is then
-    over all rows.
+    At the exact p, the sum :math:`W(p) = (1 - p)S^+ - pS^-` is zero without noise; with noise,
+    :math:`\tilde W(p)` is a combination of noise terms alone, with known coefficients. The interval
+    is the hull of all p at which a \|W̃(p)\| this large or larger has probability 5 % or more,
+    extended by half a step on each side if values were rounded to steps. If the number of rows is
+    public and the noisy number of values is close to it, then most likely no value is missing, and
+    the mean is taken over all rows.
     """
     grid, y = _grid(release), np.array(noisy, dtype=np.float64)
     entries = 3 if release.kind == "triple" else 2
@@ -139,7 +139,7 @@ def _means(
         slack = np.abs(coefficients).sum(axis=0)
         return np.asarray(noise.tail(coefficients, distance - slack) >= 1 - LEVEL)
 
-    # W is linear in p; its ends differ by the noisy count, times T.
+    # W is linear in p; its values at 0 and 1 differ by the noisy count times T.
     ends = _mean_coefficients(release, np.array([[0.0, 1.0]]))
     first, last = np.einsum("ge,ep->pg", _pinned(release, y, noise, rows), ends[:, 0, :])
     size = first - last
@@ -160,7 +160,7 @@ def _means(
 
 
 def _pinned(release: Release, y: Reals, noise: Noise, rows: int | None) -> Reals:
-    """With the public number of rows for the noisy one of values, if its interval has it."""
+    """Replace the noisy number of values by the public number of rows if its interval has it."""
     if rows is None or not release.rotated:
         return y
     every = float(rows * release.whole)
@@ -169,30 +169,31 @@ def _pinned(release: Release, y: Reals, noise: Noise, rows: int | None) -> Reals
 
 
 def _mean_coefficients(release: Release, p: Reals) -> Reals:
-    """W(p) in terms of the entries, which are the first axis."""
+    """Return the coefficients of W(p) for the entries, along the first axis."""
     if release.rotated:
         return np.stack([np.full_like(p, 0.5), 0.5 - p])
     return np.stack([1 - p, -p] if release.kind == "pair" else [-p, 0.5 - p, 1 - p])
 
 
 def _hull(inside: Any, place: Reals) -> tuple[Reals, Reals]:
-    """The outermost places that are inside, a group each; everything where none is.
+    """Find the outermost positions that are inside, for each group; 0 and 1 if none is.
 
-    They are sought on a grid with the value's own place, as they may lie closer than any grid.
+    The search grid includes the position of the value, because the positions inside may lie closer
+    together than any grid.
     """
     base = np.linspace(0, 1, _POINTS)
     places = np.sort(np.hstack([np.tile(base, (len(place), 1)), place[:, None]]), axis=1)
-    found = inside(places)
-    nothing = ~found.any(axis=1)
-    left = np.argmax(found, axis=1)
-    right = places.shape[1] - 1 - np.argmax(found[:, ::-1], axis=1)
-    low = _edge(inside, places, left, -1)
-    high = _edge(inside, places, right, 1)
+    holds = inside(places)
+    nothing = ~holds.any(axis=1)
+    first = np.argmax(holds, axis=1)
+    last = places.shape[1] - 1 - np.argmax(holds[:, ::-1], axis=1)
+    low = _edge(inside, places, first, -1)
+    high = _edge(inside, places, last, 1)
     return np.where(nothing, 0.0, low), np.where(nothing, 1.0, high)
 
 
 def _edge(inside: Any, places: Reals, index: npt.NDArray[np.intp], way: int) -> Reals:
-    """Where the inside ends beyond these points, by sixteenths; the outer side is reported."""
+    """Find where the inside ends beyond these points, by sixteenths; return the outer side."""
     rows = np.arange(len(places))
     within = places[rows, index]
     beyond = places[rows, np.clip(index + way, 0, places.shape[1] - 1)]
@@ -208,14 +209,14 @@ def _edge(inside: Any, places: Reals, index: npt.NDArray[np.intp], way: int) -> 
 
 
 def _variance(release: Release, noisy: list[int], noise: Noise) -> Estimate:
-    r"""From the Bernstein sums B: :math:`\sigma^2 = (B_0B_2 - B_1^2/4)/(B_0 + B_1 + B_2)^2`.
+    r"""Estimate σ² from Bernstein sums: :math:`(B_0B_2 - B_1^2/4)/(B_0 + B_1 + B_2)^2`.
 
-    In units of (U − L)²; never above ¼. The interval: all three sums lie within their reach at
-    once with probability 95 % (a third of the 5 % each), and the formula is taken to its extremes
-    over that box. It decreases in B₁; with s = B₀ + B₂ and d = B₀ − B₂ it grows with s and falls
-    with \|d\|, so that the largest is on a face B₀ = max or B₂ = max, at the peak
-    :math:`B_0 = B_1 + B_2 + B_1^2/(2B_2)` there, and the smallest at a corner. Rounding to steps
-    moves σ by half a step at most: it is a norm, and no row moves further.
+    σ² is in units of (U − L)², and never above ¼. For the interval, all three sums lie within their
+    reach at once with probability 95 % (each misses with a third of the 5 %), and the interval
+    spans the extremes of the formula over that box. The formula decreases in B₁; with s = B₀ + B₂
+    and d = B₀ − B₂ it grows with s and falls with \|d\|. So its maximum lies on a face B₀ = max or
+    B₂ = max, at the peak :math:`B_0 = B_1 + B_2 + B_1^2/(2B_2)` of that face, and its minimum at a
+    corner. Rounding to steps moves σ by at most half a step: σ is a norm, and no row moves further.
     """
     grid = _grid(release)
     reach = noise.reach(1 - (1 - LEVEL) / 3)

@@ -1,7 +1,7 @@
-"""Frames as Arrow tables: types are settled here, once, from declarations and not from rows.
+"""Convert frames to Arrow tables: types are decided here, from declarations and not from rows.
 
-Whatever a row holds, a frame of the same types is converted: an error here would be seen by whoever
-opens the table, and nothing was charged for it.
+Conversion must succeed whatever the rows hold: an error here would be seen by whoever opens the
+table, before anything is charged.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tacit.privacy import errors
 
 
 def arrow(frame: Any) -> Any:
-    """A frame as an Arrow table, with times in microseconds."""
+    """Convert a frame to an Arrow table, with times in microseconds."""
     pa = pyarrow()
     if isinstance(frame, pa.Table):
         return _in_microseconds(frame)
     module, kind = type(frame).__module__.split(".")[0], type(frame).__name__
     if module == "polars" and hasattr(frame, "collect"):
-        # It is a view: what it computes may fail on one row.
+        # A lazy frame is a view: its computation may fail on one row.
         remedy = "Collect it first: frame.collect()."
         errors.refuse("Curator", "source", "a table whose rows are stored", kind, remedy)
     if module not in ("pandas", "polars"):
@@ -28,13 +28,16 @@ def arrow(frame: Any) -> Any:
         if module == "polars":
             return _in_microseconds(frame.to_arrow())
         return _in_microseconds(pa.Table.from_pandas(_typed(frame), preserve_index=False))
-    except Exception:  # of whichever package
-        message = "Curator: source must have columns of one type and name each. Convert them first."
+    except Exception:  # pandas, Polars and Arrow have no common base
+        message = (
+            "Curator: source must be a table whose columns have one name and one type each. "
+            "Convert them first."
+        )
     raise errors.InvalidData(message)  # outside the handler: the original may quote the data
 
 
 def fragile(schema: Any) -> frozenset[str]:
-    """The columns whose times DuckDB converts while it reads, which fails on far ones."""
+    """Return columns whose times DuckDB converts while reading, which fails on distant dates."""
     pa = pyarrow()
 
     def converted(kind: Any) -> bool:
@@ -48,7 +51,7 @@ def fragile(schema: Any) -> frozenset[str]:
 
 
 def _in_microseconds(table: Any) -> Any:
-    """Nanoseconds, as pandas has them, cut off; no other unit of time fits whatever it holds."""
+    """Truncate nanoseconds, as pandas has them, to microseconds; other units could overflow."""
     pa = pyarrow()
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
@@ -59,9 +62,10 @@ def _in_microseconds(table: Any) -> Any:
 
 
 def _typed(frame: Any) -> Any:
-    """With columns of Python objects as text: a type found out from the rows would tell of them.
+    """Convert columns of Python objects to text: a type inferred from rows would reveal them.
 
-    What is no text counts as missing, and so is text that UTF-8 does not have (lone surrogates).
+    A value that is not text counts as missing, and so does text with lone surrogates, which UTF-8
+    cannot encode.
     """
     texts = {
         name: [one if isinstance(one, str) and _encodes(one) else None for one in frame[name]]
@@ -72,7 +76,7 @@ def _typed(frame: Any) -> Any:
 
 
 def _is_stored(dtype: Any) -> bool:
-    """Whether values are numbers, times or Arrow's own, which are converted whatever they hold."""
+    """Check for numbers, times and Arrow types: their conversion never depends on the values."""
     import pandas as pd  # type: ignore[import-untyped]
 
     if isinstance(dtype, pd.CategoricalDtype):
@@ -100,12 +104,12 @@ def _encodes(text: str) -> bool:
 
 
 def pyarrow() -> Any:
-    """The package, or one line that says how to get it."""
+    """Import pyarrow, or say how to install it."""
     try:
-        import pyarrow as found
+        import pyarrow as package
     except ImportError:
         raise errors.TacitError(
             "queries: the pyarrow package must be installed to read text files and frames. "
             "pip install 'tacit[queries]'."
         ) from None
-    return found
+    return package

@@ -1,13 +1,13 @@
-r"""Public bounds as whole steps: what a column becomes before anything is added up.
+r"""Grids: a column between public bounds is rounded to whole steps before anything is summed.
 
 A value x between the bounds L and U becomes an integer
 
 .. math:: t = \mathrm{rint}\bigl((\min(\max(x, L), U) - L) / s\bigr) \in \{0, \dots, T\},
 
-s a power of two, inside the engine and from this row alone. Sums of integers do not depend on the
-order of adding, so that two neighbouring tables differ by one unit's integers and nothing else.
-Each step of the formula is monotone in x, in floating point too (multiplying by a power of two is
-exact), and x = U gives T: so t is never beyond T.
+where s is a power of two. The engine computes t from this row alone. Sums of integers do not depend
+on the order of summation, so two neighbouring tables differ by one unit's integers and nothing
+else. Each step of the formula is monotone in x, also in floating point (multiplying by a power of
+two is exact), and x = U gives T: so t never exceeds T.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 from tacit.privacy import errors
 
 FINE_BITS, SQUARE_BITS = 30, 16
-"""Steps between the bounds, as a power of two: of sums and means, of squares."""
+"""Binary logarithms of the number of steps between the bounds: for sums and means, for squares."""
 _LARGEST, _NARROWEST = 1e100, 1e-100
-"""Of bounds: products of a row with a step then neither overflow nor vanish, in any engine."""
+"""Limits of bounds: with them, no product of a row and a step over- or underflows in any engine."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Bounds of a column in steps. `top` is T; `fine` steps of noise lie in one step of t.
+    """Bounds of a column in steps: `top` is T, and one step of t has `fine` steps of noise.
 
-    The engine adds up t; everything after it works with `fine` t in {0, …, `steps`}, so that
-    dividing a person's part, and noise, lose next to nothing where T is small.
+    The engine sums t; everything after it works with `fine` · t in {0, …, `steps`}, so that
+    dividing a person's contribution, and rounding noise, lose next to nothing if T is small.
     """
 
     lower: float
@@ -52,16 +52,16 @@ class Grid:
 
     @property
     def origin(self) -> int:
-        """The lower bound in fine steps from zero, to the nearest."""
+        """The lower bound in fine steps from zero, rounded."""
         return round(Fraction(self.lower) / Fraction(self.unit))
 
     def value(self, share: float) -> float:
-        """The place between the bounds, 0 to 1, as a value."""
+        """Return the value at a position from 0 to 1 between the bounds."""
         return self.lower + min(max(share, 0.0), 1.0) * (self.upper - self.lower)
 
 
 def bounds_of(name: str, bounds: Any) -> tuple[float, float]:
-    """Two finite numbers, the first one smaller."""
+    """Check two finite numbers, the first one smaller."""
     where = f"bounds of {name!r}"
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
         errors.refuse(where, "bounds", "two numbers (lower, upper)", bounds)
@@ -73,16 +73,16 @@ def bounds_of(name: str, bounds: Any) -> tuple[float, float]:
     if not high - low >= _NARROWEST:
         errors.refuse(where, "bounds", "at least 1e-100 apart", bounds)
     if not high - low > max(abs(low), abs(high)) * 2.0**-40:
-        errors.refuse(where, "bounds", "further apart than a 2^-40 part of them", bounds)
+        errors.refuse(where, "bounds", "further apart than 2^-40 of the larger", bounds)
     return low, high
 
 
 def grid_of(
     bounds: tuple[float, float], *, whole: bool, bits: int = FINE_BITS, from_zero: bool = False
 ) -> Grid:
-    """The grid of a column: `whole` columns keep their integers where the bounds are integers.
+    """Return the grid of a column; `whole` columns with integer bounds keep their integers.
 
-    `from_zero`: steps are measured against the larger bound, for sums, whose noise is.
+    With `from_zero`, steps are relative to the larger bound, as the noise of a sum is.
     """
     low, high = bounds
     reach = max(abs(low), abs(high), high - low) if from_zero else high - low
@@ -90,5 +90,5 @@ def grid_of(
         fine = 2 ** (bits - math.ceil(math.log2(reach)))
         return Grid(low, high, True, 1.0, int(high - low), fine)
     step = 2.0 ** (math.ceil(math.log2(reach)) - bits)
-    top = round((high - low) / step)  # as the engine rounds: to even
+    top = round((high - low) / step)  # to even, as the engine rounds
     return Grid(low, high, False, step, top, 1)

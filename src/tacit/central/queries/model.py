@@ -1,8 +1,8 @@
-"""Questions as frozen values: what is asked, of which rows, by which groups. They hold no data.
+"""Queries as frozen values: a statistic, the rows that it is about, and the groups. No data.
 
-A condition (`Where`) is a tree of comparisons between a column and literals. A row counts where
-it is true, as in SQL: a comparison with NULL is neither true nor false. Names of columns and types
-of literals are checked against the table by the plan, before anything is read.
+A condition (`Where`) is a tree of comparisons between columns and literals. A row counts if the
+condition is true, as in SQL: a comparison with NULL is neither true nor false. The plan checks
+column names and types of literals against the table before anything is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tacit.privacy import errors
 
 Literal = str | int | float | bool | date | datetime
-"""What a column may be compared with. A date may also be given as text, "2024-01-31"."""
+"""A value that a column may be compared with. A date may also be text: "2024-01-31"."""
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _MOST_EDGES = 2**14
@@ -27,7 +27,7 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class Compare:
-    """`column operator value`, the operator one of `COMPARISONS`."""
+    """`column operator value`, with an operator from `COMPARISONS`."""
 
     column: str
     operator: str
@@ -81,7 +81,7 @@ class IsNull:
 
 @dataclass(frozen=True)
 class Not:
-    """Not this."""
+    """Negation of a condition."""
 
     part: Where
 
@@ -91,7 +91,7 @@ class Not:
 
 @dataclass(frozen=True)
 class And:
-    """All of these."""
+    """Conjunction: all conditions hold."""
 
     parts: tuple[Where, ...]
 
@@ -102,7 +102,7 @@ class And:
 
 @dataclass(frozen=True)
 class Or:
-    """At least one of these."""
+    """Disjunction: at least one condition holds."""
 
     parts: tuple[Where, ...]
 
@@ -115,8 +115,8 @@ Where = Compare | OneOf | Between | IsNull | Not | And | Or
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """Which rows, and by which columns of declared keys. Abstract."""
+class _BaseQuery:
+    """The rows and the grouping columns of a query. Abstract."""
 
     where: Where | None = None
     by: tuple[str, ...] = ()
@@ -128,20 +128,20 @@ class _Asked:
         for name in self.by:
             column_name("by", name)
         if len(set(self.by)) != len(self.by):
-            errors.refuse("by", "columns", "different from each other", list(self.by))
+            errors.refuse("by", "columns", "different from one another", list(self.by))
         if self.where is not None:
             condition(self.where)
 
     def filtered(self, where: Where | None) -> Any:
-        """The same question of the rows for which `where` holds too."""
+        """Return the same query for the rows that also satisfy `where`."""
         if where is None:
             return self
         return replace(self, where=where if self.where is None else And((self.where, where)))
 
 
 @dataclass(frozen=True)
-class Count(_Asked):
-    """How many rows; with a column, how many of them hold a value there (no NULL, no NaN)."""
+class Count(_BaseQuery):
+    """The number of rows; with a column, of rows with a value there (neither NULL nor NaN)."""
 
     column: str | None = None
 
@@ -156,7 +156,7 @@ class Count(_Asked):
 
 
 @dataclass(frozen=True)
-class _OfColumn(_Asked):
+class _OfColumn(_BaseQuery):
     """A statistic of one column. Abstract."""
 
     column: str
@@ -218,9 +218,9 @@ class Quantile(_OfColumn):
 
 @dataclass(frozen=True)
 class Histogram(_OfColumn):
-    """How many rows lie between neighbouring edges: [e₀, e₁), …, the last one closed.
+    """The number of rows between consecutive edges: [e₀, e₁), …, the last interval closed.
 
-    What lies outside the edges is counted nowhere: put −inf and inf at the ends to count it.
+    Values outside the edges are not counted; use −inf and inf as outer edges to count them.
     """
 
     edges: tuple[float, ...]
@@ -244,7 +244,7 @@ class Histogram(_OfColumn):
 
 @dataclass(frozen=True)
 class TopK(_OfColumn):
-    """The k keys of a column that most rows hold, best first, out of its declared keys."""
+    """The k most frequent of a column's declared keys, the most frequent first."""
 
     k: int
 
@@ -252,7 +252,7 @@ class TopK(_OfColumn):
         super().__post_init__()
         object.__setattr__(self, "k", errors.whole("TopK", "k", self.k, least=1, most=1000))
         if self.by:
-            errors.refuse("TopK", "by", "empty", list(self.by), "Ask for each group by where.")
+            errors.refuse("TopK", "by", "empty", list(self.by), "Ask once per group, with where.")
 
     @property
     def label(self) -> str:
@@ -264,9 +264,9 @@ Query = Count | Sum | Mean | Variance | Quantile | Histogram | TopK
 
 @dataclass(frozen=True)
 class Several:
-    """Questions about the same rows and groups, answered together for one price.
+    """Queries about the same rows and groups, answered together for one price.
 
-    Count, sum, mean and variance of a column come from one release where that is less noise.
+    Count, sum, mean and variance of a column share one release if that needs less noise.
     """
 
     queries: tuple[Query, ...]
@@ -274,10 +274,12 @@ class Several:
     def __post_init__(self) -> None:
         _tuple(self, "queries")
         if not 1 <= len(self.queries) <= 64:
-            errors.refuse("Several", "queries", "1 to 64 questions", len(self.queries))
+            errors.refuse("Several", "queries", "1 to 64 queries", len(self.queries))
         for query in self.queries:
             if not isinstance(query, Query):
-                errors.refuse("Several", "queries", "questions", type(query).__name__)
+                errors.refuse(
+                    "Several", "queries", "queries of tacit.queries.model", type(query).__name__
+                )
         if len({(query.where, query.by) for query in self.queries}) > 1:
             errors.refuse("Several", "queries", "about the same rows and groups", "different ones")
 
@@ -295,68 +297,68 @@ class Several:
 
 
 def contingency(columns: tuple[str, ...], where: Where | None = None) -> Count:
-    """The contingency table of columns with declared keys: a count by all of them."""
+    """Return the query for a contingency table: a count grouped by all columns."""
     if len(columns) < 2:
         errors.refuse("contingency", "columns", "two or more", list(columns))
     return Count(where=where, by=tuple(columns))
 
 
 def median(column: str, *, where: Where | None = None, by: tuple[str, ...] = ()) -> Quantile:
-    """The quantile at level ½."""
+    """Return the query for the quantile at level ½."""
     return Quantile(column, where=where, by=by)
 
 
 def parts_of(where: Where) -> Iterator[Where]:
-    """The condition and every condition inside it."""
+    """Iterate over a condition and every condition inside it."""
     for part, _ in _nested(where):
         yield part
 
 
 def columns_of(where: Where | None) -> set[str]:
-    """The columns that a condition names."""
+    """Return the columns that a condition names."""
     if where is None:
         return set()
     return {part.column for part in parts_of(where) if not isinstance(part, And | Or | Not)}
 
 
 def condition(where: Any) -> Where:
-    """A condition of bounded size; anything else is refused."""
+    """Check that this is a condition of bounded size."""
     _conditions("where", (where,))
     for size, (_, depth) in enumerate(_nested(where), start=1):
         if depth > _DEEPEST:
             errors.refuse("where", "condition", f"nested at most {_DEEPEST} deep", depth)
         if size > _MOST_NODES:
             errors.refuse("where", "condition", f"of at most {_MOST_NODES} parts", size)
-    found: Where = where
-    return found
+    checked: Where = where
+    return checked
 
 
 def column_name(where: str, name: Any) -> str:
-    """The name of a column: nonempty text without control characters."""
+    """Check the name of a column: text without control characters that is not empty."""
     if not isinstance(name, str) or not name or not name.isprintable() or len(name) > 200:
         errors.refuse(where, "column", "a name of 1 to 200 printable characters", name)
     return name
 
 
 def literal(where: str, value: Any) -> Literal:
-    """A finite number, text without NUL, a truth value or a date."""
+    """Check a literal: a finite number, text without NUL, a Boolean or a date."""
     if not isinstance(value, Literal):
-        errors.refuse(where, "value", "a number, text, truth value or date", type(value).__name__)
+        errors.refuse(where, "value", "a number, text, Boolean or date", type(value).__name__)
     if isinstance(value, str) and ("\0" in value or len(value) > 10_000 or not _is_unicode(value)):
         errors.refuse(where, "value", "text of at most 10,000 characters without NUL", len(value))
     if isinstance(value, int | float) and not abs(value) <= 1e300:
         errors.refuse(where, "value", "finite, within 1e300", value)
-    found: Literal = value
-    return found
+    checked: Literal = value
+    return checked
 
 
 def _is_unicode(text: str) -> bool:
-    """Lone halves of characters are none."""
+    """Check that text has no lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _nested(where: Where) -> Iterator[tuple[Where, int]]:
-    """Every part with its depth; a stack, so that no depth is too deep to be refused."""
+    """Iterate over all parts with their depth, with a stack: any depth can then be refused."""
     waiting = [(where, 1)]
     while waiting:
         part, depth = waiting.pop()
@@ -376,7 +378,7 @@ def _conditions(name: str, parts: tuple[Any, ...]) -> None:
 
 
 def _tuple(value: Any, name: str) -> None:
-    found = getattr(value, name)
-    if not isinstance(found, tuple | list):
-        errors.refuse(type(value).__name__, name, "a tuple", type(found).__name__)
-    object.__setattr__(value, name, tuple(found))
+    given = getattr(value, name)
+    if not isinstance(given, tuple | list):
+        errors.refuse(type(value).__name__, name, "a tuple", type(given).__name__)
+    object.__setattr__(value, name, tuple(given))

@@ -1,7 +1,7 @@
-r"""Noise on integers, with the law that intervals need.
+r"""Noise on integers, with the distribution that intervals need.
 
-Laplace noise, of scale :math:`b = \Delta_1/\varepsilon`, gives ε-DP [DMNS06]_; discrete Gaussian
-noise, of variance :math:`\Delta_2^2/(2\rho)`, gives ρ-zCDP [CKS20]_. Both are drawn exactly.
+Discrete Laplace noise of scale :math:`b = \Delta_1/\varepsilon` gives ε-DP [DMNS06]_; discrete
+Gaussian noise of variance :math:`\Delta_2^2/(2\rho)` gives ρ-zCDP [CKS20]_. Both are drawn exactly.
 
 References
 ----------
@@ -32,7 +32,7 @@ _APART = 1 + 1e-3
 
 @dataclass(frozen=True)
 class LaplaceNoise:
-    """Discrete Laplace noise on integers of this ℓ1 sensitivity."""
+    """Discrete Laplace noise for integers with a given ℓ1 sensitivity."""
 
     sensitivity: int
     epsilon: Fraction
@@ -54,18 +54,18 @@ class LaplaceNoise:
         return [int(value) for value in discrete_laplace(self.scale, size, rng)]
 
     def reach(self, level: float) -> int:
-        r"""Smallest k with P(\|Z\| ≤ k) ≥ level: :math:`1 - 2r^{k+1}/(1 + r)`, exactly."""
+        r"""Return the least k with P(\|Z\| ≤ k) ≥ level; P is :math:`1 - 2r^{k+1}/(1 + r)`."""
         rate = float(1 / self.scale)
         k = (math.log(2 / (1 - level)) - math.log1p(math.exp(-rate))) / rate - 1
         return max(math.ceil(k * (1 - 1e-15)), 0)
 
     def tail(self, coefficients: Reals, beyond: Reals) -> Reals:
-        r"""P(\|Σ aᵢXᵢ\| > w) for independent Laplace variables of this scale b, on the reals.
+        r"""Return P(\|Σ aᵢXᵢ\| > w) for independent continuous Laplace variables of this scale b.
 
         .. math:: \sum_i \frac{a_i^{2d-2}}{\prod_{j \ne i}(a_i^2 - a_j^2)}\,e^{-w/(a_i b)}
 
-        for different \|aᵢ\|. Equal ones are enlarged until they differ by a thousandth: a wider
-        symmetric unimodal term makes the sum less peaked, so that this errs on the wide side.
+        for distinct \|aᵢ\|. Equal ones are increased until they differ by a thousandth: a wider
+        symmetric unimodal term makes the sum less peaked, so the interval can only become wider.
         """
         a = np.sort(np.abs(coefficients), axis=0)
         a = np.maximum(a, a[-1:] * 1e-3)
@@ -84,7 +84,7 @@ class LaplaceNoise:
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """Discrete Gaussian noise on integers of this squared ℓ2 sensitivity."""
+    """Discrete Gaussian noise for integers with a given squared ℓ2 sensitivity."""
 
     squared: int
     rho: Fraction
@@ -110,7 +110,7 @@ class GaussianNoise:
         return [int(value) for value in discrete_gaussian(self.variance, size, rng)]
 
     def reach(self, level: float) -> int:
-        r"""Smallest k with P(\|Z\| ≤ k) ≥ level; for a wide law, of the normal one and one more."""
+        r"""Return the least k with P(\|Z\| ≤ k) ≥ level; for large σ, the normal one plus 1."""
         normal = self.sigma * math.sqrt(2) * float(erfcinv(1 - level))
         if self.sigma > 1000:
             return math.ceil(normal) + 1
@@ -120,7 +120,7 @@ class GaussianNoise:
         return int(np.searchsorted(np.cumsum(half) / half.sum(), level * (1 - 1e-12)))
 
     def tail(self, coefficients: Reals, beyond: Reals) -> Reals:
-        r"""P(\|Σ aᵢXᵢ\| > w) for independent normal variables of this deviation."""
+        r"""Return P(\|Σ aᵢXᵢ\| > w) for independent normal variables of this σ."""
         spread = np.sqrt(np.sum(np.square(coefficients), axis=0)) * self.sigma
         return np.asarray(erfc(np.maximum(beyond, 0.0) / (spread * math.sqrt(2))))
 
@@ -130,10 +130,10 @@ Noise = LaplaceNoise | GaussianNoise
 
 @lru_cache(maxsize=256)
 def reach_of(noise: Noise, coefficients: tuple[float, ...], level: float) -> float:
-    r"""A w with P(\|Σ aᵢZᵢ\| ≤ w) ≥ level: of the law on the reals, and :math:`\sum_i |a_i|` more.
+    r"""Return a w with P(\|Σ aᵢZᵢ\| ≤ w) ≥ level: the continuous one plus :math:`\sum_i |a_i|`.
 
-    Discrete Laplace Z and Laplace X are within 1 of each other when both are read off the same
-    uniform number: :math:`Z \ge k` just where :math:`X \ge k - b\ln\frac{2}{1 + r}`,
+    Discrete Laplace Z and Laplace X are within 1 of each other if both are functions of the same
+    uniform number: :math:`Z \ge k` exactly if :math:`X \ge k - b\ln\frac{2}{1 + r}`, where
     :math:`r = e^{-1/b}`, and that shift is between 0 and ½.
     """
     factors = np.array([factor for factor in coefficients if factor])
@@ -151,5 +151,5 @@ def reach_of(noise: Noise, coefficients: tuple[float, ...], level: float) -> flo
 
 
 def _too_wide(name: str, most: str, value: float) -> None:
-    remedy = "Use a larger budget, or fewer rows and groups a person."
+    remedy = "Use a larger budget, or fewer rows and groups per person."
     errors.refuse("curator", name, f"at most {most}", value, remedy)

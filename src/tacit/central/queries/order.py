@@ -1,23 +1,23 @@
 r"""Quantiles and the most frequent keys, chosen by score.
 
-*Quantiles* come from counts in public cells. For a level q the rank sought is qn; cell j, which
-holds the ranks from :math:`b_j` (rows below it) to :math:`b_{j+1}`, scores minus its distance from
+*Quantiles* come from counts in public cells. For a level q, the target rank is qn. Cell j contains
+the ranks from :math:`b_j` (rows below it) to :math:`b_{j+1}`; its score is minus its distance from
 the rank :math:`qn + \kappa`:
 
 .. math:: u_j = -\max(b_j - qn - \kappa,\; 0,\; qn + \kappa - b_{j+1}),
 
-the first cell reaching down to −∞ and the last up to ∞, so that the best score is 0. A unit with at
-most m rows moves :math:`b - qn = (1 - q)b - q(n - b)` by at most :math:`m\max(q, 1 - q)` when it is
-added or removed, and by m when it is replaced; the maximum of such functions moves no more. The
+where the first cell extends to −∞ and the last to ∞, so the best score is 0. A unit with at most m
+rows changes :math:`b - qn = (1 - q)b - q(n - b)` by at most :math:`m\max(q, 1 - q)` if it is added
+or removed, and by at most m if it is replaced; a maximum of such functions changes no more. The
 exponential mechanism [MT07]_ picks a cell.
 
-*Interval.* With κ = 0 the pick is the value. Two more picks, at κ = ∓w, are the ends: the chance
-that a pick scores −w or less is at most :math:`m_c e^{-\varepsilon w/(2\Delta)}` for m_c cells,
-2.5 % for :math:`w = (2\Delta/\varepsilon)\ln(m_c/0.025)`. If it scores more, the cell picked at
-rank qn − w has :math:`b_j < qn`, so that its left edge is not beyond the quantile; and likewise
-above. Half of ε is for the value, a quarter for each end.
+*Interval.* With κ = 0 the pick is the value. Two more picks, at κ = ∓w, are the ends: the
+probability that a pick scores −w or less is at most :math:`m_c e^{-\varepsilon w/(2\Delta)}` for
+m_c cells, which is 2.5 % for :math:`w = (2\Delta/\varepsilon)\ln(m_c/0.025)`. If it scores more,
+the cell picked at rank qn − w has :math:`b_j < qn`, so its left edge is not above the quantile; the
+upper end is symmetric. Half of ε is for the value, a quarter for each end.
 
-*Top k* is k times permute-and-flip [MS20]_ with ε/k, each time among the keys that are left.
+*Top k* runs permute-and-flip [MS20]_ k times with ε/k, each time among the remaining keys.
 
 References
 ----------
@@ -45,16 +45,16 @@ Reals = npt.NDArray[np.float64]
 
 SHARES = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
 _FAR = 2**52
-"""Scores are held to this: integers up to here are exact in floats, and holding moves no more."""
+"""Limit of scores: integers up to it are exact in floats, and clipping raises no sensitivity."""
 
 
 def cells_of(query: Quantile, grid: Grid) -> int:
-    """As many cells as were asked for, or one for each whole number where they are fewer."""
+    """Return the number of cells: that of the query, or one per integer if that is fewer."""
     return grid.top + 1 if grid.whole and grid.top < query.cells else query.cells
 
 
 def edges_of(grid: Grid, cells: int, cell: int) -> tuple[float, float]:
-    """Left and right end of a cell; a whole number is both."""
+    """Return the left and right end of a cell; both are equal if a cell is one integer."""
     if grid.whole and cells == grid.top + 1:
         return grid.lower + cell, grid.lower + cell
     width = grid.upper - grid.lower
@@ -62,7 +62,7 @@ def edges_of(grid: Grid, cells: int, cell: int) -> tuple[float, float]:
 
 
 def rank_sensitivity(query: Quantile, contribution: Contribution) -> int:
-    """Of the scores, times the denominator of the level."""
+    """Return the sensitivity of the scores, times the denominator of the level."""
     level = Fraction(query.level)
     top = level.numerator, level.denominator - level.numerator
     most = sum(top) if contribution.replaced else max(top)
@@ -70,7 +70,7 @@ def rank_sensitivity(query: Quantile, contribution: Contribution) -> int:
 
 
 def quantile_events(query: Quantile, contribution: Contribution, epsilon: Fraction) -> events.Event:
-    """Three picks a group; a unit is in as many groups as `touched` says."""
+    """Return the event of three picks per group, in the groups where neighbours differ."""
     sensitivity = rank_sensitivity(query, contribution)
     picks = tuple(
         _pick(sensitivity, share * epsilon / contribution.touched, contribution) for share in SHARES
@@ -87,7 +87,7 @@ def quantile(
     epsilon: Fraction,
     rng: Randomness,
 ) -> Estimate:
-    """Value and ends of one group."""
+    """Pick the value and the ends of the interval for one group."""
     cells = cells_of(query, grid)
     table = [counts.get(cell, 0) for cell in range(cells)]
     sensitivity = rank_sensitivity(query, contribution)
@@ -108,31 +108,31 @@ def quantile(
 
 
 def rank_scores(table: list[int], level: Fraction, shift: int) -> Reals:
-    """Scores of the cells, times the denominator of the level, in exact integers."""
+    """Return the scores of the cells, times the denominator of the level, in exact integers."""
     target = level.numerator * sum(table) + shift
     scores, below = [], 0
     for cell, count in enumerate(table):
         above = below + count
-        left = 0 if cell == 0 else level.denominator * below - target
-        right = 0 if cell == len(table) - 1 else target - level.denominator * above
-        scores.append(-min(max(left, 0, right), _FAR))
+        before = 0 if cell == 0 else level.denominator * below - target
+        beyond = 0 if cell == len(table) - 1 else target - level.denominator * above
+        scores.append(-min(max(before, 0, beyond), _FAR))
         below = above
     return np.array(scores, dtype=np.float64)
 
 
 def _reach(mechanism: Exponential, sensitivity: int, cells: int) -> int:
-    """W, times the denominator of the level, rounded up."""
+    """Return w, times the denominator of the level, rounded up."""
     tail = (1 - LEVEL) / 2
     return math.ceil(2 * sensitivity / float(mechanism.event.epsilon) * math.log(cells / tail))
 
 
 def top_k_event(query: TopK, contribution: Contribution, epsilon: Fraction) -> events.Event:
-    """K picks."""
+    """Return the event of k picks."""
     return events.Repeated(_pick(contribution.rows, epsilon / query.k, contribution), query.k)
 
 
 def _pick(sensitivity: int, epsilon: Fraction, contribution: Contribution) -> events.Exponential:
-    """One pick, as its mechanism will state it."""
+    """Return the event of one pick, as its mechanism states it."""
     one = Fraction(sensitivity)
     return events.Exponential(one, 2 * one / epsilon, **contribution.scope)
 
@@ -140,18 +140,21 @@ def _pick(sensitivity: int, epsilon: Fraction, contribution: Contribution) -> ev
 def top_k(
     query: TopK, counts: list[int], contribution: Contribution, epsilon: Fraction, rng: Randomness
 ) -> list[int]:
-    """Places of the k keys, best first. A unit changes each count by its rows at most."""
+    """Choose the positions of k keys, the most frequent first.
+
+    A unit changes each count by at most its number of rows.
+    """
     mechanism = PermuteAndFlip(
         epsilon=epsilon / query.k,  # type: ignore[arg-type]
         sensitivity=contribution.rows,
         **contribution.scope,
     )
-    left = list(range(len(counts)))
+    remaining = list(range(len(counts)))
     chosen = []
     for _ in range(query.k):
-        if len(left) == 1:
-            chosen.append(left.pop())
+        if len(remaining) == 1:
+            chosen.append(remaining.pop())
             continue
-        scores = np.array([float(min(counts[place], _FAR)) for place in left])
-        chosen.append(left.pop(int(mechanism.release(scores, rng))))
+        scores = np.array([float(min(counts[place], _FAR)) for place in remaining])
+        chosen.append(remaining.pop(int(mechanism.release(scores, rng))))
     return chosen

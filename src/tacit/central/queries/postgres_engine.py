@@ -1,4 +1,4 @@
-"""PostgreSQL: every aggregate runs in the server, in a transaction that cannot write."""
+"""PostgreSQL engine: every aggregate runs in the server, in a read-only transaction."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _KINDS = {
 _SESSION = (
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
     "SET LOCAL standard_conforming_strings = on",
-    # Functions and operators are the server's own, whatever a schema of somebody's holds. Where
-    # it is not named, pg_temp comes first, and a type of somebody's there would be "text".
+    # Functions and operators are the server's own, whatever other schemas contain. pg_temp is
+    # listed last because it is otherwise searched first, and a type defined there could be "text".
     "SET LOCAL search_path = pg_catalog, pg_temp",
-    # A row that takes long must not decide between an answer and an error. The last of these
-    # is known from version 17 on.
+    # A slow row must not decide between an answer and an error. The last setting exists from
+    # version 17 on.
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL lock_timeout = 0",
     "SET LOCAL idle_in_transaction_session_timeout = 0",
@@ -47,16 +47,16 @@ SELECT n.nspname, c.relname, c.relkind, c.oid = %s::oid, pg_catalog.row_security
 FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 """
-_STORED = ("r", "p", "m")  # tables, partitioned ones, materialised views
+_STORED = ("r", "p", "m")  # tables, partitioned tables, materialized views
 
 
 class PostgresEngine:
-    """A table of a PostgreSQL database, by a psycopg connection."""
+    """A table of a PostgreSQL database, read through a psycopg connection."""
 
     def __init__(self, connection: Any, table: str, *, owned: bool) -> None:
         self.title, self.statements = table, 0
         if not isinstance(connection, package().Connection):
-            remedy = "An asynchronous one cannot be waited for here."
+            remedy = "Asynchronous connections are not supported."
             errors.refuse("Curator", "connection", "a psycopg.Connection", type(connection), remedy)
         self._connection, self._owned = connection, owned
         oid = self._number(table)
@@ -79,7 +79,7 @@ class PostgresEngine:
 
     def rows(self, tree: Any) -> list[Row]:
         self.statements += 1
-        # Without parameters psycopg leaves percent signs alone.
+        # Without parameters, psycopg does not interpret percent signs.
         return list(self._run(self.compiler.sql(tree), "rows").fetchall())
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class PostgresEngine:
             self._connection.close()
 
     def _number(self, table: str) -> int:
-        """The table's, as the connection's own search path finds it."""
+        """Return the object identifier of the table that the connection's search path finds."""
         self._must_be_idle()
         name = table_of(*parts_of(table)).sql("postgres")
         with self._connection.transaction():
@@ -99,10 +99,11 @@ class PostgresEngine:
         idle = package().pq.TransactionStatus.IDLE
         if self._connection.closed or self._connection.info.transaction_status != idle:
             remedy = "Give the curator a connection of its own."
-            errors.refuse("Curator", "connection", "open and outside a transaction", "not", remedy)
+            state = "one that is closed or in a transaction"
+            errors.refuse("Curator", "connection", "open and outside a transaction", state, remedy)
 
     def _run(self, sql: str, what: str, values: tuple[Any, ...] | None = None) -> Any:
-        """Run a statement on our own cursor: the connection's may give other rows and types."""
+        """Run a statement on a cursor of our own: the connection's may return other types."""
         psycopg = package()
         cursor = psycopg.Cursor(self._connection, row_factory=psycopg.rows.tuple_row)
         numbers = psycopg.types.numeric
@@ -116,12 +117,12 @@ class PostgresEngine:
         failed(what, reason)
 
 
-def _stored(table: str, found: list[Row]) -> tuple[str, str]:
-    """Schema and name of a table; refused where something is worked out while it is read."""
+def _stored(table: str, relations: list[Row]) -> tuple[str, str]:
+    """Return schema and name of a table; refuse it if something is computed while it is read."""
     names = []
-    for schema, name, kind, itself, secured, generated in found:
+    for schema, name, kind, itself, secured, generated in relations:
         if kind not in _STORED:
-            must_be_stored(table, "a view" if kind == "v" else "with rows that another server has")
+            must_be_stored(table, "a view" if kind == "v" else "with rows on another server")
         if secured:
             must_be_stored(table, "with row security")
         if generated:
@@ -133,7 +134,7 @@ def _stored(table: str, found: list[Row]) -> tuple[str, str]:
 
 
 def connect(url: str, table: str) -> PostgresEngine:
-    """Open a connection of its own."""
+    """Open a connection that the engine owns and closes."""
     psycopg = package()
     try:
         connection = psycopg.connect(re.sub(r"^postgres(ql)?(\+psycopg)?", "postgresql", url))
@@ -160,7 +161,7 @@ def _column(name: str, oid: int) -> Column:
 
 
 def package() -> Any:
-    """The driver, or one line that says how to get it."""
+    """Import psycopg, or say how to install it."""
     try:
         import psycopg
     except ImportError:

@@ -1,7 +1,8 @@
-r"""What gets noise: sums of small integer vectors, one vector a row.
+r"""Releases: the sums that get noise. Each row adds one small integer vector to them.
 
-Per group the engine adds up four numbers for a column with integers t in {0, …, T}: all rows n,
-rows with a value c, Σt and Σt². Every release is an integer combination of them.
+For a column with integers t in {0, …, T}, the engine computes four sums per group: the number of
+rows n, the number of rows with a value c, Σt and Σt². Every release is an integer combination of
+them.
 
 ==========  ==============================================  =======================
 release     a row adds                                      entries sum to
@@ -14,13 +15,13 @@ release     a row adds                                      entries sum to
 ==========  ==============================================  =======================
 
 The entries of a pair are nonnegative and sum to T *whatever t is*, so both sums together have the
-ℓ1 sensitivity T of one of them: noise of scale T/ε on each gives count, sum and mean at once. The
+ℓ1 sensitivity T of a single sum: noise of scale T/ε on each gives count, sum and mean at once. The
 triple does the same for variances (Bernstein polynomials of degree two). With `nulls`, rows without
-a value add T (or T²) to one more entry, so that all rows are counted too, for nothing.
+a value add T (or T²) to one more entry, so all rows are counted too at no further cost.
 
-Under replace-one without groups a pair is released as (S⁺ − S⁻, S⁺ + S⁻): the ℓ1 norm of that is
-2 max(\|S⁺\|, \|S⁻\|), so its sensitivity is 2mT, as that of the pair is, but a mean then needs one
-noise of it, and a little of the other.
+Under replace-one without groups, a pair is released as (S⁺ − S⁻, S⁺ + S⁻). Its ℓ1 norm is
+2 max(\|S⁺\|, \|S⁻\|), so its sensitivity is 2mT like that of the pair, but a mean then depends on
+the noise of the first entry and only little on that of the second.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Moments:
-    """Exact sums of a group's rows: all of them, those with a value, Σt and Σt²."""
+    """Exact sums over the rows of a group: all rows, rows with a value, Σt and Σt²."""
 
     rows: int = 0
     present: int = 0
@@ -51,10 +52,10 @@ class Moments:
 
 @dataclass(frozen=True)
 class Release:
-    """Integer sums that get one kind of noise together.
+    """Integer sums that get noise of one scale together.
 
-    `parts` are nonnegative combinations of (rows, present, Σt, Σt²): a person's are shrunk one by
-    one. `combine` makes the released entries from them.
+    `parts` are nonnegative combinations of (rows, present, Σt, Σt²); those of a person are bounded
+    one by one. `combine` turns them into the released entries.
     """
 
     kind: str
@@ -79,11 +80,11 @@ class Release:
         return self.combine[:1] == ((1, -1),)
 
     def entries(self, parts: Sequence[int]) -> list[int]:
-        """Released entries from sums of parts."""
+        """Compute the released entries from sums of parts."""
         return [sum(a * b for a, b in zip(row, parts, strict=True)) for row in self.combine]
 
     def sensitivity(self, contribution: Contribution) -> tuple[int, int]:
-        """ℓ1 and squared ℓ2 sensitivity of the entries of all groups."""
+        """Return the ℓ1 and squared ℓ2 sensitivity of the entries of all groups."""
         if self.kind == "total":
             assert self.grid is not None
             low = self.grid.origin
@@ -95,30 +96,30 @@ class Release:
 
     @property
     def whole(self) -> int:
-        """A: what the entries of a row sum to."""
+        """A: the sum of the entries of one row."""
         if self.grid is None or self.kind == "present":
             return 1
         return self.grid.steps ** (2 if self.kind == "triple" else 1)
 
 
 def rows_release() -> Release:
-    """All rows."""
+    """Return the release of the number of rows."""
     return Release("rows", None, None, ((1, 0, 0, 0),), ((1,),))
 
 
 def present_release(column: str, grid: Grid | None) -> Release:
-    """Rows with a value."""
+    """Return the release of the number of rows with a value."""
     return Release("present", column, grid, ((0, 1, 0, 0),), ((1,),))
 
 
 def total_release(column: str, grid: Grid) -> Release:
-    """The sum itself: Σt and the number of rows are shrunk, then put together."""
+    """Return the release of a sum: Σt and the number of rows are bounded, then combined."""
     parts = ((0, 0, grid.fine, 0), (0, 1, 0, 0))
     return Release("total", column, grid, parts, ((1, grid.origin),))
 
 
 def pair_release(column: str, grid: Grid, *, nulls: bool, rotated: bool = False) -> Release:
-    """(Σt, Σ(T − t)), and T for each row without a value."""
+    """Return the release of (Σt, Σ(T − t)), with T for each row without a value."""
     f, top = grid.fine, grid.steps
     parts: tuple[Vector, ...] = ((0, 0, f, 0), (0, top, -f, 0))
     parts += ((top, -top, 0, 0),) if nulls else ()
@@ -127,7 +128,7 @@ def pair_release(column: str, grid: Grid, *, nulls: bool, rotated: bool = False)
 
 
 def triple_release(column: str, grid: Grid, *, nulls: bool) -> Release:
-    """(Σ(T − t)², Σ2t(T − t), Σt²), and T² for each row without a value."""
+    """Return the release of (Σ(T − t)², Σ2t(T − t), Σt²), with T² for each row without a value."""
     f, t = grid.fine**2, grid.top
     whole = f * t * t
     parts: tuple[Vector, ...] = ((0, whole, -2 * t * f, f), (0, 0, 2 * t * f, -2 * f), (0, 0, 0, f))
@@ -136,7 +137,7 @@ def triple_release(column: str, grid: Grid, *, nulls: bool) -> Release:
 
 
 def is_rotated(contribution: Contribution, *, pure: bool) -> bool:
-    """Whether a pair is better released as difference and sum: Gaussian noise does not care."""
+    """Check whether a pair is better released as difference and sum; not for Gaussian noise."""
     return pure and contribution.adjacency is Adjacency.REPLACE_ONE and contribution.cells == 1
 
 

@@ -1,13 +1,13 @@
-r"""The statements of a question: exact integer sums by group, with people bounded on the way.
+r"""The statements of a query: exact integer sums per group, with each person's rows bounded.
 
-With a unit column the rows are first added up by (person, group) and then bounded, as
-`contribution` has it; no window runs over raw rows. DuckDB does that for the people with more than
-one row only: they are found first, and what is added up is
+With a unit column, rows are first summed by (person, group) and then bounded, as described in
+`contribution`; no window function runs over raw rows. DuckDB does this only for people with more
+than one row: it finds them first, and computes
 
 .. math:: \sum_{\text{rows}} f - \sum_{\text{people with several rows}} (f_{\text{raw}} -
           f_{\text{bounded}}),
 
-which is the same number, as one row is within every bound.
+which is the same number, as a single row is within every bound.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from tacit.central.queries.releases import Moments, Release
 from tacit.central.queries.table import Column
 
 Parts = dict[int, list[list[int]]]
-"""For each group that has rows: for each release, its sums of parts."""
+"""For each group with rows, and for each release, its sums of parts."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Which rows, by which group (an expression that numbers them), and whose."""
+    """Rows of a query, the expression that numbers their groups, and the column of people."""
 
     engine: Engine
     where: model.Where | None
     group: Expression | None
     first: int
-    """The number of the first group, as the expression numbers them."""
+    """The number that the expression gives to the first group."""
     unit: str | None
     contribution: Contribution
     salt: int
 
     def parts(self, releases: Sequence[Release]) -> Parts:
-        """The sums that noise is added to, exactly."""
+        """Compute the sums that noise is added to, exactly."""
         with self.engine.session():
             if self.unit is None:
                 return self._raw(releases)
@@ -64,7 +64,7 @@ class Scan:
             return totals
 
     def cells(self, column: Column, grid: Grid, cells: int) -> dict[int, dict[int, int]]:
-        """For each group, how many rows lie in each of so many equal cells between the bounds.
+        """Count the rows of each group in equal cells between the bounds.
 
         A person counts with the mean of their rows, min(rows, `max_rows`) times.
         """
@@ -81,7 +81,7 @@ class Scan:
         return self.engine.compiler
 
     def _raw(self, releases: Sequence[Release]) -> Parts:
-        """Sums of all rows; in DuckDB by one pass without branches."""
+        """Sum all rows; in DuckDB, in one pass without branches."""
         columns = [self._sums(release) for release in releases]
         group = fill("0") if self.group is None else self.group
         chosen = [_as(group, "tacit_k"), _as(fill("COUNT(*)"), "n")]
@@ -90,19 +90,19 @@ class Scan:
         ]
         tree = self._select(*(chosen if self.group is not None else chosen[1:]))
         rows = self.engine.rows(tree.group_by("tacit_k") if self.group is not None else tree)
-        found: Parts = {}
+        totals: Parts = {}
         for row in rows:
             code, n, *rest = row if self.group is not None else (self.first, *row)
             if code is not None:
                 moments = self._moments(releases, int(n), [int(value or 0) for value in rest])
-                found[int(code) - self.first] = [
+                totals[int(code) - self.first] = [
                     [moment.dot(part) for part in release.parts]
                     for release, moment in zip(releases, moments, strict=True)
                 ]
-        return found
+        return totals
 
     def _sums(self, release: Release) -> list[Expression]:
-        """Present rows, Σt and Σt², as far as the release needs them."""
+        """Return the sums that the release needs: rows with a value, Σt and Σt²."""
         if release.column is None:
             return []
         column, compiler = self._compiler.columns[release.column], self._compiler
@@ -115,15 +115,15 @@ class Scan:
         return trees[: release.order + 1]
 
     def _moments(self, releases: Sequence[Release], n: int, sums: list[int]) -> list[Moments]:
-        found, at = [], 0
+        moments, at = [], 0
         for release in releases:
             size = 0 if release.column is None else release.order + 1
-            found.append(Moments(n, *sums[at : at + size]))
+            moments.append(Moments(n, *sums[at : at + size]))
             at += size
-        return found
+        return moments
 
     def _several(self) -> Expression:
-        """The people with more than one row; nobody among them does no harm."""
+        """Select the people with more than one row; NULL among them has no effect."""
         assert self.unit is not None
         person = _as(identifier(self.unit), "tacit_p")
         tree = sqlglot().exp.select(person).from_(self.engine.table.copy())
@@ -132,7 +132,7 @@ class Scan:
         return tree.group_by("tacit_p").having(fill("COUNT(*) > 1"))
 
     def _people(self, chosen: list[Expression], several: bool) -> Expression:
-        """Rows added up by person and group, with the place of the group in the person's order."""
+        """Sum rows by person and group, and number the groups of each person in hash order."""
         assert self.unit is not None
         person, group = identifier(self.unit), fill("0") if self.group is None else self.group
         tree = self._select(_as(person, "tacit_p"), _as(group, "tacit_k"), *chosen).group_by(
@@ -158,7 +158,7 @@ class Scan:
         )
 
     def _bounded(self, releases: Sequence[Release], *, several: bool) -> Parts:
-        """Bounded sums of parts; of people with several rows, less what they were as raw rows."""
+        """Sum bounded parts; with `several`, minus the raw sums of people with several rows."""
         inner, outer = [_as(fill("COUNT(*)"), "n")], []
         kept = constant(self.contribution.groups)
         for i, release in enumerate(releases):
@@ -185,7 +185,7 @@ class Scan:
         }
 
     def _person_sums(self, i: int, release: Release) -> list[Expression]:
-        """A person's c, Σt and Σt² in a group."""
+        """Return a person's c, Σt and Σt² in a group."""
         if release.column is None:
             return []
         column, compiler = self._compiler.columns[release.column], self._compiler
@@ -199,7 +199,7 @@ class Scan:
         return [_as(tree, f"{name}{i}") for tree, name in zip(sums, "csq", strict=False)]
 
     def _shrunk(self, i: int, release: Release, part: Expression) -> Expression:
-        """The part of a person with c rows, as m rows at most: part · m // c where c > m."""
+        """Bound the part of a person with c rows to m rows: part · m // c if c > m."""
         rows = identifier("n" if release.counts_all else f"c{i}")
         return fill(
             "CASE WHEN :rows <= :m THEN :part ELSE (:part) * :m // :rows END",
@@ -209,7 +209,7 @@ class Scan:
         )
 
     def _combination(self, i: int, part: tuple[int, ...]) -> Expression:
-        """An integer combination of a person's n, c, Σt and Σt², wide enough for any of them."""
+        """Combine a person's n, c, Σt and Σt² in integers that are wide enough for any of them."""
         names = ("n", f"c{i}", f"s{i}", f"q{i}")
         terms = [
             fill(":x * :a", x=self._wide(identifier(name)), a=constant(factor))
@@ -254,11 +254,11 @@ class Scan:
 
 
 def _split(releases: Sequence[Release], sums: list[int]) -> list[list[int]]:
-    found, at = [], 0
+    split, at = [], 0
     for release in releases:
-        found.append(sums[at : at + len(release.parts)])
+        split.append(sums[at : at + len(release.parts)])
         at += len(release.parts)
-    return found
+    return split
 
 
 def _as(tree: Expression, name: str) -> Any:

@@ -1,6 +1,6 @@
-"""The budget of a curator: in memory, or an account of a ledger. Charged before anything is read.
+"""The budget of a curator, in memory or in a ledger account; charged before anything is read.
 
-Both are privacy filters (`tacit.accounting.filters`): questions may be chosen after seeing earlier
+Both are privacy filters (`tacit.accounting.filters`): queries may be chosen after seeing earlier
 answers.
 """
 
@@ -21,7 +21,7 @@ _WHERE = "Curator"
 
 
 def budget_of(budget: Any, unit: str | None) -> Guarantee:
-    """A number is an ε towards one row, or one person, more or less."""
+    """Check a budget; a number is an ε for add-remove neighbours (one row, or one person)."""
     kind = Unit.RECORD if unit is None else Unit.PERSON
     if not isinstance(budget, Guarantee):
         epsilon = errors.epsilon_in_range(_WHERE, budget)
@@ -32,14 +32,14 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
         words = "add-remove, zero-out or replace-one"
         errors.refuse(_WHERE, "adjacency", words, str(budget.adjacency))
     if (budget.unit is Unit.RECORD) != (unit is None) or budget.unit is Unit.LABEL:
-        remedy = "Rows are records; a unit column makes them a person's or a client's."
+        remedy = "It is record without a unit column, and person or client with one."
         errors.refuse(_WHERE, "unit of the budget", "that of the table", str(budget.unit), remedy)
     filters.limits_of(_WHERE, budget)
     return budget
 
 
 class Spending:
-    """What is left, and the one way to spend it."""
+    """The remaining budget, and the one way to spend it."""
 
     def __init__(
         self,
@@ -57,51 +57,51 @@ class Spending:
     def _open(self, ledger: Ledger) -> None:
         if self.account not in ledger.accounts():
             ledger.open(self.account, self.budget)
-        found = ledger.show(self.account).budget
-        if found != self.budget:
+        budget = ledger.show(self.account).budget
+        if budget != self.budget:
             errors.refuse(
                 _WHERE,
                 "budget",
-                f"that of account {self.account!r}, {found}",
+                f"that of account {self.account!r}, {budget}",
                 str(self.budget),
                 "Pass that budget, or another account.",
             )
 
     @property
-    def left(self) -> Amounts:
-        """What is left, exactly."""
+    def remaining(self) -> Amounts:
+        """The remaining budget, exactly."""
         if isinstance(self._ledger, Ledger):
             return self._ledger.show(self.account).remaining
         limits = filters.limits_of(_WHERE, self.budget)
         return {name: limits[name] - self._spent[name] for name in limits}
 
     def afford(self, event: events.Event) -> tuple[Guarantee, Amounts]:
-        """The price of an event and what it would leave; raises where there is too little."""
+        """Return the price of an event and what would remain; raise if too little remains."""
         price = filters.price_of(_WHERE, event, self.budget)
-        left = self.left
+        remaining = self.remaining
         limits = filters.limits_of(_WHERE, self.budget)
-        spent = {name: limits[name] - left[name] for name in limits}
+        spent = {name: limits[name] - remaining[name] for name in limits}
         cost = filters.afford(_WHERE, self.account, self.budget, spent, price)
-        return price, {name: left[name] - cost[name] for name in left}
+        return price, {name: remaining[name] - cost[name] for name in remaining}
 
     def charge(self, event: events.Event) -> Amounts:
-        """Charge, or refuse and charge nothing; what is left then."""
-        _, left = self.afford(event)
+        """Charge for an event and return what remains, or refuse and charge nothing."""
+        _, remaining = self.afford(event)
         if isinstance(self._ledger, Ledger):
             self._ledger.charge(self.account, event)
-            return self.left
+            return self.remaining
         limits = filters.limits_of(_WHERE, self.budget)
-        self._spent = {name: limits[name] - left[name] for name in limits}
-        return left
+        self._spent = {name: limits[name] - remaining[name] for name in limits}
+        return remaining
 
     def close(self) -> None:
         if self._owned and isinstance(self._ledger, Ledger):
             self._ledger.close()
 
 
-def shown(left: Amounts) -> dict[str, float]:
-    """What is left, in floats that are not above it."""
-    return {name: _float_below(amount) for name, amount in left.items()}
+def shown(remaining: Amounts) -> dict[str, float]:
+    """Convert remaining amounts to floats that are not above them."""
+    return {name: _float_below(amount) for name, amount in remaining.items()}
 
 
 def _float_below(amount: Fraction) -> float:

@@ -1,11 +1,11 @@
-"""A checked subset of SQL: one SELECT of aggregates over one table, read into queries.
+"""A checked subset of SQL: one SELECT of aggregates over one table, parsed into queries.
 
-Nothing of the text reaches an engine. sqlglot parses it; every node of the tree, and every part of
-a node, must be on the list below; and what is on the list is rebuilt as values of
-`tacit.queries.model`, from which the engine writes its own statement. So a statement can ask for no
-more than those values can say: no function that could fail on some rows, no file, no setting.
+The text never reaches an engine. sqlglot parses it, every node of the tree and every argument of a
+node must be on the list below, and the query is rebuilt as values of `tacit.queries.model`, from
+which the engine's statement is written. So a statement cannot ask for anything that these values
+cannot express: no function that could fail on some rows, no file, no setting.
 
-What is read::
+The grammar is::
 
     SELECT [key, …,] aggregate [AS name], …
     FROM table [WHERE condition] [GROUP BY key, …]
@@ -26,16 +26,16 @@ from tacit.central.queries.compile import sqlglot
 from tacit.privacy import errors
 
 Node = Any
-"""A node of a tree of sqlglot; the package is imported where it is used."""
+"""A node of a sqlglot tree; the package is imported when it is first used."""
 
 LONGEST = 10_000
-"""Characters of a statement; the parser's work grows with them."""
+"""Largest number of characters in a statement, which limits the parser's work."""
 
-_OPENINGS = 200  # of parentheses, NOTs and signs: what nests, and a deep nest fells a parser
-_LARGEST = 2**63 - 1  # whole numbers beyond this are no integers of an engine
+_OPENINGS = 200  # parentheses, NOTs and signs: deep nesting would overflow the parser's stack
+_LARGEST = 2**63 - 1  # engines have no larger integers
 _REMEDY = (
     "Ask for count, sum, avg, variance, median or quantile of columns, with WHERE and GROUP BY; "
-    "the rest is in Python."
+    "other queries are available in Python."
 )
 _COMPARISONS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -62,7 +62,7 @@ _ALLOWED: dict[str, set[str]] = {
     "PercentileCont": {"this", "expression"},
     "WithinGroup": {"this", "expression"},
     "Order": {"expressions"},
-    "Ordered": {"this", "nulls_first"},  # NULL is left out anyway
+    "Ordered": {"this", "nulls_first"},  # NULLs are left out anyway
     **{kind: {"this", "expression"} for kind in _COMPARISONS},
     "And": {"this", "expression"},
     "Or": {"this", "expression"},
@@ -87,7 +87,7 @@ _WORDS = {
     "pivots": "PIVOT",
     "locks": "FOR UPDATE",
     "db": "a table of another schema",
-    "table": "a table's name before a column",
+    "table": "a column with a table's name",
     "all": "GROUP BY ALL",
     "desc": "ORDER BY … DESC",
     "except_": "EXCLUDE",
@@ -99,7 +99,7 @@ _WORDS = {
     "Cast": "a cast",
     "TableAlias": "another name for the table",
     "Placeholder": "a placeholder",
-    "RawString": "a string between dollars",
+    "RawString": "a dollar-quoted string",
     "Order": "ORDER BY",
     "Star": "*",
     "NullSafeEQ": "IS NOT DISTINCT FROM",
@@ -111,7 +111,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Statement:
-    """What a SELECT asks for: its table, its columns' names and its question."""
+    """The table of a SELECT, the names of its columns, and its query."""
 
     table: str
     names: tuple[str, ...]
@@ -119,14 +119,14 @@ class Statement:
 
 
 def parse(text: str) -> Statement:
-    """One SELECT as a question; anything beyond the subset is refused by name.
+    """Parse one SELECT; refuse anything beyond the subset by name.
 
     Examples
     --------
-    >>> asked = parse("select sex, avg(age) as age from data where state = 'CA' group by sex")
-    >>> asked.names
+    >>> statement = parse("select sex, avg(age) as age from data where state = 'CA' group by sex")
+    >>> statement.names
     ('age',)
-    >>> asked.query
+    >>> statement.query
     Mean(where=Compare(column='state', operator='=', value='CA'), by=('sex',), column='age')
     """
     tree = _tree("statement", text)
@@ -135,9 +135,9 @@ def parse(text: str) -> Statement:
         _unsupported(table.this.this)
     where = tree.args.get("where")
     scope = {"where": None if where is None else _condition(where.this), "by": by}
-    asked = list(_aggregates(tree, by, scope))
-    names, queries = tuple(name for name, _ in asked), tuple(query for _, query in asked)
-    if not asked:
+    aggregates = list(_aggregates(tree, by, scope))
+    names, queries = tuple(name for name, _ in aggregates), tuple(one for _, one in aggregates)
+    if not aggregates:
         _refuse("statement", "a SELECT with an aggregate", "none", _REMEDY)
     for name in names:
         if names.count(name) > 1 or name in by:
@@ -147,7 +147,7 @@ def parse(text: str) -> Statement:
 
 
 def parse_where(text: str) -> model.Where:
-    """A condition, as after WHERE.
+    """Parse a condition, as after WHERE.
 
     Examples
     --------
@@ -156,27 +156,27 @@ def parse_where(text: str) -> model.Where:
     """
     tree = _tree("condition", text)
     if tree.args.get("group") is not None:
-        _refuse("condition", "a condition alone", "GROUP BY", "Say by=… for groups.")
+        _refuse("condition", "a condition alone", "GROUP BY", "Pass by=… to group.")
     return model.condition(_condition(tree.args["where"].this))
 
 
 def _tree(kind: str, text: Any) -> Node:
-    """The parsed text, every part of it on the list."""
+    """Parse the text, and check that every part of it is on the list."""
     broken = sqlglot().errors
     if not isinstance(text, str) or not text.strip():
-        _refuse(kind, "a line of SQL", text)
+        _refuse(kind, "text with SQL", text)
     if len(text) > LONGEST:
         _refuse(kind, f"at most {LONGEST:,} characters", f"{len(text):,}")
     try:
         tree = _parsed(kind, text)
     except broken.ParseError as error:
-        said = error.errors[0]
-        place = f"an end at {said['highlight']!r}, column {said['col']}"
-        _refuse(kind, "SQL that can be read", place, "Check the spelling there.")
+        first = error.errors[0]
+        place = f"an error at {first['highlight']!r}, column {first['col']}"
+        _refuse(kind, "valid SQL", place, "Check the spelling there.")
     except broken.TokenError:
-        _refuse(kind, "SQL that can be read", "an open quote or a broken token")
+        _refuse(kind, "valid SQL", "an open quote or a broken token")
     except RecursionError:
-        _refuse(kind, "less deeply nested", "too deep a nest")
+        _refuse(kind, "SQL that is not nested too deeply", "a deeper one")
     if tree is None or type(tree).__name__ != "Select":
         _refuse(kind, "one SELECT … FROM", _called(tree), _REMEDY)
     if "from_" not in tree.args:
@@ -198,21 +198,21 @@ def _parsed(kind: str, text: str) -> Node:
 
 
 def _check_tokens(kind: str, tokens: list[Any]) -> None:
-    """What is easier seen before parsing, or would be lost by it."""
+    """Check what is easier to see before parsing, or would be lost by it."""
     types = [token.token_type.name for token in tokens]
     if any(token.comments for token in tokens):
-        _refuse(kind, "free of comments", "a comment", "Leave comments out.")
+        _refuse(kind, "without comments", "a comment", "Remove the comment.")
     if "SEMICOLON" in types:
-        _refuse(kind, "one statement", "several", "Ask one question at a time.")
+        _refuse(kind, "one statement", "several", "Ask one query at a time.")
     if sum(map(types.count, ("L_PAREN", "L_BRACKET", "L_BRACE", "NOT", "DASH"))) > _OPENINGS:
-        _refuse(kind, f"of at most {_OPENINGS} parentheses, NOTs and signs", "more")
+        _refuse(kind, f"SQL with at most {_OPENINGS} parentheses, NOTs and signs", "more")
     if not types or (kind == "statement" and types[0] != "SELECT"):
         first = tokens[0].text.upper() if tokens else "nothing"
         _refuse(kind, "one SELECT … FROM", first, _REMEDY)
 
 
 def _check(tree: Node) -> None:
-    """Every node and every part of it is on the list. Iterative: chains of AND are deep."""
+    """Check that every node and argument is on the list, iteratively: chains of AND are deep."""
     for node in tree.walk():
         kind = type(node).__name__
         if kind not in _ALLOWED or (kind == "Select" and node is not tree):
@@ -231,15 +231,15 @@ def _keys(tree: Node) -> tuple[str, ...]:
 def _aggregates(
     tree: Node, by: tuple[str, ...], scope: dict[str, Any]
 ) -> Iterator[tuple[str, model.Query]]:
-    """Names and questions of what is selected; a plain column must be a key of the groups."""
+    """List names and queries of the selected columns; a plain column must be in GROUP BY."""
     for part in tree.expressions:
         named = type(part).__name__ == "Alias"
         inner = part.this if named else part
         if type(inner).__name__ == "Column":
             if named:
-                _refuse("name", "given to an aggregate", part.alias, "Leave keys as they are.")
+                _refuse("name", "given to an aggregate", part.alias, "Keys keep their names.")
             if _column(inner) not in by:
-                remedy = "A row of somebody is never released."
+                remedy = "Single rows are never released."
                 _refuse("column", "in GROUP BY or in an aggregate", _column(inner), remedy)
             continue
         query = _aggregate(inner, scope)
@@ -274,7 +274,7 @@ def _level(node: Node) -> float:
 
 
 def _condition(node: Node) -> model.Where:
-    """A condition rebuilt; chains of AND and OR become one node."""
+    """Rebuild a condition; chains of AND and OR become one node."""
     kind = type(node).__name__
     if kind == "Paren":
         return _condition(node.this)
@@ -306,13 +306,13 @@ def _comparison(node: Node, operator: str) -> model.Compare:
 
 def _column(node: Node) -> str:
     if type(node).__name__ != "Column" or type(node.this).__name__ != "Identifier":
-        remedy = "Name a column; compute what you need in the table first."
+        remedy = "Name a column; compute expressions in the table first."
         _refuse("argument", "the name of a column", _called(node), remedy)
     return model.column_name("query", node.name)
 
 
 def _literal(node: Node) -> model.Literal:
-    """A number, a text or a truth value; a whole number stays whole."""
+    """Read a number, text or Boolean; an integer stays an integer."""
     kind, negative = type(node).__name__, False
     while kind in ("Neg", "Paren"):
         negative ^= kind == "Neg"
@@ -321,7 +321,7 @@ def _literal(node: Node) -> model.Literal:
     if kind == "Boolean" and not negative:
         return bool(node.this)
     if kind != "Literal" or (negative and node.args["is_string"]):
-        _refuse("value", "a number, a text or true or false", _called(node), "As in sex = 'F'.")
+        _refuse("value", "a number, text, true or false", _called(node), "As in sex = 'F'.")
     if node.args["is_string"]:
         return str(node.this)
     try:
@@ -334,7 +334,7 @@ def _literal(node: Node) -> model.Literal:
 
 
 def _called(node: Any) -> str:
-    """A node in a reader's words."""
+    """Name a node in terms that a reader knows."""
     kind = type(node).__name__
     if kind in _WORDS:
         return _WORDS[kind]
@@ -347,10 +347,10 @@ def _called(node: Any) -> str:
 
 def _unsupported(value: Any, part: str = "") -> NoReturn:
     node = value[0] if isinstance(value, list) else value
-    if part in ("this", "expressions"):  # the node has more arguments than it may
+    if part in ("this", "expressions"):  # the node has too many arguments
         node = node.parent
     got = _WORDS.get(part) or (part.strip("_").upper() if node is True else _called(node))
-    _refuse("SQL", "of supported parts", got, _REMEDY)
+    _refuse("SQL", "within the supported subset", got, _REMEDY)
 
 
 def _refuse(name: str, condition: str, got: object, remedy: str = "") -> NoReturn:

@@ -1,9 +1,9 @@
 r"""Above-threshold streams: many counts compared with a threshold for the price of a few.
 
-The whole ε is charged when the stream is opened. Every question is then compared with one noisy
-threshold, until "above" has been said as often as was paid for (`mechanisms.SparseVector`, which
-has the proof and the reference). Counts of a unit change by at most m rows each, and under
-add-remove all in one direction.
+The whole ε is charged when the stream is opened. Every count is then compared with a noisy
+threshold, until the stream has answered "above" `positives` times (`mechanisms.SparseVector` has
+the proof and the reference). One unit changes each count by at most m rows, and under add-remove
+all counts in the same direction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from tacit.privacy.randomness import Randomness
 
 
 class AboveThreshold:
-    """Ask whether counts are above a threshold; `left` says how often "above" may still be said."""
+    """A stream of counts compared with a threshold.
+
+    `remaining` is the number of times that the stream may still answer "above".
+    """
 
     def __init__(
         self, mechanism: SparseVector, count: Callable[[Any], int], rng: Randomness
@@ -29,24 +32,27 @@ class AboveThreshold:
         self._mechanism, self._count, self._rng = mechanism, count, rng
         self._pending: list[int] = []
         self._outcomes = mechanism.ask(self._answers(), rng)
-        self.left = int(mechanism.positives)
+        self.remaining = int(mechanism.positives)
 
     def ask(self, where: Any = None) -> bool:
-        """Whether so many rows as the threshold, about, fulfil a condition. Charges nothing."""
-        if self.left == 0:
+        """Return whether the number of rows that satisfy a condition is above the threshold.
+
+        The comparison is noisy, and charges nothing.
+        """
+        if self.remaining == 0:
             raise errors.BudgetExceeded(
-                "above_threshold: the stream has said above as often as was paid for. "
-                "Open another one."
+                f"above_threshold: the stream has ended, after at most {self._mechanism.positives} "
+                "answers above. Open another one."
             )
         try:
             self._pending.append(self._count(where))
         except errors.InvalidParameter:
-            raise  # by the plan, whatever the rows hold
+            raise  # by the plan, independently of the rows
         except errors.TacitError:
-            self.left = 0  # that reading failed may tell of rows: not again for nothing
+            self.remaining = 0  # a failure may reveal rows: it must not be repeatable for free
             raise
         outcome, _ = next(self._outcomes)
-        self.left -= outcome == ABOVE
+        self.remaining -= outcome == ABOVE
         return outcome == ABOVE
 
     @property
@@ -54,10 +60,10 @@ class AboveThreshold:
         return self._mechanism.guarantee
 
     def certificate(self) -> Certificate:
-        """The guarantee of the whole stream, however long."""
+        """Certify the guarantee of the whole stream, however long it is."""
         return certify(self._mechanism.event, self.guarantee, not self._rng.secure)
 
     def _answers(self) -> Iterator[int]:
         while True:
-            # Held to what the mechanism takes: holding moves no count further.
+            # Clipped to what the mechanism accepts; clipping does not raise the sensitivity.
             yield min(self._pending.pop(), errors.LARGEST_INTEGER)

@@ -1,8 +1,8 @@
-"""The columns of a table, by what can be asked of them: their names and types, no rows.
+"""Names and kinds of the columns of a table, without its rows.
 
-What a question names is checked against them before anything is charged or read. Where an engine
-would convert a value (text to a number, say) and fail on some rows only, the question is refused
-here instead: an error that depends on the data tells about the data.
+The columns and literals of a query are checked against them before anything is charged or read. If
+an engine would convert a value (for example text to a number) and fail on some rows only, the query
+is refused here instead: an error that depends on the data would reveal it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from tacit.privacy import errors
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """Kind of the values in a column."""
 
-    WHOLE = "whole numbers"
+    WHOLE = "integers"
     REAL = "real numbers"
     DECIMAL = "decimal numbers"
     TEXT = "text"
-    TRUTH = "truth values"
+    TRUTH = "Booleans"
     DATE = "dates"
     MOMENT = "points in time"
     LOOSE = "text that may hold numbers"
-    """A column of a CSV file: read as what it is asked for, and as NULL where it is not that."""
+    """A column of a CSV file: read as text or as numbers, and as NULL where it is not a number."""
     OTHER = "of a type that is not read"
-    """Nested ones, and those that the engine fails to convert on some rows only."""
+    """Nested types, and types whose conversion fails on some rows."""
 
 
 NUMBERS = (Kind.WHOLE, Kind.REAL, Kind.DECIMAL, Kind.LOOSE)
@@ -38,7 +38,7 @@ NUMBERS = (Kind.WHOLE, Kind.REAL, Kind.DECIMAL, Kind.LOOSE)
 
 @dataclass(frozen=True)
 class Column:
-    """Name, kind, and the engine's own type."""
+    """A column: its name, its kind and the engine's name of its type."""
 
     name: str
     kind: Kind
@@ -49,27 +49,27 @@ Columns = Mapping[str, Column]
 
 
 def find(columns: Columns, name: str, where: str) -> Column:
-    """The column of this name; case counts."""
+    """Return the column of this name, case-sensitively."""
     if name not in columns:
         known = ", ".join(sorted(columns)[:20])
         errors.refuse(where, "column", "in the table", name, f"It has: {known}.")
-    found = columns[name]
-    if found.kind is Kind.OTHER:
-        condition = "numbers, text, truth values, dates or times in microseconds"
-        errors.refuse(where, f"column {name!r}", condition, found.type, "Convert it first.")
-    return found
+    column = columns[name]
+    if column.kind is Kind.OTHER:
+        condition = "numbers, text, Booleans, dates or times in microseconds"
+        errors.refuse(where, f"column {name!r}", condition, column.type, "Convert it first.")
+    return column
 
 
 def number(columns: Columns, name: str, where: str) -> Column:
-    """A column of numbers."""
-    found = find(columns, name, where)
-    if found.kind not in NUMBERS:
-        errors.refuse(where, f"column {name!r}", "numbers", f"{found.kind} ({found.type})")
-    return found
+    """Return the column of this name, which must hold numbers."""
+    column = find(columns, name, where)
+    if column.kind not in NUMBERS:
+        errors.refuse(where, f"column {name!r}", "numbers", f"{column.kind} ({column.type})")
+    return column
 
 
 def check_where(columns: Columns, where: model.Where | None) -> None:
-    """Every column is there, and is compared with literals of its kind."""
+    """Check that every column exists and is compared with literals of its kind."""
     if where is None:
         return
     for part in model.parts_of(where):
@@ -89,7 +89,7 @@ def check_where(columns: Columns, where: model.Where | None) -> None:
 
 
 def compared(column: Column, value: model.Literal) -> model.Literal:
-    """The literal as the column's kind reads it; anything else is refused."""
+    """Return the literal as the column's kind reads it; refuse a literal of another kind."""
     truth = isinstance(value, bool)
     is_number = isinstance(value, int | float) and not truth
     match column.kind:
@@ -121,12 +121,12 @@ def _moment(column: Column, value: Any) -> datetime:
     try:
         if isinstance(value, date) and not isinstance(value, datetime):
             return datetime(value.year, value.month, value.day)
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError):
         _mismatch(column, value)
-    if found.tzinfo is not None:  # such columns have no time zone
+    if moment.tzinfo is not None:  # these columns have no time zone
         _mismatch(column, value)
-    return found
+    return moment
 
 
 def _mismatch(column: Column, value: Any) -> NoReturn:

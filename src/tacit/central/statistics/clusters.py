@@ -119,10 +119,10 @@ def kmeans(
     steps = errors.whole("kmeans", "steps", steps, least=1, most=1000)
     ball = Ball("kmeans", bound, center, array.shape[1], SUM_BITS)
     limit = _reach(ball, reach)
-    centers, left = _start(spending, array, clusters, ball, start)
+    centers, share = _start(spending, array, clusters, ball, start)
     grid = np.concatenate([ball.origin, *(ball.kept(block) for block in blocks(array))])
     for step in range(steps):
-        centers, counts = _step(spending, grid, centers, ball.radius, limit, left / steps)
+        centers, counts = _step(spending, grid, centers, ball.radius, limit, share / steps)
         if step + 1 < steps:
             centers = _split(centers, counts, ball.radius, limit, spending.generator())
     return spending.released(Clusters(ball.center + centers * ball.step, counts))
@@ -205,7 +205,7 @@ def _reach(ball: Ball, reach: Any) -> int:
 def _start(
     spending: Spending, array: npt.NDArray[Any], clusters: int, ball: Ball, start: Any
 ) -> tuple[Integers, Fraction]:
-    """Return the initial centres in grid steps, and the share of the budget that is left."""
+    """Return the initial centres in grid steps, and the remaining share of the budget."""
     if isinstance(start, str):
         errors.choice("kmeans", "start", start, STARTS)
         if start == "random":

@@ -106,14 +106,16 @@ class Spending:
         self.rng = source(rng)
         self._delta = None if delta is None else float(delta)
         self._events: list[events.Event] = []
-        self._left = Fraction(1)
+        self._remaining = Fraction(1)
 
     def sigma(self, sensitivity: int, share: Fraction = Fraction(1)) -> Fraction:
         r"""Return the standard deviation :math:`\Delta z / \sqrt{s}`, rounded up at 32 digits."""
         sigma = root_above((sensitivity * self.multiplier) ** 2 / share)
         if sigma > _LARGEST_SIGMA:
             shown = float(self.multiplier)
-            errors.refuse(self.where, "noise_multiplier", "smaller", shown, "That is noise alone.")
+            errors.refuse(
+                self.where, "noise_multiplier", "smaller", shown, "The result would be only noise."
+            )
         return sigma
 
     def add(self, values: Integers, sensitivity: int, share: Fraction = Fraction(1)) -> Integers:
@@ -128,9 +130,9 @@ class Spending:
 
     def charge(self, sensitivity: int, sigma: Fraction, share: Fraction) -> None:
         """Record a Gaussian that costs this share."""
-        if not 0 < share <= self._left:
-            raise errors.TacitError(f"{self.where}: shares of the budget must add up to 1 at most.")
-        self._left -= share
+        if not 0 < share <= self._remaining:
+            raise errors.TacitError(f"{self.where}: shares of the budget must add up to at most 1.")
+        self._remaining -= share
         self._events.append(
             events.Gaussian(
                 Fraction(sensitivity), sigma, adjacency=Adjacency.ADD_REMOVE, unit=self.unit

@@ -106,7 +106,7 @@ def matrix(where: str, rows: Any) -> npt.NDArray[Any]:
     """Read rows as a matrix of numbers; a refusal depends on shape and type, never on a value.
 
     Lists and object arrays have no type of their own: an entry that is not a number, or that no
-    float can hold, is NaN, and its row counts nowhere.
+    float can hold, is NaN, and its row is not counted.
     """
     array = _regular(where, rows)
     if array.ndim != 2 or not 1 <= array.shape[1] <= _MOST_COLUMNS:
@@ -186,7 +186,7 @@ def _regular(where: str, raw: Any) -> npt.NDArray[Any]:
 
 
 def _reals(where: str, array: npt.NDArray[Any]) -> Reals:
-    """Each entry as a float by itself, NaN where it has none; refuse rows of unequal lengths."""
+    """Convert each entry by itself to a float, or to NaN; refuse rows of unequal lengths."""
     entries = array.ravel()
     if any(isinstance(one, list | tuple | np.ndarray) and np.ndim(one) for one in entries):
         raise errors.InvalidData(f"{where}: data must form a regular array.")

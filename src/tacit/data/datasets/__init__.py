@@ -59,7 +59,7 @@ def load(
     fetch : bool
         Whether to download a published file that is not on this machine.
     progress : callable, optional
-        Called while fetching with the file's name, bytes so far, and bytes in all.
+        Called while fetching, with the file's name, the bytes so far and the total bytes.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def load(
     if data not in NAMES:
         return _own(data, schema)
     if schema is not None:
-        remedy = "It has a schema of its own."
+        remedy = "This data set has its own schema."
         errors.refuse("datasets", "schema", f"left out for {data}", str(schema), remedy)
     module = _LOADERS[data].load()
     options = {} if data == "digits" else {"fetch": fetch, "progress": progress}
@@ -107,11 +107,11 @@ def load_twice(
     data : str or path
         One of `TWICE_NAMES`, a CSV or Parquet file, or a folder of images.
     regular, private : str, optional
-        For a file: the columns with the labels; they are no part of rows. For a folder: what to
-        call the labels. For a data set by name: left out, or the names that it has.
+        For a file: the columns with the labels, which are not part of the rows. For a folder: names
+        for the labels. For a named data set: left out, or the names that it has.
     schema : Schema or path, optional
-        For a file: bounds and categories of the other columns, or JSON with them. Without one
-        they are read off the rows.
+        For a file: bounds and categories of the other columns, or a JSON file with them. Without a
+        schema, they are read off the rows.
     pattern, size
         For a folder: how paths name both labels, and the height and width of every image; see
         `image_folder.load`.
@@ -148,11 +148,11 @@ def load_twice(
 def _left_out(where: str, **options: Any) -> None:
     for name, value in options.items():
         if value is not None:
-            errors.refuse(where, name, "left out", value, "It is for another kind of data.")
+            errors.refuse(where, name, "left out", value, "It applies to another kind of data.")
 
 
 def _named(dataset: TwiceLabelled, regular: str | None, private: str | None) -> TwiceLabelled:
     for name, has in ((regular, dataset.regular_name), (private, dataset.private_name)):
         if name not in (None, has):
-            errors.refuse(dataset.name, "label", repr(has), name, "It has no other for this.")
+            errors.refuse(dataset.name, "label", repr(has), name, "This data set has no other.")
     return dataset

@@ -1,4 +1,4 @@
-"""Arrow tables as data sets keep them: the schema's columns, in its order, checked."""
+"""Arrow tables with the columns of a schema, checked and in its order."""
 
 from __future__ import annotations
 

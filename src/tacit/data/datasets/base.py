@@ -50,11 +50,11 @@ class NovelSplit:
     inhouse : array of int64
         Rows of the other classes.
     heldout : array of int64
-        More of them, kept for the classifier as examples of "not new", as many as people.
+        More rows of the other classes, one per person, as examples of "not new" for the classifier.
     people : array of int64
         Rows of the new class.
     test : array of int64
-        Half of them new, half not.
+        Rows of which half are of the new class.
     is_new : array of int64
         1 for the test rows of the new class, 0 for the others.
     """
@@ -93,10 +93,10 @@ class Pools:
     Parameters
     ----------
     inhouse, people, voters, test : int
-        Rows of each.
+        Number of rows in each part.
     training : int, optional
         The number of leading rows that are for training; the rest is for testing, as the authors
-        of the data set decided. Without it test rows are drawn at random too.
+        of the data set decided. Without it, test rows are drawn at random too.
     """
 
     inhouse: int
@@ -150,12 +150,12 @@ class Chronological:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Rows of people with labels, and all that is public about them.
+    """Rows of people with labels, and everything that is public about them.
 
     Parameters
     ----------
     name : str
-        What to call it.
+        Name of the data set.
     rows : array of uint8 (n, height, width), or pyarrow.Table
         Images, or a table.
     labels : array of int64
@@ -174,7 +174,7 @@ class Dataset:
         Column splits by name: the columns that the other party holds. Columns of a table by name,
         those of an image by number.
     tasks : mapping of str to tuple of int
-        Other questions about the same rows: the answer of each label.
+        Other tasks on the same rows: the answer for each label.
     """
 
     name: str
@@ -210,8 +210,8 @@ class Dataset:
         """Draw the split for a new class: a value of `classes`, by default the last one.
 
         Eight ninths of the training rows of the other classes are in-house, nine tenths of the
-        training rows of the new class belong to people. Tests are all new test rows and as many
-        others.
+        training rows of the new class belong to people. The test rows are all test rows of the new
+        class and equally many others.
         """
         code = self._new_code(new)
         rng = self._rng(seed)
@@ -233,7 +233,7 @@ class Dataset:
         )
 
     def joins(self) -> tuple[str, ...]:
-        """Names of the column splits; the first is the usual one."""
+        """Return the names of the column splits; the first is the default."""
         return tuple(self.others)
 
     def join(self, name: str | None = None) -> tuple[Part, Part]:
@@ -275,7 +275,7 @@ class Dataset:
 
     def _enough(self, part: str, rows: int, fewest: int = FEWEST_ROWS) -> None:
         if rows < fewest:
-            remedy = "The data are too few for this split."
+            remedy = "The data set is too small for this split."
             errors.refuse(self.name, f"rows in {part}", f"at least {fewest}", rows, remedy)
 
 

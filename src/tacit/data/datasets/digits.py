@@ -15,11 +15,11 @@ TASKS = {
     "at least 5": tuple(int(digit >= 5) for digit in CLASSES),
     "has a loop": tuple(int(digit in (0, 6, 8, 9)) for digit in CLASSES),
 }
-"""Questions about a handwritten digit, with the answer of each."""
+"""Tasks on handwritten digits, with the answer for each digit."""
 
 
 def load() -> Dataset:
-    """Load all digits. In a join we hold the left half of each image, the other party the right.
+    """Load all digits; in a join, the other party holds the right half of each image.
 
     Examples
     --------

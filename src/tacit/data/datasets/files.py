@@ -1,4 +1,4 @@
-"""Files of data sets: where they are searched, and how they are downloaded.
+"""Files of data sets: where they are looked for, and how they are downloaded.
 
 A file is looked for in ``$TACIT_DATA/<data set>``, then in the user's cache directory, then at its
 official address. A downloaded file is checked before it is kept.
@@ -20,14 +20,14 @@ from typing import NoReturn
 from tacit.privacy import errors, files
 
 Progress = Callable[[str, int, int | None], None]
-"""Called while fetching with the file's name, bytes so far, and bytes in all."""
+"""Called while fetching, with the file's name, the bytes so far and the total bytes."""
 
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0
 
 
 class MissingFile(errors.TacitError):
-    """A file of a data set was not found in any of its places."""
+    """A file of a data set is neither on this machine nor at its addresses."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class File:
     dataset, name : str
         Folder and name.
     size : int
-        In bytes.
+        Size in bytes.
     sha256 : str
-        Of the content.
+        Hash of the content.
     homes : tuple of str
-        Addresses of folders, with a slash at the end; tried in this order.
+        Addresses of folders, ending with a slash; tried in this order.
     """
 
     dataset: str

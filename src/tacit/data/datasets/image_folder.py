@@ -1,7 +1,7 @@
-"""A folder of images whose paths say what is shown and who it is.
+"""A folder of images whose paths name both labels: what is shown, and who it is.
 
 FERG (six drawn characters, seven expressions) and JAFFE (ten women, seven expressions) are such
-folders. Both come from their makers under licences of their own, so that Tacit fetches neither.
+folders. Both are available from their authors under their own licences; Tacit fetches neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 class Preset(NamedTuple):
-    """How a published folder names its images, and the size that the paper resized them to."""
+    """The pattern of paths in a published folder, and the size of images in the paper."""
 
     pattern: str
     size: tuple[int, int]
@@ -138,7 +138,7 @@ def _read(
         except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError):
             raise InvalidData(
                 f"{root}: image {number} of {len(paths)}, in the order of their paths, must be "
-                "readable and of 8 bits. Is it damaged?"
+                "readable and of 8 bits. It may be damaged."
             ) from None
     if shapes := {image.shape for image in images} - {images[0].shape}:
         count, remedy = len(shapes) + 1, "Give the height and width that all should have."

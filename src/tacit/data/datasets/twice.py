@@ -49,19 +49,19 @@ class TwiceLabelled:
     Parameters
     ----------
     name : str
-        What to call it.
+        Name of the data set.
     rows : array of uint8 (n, height, width), array of numbers (n, p), or pyarrow.Table
-        Without the labels.
+        Rows without the labels.
     regular, private : array of int64
         Codes from 0.
     regular_name, private_name : str
-        What the labels are about: "digit", "writer".
+        Names of the labels: "digit", "writer".
     regular_classes, private_classes : tuple
         The values of the labels, in the order of their codes.
     schema : ArraySchema or TableSchema
         Bounds and categories of rows.
     sizes : (int, int, int), optional
-        Rows for training, validation and test. Without them all rows are split by `SHARES`.
+        Rows for training, validation and test. Without it, all rows are split by `SHARES`.
     others : mapping of str to array
         Further values, one per row, that training does not see.
     sha256 : mapping of str to str
@@ -186,15 +186,15 @@ def labelled(
     Parameters
     ----------
     name : str
-        What to call it.
+        Name of the data set.
     rows : array or pyarrow.Table
         Images, numbers or a table, without the labels.
     regular, private : sequence of text, integers or booleans
         The labels. One that is missing (null, NaN or empty text) is refused.
     schema : Schema, optional
-        Bounds and categories; without it they are read off the rows.
+        Bounds and categories; without a schema, they are read off the rows.
     regular_name, private_name : str
-        What the labels are about.
+        Names of the labels.
     """
     if schema is None:
         schema = infer(rows, where=name)
@@ -225,7 +225,10 @@ def coded(values: Any, label: str, where: str) -> tuple[Integers, tuple[Any, ...
             f"{where}: label {label!r} must be without missing values. Fill or drop them."
         )
     if len(texts) > MOST_CATEGORIES:
-        condition, remedy = f"of at most {MOST_CATEGORIES} values", "Is it the right one?"
+        condition, remedy = (
+            f"of at most {MOST_CATEGORIES} values",
+            "Check that it is the right label.",
+        )
         errors.refuse(where, f"label {label!r}", condition, len(texts), remedy)
     words = [str(text) for text in texts]
     numbers = all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in words)
@@ -245,7 +248,7 @@ def _objects(values: Any) -> npt.NDArray[Any]:
 
 def _column(table: Any, which: str, name: str | None, path: Path) -> str:
     if name is None or name not in table.column_names:
-        errors.refuse(str(path), which, "one of its columns", name, "Has it a header?")
+        errors.refuse(str(path), which, "one of its columns", name, "Check that it has a header.")
     return name
 
 

@@ -1,4 +1,4 @@
-"""A user's own table: a CSV or Parquet file, and a JSON file with what is public about it.
+"""A user's own table: a CSV or Parquet file, and a JSON file that describes it publicly.
 
 The JSON file is a table schema as `TableSchema.to_plain` writes it, with two more keys::
 
@@ -35,13 +35,13 @@ def load(data: str, described: str | Path | None) -> Dataset:
     """Load the rows of a file, with random splits by the shares of this module."""
     path = Path(data)
     if described is None:
-        remedy = "It says columns, bounds, categories and label."
+        remedy = "It declares columns, bounds, categories and the label."
         errors.refuse("datasets", "schema", f"a JSON file for {data}", None, remedy)
     given, label, classes, theirs = _read(Path(described))
     table = read_table(path, given, words=label)
     rows = select(table, given, str(path))
     values = _values(table, label, path)
-    told = classes is not None
+    declared = classes is not None
     classes = classes or _distinct(values, path)
     labels = label_codes(as_classes(values, classes, str(path)).tolist(), classes, str(path))
     if len(set(labels.tolist())) < 2:
@@ -53,7 +53,7 @@ def load(data: str, described: str | Path | None) -> Dataset:
         classes=classes,
         schema=given,
         pools=_pools(len(labels)),
-        taken_as_public=() if told else (f"The values of the label {label!r}.",),
+        taken_as_public=() if declared else (f"The values of the label {label!r}.",),
         sha256={path.name: sha256_of(path), "schema": sha256_of(Path(described))},
         others={"schema": theirs} if theirs else {},
     )
@@ -80,7 +80,7 @@ def _read(path: Path) -> tuple[TableSchema, str, tuple[Any, ...] | None, tuple[s
     theirs = plain.pop("join", [])
     given = _schema(where, plain)
     if label in given.names:
-        errors.refuse(where, "label", "none of the columns", label, "Take it out of 'columns'.")
+        errors.refuse(where, "label", "absent from 'columns'", label, "Remove it from 'columns'.")
     return given, label, classes, _theirs(where, theirs, given)
 
 
@@ -118,7 +118,7 @@ def _theirs(where: str, theirs: Any, given: TableSchema) -> tuple[str, ...]:
 
 def _values(table: Any, label: str, path: Path) -> npt.NDArray[Any]:
     _, values = split_label(table, label, path)
-    assert values is not None  # there is a label
+    assert values is not None  # a label was named
     return values
 
 
@@ -126,7 +126,7 @@ def _distinct(values: Any, path: Path) -> tuple[Any, ...]:
     """Return distinct labels in order; sort them as numbers if all are integers."""
     texts = sorted({str(value) for value in values})
     if len(texts) > MOST_CATEGORIES:
-        remedy = "Is it the right column?"
+        remedy = "Check that it is the right column."
         errors.refuse(str(path), "labels", f"at most {MOST_CATEGORIES} values", len(texts), remedy)
     if all(text.lstrip("-").isdecimal() and str(int(text)) == text for text in texts):
         return tuple(sorted(map(int, texts)))

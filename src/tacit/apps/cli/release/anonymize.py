@@ -1,4 +1,4 @@
-"""`tacit release anonymize`, `represent`, `probe`: representations that hide who a row is of."""
+"""`tacit release anonymize`, `represent`, `probe`: representations that hide whose a row is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tacit.privacy import errors
 if TYPE_CHECKING:
     from tacit.anonymize.judging import Judgement
     from tacit.anonymize.probes import AttackResult
-    from tacit.apps.cli.release.labelled import Part
+    from tacit.apps.cli.release.labelled import LabelledRows
 
 _KIND = "anonymizing-encoder"
 _PARTS = ("training", "validation", "test")
-_SHARE = 1 / 3  # of each person's rows, on which attackers are judged
+_SHARE = 1 / 3  # the share of each person's rows on which attackers are judged
 _FAR = 0.1  # an attacker surely above chance by more than this is reported
 _STYLES, _STYLES_WITH_NOISE = 8, 1  # randomized response loses more with more cells
 
@@ -35,9 +35,7 @@ Source = Annotated[
     ),
 ]
 Directory = Annotated[Path, typer.Argument(help="Directory that anonymize wrote.", metavar="DIR")]
-Private = Annotated[
-    str, typer.Option(help="Label to hide; of a file also several columns: writer,sex.")
-]
+Private = Annotated[str, typer.Option(help="Label to hide; several columns of a file: writer,sex.")]
 Pattern = Annotated[
     str | None,
     typer.Option(
@@ -107,7 +105,7 @@ def anonymize(
     attackers: Attackers = None,
     inhouse_public: InhousePublic = False,
     seed: Annotated[
-        int, typer.Option(help="Seed of the split and of what is learned; the noise has none.")
+        int, typer.Option(help="Seed of the split and of the training; the noise is never seeded.")
     ] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -122,8 +120,8 @@ def anonymize(
     encoder = _untrained(locals())  # a wrong parameter is refused before data are read
     names = _attackers(attackers)
     folder = labelled.Folder(pattern, size)
-    found, hidden = labelled.read(data, regular, _names(private), schema, folder)
-    parts = labelled.parts(found, hidden, seed)
+    table, hidden = labelled.read(data, regular, _names(private), schema, folder)
+    parts = labelled.parts(table, hidden, seed)
     with naming(data), stages_progress(transient=True) as show:
         rows, labels, people = parts[0]
         given = {"validation": parts[1], "inhouse_public": inhouse_public, "progress": show}
@@ -157,13 +155,13 @@ def represent(
     encoder = _encoder(directory)
     assumed = labelled.one_row_each(encoder, data)
     shown, behind = labelled.represented(encoder, data, labelled.Folder(pattern, size))
-    ours = not Path(data).is_file()  # the order of paths would tell the person
+    ours = not Path(data).is_file()  # the order of paths would reveal the person
     columns = _columns(encoder, labelled.shuffled(shown) if ours else shown)
     _write(columns, out)
     # Each row is released once, so the guarantee is that of one release.
-    said = encoder.certificate
-    assumptions = (*said.assumptions, *assumed)
-    replace(said, artifact=Artifact.of(out), assumptions=assumptions).save(certificate)
+    stated = encoder.certificate
+    assumptions = (*stated.assumptions, *assumed)
+    replace(stated, artifact=Artifact.of(out), assumptions=assumptions).save(certificate)
     values = {
         "rows": len(shown),
         "columns": list(columns),
@@ -240,7 +238,7 @@ def _encoder(directory: Path) -> Any:
 
     thing = artifact.load(directory)
     if thing.kind != _KIND:
-        needed = "an encoder, as anonymize writes"
+        needed = "an encoder that tacit release anonymize wrote"
         errors.refuse("command line", "directory", needed, str(directory))
     return thing
 
@@ -249,7 +247,7 @@ def _beside(out: Path) -> Path:
     """Return the path of the certificate, once it and the file are known to be new."""
     must_be_new(out)
     if out.suffix != ".parquet":
-        remedy = "Only Parquet is written."
+        remedy = "Representations are written as Parquet."
         errors.refuse("command line", "--out", "a .parquet file", str(out), remedy)
     certificate = out.with_name(f"{out.name}.certificate.json")
     must_be_new(certificate, "the certificate of --out")
@@ -257,10 +255,10 @@ def _beside(out: Path) -> Path:
 
 
 def _names(text: str) -> list[str]:
-    found = [word.strip() for word in text.split(",")]
-    if not all(found) or len(set(found)) != len(found):
+    names = [word.strip() for word in text.split(",")]
+    if not all(names) or len(set(names)) != len(names):
         errors.refuse("command line", "--private", "distinct names", text)
-    return found
+    return names
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -280,9 +278,9 @@ def _attackers(text: str | None) -> list[str] | None:
 
 
 def _judged(
-    encoder: Any, regular: str, parts: Sequence[Part], how: Mapping[str, Any]
+    encoder: Any, regular: str, parts: Sequence[LabelledRows], how: Mapping[str, Any]
 ) -> tuple[AttackResult, list[Judgement]]:
-    """Judge attackers that know everything in-house but the rows on which they are judged."""
+    """Judge attackers that know all in-house rows except those on which they are judged."""
     import numpy as np
 
     from tacit.anonymize import judging
@@ -305,12 +303,12 @@ def _promise(encoder: Any) -> dict[str, Any]:
 
 
 def _in_house(encoder: Any) -> str:
-    """Describe the protection of in-house rows: only the encoder has to stay inside."""
+    """Describe the protection of in-house rows; only the encoder has to stay in-house."""
     return described(encoder.inhouse_).replace("keep it inside", "keep the encoder inside")
 
 
 def _columns(encoder: Any, shown: Any) -> dict[str, Any]:
-    """Make the columns: codes as one number, and the task's label as read off them."""
+    """Make the columns: each code as one integer, and the label that is predicted from it."""
     if encoder.training == "robust":
         columns = {"code": shown.argmax(axis=1)}
     else:
@@ -358,7 +356,7 @@ def _print(
 
 
 def _lines(one: Judgement) -> list[tuple[str, str, str]]:
-    """List what each attacker found about one label."""
+    """List the accuracy of each attacker for one label."""
     best, linked = one.probes.strongest, one.linkage
     several = "" if linked.together == 1 else f" of {linked.together} rows together"
     groups = "" if linked.together == 1 else f", {linked.groups} groups"

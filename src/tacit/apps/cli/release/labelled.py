@@ -1,4 +1,4 @@
-"""Rows with a label to keep and labels to hide, as commands read them."""
+"""Rows with a label to keep and labels to hide, read for the commands about representations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tacit.privacy.guarantees import Unit
 
 Values = npt.NDArray[Any]
 
-ONE_ROW_EACH = "Every row of this file is another person's."
+ONE_ROW_EACH = "Every row of this file belongs to a different person."
 _MOST_NAMES = 10  # an error lists no more columns than this
 
 
-class Part(NamedTuple):
-    """Rows, and their labels as values."""
+class LabelledRows(NamedTuple):
+    """Rows with the label to keep and the labels to hide."""
 
     rows: Any
     regular: Values
@@ -45,45 +45,49 @@ class Folder(NamedTuple):
 def read(
     data: str, regular: str, private: list[str], schema: Path | None, folder: Folder
 ) -> tuple[Any, dict[str, Values]]:
-    """Read a `TwiceLabelled` and all private labels by name, of which the first is its own."""
+    """Read rows, labelled with `regular` and the first private label, and all private labels."""
     from tacit.data import datasets
 
     if Path(data).is_file():
         _must_have(data, {"--regular": [regular], "--private": private})
-    found = datasets.load_twice(data, regular, private[0], schema, **folder.options)
-    hidden = {private[0]: values(found.private_classes, found.private)}
+    table = datasets.load_twice(data, regular, private[0], schema, **folder.options)
+    hidden = {private[0]: values(table.private_classes, table.private)}
     for name in private[1:]:
         if name == regular:
             errors.refuse(data, "--private", "another column than --regular", name)
-        if schema is not None and name in found.schema.names:
+        if schema is not None and name in table.schema.names:
             errors.refuse(data, "--schema", "without the labels", name)
         hidden[name] = _column(data, name)
-    further = [name for name in private[1:] if name in getattr(found.rows, "column_names", ())]
-    return replace(found, rows=found.rows.drop_columns(further)) if further else found, hidden
+    further = [name for name in private[1:] if name in getattr(table.rows, "column_names", ())]
+    return replace(table, rows=table.rows.drop_columns(further)) if further else table, hidden
 
 
-def parts(found: Any, private: dict[str, Values], seed: int) -> tuple[Part, Part, Part]:
+def parts(
+    table: Any, private: dict[str, Values], seed: int
+) -> tuple[LabelledRows, LabelledRows, LabelledRows]:
     """Split rows for training, validation and test; everybody has rows in the first part."""
-    regular, divided = values(found.regular_classes, found.regular), found.split(seed)
-    fitted, held, tried = (
-        Part(found.take(at), regular[at], {name: all_of[at] for name, all_of in private.items()})
-        for at in (divided.training, divided.validation, divided.test)
+    regular, split = values(table.regular_classes, table.regular), table.split(seed)
+    training, validation, test = (
+        LabelledRows(
+            table.take(at), regular[at], {name: all_of[at] for name, all_of in private.items()}
+        )
+        for at in (split.training, split.validation, split.test)
     )
-    for name, known in fitted.private.items():
-        if not np.isin([*held.private[name], *tried.private[name]], known).all():
+    for name, known in training.private.items():
+        if not np.isin([*validation.private[name], *test.private[name]], known).all():
             raise errors.InvalidData(
-                f"{found.name}: every value of label {name!r} must be among the rows to fit on. "
+                f"{table.name}: every value of label {name!r} must be among the rows to fit on. "
                 "Leave rare values out, merge them, or choose another seed."
             )
-    return fitted, held, tried
+    return training, validation, test
 
 
 def represented(encoder: Any, data: str, folder: Folder) -> tuple[Any, list[str]]:
     """Return the representation of each row, and the names of columns that are left out."""
     if not Path(data).is_file():
-        found = _images(data, folder)
+        images = _images(data, folder)
         with naming(data):
-            return encoder.transform(found.rows), [found.regular_name, found.private_name]
+            return encoder.transform(images.rows), [images.regular_name, images.private_name]
     from tacit.data.datasets.arrow import arrow, select
     from tacit.data.schema import TableSchema
 
@@ -107,10 +111,10 @@ def shuffled(rows: Values) -> Values:
 
 
 def one_row_each(encoder: Any, data: str) -> tuple[str, ...]:
-    """Return what a guarantee for people assumes; refuse data in which someone has several rows.
+    """Return the assumptions of a guarantee for people; refuse data with several rows per person.
 
-    A file shows this if it has the columns that were to be hidden. In folders and in data sets by
-    name everybody has several rows.
+    For a file, this can be checked if it has the columns to hide. In folders and named data sets,
+    everybody has several rows.
     """
     if encoder.guarantee_.unit != Unit.PERSON:
         return ()
@@ -120,41 +124,44 @@ def one_row_each(encoder: Any, data: str) -> tuple[str, ...]:
             return (ONE_ROW_EACH,)
         if not _repeats(data, names, encoder.reader_.schema):
             return ()
-        remedy = "Keep one row of each, leave out columns that name nobody, or fit with unit record"
+        remedy = (
+            "Keep one row of each person, leave out columns that identify nobody, or fit with unit "
+            "record"
+        )
         where = " and ".join(names)
     else:
         where, remedy = "the label to hide", "Fit with unit record"
     raise errors.InvalidData(
-        f"{data}: {where} must differ in every row, as epsilon is for a person who releases one "
-        f"row. {remedy}."
+        f"{data}: {where} must differ in every row, because epsilon covers one released row per "
+        f"person. {remedy}."
     )
 
 
 def labels(
     encoder: Any, data: str, private: list[str], regular: str | None, folder: Folder
 ) -> dict[str, Values]:
-    """Read the labels of all rows, by name; as text if the encoder was fitted on text."""
+    """Read the labels of all rows by name, as text if the encoder was fitted on text."""
     fitted = {
         **encoder.classes_.private,
         **({regular: encoder.classes_.regular} if regular else {}),
     }
     wanted = [*private, *([regular] if regular else [])]
-    found = _found(data, private, regular, folder, wanted)
+    read_labels = _labels(data, private, regular, folder, wanted)
     words = [name for name in wanted if isinstance(fitted.get(name, (0,))[0], str)]
-    return {**found, **{name: found[name].astype(str) for name in words}}
+    return {**read_labels, **{name: read_labels[name].astype(str) for name in words}}
 
 
-def _found(
+def _labels(
     data: str, private: list[str], regular: str | None, folder: Folder, wanted: list[str]
 ) -> dict[str, Values]:
     options = {"--private": private, "--regular": [regular] if regular else []}
     if Path(data).is_file():
         _must_have(data, options)
         return {name: _column(data, name) for name in wanted}
-    found = _images(data, folder, regular, private[0])
+    images = _images(data, folder, regular, private[0])
     known = {
-        found.regular_name: values(found.regular_classes, found.regular),
-        found.private_name: values(found.private_classes, found.private),
+        images.regular_name: values(images.regular_classes, images.regular),
+        images.private_name: values(images.private_classes, images.private),
     }
     for option, names in options.items():
         for name in names:
@@ -167,31 +174,33 @@ def _images(
 ) -> Any:
     from tacit.data import datasets
 
-    if data in datasets.TWICE_NAMES:  # their labels have names of their own
+    if data in datasets.TWICE_NAMES:  # these have their own label names
         return datasets.load_twice(data, **folder.options)
     return datasets.load_twice(data, regular, private, **folder.options)
 
 
 def _column(data: str, name: str) -> Values:
-    """Read a column as text or whole numbers; in a CSV file "07" and "7" are two values."""
+    """Read a column as text or integers; in a CSV file, "07" and "7" are two values."""
     from tacit.data.datasets.arrow import read_table
     from tacit.data.datasets.twice import coded
 
     if not Path(data).is_file():
-        errors.refuse(data, "--private", "one label", name, "Only files may have several.")
+        errors.refuse(data, "--private", "one label", name, "Only tables can have several.")
     codes, classes = coded(read_table(Path(data), words=name)[name], name, data)
     return values(classes, codes)
 
 
 def _must_have(data: str, options: dict[str, list[str]]) -> None:
-    """Refuse a name that no column has.
+    """Refuse a name that is not a column.
 
-    The columns of a CSV file are not listed: without a header its first line is somebody's row.
+    The columns of a CSV file are not listed: without a header, its first line is a person's row.
     """
     has = tables.names(data)
     more = ", …" if len(has) > _MOST_NAMES else ""
     known = data.lower().endswith((".parquet", ".pq"))
-    remedy = f"It has {', '.join(has[:_MOST_NAMES])}{more}." if known else "Has it a header?"
+    remedy = (
+        f"It has {', '.join(has[:_MOST_NAMES])}{more}." if known else "Check that it has a header."
+    )
     for option, names in options.items():
         for name in names:
             if name not in has:
@@ -199,12 +208,12 @@ def _must_have(data: str, options: dict[str, list[str]]) -> None:
 
 
 def _repeats(data: str, names: list[str], schema: Any) -> bool:
-    """Check whether two rows have the same values there; all nulls are equal."""
+    """Check whether two rows have the same values in these columns; all nulls are equal."""
     seen: set[tuple[str, ...]] = set()
     rows = 0
     for batch in tables.batches(data, schema, words=names[0]):
-        found = (map(str, batch.column(name).to_pylist()) for name in names)
-        seen.update(zip(*found, strict=True))
+        columns = (map(str, batch.column(name).to_pylist()) for name in names)
+        seen.update(zip(*columns, strict=True))
         rows += batch.num_rows
         if len(seen) < rows:
             return True

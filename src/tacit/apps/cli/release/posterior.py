@@ -72,12 +72,12 @@ def posterior(
     from tacit.privacy.accounting.ledger import pay
 
     errors.probability("posterior", "--level", level, zero=False)
-    found = _counts(count, n, counts)
+    totals = _counts(count, n, counts)
     for option, path in (("--out", out), ("--certificate", certificate)):
         if path is not None:
             must_be_new(path, option)
-    prepared = _model(prior, len(found)).channel(
-        sum(found),
+    prepared = _model(prior, len(totals)).channel(
+        sum(totals),
         epsilon=epsilon,
         delta=delta,
         mechanism=mechanism,
@@ -87,7 +87,7 @@ def posterior(
     )
     with opened_ledger(ledger, account) as opened:
         pay("posterior", opened, account, prepared.channel.mechanism.event, key=key)
-        released = prepared.release(found, noise_aware=not naive, remap=remap)
+        released = prepared.release(totals, noise_aware=not naive, remap=remap)
     if out is not None:
         files.create(out, (json.dumps(released.to_dict(level)) + "\n").encode())
     if certificate is not None:
@@ -112,10 +112,10 @@ def needed(
     remap: Remap = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find how many records bring a private posterior close to the one without privacy."""
+    """Find the number of records at which a private posterior is close to the exact one."""
     from tacit.central.posteriors import accuracy
 
-    found = accuracy.needed(
+    result = accuracy.needed(
         _numbers("--prior", prior),
         error=error,
         share=share,
@@ -126,25 +126,25 @@ def needed(
         calibration=calibration,
         remap=remap,
     )
-    print_values(found._asdict(), as_json, "Records needed")
+    print_values(result._asdict(), as_json, "Records needed")
 
 
 def _counts(count: str | None, n: int | None, counts: str | None) -> list[int]:
     """Read the counts; errors do not quote them."""
     where = "posterior"
     if (counts is None) == (count is None) or (count is None) != (n is None):
-        given = "both" if counts is not None else "not all of it"
+        given = "both" if counts is not None else "only a part"
         errors.refuse(where, "data", "given as --count and --n, or as --counts", given)
     try:
-        found = [int(count)] if count is not None else list(map(int, str(counts).split(",")))
+        totals = [int(count)] if count is not None else list(map(int, str(counts).split(",")))
     except ValueError:
         raise errors.InvalidData(f"{where}: counts must be whole numbers.") from None
     if n is not None:
         total = errors.whole(where, "--n", n, least=1)
-        found.append(total - found[0])
-    if min(found) < 0:
+        totals.append(total - totals[0])
+    if min(totals) < 0:
         raise errors.InvalidData(f"{where}: counts must be at least 0 and at most n.")
-    return found
+    return totals
 
 
 def _model(prior: str, values: int) -> Any:
@@ -164,6 +164,8 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
 
 
 def _print(released: Any, level: float, as_json: bool) -> None:
+    from tacit.central.posteriors.released import NAIVE
+
     values = released.to_dict(level)
     if as_json:
         return print_json(values)
@@ -175,6 +177,7 @@ def _print(released: Any, level: float, as_json: bool) -> None:
         for value, (mean, (low, high)) in enumerate(zip(means, ends, strict=True))
     ]
     print_table("Posterior", ("value", "mean", f"{level:.0%} interval"), lines)
-    print(f"{released.guarantee}; exactly {above(values['exact_epsilon'])} for this instance.")
+    exact = above(values["exact_epsilon"])
+    print(f"{released.guarantee}; the exact epsilon of this instance is {exact}.")
     if not released.noise_aware:
-        print("The posterior treats noise as data: its intervals are too short.")
+        print(NAIVE)

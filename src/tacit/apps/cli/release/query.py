@@ -1,4 +1,4 @@
-"""`tacit release query`: answer a question in SQL with noise, under a budget."""
+"""`tacit release query`: answer a query in SQL with noise, under a budget."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Source = Annotated[
     str,
     typer.Argument(help="Parquet or CSV file, or a postgresql:// address.", metavar="DATA"),
 ]
-Asked = Annotated[str, typer.Argument(help="One SELECT of aggregates.", metavar="SQL")]
+Sql = Annotated[str, typer.Argument(help="One SELECT of aggregates.", metavar="SQL")]
 Epsilon = Annotated[float | None, typer.Option(help="ε of the answer.")]
 Delta = Annotated[
     float | None,
-    typer.Option(help="δ of the answer: Gaussian noise, the least that gives (ε, δ)."),
+    typer.Option(help="δ of the answer; with it, the least Gaussian noise that gives (ε, δ)."),
 ]
 Rho = Annotated[
     float | None, typer.Option(help="ρ (zCDP) of the answer, instead of --epsilon: Gaussian noise.")
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
 
 def query(
     source: Source,
-    statement: Asked,
+    statement: Sql,
     epsilon: Epsilon = None,
     delta: Delta = None,
     rho: Rho = None,
@@ -86,14 +86,14 @@ def query(
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question about a table with noise; it is charged before a row is read.
+    """Answer a query about a table with noise; it is charged before a row is read.
 
-    In a CSV file count(x) counts the fields that are not empty, or the numbers if x has --bounds.
+    In a CSV file, count(x) counts fields that are not empty, or numbers if x has --bounds.
     """
     from tacit.central.queries import sql
 
-    asked = sql.parse(statement)
-    table = _table_of(source, asked.table)
+    parsed = sql.parse(statement)
+    table = _table_of(source, parsed.table)
     declared = {"bounds": _pairs("--bounds", bounds, _ends), "keys": _pairs("--keys", keys, _list)}
     limits = {"unit": unit, "max_rows": max_rows, "max_groups": max_groups}
     cost = _cost(epsilon, delta, rho)
@@ -112,11 +112,11 @@ def query(
         ) as curator,
     ):
         if price:
-            return _print_price(curator.price(asked.query, **cost), delta, as_json)
-        answer = curator.answer(asked.query, **cost)
-        _print_answer(answer, asked.names, delta, as_json)
+            return _print_price(curator.price(parsed.query, **cost), delta, as_json)
+        answer = curator.answer(parsed.query, **cost)
+        _print_answer(answer, parsed.names, delta, as_json)
         if not as_json:
-            _print_limits(unit, max_rows, max_groups, opened is not None, answer.left)
+            _print_limits(unit, max_rows, max_groups, opened is not None, answer.remaining)
             _print_texts(source, answer, declared["bounds"])
 
 
@@ -147,7 +147,7 @@ def _budget(
     ledger: Path | None,
     account: str | None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Find the account's budget and ledger, or make a budget that this question uses up."""
+    """Find the account's budget and ledger, or make a budget that this query uses up."""
     from tacit.privacy.guarantees import ZCDP, PureDP
 
     epsilon, rho = cost["epsilon"], cost["rho"]
@@ -175,27 +175,27 @@ def _budget(
 
 
 def _table_of(source: str, table: str) -> str | None:
-    """Return the table of a database; a file is called by its name, or data."""
+    """Return the table of a database, or None for a file, whose table is `data` or its name."""
     if "://" in source:
         return table
     if table not in ("data", Path(source).stem):
-        name = f"data, or the file's name without its ending ({Path(source).stem})"
-        errors.refuse("query", "table", name, table, "A question is about the given file alone.")
+        name = f"data, or the file's name without its suffix ({Path(source).stem})"
+        errors.refuse("query", "table", name, table, "A query reads only the given file.")
     return None
 
 
 def _pairs(option: str, texts: list[str] | None, read: Callable[[str, str], Any]) -> dict[str, Any]:
-    """Read what is declared about each column, from texts like age=0:100."""
-    found: dict[str, Any] = {}
+    """Read the declarations of columns from texts like age=0:100."""
+    declared: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             example = "age=0:100" if option == "--bounds" else "sex=F,M"
             errors.refuse("command line", option, f"like {example}", text)
-        if name in found:
+        if name in declared:
             errors.refuse("command line", option, "given once for each column", name)
-        found[name] = read(text, value)
-    return found
+        declared[name] = read(text, value)
+    return declared
 
 
 def _ends(text: str, value: str) -> tuple[float, float]:
@@ -207,7 +207,7 @@ def _ends(text: str, value: str) -> tuple[float, float]:
 
 
 def _list(text: str, value: str) -> list[Any]:
-    """Read keys: whole numbers or truth values if all of them are, else text, as is 'quoted'."""
+    """Read keys as integers or Booleans if all of them are, else as text; 'quotes' mean text."""
     words = [word.strip() for word in value.split(",")]
     if all(word.lstrip("-").isdecimal() and str(int(word)) == word for word in words):
         return [int(word) for word in words]
@@ -226,8 +226,8 @@ def _print_price(price: Any, delta: float | None, as_json: bool) -> None:
 
     guarantee = _at(price.guarantee, delta)
     if as_json:
-        return print_json({"guarantee": stated(guarantee), "budget_left": price.left_after})
-    values = {"would cost": str(guarantee), "would leave": _amounts(price.left_after)}
+        return print_json({"guarantee": stated(guarantee), "remaining": price.remaining_after})
+    values = {"cost": str(guarantee), "remaining after": _amounts(price.remaining_after)}
     print_values(values, False, "Price")
 
 
@@ -236,7 +236,7 @@ def _print_answer(answer: Any, names: tuple[str, ...], delta: float | None, as_j
 
     guarantee = _at(answer.guarantee, delta)
     if as_json:
-        rest = {"guarantee": stated(guarantee), "budget_left": answer.left}
+        rest = {"guarantee": stated(guarantee), "remaining": answer.remaining}
         return print_json({**_content(answer, names), **rest})
     rows = [
         (*map(str, key), name, _shown(one.value), " to ".join(map(_shown, one.interval)))
@@ -247,39 +247,39 @@ def _print_answer(answer: Any, names: tuple[str, ...], delta: float | None, as_j
 
 
 def _print_limits(
-    unit: str | None, max_rows: int, max_groups: int, remembered: bool, left: dict[str, float]
+    unit: str | None, max_rows: int, max_groups: int, charged: bool, remaining: dict[str, float]
 ) -> None:
     if unit is not None:
-        rows = f"at most {max_rows} row{'s' * (max_rows > 1)} of a person"
-        groups = f"at most {max_groups} group{'s' * (max_groups > 1)}"
-        print(f"Counted: {rows}, in {groups}. Intervals cover the noise, not what was left out.")
-    if remembered:
-        print(f"Left: {_amounts(left)}.")
+        rows = f"at most {max_rows} row{'s' * (max_rows > 1)} per person and group"
+        groups = f"in at most {max_groups} group{'s' * (max_groups > 1)}"
+        print(f"Counted: {rows}, {groups}. Intervals cover the noise, not the rows left out.")
+    if charged:
+        print(f"Remaining: {_amounts(remaining)}.")
     else:
-        print("No ledger: this cost is not recorded, and the costs of several questions add up.")
+        print("No ledger: this cost is not recorded, and the costs of several queries add up.")
 
 
 def _print_texts(source: str, answer: Any, bounds: dict[str, Any]) -> None:
-    """Say what counts as a value of a text column; this depends on the question, not on rows."""
+    """Print what counts as a value of a text column; this depends on the query, not on rows."""
     from tacit.central.queries.model import Count
 
     if not source.lower().endswith(".csv"):
         return
-    asked = [part.query for part in answer.parts or (answer,)]
-    names = {one.column for one in asked if isinstance(one, Count) and one.column is not None}
+    queries = [part.query for part in answer.parts or (answer,)]
+    names = {one.column for one in queries if isinstance(one, Count) and one.column is not None}
     for name in sorted(names - bounds.keys()):
         print(
-            f"count({name}): every field that is not empty counts, including words such as NA. "
-            f"With --bounds {name}=LOWER:UPPER only numbers count."
+            f"count({name}) counts every field that is not empty, including words such as NA. "
+            f"With --bounds {name}=LOWER:UPPER, it counts only numbers."
         )
 
 
-def _amounts(left: dict[str, float]) -> str:
-    return ", ".join(f"{name} {below(amount)}" for name, amount in left.items())
+def _amounts(remaining: dict[str, float]) -> str:
+    return ", ".join(f"{name} {below(amount)}" for name, amount in remaining.items())
 
 
 def _lines(answer: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], str, Any]]:
-    """List the group's key, the column's name and the estimate of every cell."""
+    """Iterate over all estimates, each with its group's key and its column's name."""
     parts = answer.parts or (answer,)
     if parts[0].groups is None:
         yield from (((), name, part.estimate) for name, part in zip(names, parts, strict=True))
@@ -300,14 +300,14 @@ def _content(answer: Any, names: tuple[str, ...]) -> dict[str, Any]:
             estimate.to_dict()
         )
 
-    def all_of(found: dict[str, Any], what: str) -> Any:
+    def all_of(estimates: dict[str, Any], field: str) -> Any:
         if len(names) == 1:
-            return found[names[0]][what]
-        return {name: found[name][what] for name in names}
+            return estimates[names[0]][field]
+        return {name: estimates[name][field] for name in names}
 
     cells = {
-        key: {what: all_of(found, what) for what in ("value", "interval")}
-        for key, found in groups.items()
+        key: {field: all_of(estimates, field) for field in ("value", "interval")}
+        for key, estimates in groups.items()
     }
     if not answer.query.by:
         return cells[""]
