@@ -186,11 +186,11 @@ class Server:
 def serve(url: str, secret: str, port: str) -> None:
     """In the server's process."""
     from tacit.apps.service.app import Limits
-    from tacit.apps.service.server import serve
+    from tacit.apps.service.server import Listener, serve
     from tacit.apps.service.store import Store
 
     limits = Limits(rate=math.inf, token_rate=math.inf)
-    serve(Store.open(url, Path(secret)), port=int(port), limits=limits)
+    serve(Store.open(url, Path(secret)), Listener(port=int(port)), limits=limits)
 
 
 @dataclass

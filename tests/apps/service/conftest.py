@@ -34,11 +34,11 @@ _SERVE = """
 import sys
 from pathlib import Path
 from tacit.service.app import Limits
-from tacit.service.server import serve
+from tacit.service.server import Listener, serve
 from tacit.service.store import Store
 url, secret, port, rate = sys.argv[1:]
 limits = Limits(rate=float(rate), token_rate=float(rate))
-serve(Store.open(url, Path(secret)), port=int(port), limits=limits)
+serve(Store.open(url, Path(secret)), Listener(port=int(port)), limits=limits)
 """
 
 

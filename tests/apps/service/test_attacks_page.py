@@ -22,8 +22,8 @@ from .test_browser_page import Visitor, _site, _visitor, counts, crowd, invite, 
 pytestmark = pytest.mark.heavy
 
 USED = (
-    "This invitation has been used already, from another browser or before this browser's data "
-    "were cleared. Nothing was drawn."
+    "This invitation has already been used, from another browser or before this browser's data "
+    "were cleared. No new report was made."
 )
 TOTAL = 2**64
 
@@ -175,7 +175,7 @@ def test_what_is_no_code_is_refused_here(visitor, site):
             page.evaluate("document.getElementById('problem').textContent = ''")
             page.fill("#token", code)
             page.click("#invitation button")
-        page.wait_for_selector("#problem:has-text('no invitation code')")
+        page.wait_for_selector("#problem:has-text('not an invitation code')")
         assert page.is_visible("#invitation")
     assert not any("authorization" in one.headers for one in person.requests)
 

@@ -359,7 +359,7 @@ def test_one_fake_moves_no_shown_share_by_more_than_is_stated(mechanism, digits)
     sets = mechanism.release(images[500:1700], labels[500:1700]).columns["symbols"].copy()
     rare, before = int(np.argmin(mechanism.counts_)), None
     for at in range(60):  # people of one codeword, until the test of fit turns
-        found = results.summarise(
+        found = results.summarize(
             made,
             Reports(mechanism, {"symbols": sets.copy()}, mechanism.channel(True)),
             None,

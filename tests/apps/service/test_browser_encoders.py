@@ -231,7 +231,7 @@ def test_weaker_noise_than_stated_and_another_encoder_are_refused(call):
     with pytest.raises(Error, match="encoder is not the one"):
         call("device", body, told)
     weaker = {**told, "encoder": None, "epsilon": 1.99}
-    with pytest.raises(Error, match="weaker than this collection states"):
+    with pytest.raises(Error, match="weaker than this survey states"):
         call("device", body, weaker)
 
 

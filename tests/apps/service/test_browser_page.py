@@ -293,7 +293,7 @@ def test_another_browser_is_told_that_the_invitation_is_used(visitor, site):
     other, before = visitor(), counts(site)
     page = other.open(token)
     page.wait_for_selector("#sent:visible")
-    assert "used already" in page.inner_text("#sent-text")
+    assert "already been used" in page.inner_text("#sent-text")
     assert not page.is_visible("#start")
     assert other.sent == []
     assert counts(site) == before
@@ -359,7 +359,7 @@ def test_what_is_missing_is_said_in_one_sentence(visitor, site):
     assert page.inner_text("#problem") == "Draw something first."
     person.stroke()
     page.click("#continue")
-    assert page.inner_text("#problem") == "Say which one it is."
+    assert page.inner_text("#problem") == "Choose an answer to “Which one did you draw?”"
     page.click("#clear")
     page.check("#choice-4")
     page.click("#continue")
@@ -372,7 +372,7 @@ def test_without_a_link_the_code_is_pasted_and_a_wrong_one_is_refused(visitor, s
     page.fill("#token", "no-such-token")
     page.click("#invitation button")
     page.wait_for_selector("#problem:visible")
-    assert page.inner_text("#problem") == "This token is not known here."
+    assert page.inner_text("#problem") == "The server does not know this invitation code."
     page.fill("#token", f" {invite(site)[0]}\t")
     page.click("#invitation button")
     page.wait_for_selector("#start:visible")
@@ -397,7 +397,7 @@ def test_a_changed_encoder_or_weaker_noise_is_refused(visitor, site):
     person.page.route("**/device", weaken)
     person.open(token)
     person.page.wait_for_selector("#problem:visible")
-    assert "weaker than this collection states" in person.page.inner_text("#problem")
+    assert "weaker than this survey states" in person.page.inner_text("#problem")
     assert person.sent == []
 
 
@@ -418,7 +418,7 @@ def test_a_browser_that_keeps_nothing_is_refused_before_anything_is_sent(visitor
     page.check("#agree")
     page.click("#send")
     page.wait_for_selector("#problem:visible")
-    assert "keeps nothing" in page.inner_text("#problem")
+    assert "does not store data" in page.inner_text("#problem")
     assert person.sent == []
 
 

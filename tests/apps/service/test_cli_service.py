@@ -121,8 +121,10 @@ def _serve(
 ) -> tuple[tuple[Any, ...], list[dict[str, Any]]]:
     """Arguments of a `serve` that ends at once, and what it would have served with."""
     seen: list[dict[str, Any]] = []
-    monkeypatch.setattr(server, "serve", lambda store, **given: seen.append(given))
-    monkeypatch.setattr(server, "must_be_free", lambda *place: None)
+    monkeypatch.setattr(
+        server, "serve", lambda store, listener, **given: seen.append({**vars(listener), **given})
+    )
+    monkeypatch.setattr(server.Listener, "must_be_free", lambda listener: None)
     db = f"sqlite:///{tmp_path}/here.db"
     return ("campaign", "serve", work / "people", "--title", "Digits", "--db", db), seen
 
@@ -132,12 +134,12 @@ def test_serve_goes_on_with_a_campaign(run: Run, serve: Any) -> None:
     first = run(*arguments, "--minimum", 30, "--json").json
     again = run(*arguments, "--json").json
     assert again["campaign"] == first["campaign"]
-    assert again["key"] == "shown when the campaign was made"
+    assert again["key"] == "shown when the campaign was created"
     other = run(*arguments[:4], "Letters", *arguments[5:], "--json").json
     assert other["campaign"] != first["campaign"]
     assert len(seen) == 3
     shown = run(*arguments)
-    assert "Keep the key" not in shown.out
+    assert "Keep the owner's key" not in shown.out
     assert first["mechanism"] in shown.out
 
 
@@ -155,7 +157,7 @@ def test_serve_passes_on_what_it_is_told(run: Run, serve: Any, tmp_path: Path) -
     assert given["limits"].rate == 7
     assert (given["host"], given["port"], given["cors"]) == ("::", 99, "https://a.org")
     assert given["trusted_proxies"] == "10.0.0.1"
-    assert given["tls_certificate"] == tmp_path / "cert.pem"
+    assert given["tls_cert"] == tmp_path / "cert.pem"
 
 
 def test_people_were_told_something_else(run: Run, serve: Any, refuse: Refuse) -> None:
@@ -165,7 +167,7 @@ def test_people_were_told_something_else(run: Run, serve: Any, refuse: Refuse) -
     for option, value in (("--minimum", 31), ("--vote-epsilon", 3), ("--purpose", "Other")):
         outcome = run(*arguments, option, value)
         assert outcome.code == 2
-        assert "as it began" in outcome.err
+        assert "must be unchanged" in outcome.err
     assert run(*arguments, "--unlabelled").code == 2
     assert run(*arguments, "--json").json == before
 
@@ -182,7 +184,8 @@ def test_people_were_told_something_else(run: Run, serve: Any, refuse: Refuse) -
         (("--quota", 5), "quota must be"),
         (("--vote-epsilon", -1), "epsilon must be above 0"),
         (("--title", ""), "title must be"),
-        (("--unlabelled", "--vote-epsilon", 2), "--vote-epsilon must be left out"),
+        (("--unlabelled", "--vote-epsilon", 2), "--vote-epsilon must be omitted"),
+        (("--tls-cert", __file__), "--tls-cert and --tls-key must be given together"),
     ],
 )
 def test_serve_refuses(run: Run, serve: Any, more: tuple[Any, ...], reason: str) -> None:
@@ -213,7 +216,7 @@ def test_a_question_is_told_and_stays(run: Run, serve: Any) -> None:
     first = run(*arguments, "--question", "Which digit is it?", "--json").json
     again = run(*arguments, "--question", "Another?")
     assert again.code == 2
-    assert "question must be as it began" in again.err
+    assert "question must be unchanged" in again.err
     assert run(*arguments, "--json").json["campaign"] == first["campaign"]
 
 
@@ -239,7 +242,7 @@ def test_databases(run: Run, serve: Any, tmp_path: Path) -> None:
     assert run(*arguments).code == 0
     (tmp_path / "other").write_bytes(bytes(32))
     outcome = run(*arguments, "--secret", tmp_path / "other")
-    assert "the one that it began with" in outcome.err
+    assert "the one that it was created with" in outcome.err
 
 
 def test_create(run: Run, work: Path, tmp_path: Path) -> None:
@@ -297,7 +300,7 @@ def test_consent(
     for sentence in (
         "Digits [1] To read digits.",
         "one noised report of your row and its label: 4-DP",
-        "one noised vote, whether the learned model is right on your row: 2-DP",
+        "one noised vote on whether the learned model is right about your row: 2-DP",
         "epsilon = 6",
         served["mechanism"],
         "Never the row.",
@@ -327,8 +330,8 @@ def test_where_the_token_comes_from(
         (("--mechanism", 64 * "0"), "the mechanism must be 000"),
         (("--data", "two.csv"), "a file of one row, got 2"),
         (("--data", "bad.csv"), "must be whole numbers"),
-        (("--data", "bad.json"), "it must be a JSON object"),
-        (("--data", "torn.json"), "it must be a JSON object"),
+        (("--data", "bad.json"), "the file must hold a JSON object"),
+        (("--data", "torn.json"), "the file must hold a JSON object"),
         (("--data", "none.csv"), "an existing file"),
         (("--label", "letter"), "label must be a column of"),
         (("--vote",), "no model has been published"),
@@ -367,7 +370,7 @@ def test_a_used_token_is_refused_before_anything_is_asked(
         again = run(*given, *more, "--state", tmp_path / "other")
         assert (again.code, again.out) == (2, "")
         assert again.err.count("\n") == 1
-        assert "a report of this token is stored already" in again.err
+        assert "the report of this token is already stored" in again.err
         assert "Nothing was drawn" in again.err
         assert token not in again.err
     assert kept(tmp_path) == before
@@ -426,7 +429,7 @@ def test_a_campaign_by_commands(
 
     early = run("campaign", "results", page)
     assert early.code == 2
-    assert "There are 0 of at least 60 reports" in early.err
+    assert "There are 0 reports, and results need at least 60" in early.err
     links = tmp_path / "links.txt"
     arguments = ("campaign", "invite", page, "--count", 3, "--out", links)
     assert run(*arguments, "--json").json == {"invitations": 3, "written": str(links)}
@@ -452,7 +455,7 @@ def test_a_campaign_by_commands(
     shown = run("campaign", "crowd", page, "--data", "digits", "--people", 40, "--vote", "--single")
     assert "40" in shown.out
     few = run("campaign", "results", page, "--confidence", 0.9).out
-    assert "41 of at least 60 votes" in few
+    assert "41 votes: the accuracy is shown from 60 votes on" in few
     assert "Accuracy" not in few
     assert run("campaign", "crowd", page, "--data", "digits", "--people", 19, "--vote").code == 0
     results = run("campaign", "results", page, "--confidence", 0.8, "--json").json

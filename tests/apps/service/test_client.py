@@ -18,7 +18,7 @@ from tacit.apps.service import connection, crowd
 from tacit.apps.service.app import Limits, make_app
 from tacit.apps.service.client import Client, as_json
 from tacit.apps.service.connection import Address, ServiceError
-from tacit.apps.service.kept import Draw, Kept, state_folder
+from tacit.apps.service.kept import Kept, StoredDraw, state_folder
 from tacit.apps.service.store import Store
 from tacit.data import datasets
 from tacit.data.schema import Categorical, Continuous, TableSchema
@@ -276,7 +276,7 @@ def test_draws_differ_between_tokens(campaign: Campaign, row: Any) -> None:
 
 
 def test_refusals_are_not_repeated(campaign: Campaign, row: Any) -> None:
-    with pytest.raises(ServiceError, match="not known") as caught:
+    with pytest.raises(ServiceError, match="does not know this invitation code") as caught:
         campaign.client().report("nobody", *row)
     assert (caught.value.code, caught.value.status) == ("unknown-token", 401)
     assert len(campaign.wire.bodies("/token")) == 1
@@ -331,13 +331,13 @@ def test_a_used_token_draws_nothing_elsewhere(campaign: Campaign, row: Any) -> N
     token = campaign.token()
     receipt = campaign.client().report(token, *row)
     with pytest.raises(
-        ServiceError, match=r"report of this token is stored already.* ε again\.$"
+        ServiceError, match=r"report of this token is already stored.* ε again\.$"
     ) as (caught):
         elsewhere(campaign).report(token, *row)
     assert caught.value.code == "already-reported"
     assert token not in str(caught.value)
     campaign.client().withdraw(receipt)
-    with pytest.raises(ServiceError, match="report of this token is withdrawn already") as caught:
+    with pytest.raises(ServiceError, match="report of this token is already withdrawn") as caught:
         elsewhere(campaign).report(token, *row)
     assert caught.value.code == "withdrawn"
     assert len(campaign.wire.bodies("/reports")) == 1
@@ -351,7 +351,7 @@ def test_report_and_vote_are_used_one_by_one(
     token = campaign.token()
     campaign.client().report(token, *row)
     elsewhere(campaign).vote(token, *row)
-    with pytest.raises(ServiceError, match="vote of this token is stored already") as caught:
+    with pytest.raises(ServiceError, match="vote of this token is already stored") as caught:
         campaign.client().vote(token, *row)
     assert caught.value.code == "already-voted"
     assert len(campaign.wire.bodies("/votes")) == 1
@@ -399,7 +399,7 @@ def test_labels_are_as_the_campaign_says(campaign: Campaign, row: Any) -> None:
         campaign.client().report(campaign.token(), row[0])
     with pytest.raises(errors.InvalidData, match="declared classes"):
         campaign.client().report(campaign.token(), row[0], 11)
-    with pytest.raises(errors.InvalidParameter, match="a single one"):
+    with pytest.raises(errors.InvalidParameter, match="a single row per token"):
         campaign.client().report(campaign.token(), np.stack([row[0]] * 2), [1, 2])
     assert campaign.kept() == []
 
@@ -457,12 +457,14 @@ def test_it_is_kept_before_it_is_sent(campaign: Campaign, row: Any) -> None:
 
 def test_the_first_draw_counts(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
-    first = kept.keep("abc", "token", "report", Draw("m", "1"))
-    assert kept.keep("abc", "token", "report", Draw("m", "2")) == first == Draw("m", "1")
+    first = kept.keep("abc", "token", "report", StoredDraw("m", "1"))
+    assert (
+        kept.keep("abc", "token", "report", StoredDraw("m", "2")) == first == StoredDraw("m", "1")
+    )
     assert kept.find("abc", "token", "vote") is None
     assert kept.find("abc", "other", "report") is None
     kept.answered("abc", "token", "report", "receipt")
-    assert kept.find("abc", "token", "report") == Draw("m", "1", "receipt")
+    assert kept.find("abc", "token", "report") == StoredDraw("m", "1", "receipt")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"format": "tacit-kept/1"}', b"\xff"])

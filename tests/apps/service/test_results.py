@@ -70,7 +70,7 @@ def _intervals(entries):
 def test_everything_is_json_and_named_as_agreed(mechanism, reports, model):
     votes = cast(model, IMAGES[:300], DIGITS[:300], Ballot(epsilon=2, unit="person"))
     said = {"sha256": artifact.fingerprint(model), "reports": PEOPLE}
-    found = results.summarise(campaign_of(mechanism), reports, votes, said)
+    found = results.summarize(campaign_of(mechanism), reports, votes, said)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert {
         *("reports", "votes", "confidence", "classes", "codewords", "shift", "notes"),
@@ -86,7 +86,7 @@ def test_everything_is_json_and_named_as_agreed(mechanism, reports, model):
 
 
 def test_shares_are_near_the_truth_and_intervals_cover_it(mechanism, reports, people):
-    found = results.summarise(campaign_of(mechanism), reports, None, None, confidence=0.999)
+    found = results.summarize(campaign_of(mechanism), reports, None, None, confidence=0.999)
     classes = np.bincount(DIGITS[people]) / PEOPLE
     codewords = np.bincount(mechanism.encode(IMAGES[people]), minlength=20) / PEOPLE
     for name, truth in (("classes", classes), ("codewords", codewords)):
@@ -101,7 +101,7 @@ def test_shares_are_near_the_truth_and_intervals_cover_it(mechanism, reports, pe
 
 def test_intervals_would_miss_another_truth(mechanism, reports):
     """They are not as wide as everything: shares of a crowd that has no zeros are refuted."""
-    found = results.summarise(campaign_of(mechanism), reports, None, None)
+    found = results.summarize(campaign_of(mechanism), reports, None, None)
     assert not all(covered(found["classes"], [0, *[1 / 9] * 9]))
 
 
@@ -111,13 +111,13 @@ def test_intervals_cover_as_often_as_stated(mechanism, people):
     hits = 0
     for seed in range(30):
         drawn = mechanism.release(IMAGES[people[:500]], DIGITS[people[:500]], rng=Seeded(seed))
-        found = results.summarise(campaign_of(mechanism), drawn, None, None, confidence=0.9)
+        found = results.summarize(campaign_of(mechanism), drawn, None, None, confidence=0.9)
         hits += sum(covered(found["classes"], truth))
     assert 250 <= hits < 300
 
 
 def test_shares_are_the_unbiased_ones(mechanism, reports):
-    found = results.summarise(campaign_of(mechanism), reports, None, None)
+    found = results.summarize(campaign_of(mechanism), reports, None, None)
     assert found["notes"] == []
     counts = mechanism.channel(True).symbols.estimate_counts(reports.columns["symbols"]).counts
     shares = counts.reshape(20, 10).sum(axis=0) / PEOPLE
@@ -127,13 +127,13 @@ def test_shares_are_the_unbiased_ones(mechanism, reports):
 def test_one_fake_moves_a_shown_share_by_no_more_than_is_said(mechanism, reports):
     """Also the one that tips the test of fit: it decides nothing of what is shown."""
     few = reports[:300]
-    stated = results.summarise(campaign_of(mechanism), few, None, None)["poisoning"][0]
-    before = results.summarise(campaign_of(mechanism), few, None, None)
+    stated = results.summarize(campaign_of(mechanism), few, None, None)["poisoning"][0]
+    before = results.summarize(campaign_of(mechanism), few, None, None)
     for symbols in ([0, 1, 2], [10, 20, 30], [197, 198, 199]):
         columns = few.columns["symbols"].copy()
         columns[7] = symbols
         faked = Reports(mechanism, {"symbols": columns}, mechanism.channel(True), True)
-        after = results.summarise(campaign_of(mechanism), faked, None, None)
+        after = results.summarize(campaign_of(mechanism), faked, None, None)
         for name, worst in (("classes", "class_share"), ("codewords", "codeword_share")):
             for one, other in zip(before[name], after[name], strict=True):
                 assert abs(one["share"] - other["share"]) <= 2 * stated[worst]
@@ -144,7 +144,7 @@ def test_a_shift_is_noted_and_learned_around(mechanism):
     ones = np.flatnonzero(DIGITS[400:] == 1) + 400
     chosen = np.resize(ones, 1500)
     reports = mechanism.release(IMAGES[chosen], DIGITS[chosen], rng=Seeded(0))
-    found = results.summarise(campaign_of(mechanism), reports, None, None)
+    found = results.summarize(campaign_of(mechanism), reports, None, None)
     assert found["shift"] < results.SHIFTED
     assert found["notes"] == [results.OTHERS]
     assert found["classes"][1]["share"] > 0.8
@@ -162,7 +162,7 @@ def test_learning_is_as_by_default_where_people_are_alike(reports, model):
 
 def test_poisoning_is_the_modules_and_leaves_out_what_cannot_be(mechanism, reports):
     votes = Ballot(epsilon=2, unit="person").release(np.ones(50, bool))
-    found = results.summarise(campaign_of(mechanism), reports[:60], votes, None)["poisoning"]
+    found = results.summarize(campaign_of(mechanism), reports[:60], votes, None)["poisoning"]
     assert [entry["fakes"] for entry in found] == [1, 10]
     channel = mechanism.channel(True).symbols
     assert found[0] == {
@@ -173,21 +173,21 @@ def test_poisoning_is_the_modules_and_leaves_out_what_cannot_be(mechanism, repor
         "accuracy": poisoning.accuracy_shift(votes.ballot, 50, 1).worst,
     }
     assert found[0]["class_share"] > found[0]["lying"]
-    few = results.summarise(campaign_of(mechanism), reports[:60], votes[:5], None)["poisoning"]
+    few = results.summarize(campaign_of(mechanism), reports[:60], votes[:5], None)["poisoning"]
     assert few[1]["accuracy"] is None  # ten fakes cannot be among five votes
     assert max(entry["class_share"] for entry in found) <= 1
 
 
 def test_too_few_votes_show_nothing_but_their_number(mechanism, reports):
     votes = Ballot(epsilon=2, unit="person").release(np.ones(19, bool))
-    found = results.summarise(campaign_of(mechanism, minimum=20), reports[:60], votes, None)
+    found = results.summarize(campaign_of(mechanism, minimum=20), reports[:60], votes, None)
     assert (found["votes"], found["accuracy"]) == (19, None)
     assert found["poisoning"][0]["accuracy"] is None
 
 
 def test_without_labels_there_are_codewords_alone(mechanism, people):
     reports = mechanism.release(IMAGES[people[:2000]], rng=Seeded(1))
-    found = results.summarise(campaign_of(mechanism, labelled=False), reports, None, None)
+    found = results.summarize(campaign_of(mechanism, labelled=False), reports, None, None)
     assert found["classes"] == []
     truth = np.bincount(mechanism.encode(IMAGES[people[:2000]]), minlength=20) / 2000
     shares = [entry["share"] for entry in found["codewords"]]
@@ -200,30 +200,30 @@ def test_labels_that_are_flipped_by_themselves(people):
     direct.fit(IMAGES[:50], inhouse_public=True)
     chosen = people[:4000]
     reports = direct.release(IMAGES[chosen], DIGITS[chosen], rng=Seeded(2))
-    found = results.summarise(campaign_of(direct), reports, None, None, confidence=0.999)
+    found = results.summarize(campaign_of(direct), reports, None, None, confidence=0.999)
     assert all(covered(found["classes"], np.bincount(DIGITS[chosen]) / 4000))
     assert (found["codewords"], found["shift"]) == ([], None)
     flip = direct.channel(True).flip
     assert found["poisoning"][0]["class_share"] == poisoning.label_shift(flip, 4000, 1).worst
     rows = direct.release(IMAGES[chosen[:50]], rng=Seeded(2))
-    alone = results.summarise(campaign_of(direct, labelled=False), rows, None, None)
+    alone = results.summarize(campaign_of(direct, labelled=False), rows, None, None)
     assert (alone["classes"], alone["poisoning"][0]["class_share"]) == ([], None)
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -1, float("nan"), "much"])
 def test_confidence_is_checked(mechanism, reports, confidence):
     with pytest.raises(InvalidParameter, match="confidence must be"):
-        results.summarise(campaign_of(mechanism), reports, None, None, confidence=confidence)
+        results.summarize(campaign_of(mechanism), reports, None, None, confidence=confidence)
 
 
 def test_no_reports_are_refused(mechanism, reports):
     with pytest.raises(InvalidParameter, match="reports must be at least one"):
-        results.summarise(campaign_of(mechanism), reports[:0], None, None)
+        results.summarize(campaign_of(mechanism), reports[:0], None, None)
 
 
 def test_ten_thousand_reports_are_quick(mechanism, reports):
     start = time.process_time()
-    results.summarise(campaign_of(mechanism), reports, None, None)
+    results.summarize(campaign_of(mechanism), reports, None, None)
     assert time.process_time() - start < 2
 
 
@@ -237,7 +237,7 @@ def test_a_million_reports_fit(mechanism, reports):
     )
     tracemalloc.start()
     start = time.process_time()
-    found = results.summarise(campaign_of(mechanism), many, None, None)
+    found = results.summarize(campaign_of(mechanism), many, None, None)
     seconds, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found["reports"] == 1_000_000

@@ -174,7 +174,7 @@ def test_too_few_reports_show_nothing(opened, mechanism, digits):
     opened.submit(
         REPORT, campaign.id, list(zip(tokens, released(mechanism, digits, 19), strict=True))
     )
-    with pytest.raises(Problem, match="19 of at least 20"):
+    with pytest.raises(Problem, match="19 reports, and results need at least 20"):
         opened.reports(campaign.id)
 
 
@@ -199,7 +199,7 @@ def test_another_secret_or_schema_is_refused(tmp_path, mechanism):
     url = f"sqlite:///{tmp_path}/campaign.db"
     store = Store.open(url)
     assert (tmp_path / "campaign.db.secret").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(errors.InvalidParameter, match="another is not there"):
+    with pytest.raises(errors.InvalidParameter, match="another does not exist"):
         Store.open(url, tmp_path / "another")
     assert not (tmp_path / "another").exists()
     (tmp_path / "another").write_bytes(bytes(32))

@@ -1,8 +1,9 @@
-"""The collection service: people privatize on their own device, the server never sees a raw value.
+"""The collection service: devices add the noise, and the server never receives a raw value.
 
-`campaign` is what is asked of people; `wire` the form of a report on its way and in storage;
-`tables`, `store` and `inbox` keep it, exactly once; `app` and `server` answer requests; `client`
-and the pages in `static` are what people use; `results` is what an owner learns.
+`campaign` states what people are asked and what it costs them. `wire` is the form of a report in
+transit and in storage; `tables`, `store` and `inbox` keep each report exactly once; `app` and
+`server` answer requests. People use `client` and the pages in `static`; `results` computes what
+the owner learns.
 """
 
 from __future__ import annotations
@@ -16,6 +17,6 @@ if TYPE_CHECKING:
 
 __getattr__, __dir__, __all__ = lazy.attach(
     __name__,
-    {"client": ["Client"]},  # not before it is used: the server does without httpx
+    {"client": ["Client"]},  # loaded on first use: the server does not need httpx
     public="tacit.service",
 )

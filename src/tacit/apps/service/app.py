@@ -1,4 +1,4 @@
-"""The application: routes, what refuses, and the gate in front of them."""
+"""The application: the routes, the errors' handlers, and the gate in front of them."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ __all__ = ["Limits", "make_app"]
 
 
 def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = None) -> FastAPI:
-    """The application; `cors` names one foreign origin whose pages may ask, or none."""
+    """Make the application; `cors` names one other origin whose pages may send requests."""
     service = Service(store, limits or Limits())
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.inbox.stop()
-        store.engine.dispose()  # the last connection takes SQLite's log with it
+        store.engine.dispose()  # closing the last connection removes SQLite's log
 
     app = FastAPI(
         title="Tacit collection service",
         version=__version__,
         openapi_url="/v1/openapi.json",
-        docs_url=None,  # its page would come from a third party
+        docs_url=None,  # that page would load scripts from a third party
         redoc_url=None,
-        redirect_slashes=False,  # a token goes where it was sent, or nowhere
+        redirect_slashes=False,  # a token goes only to the address that it was sent to
         lifespan=lifespan,
         responses=openapi.problems(),
     )
@@ -61,7 +61,7 @@ def make_app(store: Store, *, limits: Limits | None = None, cors: str | None = N
 
 
 async def _refused(_: Request, error: Exception) -> JSONResponse:
-    """Any exception as a problem document; what was sent is never quoted."""
+    """Answer an exception with a problem document, which never quotes what was sent."""
     problem = _problem(error)
     headers = {}
     if "retry_after" in problem.extra:

@@ -1,4 +1,4 @@
-"""A campaign: what is asked of people, with which mechanism, until when, and what it costs them."""
+"""A campaign: what people are asked, with which mechanism, until when, and what it costs them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee
 
 SEEN = (
-    "That somebody with this token took part, when, and from which network address: the server "
-    "sees it, and stores neither time nor address. Its database may show in which order answers "
-    "came."
+    "That somebody used this invitation, when, and from which network address: the server sees "
+    "this. It stores neither time nor address, but its database may show the order in which "
+    "answers arrived."
 )
-INVITED = "Whose token it is: whoever handed it out may know."
+INVITED = "Whose invitation it is: whoever handed it out may know."
 LINKED = (
-    "That report and vote come from the same person: the server can tell while it answers. "
+    "That report and vote come from the same person: the server can see this when they arrive. "
     "The stated total covers both together."
 )
 
@@ -35,30 +35,30 @@ _LONGEST_TITLE, _LONGEST_PURPOSE = 200, 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """What does not change while it runs.
+    """The fixed part of a campaign.
 
     Parameters
     ----------
     id : str
-        Its place in addresses.
+        Identifier, part of the campaign's addresses.
     title, purpose : str
-        Who asks, and what for: shown to people before they decide.
+        Who asks, and for which purpose: shown to people before they decide.
     mechanism
-        What runs on their devices. What it carries of in-house rows must be allowed to leave.
+        Mechanism that runs on their devices. It must be one that may leave the organisation.
     labelled : bool
-        Whether people report their label too.
+        Whether people also report a label.
     question : str, optional
-        What is asked for as the label: shown over the choices.
+        Question that the label answers, shown above the choices.
     vote_epsilon : float, optional
-        What one vote on the published model costs; without, nobody votes.
+        Local ε of one vote on the published model; without it there are no votes.
     vote_by_class : bool
-        Whether a vote also tells the voter's class, privately.
+        Whether the noised vote includes the voter's class.
     opens, closes : datetime, optional
-        When answers are taken.
+        When the campaign starts and stops taking answers.
     minimum : int
-        So many reports must be there before anything but their number is shown.
+        Smallest number of reports with results; below it, only their number is shown.
     quota : int, optional
-        So many reports are taken.
+        Largest number of reports.
     """
 
     id: str
@@ -88,8 +88,8 @@ class Campaign:
         if self.quota is not None:
             errors.whole(where, "quota", self.quota, least=self.minimum)
         if self.vote_epsilon is not None and not self.labelled:
-            remedy = "A model is learned from labels."
-            errors.refuse(where, "vote_epsilon", "left out", self.vote_epsilon, remedy)
+            remedy = "Without labels there is no model to vote on."
+            errors.refuse(where, "vote_epsilon", "omitted", self.vote_epsilon, remedy)
         for moment in (self.opens, self.closes):
             if moment is not None and moment.tzinfo is None:
                 errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
@@ -100,18 +100,18 @@ class Campaign:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Which mechanism it is."""
+        """SHA-256 of the mechanism."""
         return artifact.fingerprint(self.mechanism)
 
     @cached_property
     def channel(self) -> ReportChannel:
-        """The channel that reports come through."""
+        """The channel of a report."""
         channel: ReportChannel = self.mechanism.channel(self.labelled)
         return channel
 
     @cached_property
     def ballot(self) -> Ballot | None:
-        """How people vote, where they do."""
+        """The ballot of a vote; None if there are no votes."""
         if self.vote_epsilon is None:
             return None
         classes = self.mechanism.classes if self.vote_by_class else None
@@ -120,13 +120,13 @@ class Campaign:
 
     @cached_property
     def event(self) -> Event:
-        """All that runs on one person's row: report, and vote where there is one."""
+        """Everything that runs on one person's row: the report, and the vote if there is one."""
         report = self.channel.event
         return report if self.ballot is None else events.Composed((report, self.ballot.event))
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Of all that one token can cost its holder."""
+        """The certificate of everything that one token can send."""
         if self.ballot is None:
             return certify(self.mechanism, self.channel, further=(SEEN, INVITED))
         return Certificate.issue(
@@ -137,7 +137,7 @@ class Campaign:
         )
 
     def state(self, closed: bool, reports: int, now: datetime | None = None) -> str:
-        """Whether answers are taken, and if not, why."""
+        """Return `OPEN`, or the reason why the campaign takes no answers."""
         now = now or datetime.now(UTC)
         if closed or (self.closes is not None and now >= self.closes):
             return CLOSED
@@ -146,9 +146,9 @@ class Campaign:
         return FULL if self.quota is not None and reports >= self.quota else OPEN
 
     def must_be_enough(self, reports: int) -> None:
-        """Refuse to show anything of too few reports."""
+        """Refuse to show results of too few reports."""
         if reports < self.minimum:
-            text = f"There are {reports} of at least {self.minimum} reports."
+            text = f"There are {reports} reports, and results need at least {self.minimum}."
             raise Problem("too-few", text, reports=reports, minimum=self.minimum)
 
     @cached_property
@@ -178,16 +178,16 @@ class Campaign:
     def describe(
         self, closed: bool, reports: int, votes: int, model: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """All that participants are told."""
+        """Describe the campaign to participants."""
         counts = {"state": self.state(closed, reports), "reports": reports, "votes": votes}
         return {**self._fixed, **counts, "model": model}
 
 
 def _epsilon(guarantee: Guarantee) -> float:
-    """What people are told; a guarantee that cannot be said in these words is not offered."""
+    """Return the ε that people are told; refuse a guarantee without one, or with a large δ."""
     if not hasattr(guarantee, "epsilon"):
         errors.refuse("campaign", "guarantee", "one with an ε", str(guarantee))
     if not getattr(guarantee, "delta", 0) <= LARGEST_DELTA:
-        remedy = "Beyond that, it is no protection."
+        remedy = "A larger delta would protect nobody."
         errors.refuse("campaign", "delta", f"at most {LARGEST_DELTA:g}", str(guarantee), remedy)
     return float(guarantee.epsilon)

@@ -1,8 +1,8 @@
-"""The Python client: for people who take part, and for owners.
+"""The Python client, for people who take part and for owners.
 
-A report is drawn once, on this machine, after its mechanism was checked, and after the server said
-that the token is unused. It is kept before it is sent, and sent again as it is until the server has
-it.
+A report is drawn once, on this machine, after the client has checked the mechanism and the server
+has said that the token is unused. The client stores the report before it sends it, and sends the
+same bytes until the server has them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.apps.service.connection import (
     to_json,
     word,
 )
-from tacit.apps.service.kept import Draw, Kept
+from tacit.apps.service.kept import Kept, StoredDraw
 from tacit.apps.service.terms import checked
 from tacit.data.columns import columns_of
 from tacit.local.inference.votes import Ballot, cast
@@ -41,28 +41,29 @@ _USED = {"report": "already-reported", "vote": "already-voted"}
 
 
 class Client:
-    """One campaign, as a participant or as its owner sees it.
+    """A connection to one campaign, for a participant or for its owner.
 
     Parameters
     ----------
     url : str
-        Of the campaign, its page, or an invitation.
+        Address of the campaign, of its page, or an invitation.
     key : str, optional
-        The owner's.
+        The owner's key.
     state : path, optional
-        Folder where what was drawn is kept; the user's folder for state if left out.
+        Folder that keeps what was drawn; by default a folder in the user's state directory.
     retries : int
-        How often a request that failed on the way is sent again, with growing pauses.
+        Number of times that a failed request is sent again, with growing pauses.
     timeout : float
-        Seconds that one try may take.
+        Seconds that one attempt may take.
     transport : httpx.BaseTransport, optional
         For tests.
 
     Notes
     -----
-    There is no parameter for a generator: noise comes from the operating system's entropy. A report
-    costs its ε once, however often it is sent; another token is another draw, and costs again. So
-    is the same token with another `state`, unless the server says that it was used: it is asked.
+    There is no parameter for a random generator: noise comes from the operating system's entropy. A
+    report costs its ε once, however often it is sent. Another token is another draw, and costs ε
+    again. So does the same token with another `state` folder; the client therefore asks the server
+    before it draws, and draws nothing if the server says that the token was used.
     """
 
     def __init__(
@@ -95,24 +96,24 @@ class Client:
     ) -> None:
         self._connection.disconnect()
 
-    # --- what is asked -------------------------------------------------------------------------
+    # --- the campaign --------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """What the server says of the campaign, now."""
+        """Fetch the server's current description of the campaign."""
         return read_object(self._connection.get(""))
 
     def terms(self) -> Campaign:
-        """What taking part means, derived from the mechanism itself; fetched once."""
+        """Return the terms of taking part, derived from the mechanism itself; fetched once."""
         if self._terms is None:
             self._terms = checked(self.describe(), self._connection.get("/artifact"))
         return self._terms
 
     def mechanism(self) -> Any:
-        """What runs on a participant's device, checked."""
+        """Return the mechanism that runs on a participant's device, checked."""
         return self.terms().mechanism
 
     def model(self) -> Any:
-        """The published model, checked against its described hash."""
+        """Return the published model, checked against the hash in the description."""
         described = self.describe().get("model")
         if not isinstance(described, dict):
             raise ServiceError("service: no model has been published yet (no-model)", "no-model")
@@ -120,16 +121,18 @@ class Client:
         if stated not in self._models:
             model = artifact.unpack(self._connection.get("/model"), "model")
             if artifact.fingerprint(model) != stated:
-                raise errors.CertificateError("campaign: the model must be the described one.")
+                raise errors.CertificateError(
+                    "campaign: the model must be the described one, but its SHA-256 is another."
+                )
             self._models[stated] = model
         return self._models[stated]
 
     # --- taking part ---------------------------------------------------------------------------
 
     def report(self, token: str, row: Any, label: Any = None) -> str:
-        """Report one row, drawn once; the receipt.
+        """Draw and send a report of one row; return the receipt.
 
-        Asked again with the same token, it sends what was drawn, whatever the row is now.
+        With the same token again, it sends what was drawn before, whatever the row is now.
         """
         if (draw := self._drawn(token, "report")) is None:
             content = _only(as_json(self.draw(row, label)))
@@ -137,76 +140,83 @@ class Client:
         return self._send_kept(token, "report", draw)
 
     def draw(self, rows: Any, labels: Any = None) -> Reports:
-        """One report of each row, not sent and not kept: whoever calls this must send it as it is.
+        """Draw one report per row, without sending or storing it: send each report unchanged.
 
-        A single row may come alone: as an array, or as a mapping of column names to values.
+        A single row may be passed by itself, as an array or as a mapping of column names to values.
         """
         terms = self.terms()
         if (labels is not None) != terms.labelled:
-            condition = "given: the campaign asks for it" if terms.labelled else "left out"
+            condition = (
+                "given: the campaign asks for labels"
+                if terms.labelled
+                else "omitted: the campaign asks for no labels"
+            )
             errors.refuse("Client", "label", condition, type(labels).__name__)
         table, one = together(rows, terms.mechanism.schema)
         reports: Reports = terms.mechanism.release(table, _labels(labels, one))
         return reports
 
     def send(self, token: str, report: Mapping[str, Any]) -> str:
-        """Send one report that was drawn before, as JSON-ready columns; the receipt."""
+        """Send one report that was drawn before, as JSON-ready columns; return the receipt."""
         return self._send(token, "report", self._body("report", self._report_mark(), dict(report)))
 
     def send_batch(
         self, items: Sequence[tuple[str, Mapping[str, Any]]]
     ) -> list[str | ServiceError]:
-        """Send many reports that were drawn before: a receipt or the reason for each, in order."""
+        """Send reports that were drawn before; return a receipt or an error for each, in order."""
         given = [{"token": token, "report": dict(report)} for token, report in items]
         return self._send_many("report", self._report_mark(), given)
 
     def vote(self, token: str, row: Any, label: Any) -> str:
-        """Try the published model on one row, and vote whether it was right; the receipt."""
+        """Try the published model on one row and vote on whether it was right; return the receipt.
+
+        With the same token again, it sends what was drawn before.
+        """
         if (draw := self._drawn(token, "vote")) is None:
             model, symbols = self.cast(row, label)
             draw = self._keep(token, "vote", artifact.fingerprint(model), _only(symbols))
         return self._send_kept(token, "vote", draw)
 
     def cast(self, rows: Any, labels: Any) -> tuple[Any, list[Any]]:
-        """The model, and a vote on it of each row, neither sent nor kept."""
+        """Return the model and one vote on it per row, neither sent nor stored."""
         ballot, model = self._ballot(), self.model()
         table, one = together(rows, self.mechanism().schema)
         return model, cast(model, table, _labels(labels, one), ballot).symbols.tolist()
 
     def send_vote(self, model: Any, token: str, vote: Any) -> str:
-        """Send one vote that was cast before; the receipt."""
+        """Send one vote that was cast before; return the receipt."""
         return self._send(token, "vote", self._body("vote", artifact.fingerprint(model), vote))
 
     def send_votes(self, model: Any, items: Sequence[tuple[str, Any]]) -> list[str | ServiceError]:
-        """Send many votes on a model: a receipt or the reason for each, in order."""
+        """Send many votes on a model; return a receipt or an error for each, in order."""
         given = [{"token": token, "vote": vote} for token, vote in items]
         return self._send_many("vote", artifact.fingerprint(model), given)
 
     def must_be_unused(self, token: str, kind: str) -> None:
-        """Refuse to draw a report, or a vote, where the server has had one of this token.
+        """Refuse to draw a report or a vote if the server has already had one for this token.
 
-        Whoever sent it from elsewhere, or has lost what was kept, would draw a second time. A
-        server that lies can hide it.
+        It may have been sent from elsewhere, or the stored draw may be lost; either way a new draw
+        would be a second one. A server that lies can hide this.
         """
         if kind == "vote":
             self._ballot()
         answer = read_object(self._connection.get("/token", bearer=token))
-        found = one_line(field_of(answer, kind, str))
-        if found != "none":
+        state = one_line(field_of(answer, kind, str))
+        if state != "none":
             raise ServiceError(
-                f"service: a {kind} of this token is {found} already, and no draw of it is kept in "
-                f"{self.kept.folder}. Nothing was drawn: another one would cost ε again.",
-                found if found == "withdrawn" else _USED[kind],
+                f"service: the {kind} of this token is already {state}, and {self.kept.folder} "
+                "keeps no copy of it. Nothing was drawn: a second draw would cost ε again.",
+                state if state == "withdrawn" else _USED[kind],
             )
 
     def withdraw(self, receipt: str) -> None:
-        """Have the report or vote of this receipt deleted; its token stays spent."""
+        """Ask the server to delete the report or vote of this receipt; its token stays used."""
         self._connection.post("/withdrawals", to_json({"receipt": receipt}))
 
     # --- owners --------------------------------------------------------------------------------
 
     def invite(self, count: int) -> list[str]:
-        """So many new tokens."""
+        """Make this number of new tokens."""
         count = errors.whole("invite", "count", count, least=1)
         tokens: list[str] = []
         for start in range(0, count, MOST_TOKENS):
@@ -216,16 +226,16 @@ class Client:
         return tokens
 
     def link(self, token: str) -> str:
-        """The page with this token behind the #, which browsers do not send."""
+        """Return the page's address with the token after the #, which browsers do not send."""
         return f"{self.address.page}#token={token}"
 
     def results(self, confidence: float = 0.95) -> dict[str, Any]:
-        """What the reports and votes say so far."""
+        """Fetch estimates from the reports and votes so far."""
         content = self._connection.get("/results", bearer=self._owner(), confidence=confidence)
         return read_object(content)
 
     def download_reports(self, path: str | Path) -> Path:
-        """All reports as a file for `Reports.read` and `tacit collect learn`; it must be new."""
+        """Write all reports to a new file, for `Reports.read` and `tacit collect learn`."""
         path = Path(path)
         content = self._connection.get("/reports.parquet", bearer=self._owner())
         with path.open("xb") as file:
@@ -237,36 +247,37 @@ class Client:
         return self._connection.post("/model", b"{}", bearer=self._owner())
 
     def close_campaign(self) -> dict[str, Any]:
-        """Take no more answers; the description."""
+        """Close the campaign for good; return its description."""
         return self._connection.post("/close", b"{}", bearer=self._owner())
 
     # --- inside --------------------------------------------------------------------------------
 
     def _owner(self) -> str:
         if not self._key:
-            errors.refuse("Client", "key", "the owner's", None, "It was shown at the start.")
+            remedy = "It was shown when the campaign was created."
+            errors.refuse("Client", "key", "the owner's", None, remedy)
         return self._key
 
-    def _drawn(self, token: str, kind: str) -> Draw | None:
-        """What was drawn before; nothing is drawn for a campaign that would not take it."""
-        found = self.kept.find(self.address.campaign, word(token), kind)
-        if found is None:
+    def _drawn(self, token: str, kind: str) -> StoredDraw | None:
+        """Return what was drawn before; if nothing was, check that a new draw can be sent."""
+        stored = self.kept.find(self.address.campaign, word(token), kind)
+        if stored is None:
             self._must_be_open(kind)
-            self.terms()  # first, as nothing should take long between asking and sending
+            self.terms()  # first: little time may pass between this question and the sending
             self.must_be_unused(token, kind)
-        return found
+        return stored
 
     def _ballot(self) -> Ballot:
         ballot = self.terms().ballot
         if ballot is None:
-            raise ServiceError("service: this campaign asks for no votes (no-vote)", "no-vote")
+            raise ServiceError("service: this campaign takes no votes (no-vote)", "no-vote")
         return ballot
 
     def _must_be_open(self, kind: str) -> None:
         state = one_line(self.describe().get("state"))
         if state != OPEN and (kind, state) != ("vote", FULL):
             raise ServiceError(
-                f"service: the campaign takes no answers now, it is {state}. Nothing was drawn.",
+                f"service: the campaign takes no answers now: it is {state}. Nothing was drawn.",
                 "full" if state == FULL else "not-open",
             )
 
@@ -277,11 +288,11 @@ class Client:
     def _body(kind: str, mark: str, content: Any) -> str:
         return to_json({_ABOUT[kind]: mark, kind: content}).decode()
 
-    def _keep(self, token: str, kind: str, mark: str, content: Any) -> Draw:
-        draw = Draw(mark, self._body(kind, mark, content))
+    def _keep(self, token: str, kind: str, mark: str, content: Any) -> StoredDraw:
+        draw = StoredDraw(mark, self._body(kind, mark, content))
         return self.kept.keep(self.address.campaign, token, kind, draw)
 
-    def _send_kept(self, token: str, kind: str, draw: Draw) -> str:
+    def _send_kept(self, token: str, kind: str, draw: StoredDraw) -> str:
         receipt = self._send(token, kind, draw.body)
         self.kept.answered(self.address.campaign, token, kind, receipt)
         return receipt
@@ -293,18 +304,18 @@ class Client:
     def _send_many(
         self, kind: str, mark: str, given: list[dict[str, Any]]
     ) -> list[str | ServiceError]:
-        found: list[str | ServiceError] = []
+        outcomes: list[str | ServiceError] = []
         for start in range(0, len(given), LARGEST_BATCH):
             some = given[start : start + LARGEST_BATCH]
             body = to_json({_ABOUT[kind]: mark, f"{kind}s": some})
             answer = self._connection.post(f"/{kind}s/batch", body)
             results = field_of(answer, "results", list)
-            found += [_outcome(one) for one, _ in zip(results, some, strict=True)]
-        return found
+            outcomes += [_outcome(one) for one, _ in zip(results, some, strict=True)]
+        return outcomes
 
 
 def as_json(reports: Reports) -> list[dict[str, Any]]:
-    """Each report as JSON-ready columns."""
+    """Return each report as JSON-ready columns."""
     columns = {name: column.tolist() for name, column in reports.columns.items()}
     return [
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
@@ -312,7 +323,7 @@ def as_json(reports: Reports) -> list[dict[str, Any]]:
 
 
 def together(rows: Any, schema: Any) -> tuple[Any, bool]:
-    """Rows as a mechanism takes them, and whether it was a single one that came alone."""
+    """Return rows as a mechanism takes them, and whether a single row was passed by itself."""
     if isinstance(rows, Mapping):
         alone = not any(np.ndim(value) for value in rows.values())
         return ({name: [value] for name, value in rows.items()} if alone else rows), alone
@@ -329,9 +340,9 @@ def _labels(labels: Any, one: bool) -> Any:
 
 
 def _only(drawn: list[Any]) -> Any:
-    """The one draw; of more, nothing is sent."""
+    """Return the only draw; refuse several rows for one token."""
     if len(drawn) != 1:
-        errors.refuse("Client", "rows", "a single one for each token", len(drawn))
+        errors.refuse("Client", "rows", "a single row per token", len(drawn))
     return drawn[0]
 
 

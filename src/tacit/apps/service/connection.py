@@ -1,7 +1,7 @@
-"""Requests that are tried again, and problems as one-line errors.
+"""Requests with retries, and the server's problems as one-line errors.
 
-Every request may be sent twice: the server answers the same report with the same receipt. So
-whatever might have been lost on the way is sent again, byte for byte.
+Every request may be sent twice: the server answers the same report with the same receipt. So a
+request that may have been lost is sent again, byte for byte.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ T = TypeVar("T")
 
 
 class ServiceError(errors.TacitError):
-    """A server refused, or could not be reached.
+    """An error for a server that refused a request or could not be reached.
 
     Parameters
     ----------
     message : str
         One line.
     code : str
-        What comes after ``tacit:`` in the type of the problem, "" where there was none.
+        The part after ``tacit:`` in the type of the problem; "" without a problem.
     status : int
-        Of the answer, 0 where there was none.
+        HTTP status of the answer; 0 without an answer.
     extra : dict
         Further fields of the problem.
     """
@@ -50,7 +50,7 @@ class ServiceError(errors.TacitError):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a campaign is: the root of its server, its id, and the token of an invitation."""
+    """The address of a campaign: its server's root, its id, and an invitation's token."""
 
     root: str
     campaign: str
@@ -63,17 +63,17 @@ class Address:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, TypeError):
             _refuse_address(str(url))
-        found = _PATH.fullmatch(parsed.path)
+        match = _PATH.fullmatch(parsed.path)
         plain = not parsed.query and not parsed.userinfo
-        if found is None or parsed.scheme not in ("http", "https") or not parsed.host or not plain:
+        if match is None or parsed.scheme not in ("http", "https") or not parsed.host or not plain:
             _refuse_address(str(url))
         token = httpx.QueryParams(parsed.fragment).get("token")
-        root = str(parsed.copy_with(path=found["root"] or "/", fragment=None)).rstrip("/")
-        return cls(root, found["id"], token)
+        root = str(parsed.copy_with(path=match["root"] or "/", fragment=None)).rstrip("/")
+        return cls(root, match["id"], token)
 
     @property
     def api(self) -> str:
-        """The campaign's resource."""
+        """The campaign's address in the HTTP interface."""
         return f"{self.root}/v1/campaigns/{self.campaign}"
 
     @property
@@ -83,22 +83,22 @@ class Address:
 
     @property
     def in_the_clear(self) -> bool:
-        """Whether whoever is on the way can read and change what is sent."""
+        """Whether anyone on the network path can read and change what is sent."""
         url = httpx.URL(self.root)
         return url.scheme == "http" and url.host not in ("localhost", "127.0.0.1", "::1")
 
 
 class Connection:
-    """HTTP with patience.
+    """An HTTP connection that retries failed requests.
 
     Parameters
     ----------
     root : str
-        What every path is under.
+        Address that every path is relative to.
     retries : int
-        How often a request that failed on the way is sent again.
+        Number of times that a failed request is sent again.
     timeout : float
-        Seconds that one try may take.
+        Seconds that one attempt may take.
     transport : httpx.BaseTransport, optional
         For tests.
     """
@@ -113,7 +113,7 @@ class Connection:
     ) -> None:
         self.root = root
         self._retries = errors.whole("Client", "retries", retries, least=0, most=100)
-        # No redirect is followed: a token goes to the host that it was meant for, or nowhere.
+        # Redirects are not followed: a token goes only to the host that it was meant for.
         self._http = httpx.Client(
             timeout=float(errors.positive("Client", "timeout", timeout)),
             transport=transport,
@@ -121,18 +121,18 @@ class Connection:
         )
 
     def disconnect(self) -> None:
-        """Let go of the sockets."""
+        """Close the sockets."""
         self._http.close()
 
     def get(self, path: str, *, bearer: str | None = None, **query: Any) -> bytes:
-        """The content behind a path."""
-        return self._ask("GET", path, bearer, None, query)
+        """Fetch the content at a path."""
+        return self._request("GET", path, bearer, None, query)
 
     def post(self, path: str, body: bytes, *, bearer: str | None = None) -> dict[str, Any]:
-        """What the server says to a body of JSON."""
-        return read_object(self._ask("POST", path, bearer, body, {}))
+        """Send a JSON body, and return the server's answer."""
+        return read_object(self._request("POST", path, bearer, body, {}))
 
-    def _ask(
+    def _request(
         self, method: str, path: str, bearer: str | None, body: bytes | None, query: dict[str, Any]
     ) -> bytes:
         headers = {} if bearer is None else {"Authorization": f"Bearer {word(bearer)}"}
@@ -143,18 +143,18 @@ class Connection:
         for tries in range(self._retries + 1):
             last = tries == self._retries
             try:
-                status, asked, content = self._once(request)
+                status, retry_after, content = self._once(request)
             except httpx.TransportError as error:
                 if last:
                     _refuse_silence(self.root, error)
-                asked = None
+                retry_after = None
             else:
                 if 200 <= status < 300:
                     return content
                 if status not in _AGAIN or last:
                     raise problem(status, content)
-            time.sleep(_wait(tries, asked))
-        raise AssertionError  # the last try has returned or raised
+            time.sleep(_wait(tries, retry_after))
+        raise AssertionError  # the last attempt has returned or raised
 
     def _once(self, request: httpx.Request) -> tuple[int, str | None, bytes]:
         answer = self._http.send(request, stream=True)
@@ -163,38 +163,38 @@ class Connection:
             for part in answer.iter_bytes():
                 content += part
                 if len(content) > _LARGEST_ANSWER:
-                    raise ServiceError(f"{self.root}: an answer must be smaller than 256 MiB.")
+                    raise ServiceError(f"{self.root}: the answer must be smaller than 256 MiB.")
         finally:
             answer.close()
         return answer.status_code, answer.headers.get("Retry-After"), bytes(content)
 
 
 def to_json(body: Any) -> bytes:
-    """The bytes that are sent, and sent again."""
+    """Return the bytes that are sent, and sent again on a retry."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def read_object(content: bytes) -> dict[str, Any]:
-    """A JSON object of the server's."""
+    """Read the server's answer as a JSON object."""
     try:
-        found = json.loads(content)
+        answer = json.loads(content)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        answer = None
+    if not isinstance(answer, dict):
         raise ServiceError("service: the answer must be a JSON object. Is this a Tacit server?")
-    return found
+    return answer
 
 
 def field_of(answer: Any, name: str, kind: type[T]) -> T:
-    """A field of what a server said, of the type that it should have."""
-    found = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(found, kind):
+    """Return a field of the server's answer, and refuse one of another type."""
+    value = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(value, kind):
         raise ServiceError(f"service: the answer must hold {name!r}. Is this a Tacit server?")
-    return found
+    return value
 
 
 def problem(status: int, content: bytes) -> ServiceError:
-    """The server's reason as an error."""
+    """Turn the server's refusal into an error."""
     try:
         return problem_of(json.loads(content), status)
     except (ValueError, RecursionError):
@@ -202,43 +202,43 @@ def problem(status: int, content: bytes) -> ServiceError:
 
 
 def problem_of(body: Any, status: int) -> ServiceError:
-    """A problem document as an error."""
+    """Turn a problem document into an error."""
     if not isinstance(body, dict) or not isinstance(body.get("type"), str):
         return ServiceError(
             f"service: the server answered {status} without a reason. Is the address right?",
             status=status,
         )
-    said = one_line(body.get("detail") or body.get("title") or "refused")
+    reason = one_line(body.get("detail") or body.get("title") or "refused")
     known = {"type", "title", "status", "detail"}
     extra = {name: value for name, value in body.items() if name not in known}
     code = one_line(body["type"]).removeprefix("tacit:")
-    return ServiceError(f"service: {said} ({code})", code, status, extra)
+    return ServiceError(f"service: {reason} ({code})", code, status, extra)
 
 
 def one_line(text: object) -> str:
-    """What a server says, fit for a terminal: printable, on one line, not endless."""
+    """Make a server's text fit for a terminal: printable, on one line, of limited length."""
     shown = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return shown if len(shown) <= _LONGEST_TEXT else f"{shown[: _LONGEST_TEXT - 1]}…"
 
 
-def _wait(tries: int, asked: str | None) -> float:
-    """Seconds: what the server asks for, else twice as long each time, with jitter."""
+def _wait(tries: int, retry_after: str | None) -> float:
+    """Return the seconds to wait: as the server asks, or doubling each time; with jitter."""
     longest = min(_FIRST_WAIT * 2.0**tries, _LONGEST_WAIT)
-    drawn = longest * random.uniform(0.5, 1)  # so that many clients do not come back at once
-    if asked is not None and re.fullmatch(r"\d{1,6}", asked.strip()):
-        return min(float(asked), 10 * _LONGEST_WAIT) + drawn
-    return drawn
+    jittered = longest * random.uniform(0.5, 1)  # so that many clients do not come back at once
+    if retry_after is not None and re.fullmatch(r"\d{1,6}", retry_after.strip()):
+        return min(float(retry_after), 10 * _LONGEST_WAIT) + jittered
+    return jittered
 
 
 def word(secret: str) -> str:
-    """A token or key as a header can hold it; it is not echoed."""
+    """Return a token or key if a header can hold it; the error does not quote it."""
     if not re.fullmatch(r"[\x21-\x7e]{1,500}", secret):
         raise errors.InvalidParameter("Client: a token or key must be one printable word.")
     return secret
 
 
 def _refuse_address(url: str) -> NoReturn:
-    # Without what may be a token.
+    # The error omits the parts that may hold a token.
     shown = re.split("[#?]", url)[0]
     remedy = "Copy it from the invitation."
     like = "like https://host/c/CAMPAIGN"
@@ -247,7 +247,8 @@ def _refuse_address(url: str) -> NoReturn:
 
 def _refuse_silence(root: str, error: httpx.TransportError) -> NoReturn:
     slow = isinstance(error, httpx.TimeoutException)
-    reason = "it did not answer in time" if slow else "it could not be reached"
+    reason = "did not answer in time" if slow else "could not be reached"
     raise ServiceError(
-        f"{root}: {reason}. Try again later: what was drawn is kept, and not drawn twice."
+        f"{root}: the server {reason}. Try again later: an answer that was drawn is stored, and "
+        "will not be drawn twice."
     ) from None

@@ -1,8 +1,8 @@
-"""A crowd for trying things out: rows of a data set report or vote over HTTP, as people would.
+"""A simulated crowd: rows of a data set report or vote over HTTP, as people would.
 
-Everybody gets an invitation of their own, and their noise comes from the operating system. The rows
-are those that a split with seed 0 gives to people, or to voters: fit the mechanism on its in-house
-rows. With more people than rows, rows are taken again, each time as another person.
+Each simulated person has an invitation, and their noise comes from the operating system. The rows
+are those that the split with seed 0 assigns to people, or to voters; fit the mechanism on its
+in-house rows. If there are more people than rows, rows are reused, each time as another person.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ SPLIT_SEED = 0
 _DRAWN_AT_ONCE = 5000
 
 Advance = Callable[[int], object]
-Result = str | ServiceError
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a crowd.
+class CrowdResult:
+    """The numbers of stored and refused answers of a crowd.
 
     Parameters
     ----------
     people : int
-        How many were invited.
+        Number of people invited.
     rows : int
-        How many rows of the data set they had between them.
+        Number of distinct rows of the data set that they had.
     stored : int
-        How many got a receipt.
+        Number of answers that got a receipt.
     refused : dict of str to int
-        Why the others did not.
+        Number of refused answers by reason.
     """
 
     people: int
@@ -61,54 +60,55 @@ def run(
     batch: int = 100,
     single: bool = False,
     advance: Advance = lambda count: None,
-) -> Outcome:
-    """Invite so many people with the owner's key, and let them report, or vote.
+) -> CrowdResult:
+    """Invite people with the owner's key, and have each of them report or vote.
 
     Parameters
     ----------
     client : Client
-        With the owner's key.
+        A client with the owner's key.
     dataset : Dataset
-        Whose rows they have.
+        The data set whose rows the people have.
     people : int
-        How many there are.
+        Number of people.
     vote : bool
-        Whether they vote on the published model instead: rows of voters, who have not reported.
+        Whether they vote on the published model instead of reporting. They then have the rows of
+        voters, who have not reported.
     batch : int
-        How many answers are sent in one request.
+        Number of answers per request.
     single : bool
-        Whether each is sent in a request of its own.
+        Whether to send each answer in a request of its own, without a batch.
     advance : callable, optional
-        Called with how many more are done.
+        Called with the number of further answers that were sent.
     """
     people = errors.whole("crowd", "people", people, least=1, most=10_000_000)
     batch = errors.whole("crowd", "batch", batch, least=1, most=LARGEST_BATCH)
     split = dataset.collection(SPLIT_SEED)
     pool = split.voters if vote else split.people
     send = _Sender(client, dataset, vote, 1 if single else batch)
-    outcomes: list[Result] = []
+    outcomes: list[str | ServiceError] = []
     for start in range(0, people, _DRAWN_AT_ONCE):
         count = min(_DRAWN_AT_ONCE, people - start)
         outcomes += send(np.take(pool, np.arange(start, start + count), mode="wrap"), advance)
     reasons = [outcome.code for outcome in outcomes if isinstance(outcome, ServiceError)]
     refused = {reason: reasons.count(reason) for reason in sorted(set(reasons))}
-    return Outcome(people, min(people, len(pool)), people - len(reasons), refused)
+    return CrowdResult(people, min(people, len(pool)), people - len(reasons), refused)
 
 
 @dataclass(frozen=True)
 class _Sender:
-    """Draws for some rows, invites as many people, sends."""
+    """A sender that draws answers for rows, invites one person per row, and sends the answers."""
 
     client: Client
     dataset: Dataset
     vote: bool
     size: int
 
-    def __call__(self, chosen: Any, advance: Advance) -> list[Result]:
+    def __call__(self, chosen: Any, advance: Advance) -> list[str | ServiceError]:
         rows = self.dataset.take(chosen)
         labels = np.asarray(self.dataset.classes)[self.dataset.labels[chosen]]
         one: Callable[..., str]
-        many: Callable[..., list[Result]]
+        many: Callable[..., list[str | ServiceError]]
         if self.vote:
             model, drawn = self.client.cast(rows, labels)
             one, many = (
@@ -120,16 +120,16 @@ class _Sender:
             drawn = as_json(self.client.draw(rows, labels if labelled else None))
             one, many = self.client.send, self.client.send_batch
         items = list(zip(self.client.invite(len(drawn)), drawn, strict=True))
-        found: list[Result] = []
+        outcomes: list[str | ServiceError] = []
         for start in range(0, len(items), self.size):
             some = items[start : start + self.size]
-            found += many(some) if self.size > 1 else [_alone(one, *some[0])]
+            outcomes += many(some) if self.size > 1 else [_alone(one, *some[0])]
             advance(len(some))
-        return found
+        return outcomes
 
 
-def _alone(send: Callable[[str, Any], str], token: str, drawn: Any) -> Result:
-    """A receipt or the server's reason; a server that gives none ends it all."""
+def _alone(send: Callable[[str, Any], str], token: str, drawn: Any) -> str | ServiceError:
+    """Return a receipt or the server's refusal; raise if the server gave no reason."""
     try:
         return send(token, drawn)
     except ServiceError as error:

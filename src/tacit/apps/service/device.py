@@ -1,7 +1,7 @@
-"""What a page needs to make a report or a vote on its own: the channel in whole numbers.
+"""The description that a page needs to draw a report or a vote: the channel in whole numbers.
 
-Weights are written as decimal strings, as browsers read JSON numbers as float64. Nothing in here is
-about anybody: it is all in the artifact that participants get.
+Weights are decimal strings, because browsers read JSON numbers as float64. The description holds
+nothing about anybody: all of it is in the artifact that participants receive.
 """
 
 from __future__ import annotations
@@ -25,20 +25,22 @@ from tacit.privacy.rounding import float_above
 DEVICE, BALLOT = "tacit-device/1", "tacit-ballot/1"
 
 _FAINT = 0.1
-"""Rows and columns of an average picture with less than this share of the most ink are margin."""
+"""Share of the largest amount of ink below which a row or column of the mean image is margin."""
 
 
 def describe(mechanism: Any, channel: ReportChannel, encoder: bytes | None) -> dict[str, Any]:
-    """JSON-ready: rows, encoder and channel of a report; `channel` is None where pages have none.
+    """Describe rows, encoder and channel of a report, JSON-ready.
+
+    The description's `channel` is None if pages cannot run it.
 
     Parameters
     ----------
     mechanism
-        Of the campaign, with its encoder.
+        The campaign's mechanism, with its encoder.
     channel : ReportChannel
         The channel of a report.
     encoder : bytes or None
-        The ONNX file that pages run; its hash is stated.
+        The ONNX file that pages run; the description holds its hash.
     """
     return {
         "format": DEVICE,
@@ -55,7 +57,7 @@ def describe(mechanism: Any, channel: ReportChannel, encoder: bytes | None) -> d
 
 
 def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
-    """JSON-ready: what the model answers, and the channel of a vote on whether it was right."""
+    """Describe the model's answers and the channel of a vote on them, JSON-ready."""
     return {
         "format": BALLOT,
         "model": artifact.fingerprint(model),
@@ -70,7 +72,7 @@ def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
 def _channel(
     mechanism: Any, channel: ReportChannel, encoder: bytes | None
 ) -> dict[str, Any] | None:
-    """Describe a channel; None, for noise or encoders that pages lack, sends people to the CLI."""
+    """Describe a channel; None if pages lack its noise or encoder, so that people use the CLI."""
     match channel:
         case FeatureChannel():
             return {
@@ -120,11 +122,11 @@ def _law(channel: Channel | None) -> dict[str, Any] | None:
                 "kind": "discrete-laplace",
                 "scale": [str(scale.numerator), str(scale.denominator)],
             }
-    errors.refuse("device", "event", "one that pages know", type(event).__name__)
+    errors.refuse("device", "event", "one that pages support", type(event).__name__)
 
 
 def _prototypes(mechanism: Any, channel: ReportChannel) -> dict[str, Any]:
-    """Describe what each codeword looks like, in bytes, and how much of a frame pictures fill."""
+    """Describe each codeword's picture, in bytes, and the share of the frame that it fills."""
     if channel.symbols is None:
         return {"codewords": None, "prototypes": None, "frame": _frame(mechanism.schema, None)}
     shown = np.clip(mechanism.prototypes_, 0, 1)
@@ -140,7 +142,7 @@ def _weights(mechanism: Any) -> npt.NDArray[np.float64]:
 
 
 def _frame(schema: Schema, mean: npt.NDArray[Any] | None) -> float | None:
-    """The longer side of what is drawn, as a share of the frame; MNIST's where nothing is known."""
+    """Return the longer side of a drawing as a share of the frame; by default MNIST's."""
     if not isinstance(schema, ArraySchema) or schema.image is None:
         return None
     if mean is None:
@@ -151,7 +153,7 @@ def _frame(schema: Schema, mean: npt.NDArray[Any] | None) -> float | None:
 
 
 def _answering(model: Any) -> dict[str, Any]:
-    """A label for each codeword; for networks, their layers, of latents or features."""
+    """Describe how the model answers: a label per codeword, or the layers of a network."""
     if hasattr(model, "table_"):
         return {"codewords": model.given_codeword().argmax(axis=1).tolist(), "network": None}
     network = model.network_

@@ -1,13 +1,12 @@
-"""What every request passes: size, rate, security headers, and a count of it.
+"""The outermost layer, which every request passes: size and rate limits, headers, counters.
 
-Plain ASGI: a request costs no more than these lines. Bodies are never logged.
+It is plain ASGI, so that it adds little time to a request. Bodies are never logged.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import time
 from typing import Any
 
@@ -67,9 +66,9 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # A page may be kept for a while; what says otherwise has said so.
-                said = {name for name, _ in message["headers"]}
-                more = [(name, value) for name, value in headers if name not in said]
+                # A response's own headers take precedence, as on files that may be cached.
+                own = {name for name, _ in message["headers"]}
+                more = [(name, value) for name, value in headers if name not in own]
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
@@ -82,8 +81,8 @@ class Gate:
         except Problem as problem:
             await send_problem(problem, answer)
         except ClientDisconnect:
-            status = _GONE  # nobody is there to be told
-        except Exception:  # said in the log without the request, which is not ours to keep
+            status = _GONE  # nobody is left to answer
+        except Exception:  # logged without the request, which must not be kept
             _log.exception("a request failed")
             if not status:
                 await send_problem(Problem("failed"), answer)
@@ -100,16 +99,16 @@ class Gate:
                 raise self._too_large()
 
     def _too_large(self) -> Problem:
-        return Problem("too-large", f"A body must be at most {self.largest_body} bytes.")
+        return Problem("too-large", f"The body must be at most {self.largest_body} bytes.")
 
     def _limited(self, receive: Any) -> Any:
-        left = self.largest_body
+        remaining = self.largest_body
 
         async def limited() -> Any:
-            nonlocal left
+            nonlocal remaining
             message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:  # a body that did not say how long it is
+            remaining -= len(message.get("body", b""))
+            if remaining < 0:  # a body without a content-length
                 raise self._too_large()
             return message
 
@@ -123,17 +122,13 @@ class Gate:
         self.metrics.add("tacit_request_seconds_count")
 
 
-def _number(value: bytes) -> float:
-    return int(value) if value.isdigit() else math.inf
-
-
 def _method(scope: Any) -> str:
     known = ("GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH")
     return str(scope["method"]) if scope["method"] in known else "other"
 
 
 async def send_problem(problem: Problem, send: Any) -> None:
-    """A problem document, without any framework."""
+    """Send a problem document without the framework."""
     headers = [(b"content-type", MEDIA_TYPE.encode())]
     if "retry_after" in problem.extra:
         headers.append((b"retry-after", str(problem.extra["retry_after"]).encode()))

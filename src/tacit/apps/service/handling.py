@@ -1,4 +1,4 @@
-"""What the routes work on: a store, its inbox, limits and counters."""
+"""The state behind the routes: a store, its inbox, limits and counters."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tacit.apps.service.limits import Buckets
 from tacit.apps.service.metrics import Metrics
 from tacit.apps.service.problems import Problem
 from tacit.apps.service.requests import batch_of
-from tacit.apps.service.store import Item, Outcome, Store
+from tacit.apps.service.store import Item, ReceiptOrProblem, Store
 from tacit.apps.service.summaries import Summaries
 
 
-def answer_with(found: Any, status: int = 200) -> Response:
-    """JSON, by a quicker writer than the usual one."""
-    return Response(to_json(found), status, media_type="application/json")
+def json_response(content: Any, status: int = 200) -> Response:
+    """Answer with JSON, by a faster encoder than the framework's."""
+    return Response(to_json(content), status, media_type="application/json")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one sender may ask of the server.
+    """Limits on what one sender may send.
 
     Parameters
     ----------
     rate, burst : float
-        Requests a second of one address, and at once.
+        Requests from one address: per second in the long run, and at once.
     token_rate, token_burst : float
-        Answers of one token.
+        Answers from one token: per second in the long run, and at once.
     largest_body : int
-        Bytes of a request.
+        Largest request body, in bytes.
     """
 
     rate: float = 50.0
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass
 class Service:
-    """What the routes work on."""
+    """The state that all routes share."""
 
     store: Store
     limits: Limits
@@ -60,60 +60,62 @@ class Service:
     async def one(
         self, kind: str, name: str, token: str, answer: Any, about: str | None
     ) -> Response:
-        """Keep the answer of one token."""
+        """Store the answer of one token, and return its receipt."""
         self.per_token.take((name, token))
         (outcome,) = await self.inbox.submit((kind, name, about), [(token, answer)])
         self._count(kind, [outcome])
         self._forget(name, [token], [outcome])
         if isinstance(outcome, Problem):
             raise outcome
-        return answer_with({"receipt": outcome}, 201)
+        return json_response({"receipt": outcome}, 201)
 
     async def many(self, kind: str, name: str, items: Any, about: str | None) -> Response:
-        """Keep the answers of several tokens; each has its own outcome."""
+        """Store the answers of several tokens; each gets its own receipt or problem."""
         given = batch_of(items, kind)
         late = self._late(name, given)
         timely = [one for at, one in enumerate(given) if at not in late] if late else given
         outcomes = await self.inbox.submit((kind, name, about), timely) if timely else []
         if not late and set(map(type, outcomes)) == {str}:
-            # The usual case, written at once: receipts are words that need no escape.
+            # The usual case, written in one go: receipts need no escaping in JSON.
             self.metrics.add("tacit_stored_total", len(outcomes), kind=kind)
-            said = '"},{"receipt":"'.join(outcomes)  # type: ignore[arg-type]
-            text = f'{{"stored":{len(outcomes)},"results":[{{"receipt":"{said}"}}]}}'
+            receipts = '"},{"receipt":"'.join(outcomes)  # type: ignore[arg-type]
+            text = f'{{"stored":{len(outcomes)},"results":[{{"receipt":"{receipts}"}}]}}'
             return Response(text, media_type="application/json")
         for at in sorted(late):
             outcomes.insert(at, late[at])
         return self._mixed(kind, name, given, outcomes)
 
-    def _mixed(self, kind: str, name: str, given: list[Item], outcomes: list[Outcome]) -> Response:
+    def _mixed(
+        self, kind: str, name: str, given: list[Item], outcomes: list[ReceiptOrProblem]
+    ) -> Response:
         self._forget(name, [token for token, _ in given], outcomes)
         stored = self._count(kind, outcomes)
-        said = [
+        results = [
             {"problem": one.to_plain()} if isinstance(one, Problem) else {"receipt": one}
             for one in outcomes
         ]
-        return answer_with({"stored": stored, "results": said})
+        return json_response({"stored": stored, "results": results})
 
     def withdraw(self, name: str, receipt: str) -> None:
-        """Delete an answer, and what was computed with it."""
+        """Delete an answer, and discard results that were computed with it."""
         if self.store.withdraw(name, receipt):
             self.summaries.forget()
 
     def _late(self, name: str, given: list[Item]) -> dict[int, Problem]:
-        """Places of tokens that have asked too often."""
-        found: dict[int, Problem] = {}
+        """Return the positions of tokens that have sent too many requests."""
+        late: dict[int, Problem] = {}
         for at, (token, _) in enumerate(given if self.per_token.limited else ()):
             try:
                 self.per_token.take((name, token))
             except Problem as problem:
-                found[at] = problem
-        return found
+                late[at] = problem
+        return late
 
     def used(self, name: str, token: str) -> dict[str, str | None]:
-        """What a token has sent."""
-        found = self.store.used(name, token)  # a token that was never invited has no bucket
+        """Return what a token has sent."""
+        states = self.store.used(name, token)  # first: an unknown token must not get a bucket
         self.per_token.take((name, token))
-        return found
+        return states
 
     def _forget(self, name: str, words: list[str], outcomes: list[Any]) -> None:
         for token, outcome in zip(words, outcomes, strict=True):

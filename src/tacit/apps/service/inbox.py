@@ -1,6 +1,6 @@
-"""Answers of many requests in one transaction: a commit costs the same for one row as for many.
+"""Answers of many requests in one transaction: a commit of many rows costs as much as one row.
 
-Requests wait for the commit that holds their rows, so what was acknowledged is stored.
+A request waits for the commit with its rows, so whatever is acknowledged is stored.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.apps.service.problems import Problem
-from tacit.apps.service.store import Item, Outcome, Store
+from tacit.apps.service.store import Item, ReceiptOrProblem, Store
 
 _MOST_ITEMS = 3200
-"""Of one transaction: rows lie in no order, so a large one writes a page for many of them; more
-would leave nothing to read while it is written."""
+"""Largest number of answers in one transaction. Rows are in random order, so a large transaction
+writes about a page per row; more rows would make readers wait too long."""
 
 Group = tuple[str, str, str | None]
-"""Kind, campaign, and the model that was voted on."""
+"""The kind of answer, the campaign, and the model that the votes are about."""
 
 
 @dataclass
 class _Waiting:
     group: Group
     items: Sequence[Item]
-    future: asyncio.Future[list[Outcome]]
+    future: asyncio.Future[list[ReceiptOrProblem]]
 
 
 class Inbox:
-    """One thread that writes; any number of requests that wait for it."""
+    """A queue of answers with one writing thread, which any number of requests wait for."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -39,12 +39,12 @@ class Inbox:
         self._stopped = False
         self._thread: threading.Thread | None = None
 
-    async def submit(self, group: Group, items: Sequence[Item]) -> list[Outcome]:
-        """Outcomes of these items, once they are stored."""
+    async def submit(self, group: Group, items: Sequence[Item]) -> list[ReceiptOrProblem]:
+        """Wait until these answers are stored; return a receipt or a problem for each."""
         one = _Waiting(group, items, asyncio.get_running_loop().create_future())
         with self._changed:
             if self._stopped:
-                raise Problem("database-away", "The server is being stopped. Try again.")
+                raise Problem("database-away", "The server is stopping. Try again later.")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True)
                 self._thread.start()
@@ -53,7 +53,7 @@ class Inbox:
         return await one.future
 
     def stop(self) -> None:
-        """Write what waits, and end."""
+        """Write the answers that are waiting, and end the thread."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
@@ -69,7 +69,7 @@ class Inbox:
                     loop.call_soon_threadsafe(_settle, mine)
 
     def _take(self) -> list[_Waiting]:
-        """All that waits for the same group as the first, as far as one transaction goes."""
+        """Take the waiting answers of the first one's group, up to one transaction's worth."""
         with self._changed:
             while not self._waiting and not self._stopped:
                 self._changed.wait()
@@ -84,7 +84,7 @@ class Inbox:
         return taken
 
     def _write(self, taken: Sequence[_Waiting]) -> list[Any]:
-        """Outcomes of each request, or one exception for all."""
+        """Return the outcomes of each request, or one exception for all requests."""
         kind, name, about = taken[0].group
         items = [item for one in taken for item in one.items]
         try:
@@ -101,7 +101,7 @@ class Inbox:
 
 def _settle(done: Sequence[tuple[_Waiting, Any]]) -> None:
     for one, outcome in done:
-        if one.future.done():  # whoever asked has gone
+        if one.future.done():  # the request was cancelled
             continue
         if isinstance(outcome, Exception):
             one.future.set_exception(outcome)

@@ -1,8 +1,8 @@
-"""Every answer once, or not at all.
+"""Storage of each answer exactly once, or not at all.
 
-A token has a row for its report and one for its vote. Sending the same again is answered as before;
-anything else under the same token is refused, also after a withdrawal: a second draw would tell
-more than the campaign said.
+A token has a row for its report and one for its vote. The same answer again gets the same receipt.
+Any other answer with the same token is refused, even after a withdrawal: a second draw would reveal
+more than the campaign stated.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tacit.apps.service.tables import REPORT, VOTE
 
 _AGAIN = {REPORT: "already-reported", VOTE: "already-voted"}
 BLOCK = 10_000
-"""Rows of an insert, or names in a query: databases limit both."""
+"""Largest number of rows in an insert, or of names in a query: databases limit both."""
 
 _WHEN = {
     CLOSED: "The campaign has ended.",
-    EARLY: "The campaign has not begun yet.",
-    FULL: "The campaign has as many reports as it asked for.",
+    EARLY: "The campaign has not opened yet.",
+    FULL: "The campaign has all the reports that it asked for.",
 }
 
 
 @dataclass(frozen=True)
 class Status:
-    """What changes while a campaign runs."""
+    """The part of a campaign that changes while it runs."""
 
     closed: bool
     reports: int
@@ -45,7 +45,7 @@ class Status:
 
     @classmethod
     def of(cls, row: Any) -> Status:
-        """From a row of `STATUS`."""
+        """Read a row of `STATUS`."""
         model = None
         if row.model_sha256 is not None:
             model = {
@@ -61,7 +61,7 @@ STATUS = (_C.closed, _C.reports, _C.votes, _C.model_sha256, _C.model_reports, _C
 
 
 class Place(NamedTuple):
-    """Where an answer belongs: the row of its invitation, and its own."""
+    """The place of an answer: the row of its invitation, and its own row."""
 
     invited: bytes
     row: bytes
@@ -75,9 +75,9 @@ def keep(
     contents: Sequence[bytes | Problem],
     about: str | None,
 ) -> list[Problem | None]:
-    """Store contents in their places; None for each that is stored now, else why it is not.
+    """Store contents in their places; return None for each that is stored, else the problem.
 
-    `about` is the model that was voted on.
+    `about` is the model that the votes are about.
     """
     given = {
         place.row: (place.invited, content)
@@ -85,7 +85,7 @@ def keep(
         if isinstance(content, bytes)
     }
     if len(given) == len(places) and campaign.state(False, 0) == OPEN:
-        # The usual case at once; what it did not store is looked at below.
+        # The usual case in one statement. If it stored nothing, each answer is handled below.
         arguments = (campaign.id, kind, given, about)
         with suppress(sql.exc.IntegrityError), _quick(engine).begin() as connection:
             if tables.keep(connection, *arguments, all_new=True) == len(given):
@@ -93,56 +93,59 @@ def keep(
     with engine.begin() as connection:
         one = _OneByOne(connection, campaign, kind, about)
         one.look_up(places)
-        return [one.keep(place, found) for place, found in zip(places, contents, strict=True)]
+        return [one.keep(place, content) for place, content in zip(places, contents, strict=True)]
 
 
 def states(engine: sql.Engine, campaign: Campaign, places: dict[str, Place]) -> dict[str, str]:
-    """Of the places of one invitation, by kind: "none", "stored" or "withdrawn"."""
+    """Return "none", "stored" or "withdrawn" for one invitation's places, by kind."""
     with engine.connect() as connection:
-        found = {}
+        by_kind = {}
         for kind, place in places.items():
             one = _OneByOne(connection, campaign, kind, None)
             one.look_up([place])
-            found[kind] = one.state(place)
-    return found
+            by_kind[kind] = one.state(place)
+    return by_kind
 
 
 def withdraw(engine: sql.Engine, name: str, kind: str, row: bytes) -> bool:
-    """Delete what is stored under a row, which stays, and is spent; whether anything was there."""
+    """Delete the content of a row and keep the row, marked as used; return whether it had any."""
     a = tables.answers.c
     mark = {"row": row, "campaign": tables.number_of(name), "kind": tables.CODES[kind]}
     with engine.begin() as connection:
-        # The campaign first, as `tables.keep` does: whoever takes the same locks takes turns.
+        # Lock the campaign first, as `tables.keep` does, so that the two never wait for each other.
         connection.execute(sql.select(_C.id).where(_C.id == name).with_for_update())
         emptied = tables.answers.update().where(a.row == row, a.content.is_not(None))
-        found = bool(connection.execute(emptied.values(content=None)).rowcount)
-        if found:
+        deleted = bool(connection.execute(emptied.values(content=None)).rowcount)
+        if deleted:
             counted = _C[f"{kind}s"]
             less = tables.campaigns.update().where(_C.id == name)
             connection.execute(less.values({counted: counted - 1}))
         elif connection.execute(sql.select(a.row).where(a.row == row)).first() is None:
-            # Not there, as after a backup was restored: it must not come back.
+            # The row is missing, as after restoring a backup: the answer must not come back.
             connection.execute(tables.answers.insert().values(mark))
-    if found and engine.dialect.name == "sqlite":
-        forget_the_log(engine)
-    return found
+    if deleted and engine.dialect.name == "sqlite":
+        truncate_log(engine)
+    return deleted
 
 
-def forget_the_log(engine: sql.Engine) -> None:
-    """Old pages, with what was withdrawn, stay in SQLite's log until it is cut off."""
+def truncate_log(engine: sql.Engine) -> None:
+    """Truncate SQLite's log, which keeps old pages with withdrawn answers until then."""
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _quick(engine: sql.Engine) -> sql.Engine:
-    """PostgreSQL commits a statement by itself, without two journeys more; SQLite needs several."""
+    """Let PostgreSQL commit its one statement by itself, which saves two round trips.
+
+    SQLite needs several statements, and so a transaction.
+    """
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="AUTOCOMMIT")
     return engine
 
 
 class _OneByOne:
-    """Answers that are not all new and well: each has its own outcome, in one transaction."""
+    """Answers that are not all new and valid, handled one by one in one transaction."""
 
     def __init__(
         self, connection: sql.Connection, campaign: Campaign, kind: str, about: str | None
@@ -152,7 +155,7 @@ class _OneByOne:
         self._stored: dict[bytes, bytes | None] = {}
 
     def look_up(self, places: Sequence[Place]) -> None:
-        """Who was invited, and what is stored; None for what was withdrawn."""
+        """Read which tokens were invited and what is stored; None stands for withdrawn."""
         i, a = tables.invitations.c, tables.answers.c
         for start in range(0, len(places), BLOCK):
             some = places[start : start + BLOCK]
@@ -166,7 +169,7 @@ class _OneByOne:
                 self._stored[bytes(row)] = None if content is None else bytes(content)
 
     def state(self, place: Place) -> str:
-        """What became of a place."""
+        """Return "none", "stored" or "withdrawn"; refuse a token that was never invited."""
         if place.invited not in self._invited:
             raise Problem("unknown-token")
         if place.row not in self._stored:
@@ -174,7 +177,7 @@ class _OneByOne:
         return "withdrawn" if self._stored[place.row] is None else "stored"
 
     def keep(self, place: Place, content: bytes | Problem) -> Problem | None:
-        """One of them."""
+        """Store one answer; return None, or the problem if it is refused."""
         if place.invited not in self._invited:
             return Problem("unknown-token")
         state = self.state(place)
@@ -193,7 +196,7 @@ class _OneByOne:
         return self._refusal()
 
     def _refusal(self) -> Problem:
-        """Why the campaign takes no further answer."""
+        """Return the reason why the campaign takes no further answer."""
         query = sql.select(*STATUS).where(_C.id == self.campaign.id)
         now = Status.of(self.connection.execute(query).one())
         state = self.campaign.state(now.closed, now.reports if self.kind == REPORT else 0)
@@ -203,5 +206,5 @@ class _OneByOne:
             return Problem("no-model")
         if self.kind == VOTE and now.model_sha256 != self.about:
             return Problem("other-model")
-        # Another process was quicker: the sender asks again, and is told.
+        # Another process was faster: the sender tries again, and gets the reason then.
         return Problem("database-away", "The database was busy. Try again.")

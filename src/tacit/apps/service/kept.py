@@ -1,8 +1,8 @@
-"""What was drawn, kept before it is sent, so that it is not drawn again.
+"""Reports and votes on disk: each is stored before it is sent, so that it is not drawn again.
 
-A report that is lost on the way must be sent again as it is: a second draw of the same row would be
-a second report, and cost ε again. So the bytes are on disk before they go out. The row never is.
-Another folder knows nothing of it: there only the server can say that a token was used.
+A report that is lost in transit must be sent again unchanged: a second draw of the same row would
+be a second report, and cost ε again. So the bytes are on disk before they are sent. The row never
+is. Another folder knows nothing of this one: there, only the server can say that a token was used.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _FIELDS = ("format", "about", "body", "receipt")
 
 
 @dataclass(frozen=True)
-class Draw:
-    """Something that was drawn.
+class StoredDraw:
+    """A report or vote that was drawn.
 
     Parameters
     ----------
     about : str
-        Fingerprint of the mechanism, or of the model that was voted on.
+        Fingerprint of the mechanism, or of the model that the vote is about.
     body : str
-        The very JSON text that is sent.
+        The JSON text that is sent.
     receipt : str, optional
-        The server's, once it has it.
+        The server's receipt, once it has stored the answer.
     """
 
     about: str
@@ -41,25 +41,25 @@ class Draw:
 
 
 class Kept:
-    """A folder with one file for each draw, for the eyes of its owner alone.
+    """A folder with one file per draw, readable by its owner only.
 
     Parameters
     ----------
     folder : path, optional
-        ``tacit`` in the user's folder for state (``$XDG_STATE_HOME``) if left out.
+        By default ``tacit`` in the user's state directory (``$XDG_STATE_HOME``).
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else state_folder()
 
     def path(self, campaign: str, token: str, kind: str) -> Path:
-        """Of a draw: by a hash of the token, which is not written anywhere."""
+        """Return a draw's path, with a hash of the token: the token is not written anywhere."""
         errors.choice("Kept", "kind", kind, KINDS)
         mark = hmac.digest(campaign.encode(), token.encode(), "sha256").hex()
         return self.folder / f"{campaign}-{mark[:32]}-{kind}.json"
 
-    def find(self, campaign: str, token: str, kind: str) -> Draw | None:
-        """What was drawn with this token, if anything was."""
+    def find(self, campaign: str, token: str, kind: str) -> StoredDraw | None:
+        """Return what was drawn with this token, or None."""
         path = self.path(campaign, token, kind)
         try:
             body = json.loads(path.read_bytes())
@@ -68,37 +68,37 @@ class Kept:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, RecursionError):
-            # Drawing again would cost ε again: only its owner can decide that.
+            # Drawing again would cost ε again: only the person can decide that.
             raise errors.InvalidData(
-                f"{path}: it must be an unchanged file of {FORMAT}. It held a draw that may have "
-                "been sent: remove it only if nothing was."
+                f"{path}: the file must be an unchanged file of format {FORMAT}. It held a "
+                f"{kind} that may have been sent: delete the file only if nothing was sent."
             ) from None
-        return Draw(body["about"], body["body"], body["receipt"])
+        return StoredDraw(body["about"], body["body"], body["receipt"])
 
-    def keep(self, campaign: str, token: str, kind: str, draw: Draw) -> Draw:
-        """Keep a draw, unless there is one already: the first one counts, and is returned."""
+    def keep(self, campaign: str, token: str, kind: str, draw: StoredDraw) -> StoredDraw:
+        """Store a draw unless one is stored already; return the one that is stored."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.keep_first(self.path(campaign, token, kind), _content(draw))
-        found = self.find(campaign, token, kind)
-        assert found is not None
-        return found
+        stored = self.find(campaign, token, kind)
+        assert stored is not None
+        return stored
 
     def answered(self, campaign: str, token: str, kind: str, receipt: str) -> None:
-        """Put the server's receipt beside the draw."""
+        """Store the server's receipt with the draw."""
         draw = self.find(campaign, token, kind)
         if draw is not None and draw.receipt != receipt:
             content = _content(replace(draw, receipt=receipt))
             files.replace(self.path(campaign, token, kind), content, files.OWN)
 
 
-def _content(draw: Draw) -> bytes:
+def _content(draw: StoredDraw) -> bytes:
     values = (FORMAT, draw.about, draw.body, draw.receipt)
     body = json.dumps(dict(zip(_FIELDS, values, strict=True)), allow_nan=False)
     return (body + "\n").encode()
 
 
 def state_folder() -> Path:
-    """Where a user's draws are kept: a cache that anything may empty would not do."""
+    """Return the folder for a user's draws; not a cache, which any program may empty."""
     if given := os.environ.get("XDG_STATE_HOME"):
         return Path(given) / "tacit"
     if platform.system() == "Windows":

@@ -1,4 +1,4 @@
-"""How often somebody may ask: a bucket that fills at a rate, for every address and every token."""
+"""Rate limits: one token bucket per address, and one per participant's token."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST_BUCKETS = 100_000
 
 
 class Buckets:
-    """Token buckets by name, in memory; the ones that were not asked for longest are forgotten.
+    """Token buckets by name, in memory; the least recently used ones are forgotten.
 
     Parameters
     ----------
     rate : float
-        Requests a second in the long run; ∞ for no limit.
+        Requests per second in the long run; ∞ for no limit.
     burst : float
-        Requests at once.
+        Requests that may arrive at once.
     """
 
     def __init__(self, rate: float, burst: float) -> None:
@@ -28,11 +28,11 @@ class Buckets:
 
     @property
     def limited(self) -> bool:
-        """Whether anything is ever refused."""
+        """Whether any request can be refused."""
         return not math.isinf(self.rate)
 
     def take(self, name: object) -> None:
-        """One request of this name; refused where there were too many."""
+        """Count one request under this name, and refuse it if there were too many."""
         if not self.limited:
             return
         now = time.monotonic()
@@ -47,5 +47,5 @@ class Buckets:
             raise Problem("too-fast", f"Try again in {wait} s.", retry_after=wait)
 
     def forget(self, name: object) -> None:
-        """As if it had never asked: made-up names must not push out those of others."""
+        """Remove a name's bucket, so that invented names cannot push out real ones."""
         self._levels.pop(name, None)

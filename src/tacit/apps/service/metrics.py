@@ -1,4 +1,4 @@
-"""Counters of the service, in Prometheus' text form; written by hand, as it is a dozen lines."""
+"""Counters of the service in Prometheus' text format, which takes a dozen lines to write."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Numbers that only grow."""
+    """Counters by name and labels."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, Labels]] = Counter()
         self._lock = Lock()
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Count something."""
+        """Increase a counter."""
         with self._lock:
             self._counts[name, tuple(labels.items())] += amount  # type: ignore[assignment]
 
     def text(self) -> str:
-        """All of them."""
+        """Return all counters as text."""
         lines = []
         with self._lock:
             counts = sorted(self._counts.items())
-        for name, said in _HELP.items():
-            lines += [f"# HELP {name} {said}", f"# TYPE {name} counter"]
+        for name, text in _HELP.items():
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} counter"]
             lines += [
                 f"{name}{_braces(labels)} {value:g}"
                 for (counted, labels), value in counts

@@ -1,4 +1,4 @@
-"""Bodies in the OpenAPI document: they are read by hand, quickly and strictly."""
+"""Request bodies in the OpenAPI document, which the routes parse themselves for speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WHOLE = {"type": "integer"}
 _SYMBOLS = {"oneOf": [_WHOLE, {"type": "array", "items": _WHOLE, "minItems": 1}]}
 _REPORT = {
     "type": "object",
-    "description": "Columns of one report, as the mechanism released it: whole numbers only.",
+    "description": "Columns of one report as the mechanism released it: whole numbers only.",
     "additionalProperties": _SYMBOLS,
     "minProperties": 1,
 }
@@ -42,7 +42,7 @@ def _many(items: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def bodies(most: int, most_invited: int) -> dict[str, dict[str, Any]]:
-    """Schemas of request bodies, by name."""
+    """Return schemas of request bodies by name."""
     report, vote = _object(token=_TOKEN, report=_REPORT), _object(token=_TOKEN, vote=_SYMBOLS)
     count = {"type": "integer", "minimum": 1, "maximum": most_invited}
     return {
@@ -56,16 +56,16 @@ def bodies(most: int, most_invited: int) -> dict[str, dict[str, Any]]:
 
 
 def body(schema: dict[str, Any]) -> dict[str, Any]:
-    """`openapi_extra` of a route with this body."""
+    """Return the `openapi_extra` of a route with this body."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def problems() -> dict[int | str, dict[str, Any]]:
-    """Every status that a refusal can have."""
+    """Return every status that a refusal can have, with its problems."""
     by_status: dict[int, list[str]] = {}
     for code, (status, title) in KNOWN.items():
         by_status.setdefault(status, []).append(f"tacit:{code}: {title}")
     return {
-        status: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
-        for status, said in by_status.items()
+        status: {"description": " ".join(titles), "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+        for status, titles in by_status.items()
     }

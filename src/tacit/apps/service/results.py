@@ -1,7 +1,7 @@
-"""What an owner learns: shares with intervals, a model, its accuracy by votes, and what fakes do.
+"""The owner's results: shares with intervals, a model, its accuracy by votes, effects of fakes.
 
-All of it is post-processing of reports and votes. Whoever calls has checked that they are at least
-the campaign's minimum.
+All of it is post-processing of reports and votes. The caller has checked that there are at least as
+many reports as the campaign's minimum.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 Reals = npt.NDArray[np.float64]
 
 SHIFTED = 0.001
-"""The p-value below which in-house counts are left out, as with `prior="auto"`."""
+"""The p-value below which the in-house counts are not used, as with `prior="auto"`."""
 
 _BLOCK_ROWS = 1 << 16
 
 OTHERS = (
-    "The people's codewords differ from the in-house ones: the model learns from reports alone."
+    "People's answers are distributed differently from the in-house rows, so the model is learned "
+    "from the reports alone."
 )
 
 
-def summarise(
+def summarize(
     campaign: Campaign,
     reports: Reports,
     votes: Votes | None,
@@ -44,27 +45,27 @@ def summarise(
     confidence: float = 0.95,
     fakes: Sequence[int] = (1, 10, 100),
 ) -> dict[str, Any]:
-    """All that an owner's page shows, JSON-ready.
+    """Compute everything that the owner's page shows, JSON-ready.
 
     Parameters
     ----------
     campaign : Campaign
-        What was asked.
+        The campaign.
     reports, votes
-        What has arrived: at least one report; None where nobody voted.
+        The reports, at least one; the votes, or None if nobody has voted.
     model : dict, optional
-        What is said of the published one: its hash, and how many reports it was learned from.
+        Description of the published model: its hash and the number of reports it was learned from.
     confidence : float
-        Of every interval; each holds on its own.
+        Confidence of every interval; each holds on its own.
     fakes : sequence of int
-        For how many fake participants the worst shift is told.
+        Numbers of fake participants for which to compute the largest shift.
     """
     confidence = errors.probability("results", "confidence", confidence, zero=False)
     if not len(reports):
         errors.refuse("results", "reports", "at least one", 0)
     cast = 0 if votes is None else len(votes)
     if cast < campaign.minimum:
-        votes = None  # too few votes show nothing, as too few reports do
+        votes = None  # too few votes give no results, like too few reports
     by_symbols = reports.channel.symbols is not None
     shares = (_of_codebook if by_symbols else _of_labels)(reports, confidence)
     return {
@@ -79,18 +80,18 @@ def summarise(
 
 
 def learn(reports: Reports) -> NoiseAwareClassifier:
-    """The classifier that is published: as by default, and silent where people differ."""
+    """Learn the classifier to publish; without a warning if people differ from in-house rows."""
     shifted = (
         reports.channel.symbols is not None
         and reports.labelled
         and _shift(evidence_of(reports), reports).p_value < SHIFTED
     )
-    # Not "auto", which warns: a warning on a server reaches nobody. The results say it.
+    # Not "auto", which warns: nobody reads warnings on a server. The results say it instead.
     return NoiseAwareClassifier(prior="none" if shifted else "inhouse").fit(reports)
 
 
 def _of_codebook(reports: Reports, confidence: float) -> dict[str, Any]:
-    """Unbiased shares: what fakes can do to them is known, and their intervals are their own."""
+    """Estimate unbiased shares, for which intervals and the effect of fakes are known exactly."""
     evidence = evidence_of(reports)
     shift, table = _shift(evidence, reports), _unbiased(evidence)
     by_class, by_codeword = (
@@ -121,8 +122,8 @@ def _shift(evidence: Evidence, reports: Reports) -> finite.ShiftTest:
 
 
 def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:
-    """Mechanisms that flip a label by itself; without labels there is no share to tell."""
-    found: list[dict[str, Any]] = []
+    """Estimate shares for mechanisms that flip the label separately; none without labels."""
+    entries: list[dict[str, Any]] = []
     flip, people = reports.channel.flip, len(reports)
     if flip is not None:
         named = np.bincount(reports.columns["label"], minlength=flip.categories)
@@ -131,8 +132,8 @@ def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:
         ends = np.array(
             [exact_interval(n, people, law.own, law.other, confidence) for n in named.tolist()]
         )
-        found = _entries("class", reports.mechanism.classes, share, ends)
-    return {"classes": found, "codewords": [], "shift": None, "notes": []}
+        entries = _entries("class", reports.mechanism.classes, share, ends)
+    return {"classes": entries, "codewords": [], "shift": None, "notes": []}
 
 
 def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list[dict[str, Any]]:
@@ -145,7 +146,7 @@ def _entries(name: str, keys: Iterable[Any], shares: Reals, ends: Reals) -> list
 def _poisoning(
     campaign: Campaign, reports: int, votes: Votes | None, fakes: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """For each number of fakes that there may be: the worst shift of any share, at most 1."""
+    """Compute the largest shift of each estimate, at most 1, for each number of fakes."""
     return [
         {
             "fakes": count,

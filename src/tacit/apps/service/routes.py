@@ -1,4 +1,4 @@
-"""The interface over HTTP: who may ask what. It checks, and hands on."""
+"""The HTTP interface: each route checks who may send the request, and passes it on."""
 
 from __future__ import annotations
 
@@ -42,92 +42,93 @@ Endpoint = Callable[[str, Request], Awaitable[Response]]
 
 
 class Plain(APIRoute):
-    """A route that is documented like any other, and asks for nothing but name and request.
+    """A route whose endpoint takes only the campaign's name and the request.
 
-    What the framework does for arguments of other kinds costs more than storing a report.
+    It is documented like any other route. The framework's handling of other arguments would cost
+    more time than storing a report.
     """
 
     def get_route_handler(self) -> Any:
         endpoint: Any = self.endpoint
 
         async def handle(request: Request) -> Response:
-            found: Response = await endpoint(request.path_params["name"], request)
-            return found
+            response: Response = await endpoint(request.path_params["name"], request)
+            return response
 
         return handle
 
 
 def public(router: APIRouter, service: Service) -> None:
-    """What anybody may ask."""
+    """Add the routes that anyone may use."""
     store = service.store
 
     @router.get("/v1/health")
     def health() -> dict[str, Any]:
-        """Whether the database answers."""
+        """Return 200 while the database responds."""
         store.ping()
         return {"status": "ok", "schema": tables.SCHEMA}
 
     @router.get("/v1/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counters, as Prometheus reads them."""
+        """Return counters in Prometheus' text format."""
         return Response(service.metrics.text(), media_type=METRICS_TYPE)
 
     @router.post("/v1/empty", status_code=204)
     async def empty() -> Response:
-        """Nothing: to measure the server alone."""
+        """Do nothing: for measuring the server's own overhead."""
         return Response(status_code=204)
 
     @router.get(CAMPAIGN)
     def describe(name: str) -> dict[str, Any]:
-        """Who asks for what, how, until when, and what it costs: all that people are told."""
+        """Describe the campaign: title, purpose, dates, counts, privacy cost and certificate."""
         return store.describe(name)
 
     @router.get(CAMPAIGN + "/certificate", response_class=PlainTextResponse)
     def certificate(name: str) -> Response:
-        """The certificate of all that one token can cost, for `tacit account verify`."""
+        """Return the certificate of everything one token can send, for `tacit account verify`."""
         return Response(store.campaign(name).certificate.to_json(), media_type="application/json")
 
     @router.get(CAMPAIGN + "/artifact")
     def mechanism(name: str) -> Response:
-        """The mechanism, for `tacit.artifact.unpack`."""
+        """Return the mechanism, for `tacit.artifact.unpack`."""
         return Response(store.file(name, "artifact"), media_type=_BYTES, headers=_KEPT)
 
     @router.get(CAMPAIGN + "/encoder")
     def encoder(name: str) -> Response:
-        """The encoder, as an ONNX graph."""
+        """Return the encoder as an ONNX graph."""
         return Response(store.file(name, "encoder"), media_type=_BYTES, headers=_KEPT)
 
     @router.get(CAMPAIGN + "/device")
     def on_device(name: str) -> JSONResponse:
-        """What a page needs beside the encoder: public bounds, the channel's law, prototypes."""
+        """Return what a page needs besides the encoder: bounds, the channel's law, prototypes."""
         campaign = store.campaign(name)
         try:
             graph: bytes | None = store.file(name, "encoder")
         except Problem:
             graph = None
-        said = device.describe(campaign.mechanism, campaign.channel, graph)
-        return JSONResponse(said, headers=_KEPT)
+        description = device.describe(campaign.mechanism, campaign.channel, graph)
+        return JSONResponse(description, headers=_KEPT)
 
     @router.get(CAMPAIGN + "/model")
     def model(name: str) -> Response:
-        """The published model, for `tacit.artifact.unpack`."""
+        """Return the published model, for `tacit.artifact.unpack`."""
         return Response(store.file(name, "model"), media_type=_BYTES)
 
     @router.get(CAMPAIGN + "/ballot")
     def ballot(name: str) -> dict[str, Any]:
-        """What a page needs to vote on the published model."""
-        asked = store.campaign(name).ballot
-        if asked is None:
+        """Return what a page needs for a vote on the published model."""
+        campaign_ballot = store.campaign(name).ballot
+        if campaign_ballot is None:
             raise Problem("no-vote")
-        return device.ballot(artifact.unpack(store.file(name, "model")), asked)
+        return device.ballot(artifact.unpack(store.file(name, "model")), campaign_ballot)
 
 
 def participants(router: APIRouter, service: Service) -> None:
-    """What holders of a token may do."""
+    """Add the routes for holders of a token."""
     store = service.store
 
     def post(path: str, body: str, status: int = 200) -> Callable[[Endpoint], None]:
-        """A route on one router: included ones are searched one after the other."""
+        """Add a route to the one router: included routers would be searched one after another."""
 
         def add(endpoint: Endpoint) -> None:
             router.add_api_route(
@@ -143,51 +144,51 @@ def participants(router: APIRouter, service: Service) -> None:
 
     @post("/reports", "report", 201)
     async def report(name: str, request: Request) -> Response:
-        """One report; the same again is answered as before, anything else is refused."""
+        """Store one report. The same report again gets the same receipt; another is refused."""
         token = bearer(request, "unknown-token")
-        found = await body(request, "artifact", "report")
-        _must_be(found["artifact"], store.campaign(name).fingerprint, "other-artifact")
-        return await service.one(REPORT, name, token, found["report"], None)
+        sent = await body(request, "artifact", "report")
+        _must_be(sent["artifact"], store.campaign(name).fingerprint, "other-artifact")
+        return await service.one(REPORT, name, token, sent["report"], None)
 
     @post("/reports/batch", "reports")
     async def reports(name: str, request: Request) -> Response:
-        """Reports of several tokens, each with its own outcome."""
-        found = await body(request, "artifact", "reports")
-        _must_be(found["artifact"], store.campaign(name).fingerprint, "other-artifact")
-        return await service.many(REPORT, name, found["reports"], None)
+        """Store reports of several tokens; each gets its own receipt or problem."""
+        sent = await body(request, "artifact", "reports")
+        _must_be(sent["artifact"], store.campaign(name).fingerprint, "other-artifact")
+        return await service.many(REPORT, name, sent["reports"], None)
 
     @post("/votes", "vote", 201)
     async def vote(name: str, request: Request) -> Response:
-        """One vote on the published model."""
+        """Store one vote on the published model."""
         token = bearer(request, "unknown-token")
-        found = await body(request, "model", "vote")
-        about = _model(found["model"], store.campaign(name))
-        return await service.one(VOTE, name, token, found["vote"], about)
+        sent = await body(request, "model", "vote")
+        about = _model(sent["model"], store.campaign(name))
+        return await service.one(VOTE, name, token, sent["vote"], about)
 
     @post("/votes/batch", "votes")
     async def votes(name: str, request: Request) -> Response:
-        """Votes of several tokens."""
-        found = await body(request, "model", "votes")
-        about = _model(found["model"], store.campaign(name))
-        return await service.many(VOTE, name, found["votes"], about)
+        """Store votes of several tokens; each gets its own receipt or problem."""
+        sent = await body(request, "model", "votes")
+        about = _model(sent["model"], store.campaign(name))
+        return await service.many(VOTE, name, sent["votes"], about)
 
     @router.get(CAMPAIGN + "/token")
     def used(name: str, request: Request) -> dict[str, Any]:
-        """What this token has sent: asked before anything is drawn, so that nobody draws twice."""
+        """Return what this token has sent; devices ask this first, so as not to draw twice."""
         return service.used(name, bearer(request, "unknown-token"))
 
     @post("/withdrawals", "withdrawal")
     async def withdraw(name: str, request: Request) -> Response:
-        """Delete what a receipt is about. Its token stays spent."""
-        found = await body(request, "receipt")
-        if not is_word(found["receipt"]):
+        """Delete the answer of a receipt. Its token stays used."""
+        sent = await body(request, "receipt")
+        if not is_word(sent["receipt"]):
             raise Problem("unknown-receipt")
-        await run(service.withdraw, name, found["receipt"])
+        await run(service.withdraw, name, sent["receipt"])
         return JSONResponse({"withdrawn": True})
 
 
 def owners(router: APIRouter, service: Service) -> None:
-    """What the owner of a campaign may do."""
+    """Add the routes for a campaign's owner."""
     store = service.store
 
     def own(name: str, request: Request) -> None:
@@ -197,7 +198,7 @@ def owners(router: APIRouter, service: Service) -> None:
 
     @router.post(CAMPAIGN + "/invitations", status_code=201, openapi_extra=asking)
     async def invite(name: str, request: Request) -> Any:
-        """New tokens. They are said once, and only hashes of them are kept."""
+        """Make new tokens. They are returned once; the server stores only hashes of them."""
         await run(own, name, request)
         count = (await body(request, "count"))["count"]
         if type(count) is not int or not 1 <= count <= MOST_INVITED:
@@ -206,26 +207,26 @@ def owners(router: APIRouter, service: Service) -> None:
 
     @router.post(CAMPAIGN + "/close")
     def close(name: str, request: Request) -> dict[str, Any]:
-        """Take no further answers, for good."""
+        """Close the campaign for good: it takes no further answers."""
         own(name, request)
         store.end(name)
         return store.describe(name)
 
     @router.get(CAMPAIGN + "/results")
     def summary(name: str, request: Request, confidence: float = 0.95) -> dict[str, Any]:
-        """Estimates with their intervals, accuracy by votes, and what fakes could do to them."""
+        """Return estimates with intervals, accuracy by votes, and the possible effect of fakes."""
         own(name, request)
         return service.summaries.of(name, confidence)
 
     @router.post(CAMPAIGN + "/model", status_code=201)
     def learn(name: str, request: Request) -> dict[str, Any]:
-        """Learn from the reports so far, and publish: people can vote on it then."""
+        """Learn a model from the reports so far, and publish it for people to vote on."""
         own(name, request)
         return service.summaries.learn(name)
 
     @router.get(CAMPAIGN + "/reports.parquet")
     def download(name: str, request: Request) -> Response:
-        """All reports, for `tacit collect learn`."""
+        """Return all reports as a Parquet file, for `tacit collect learn`."""
         own(name, request)
         with tempfile.TemporaryDirectory() as folder:
             path = store.reports(name).write(Path(folder) / "reports.parquet")
@@ -233,16 +234,16 @@ def owners(router: APIRouter, service: Service) -> None:
 
 
 def pages(router: APIRouter, service: Service) -> None:
-    """What people open in a browser."""
+    """Add the pages that people open in a browser."""
     store = service.store
 
     @router.get("/", include_in_schema=False)
     def front() -> Response:
-        """The only campaign, or a list of them."""
-        found = store.campaigns()
-        if len(found) == 1:
-            return RedirectResponse(f"/c/{found[0].id}")
-        items = [f'<li><a href="/c/{one.id}">{escape(one.title)}</a></li>' for one in found]
+        """Redirect to the only campaign, or list the campaigns."""
+        campaigns = store.campaigns()
+        if len(campaigns) == 1:
+            return RedirectResponse(f"/c/{campaigns[0].id}")
+        items = [f'<li><a href="/c/{one.id}">{escape(one.title)}</a></li>' for one in campaigns]
         return HTMLResponse(
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Campaigns</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -252,13 +253,13 @@ def pages(router: APIRouter, service: Service) -> None:
 
     @router.get("/c/{name}", include_in_schema=False)
     def participate(name: str) -> Response:
-        """Draw or fill in, look at what would leave, decide."""
+        """Return the participant's page."""
         store.campaign(name)
         return FileResponse(STATIC / "participate.html", media_type="text/html")
 
     @router.get("/owner/{name}", include_in_schema=False)
     def owner(name: str) -> Response:
-        """Counts, estimates, certificate."""
+        """Return the owner's page."""
         store.campaign(name)
         return FileResponse(STATIC / "owner.html", media_type="text/html")
 

@@ -1,4 +1,4 @@
-"""A database of campaigns: what was asked of people, and what they answered."""
+"""The database of campaigns: what people were asked, and what they answered."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tacit.privacy import artifact, errors
 
 _ID = re.compile(r"[A-Za-z0-9_-]{12}")
 Item = tuple[str, Any]
-"""A token, and its report or vote as it came."""
-Outcome = str | Problem
-"""A receipt, or why there is none."""
+"""A token, and its report or vote as received."""
+ReceiptOrProblem = str | Problem
+"""A receipt, or the problem if the answer was refused."""
 
 
 class Store:
@@ -40,9 +40,9 @@ class Store:
     Parameters
     ----------
     engine
-        Of SQLAlchemy.
+        SQLAlchemy engine.
     secret : Secret
-        The key of its hashes.
+        Key of the hashes in the database.
     """
 
     def __init__(self, engine: sql.Engine, secret: Secret) -> None:
@@ -55,7 +55,7 @@ class Store:
 
     @classmethod
     def open(cls, url: str, secret: Path | None = None) -> Store:
-        """Connect, make the tables where there are none, and check what is there.
+        """Connect, create missing tables, and check the version and the secret.
 
         `secret` is a file; by default the one beside an SQLite database.
         """
@@ -69,22 +69,22 @@ class Store:
         except sql.exc.DatabaseError:
             engine.dispose()
             raise errors.InvalidData(
-                "database: it must be one that this version of Tacit made, and undamaged. Restore "
-                "a backup, or begin with a new one."
+                "database: it must be undamaged, and made by this version of Tacit. Restore a "
+                "backup, or use a new database."
             ) from None
         except errors.TacitError:
             engine.dispose()
             raise
 
     def ping(self) -> None:
-        """Refused where the database does not answer."""
+        """Raise if the database does not respond."""
         with named_errors(), self.engine.connect() as connection:
             connection.execute(sql.select(sql.literal(1)))
 
     # --- campaigns -----------------------------------------------------------------------------
 
     def create(self, mechanism: Any, **settings: Any) -> tuple[Campaign, str]:
-        """A new campaign, and the key of its owner, which is kept nowhere."""
+        """Create a campaign; return it with the owner's key, which is not stored."""
         made = Campaign(id=secrets.token_urlsafe(9), mechanism=mechanism, **settings)
         key = tokens.new()
         values = {
@@ -112,13 +112,13 @@ class Store:
         return made, key
 
     def campaigns(self) -> list[Campaign]:
-        """All of them."""
+        """Return all campaigns."""
         with named_errors(), self.engine.connect() as connection:
-            found = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
-        return [self.campaign(name) for name in sorted(found)]
+            names = connection.execute(sql.select(tables.campaigns.c.id)).scalars().all()
+        return [self.campaign(name) for name in sorted(names)]
 
     def campaign(self, name: str) -> Campaign:
-        """By its id; the mechanism is checked byte for byte when it is first asked for."""
+        """Return a campaign by its id; its mechanism is checked byte for byte on first use."""
         with self._lock:
             if name not in self._known:
                 self._known[name] = self._load(name)
@@ -152,41 +152,41 @@ class Store:
         return row
 
     def status(self, name: str) -> Status:
-        """What has changed since it was made."""
+        """Return the part of a campaign that changes."""
         return Status.of(self._row(name, *STATUS))
 
     def describe(self, name: str) -> dict[str, Any]:
-        """All that participants are told."""
+        """Describe a campaign to participants."""
         now = self.status(name)
         return self.campaign(name).describe(now.closed, now.reports, now.votes, now.model)
 
     def file(self, name: str, which: str) -> bytes:
-        """The mechanism ("artifact") or the published "model", packed; the "encoder" as a graph."""
+        """Return the packed mechanism ("artifact") or "model", or the "encoder"'s ONNX graph."""
         f = tables.files.c
         query = sql.select(f.content).where(f.campaign == name, f.name == which)
         self._row(name, tables.campaigns.c.id)
         with named_errors(), self.engine.connect() as connection:
-            found = connection.execute(query).scalar()
-        if found is None:
+            content = connection.execute(query).scalar()
+        if content is None:
             raise Problem(f"no-{which}")
-        return bytes(found)
+        return bytes(content)
 
     def must_own(self, name: str, key: str) -> None:
-        """Refuse whoever has not this campaign's key."""
+        """Refuse a key that is not this campaign's."""
         kept = bytes(self._row(name, tables.campaigns.c.owner).owner)
         if not hmac.compare_digest(kept, self.secret.owner(name, key)):
             raise Problem("unknown-key")
 
     def end(self, name: str) -> None:
-        """Take no further answers, for good; an SQLite file then tells no order of arrival."""
+        """Close a campaign for good, and rewrite an SQLite file without the order of arrival."""
         self._set(name, closed=True)
         if self.engine.dialect.name == "sqlite":
             with named_errors(), self._alone().connect() as connection:
                 connection.exec_driver_sql("VACUUM")
-            keeping.forget_the_log(self.engine)
+            keeping.truncate_log(self.engine)
 
     def _alone(self) -> sql.Engine:
-        """Outside of any transaction."""
+        """Return an engine that works outside of any transaction."""
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def _set(self, name: str, **values: Any) -> None:
@@ -197,9 +197,9 @@ class Store:
     # --- people --------------------------------------------------------------------------------
 
     def invite(self, name: str, count: int) -> list[str]:
-        """New tokens. They are handed out now, and only hashes of them are kept."""
+        """Make new tokens and return them; only hashes of them are stored."""
         if self.campaign(name).state(self.status(name).closed, 0) == CLOSED:
-            raise Problem("not-open", "The campaign has ended: nobody could use an invitation.")
+            raise Problem("not-open", "The campaign has ended, so invitations would be useless.")
         made = [tokens.new() for _ in range(count)]
         rows = sorted(invited for invited, _, _ in self.secret.rows(name, made))
         number = self._row(name, tables.campaigns.c.number).number
@@ -214,18 +214,18 @@ class Store:
         return [Place(rows[0], rows[at]) for rows in self.secret.rows(name, words)]
 
     def used(self, name: str, token: str) -> dict[str, str | None]:
-        """What a token has sent: "none", "stored" or "withdrawn"; None where there are no votes."""
+        """Return "none", "stored" or "withdrawn" for report and vote; None without votes."""
         campaign = self.campaign(name)
         kinds = [REPORT] if campaign.ballot is None else [REPORT, VOTE]
         with named_errors():
             places = {kind: self._places(name, kind, [token])[0] for kind in kinds}
-            found = keeping.states(self.engine, campaign, places)
-        return {REPORT: found[REPORT], VOTE: found.get(VOTE)}
+            states = keeping.states(self.engine, campaign, places)
+        return {REPORT: states[REPORT], VOTE: states.get(VOTE)}
 
     def submit(
         self, kind: str, name: str, items: Sequence[Item], about: str | None = None
-    ) -> list[Outcome]:
-        """Keep reports or votes of tokens, each once; `about` is the model that was voted on."""
+    ) -> list[ReceiptOrProblem]:
+        """Store reports or votes, each once; `about` is the model that the votes are about."""
         campaign = self.campaign(name)
         contents = pack_each(self._form(kind, campaign), [answer for _, answer in items])
         places = self._places(name, kind, [token for token, _ in items])
@@ -236,7 +236,7 @@ class Store:
             except sql.exc.DBAPIError as error:
                 if not error.connection_invalidated:
                     raise
-                # The database was away and may be back. Whatever was stored is found stored.
+                # The connection was lost and may be back. Storing an answer twice is harmless.
                 kept = keeping.keep(*arguments)
         receipts = self.secret.receipts(name, kind, [place.row for place in places])
         return [refused or receipt for receipt, refused in zip(receipts, kept, strict=True)]
@@ -253,7 +253,7 @@ class Store:
         return self._forms[key]
 
     def withdraw(self, name: str, receipt: str) -> bool:
-        """Delete what a receipt is about; its token stays spent. Whether anything was there."""
+        """Delete the answer of a receipt; return whether there was one. Its token stays used."""
         self.campaign(name)
         for kind in (REPORT, VOTE):
             row = self.secret.row_of(name, kind, receipt)
@@ -265,10 +265,10 @@ class Store:
     # --- what was learned ----------------------------------------------------------------------
 
     def reports(self, name: str) -> Reports:
-        """All reports, in the order of their hashes; refused below the campaign's minimum.
+        """Return all reports in the order of their hashes; refuse below the campaign's minimum.
 
-        Whenever they are asked for they are one release, by the campaign's own random name: an
-        earlier file of them and a later one do not count together.
+        They are always one release under the campaign's random name, so that an earlier and a
+        later file of the same reports are not counted as two releases.
         """
         campaign = self.campaign(name)
         contents = self._contents(name, REPORT)
@@ -278,7 +278,7 @@ class Store:
         return form.reports(contents, f"campaign {campaign.id}")
 
     def votes(self, name: str) -> Votes | None:
-        """All votes on the published model; None where there are none."""
+        """Return all votes on the published model, or None without votes."""
         campaign, contents = self.campaign(name), self._contents(name, VOTE)
         if not contents or campaign.ballot is None:
             return None
@@ -294,15 +294,16 @@ class Store:
             return [bytes(content) for content in connection.execute(query).scalars()]
 
     def publish(self, name: str, model: Any, reports: int) -> dict[str, Any]:
-        """Hand a model to voters; once they have voted, no other one."""
+        """Publish a model for voters; once somebody has voted on it, it cannot be replaced."""
         if not may_be_handed_out(model):
             raise errors.InvalidParameter(
-                "publish: the model must be allowed to leave the house. Learn it from reports."
+                "publish: the model must be one that may leave the organisation. Learn it from "
+                "reports."
             )
-        found = artifact.fingerprint(model)
+        fingerprint = artifact.fingerprint(model)
         c = tables.campaigns.c
         values = {
-            "model_sha256": found,
+            "model_sha256": fingerprint,
             "model_reports": reports,
             "published": _text(datetime.now(UTC)),
         }
@@ -315,38 +316,38 @@ class Store:
                 raise Problem("votes-exist")
             connection.execute(before)
             connection.execute(tables.files.insert(), content)
-        return {"sha256": found, "reports": reports}
+        return {"sha256": fingerprint, "reports": reports}
 
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """A database that does not answer is a problem with a name; nothing of it is quoted."""
+    """Turn an unresponsive database into a problem that quotes nothing of it."""
     try:
         yield
     except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError):
-        raise Problem("database-away", "The database does not answer. Try again.") from None
+        raise Problem("database-away", "The database does not respond. Try again.") from None
 
 
 def _matching(connection: sql.Connection, path: Path) -> Secret:
-    """The secret that this database began with; of a new one, a new secret."""
-    found = connection.execute(sql.select(tables.versions)).first()
-    if found is not None and found.version != tables.SCHEMA:
+    """Return the secret that this database was created with; make one for a new database."""
+    version = connection.execute(sql.select(tables.versions)).first()
+    if version is not None and version.version != tables.SCHEMA:
         remedy = "Use the version of Tacit that wrote it."
-        errors.refuse("database", "schema", str(tables.SCHEMA), found.version, remedy)
-    wrong = "database: the secret must be the one that it began with"
-    if found is not None and not path.exists():
-        raise errors.InvalidParameter(f"{wrong}; {path} is not there. Say --secret FILE.")
+        errors.refuse("database", "schema", str(tables.SCHEMA), version.version, remedy)
+    wrong = "database: the secret must be the one that it was created with"
+    if version is not None and not path.exists():
+        raise errors.InvalidParameter(f"{wrong}; {path} does not exist. Give --secret FILE.")
     secret = Secret.of_file(path)
-    if found is None:
+    if version is None:
         stated = {"version": tables.SCHEMA, "secret_mark": secret.mark()}
         connection.execute(tables.versions.insert(), stated)
-    elif not hmac.compare_digest(found.secret_mark, secret.mark()):
-        raise errors.InvalidParameter(f"{wrong}. Say --secret FILE.")
+    elif not hmac.compare_digest(version.secret_mark, secret.mark()):
+        raise errors.InvalidParameter(f"{wrong}. Give --secret FILE.")
     return secret
 
 
 def _engine(url: str) -> sql.Engine:
-    """SQLite that survives a loss of power, or PostgreSQL that was away for a while."""
+    """Connect to SQLite so that commits survive a power failure, or to PostgreSQL."""
     try:
         address = sql.make_url(url)
     except sql.exc.ArgumentError:
@@ -357,10 +358,10 @@ def _engine(url: str) -> sql.Engine:
     if address.get_backend_name() != "sqlite" or not address.database:
         condition = "an SQLite file or PostgreSQL"
         errors.refuse("database", "address", condition, address.get_backend_name())
-    try:  # for its owner alone; the files beside it take after it
+    try:  # readable by its owner only; SQLite gives the files beside it the same mode
         os.close(os.open(address.database, os.O_CREAT, 0o600))
     except OSError as error:
-        errors.refuse("database", "file", "one that can be written", error.strerror)
+        errors.refuse("database", "file", "writable", error.strerror)
     engine = sql.create_engine(address, hide_parameters=True)
     sql.event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -369,11 +370,11 @@ def _engine(url: str) -> sql.Engine:
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     for pragma in (
         "journal_mode=WAL",
-        "synchronous=FULL",  # an answer that was acknowledged survives a loss of power
+        "synchronous=FULL",  # an acknowledged answer survives a power failure
         "busy_timeout=10000",
-        "secure_delete=ON",  # what was withdrawn is overwritten
-        # Rows come in no order, so a commit touches many pages: they are kept, and written back
-        # in larger pieces than SQLite's own.
+        "secure_delete=ON",  # withdrawn answers are overwritten
+        # Rows are in random order, so a commit touches many pages: they are cached, and written
+        # back in larger pieces than by default.
         "cache_size=-65536",
         "wal_autocheckpoint=4000",
     ):
@@ -384,7 +385,7 @@ def _secret_file(address: sql.URL, given: Path | None) -> Path:
     if given is not None:
         return given
     if address.get_backend_name() != "sqlite":
-        remedy = "It is made where it does not exist; keep a copy of it."
+        remedy = "The file is made if it does not exist; keep a copy of it."
         errors.refuse("database", "secret", "given for PostgreSQL, as --secret FILE", None, remedy)
     return Path(f"{address.database}.secret")
 

@@ -1,4 +1,4 @@
-"""The database: every column that there is. No raw value, time or address has a place in it."""
+"""The database tables, with every column. None holds a raw value, a time or an address."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import sqlalchemy as sql
 
 SCHEMA = 2
-"""Raised whenever a column changes; a database of another one is refused."""
+"""Version of the tables, raised with every change; a database of another version is refused."""
 
 REPORT, VOTE = "report", "vote"
 CODES = {REPORT: 0, VOTE: 1}
-"""As they are stored: a commit writes a page for most rows, so that rows had better be short."""
+"""Kinds as they are stored: short, because a commit writes a page for most rows."""
 
 metadata = sql.MetaData()
 
@@ -47,7 +47,7 @@ campaigns = sql.Table(
     sql.Column("published", sql.Text),
 )
 
-# Apart, as a row of campaigns is written whenever an answer is counted.
+# A table of its own, because a row of `campaigns` is rewritten whenever an answer is counted.
 files = sql.Table(
     "files",
     metadata,
@@ -56,7 +56,7 @@ files = sql.Table(
     sql.Column("content", sql.LargeBinary, nullable=False),
 )
 
-# A person's invitation, report and vote lie under three hashes, and are never written together.
+# A person's invitation, report and vote are stored under three hashes, and never written together.
 invitations = sql.Table(
     "invitations",
     metadata,
@@ -71,14 +71,14 @@ answers = sql.Table(
     sql.Column("row", sql.LargeBinary, primary_key=True),
     sql.Column("campaign", sql.Integer, nullable=False),  # its number
     sql.Column("kind", sql.SmallInteger, nullable=False),  # of CODES
-    # As the mechanism released it. Nothing where it was withdrawn: the row itself stays, as whoever
-    # sends again must meet it, at whatever moment.
+    # As the mechanism released it; NULL if it was withdrawn. The row itself stays, so that a later
+    # answer with the same token is refused.
     sql.Column("content", sql.LargeBinary),
     sqlite_with_rowid=False,
 )
 
 Given = dict[bytes, tuple[bytes, bytes]]
-"""Row of an answer, to the row of its invitation and the content."""
+"""The row of each answer, mapped to the row of its invitation and the content."""
 
 _NUMBER = "(SELECT number FROM campaigns WHERE id = {})"
 _INTO = 'INSERT INTO answers ("row", campaign, kind, content) '
@@ -95,7 +95,7 @@ _SQLITE_KEEP = (
     + _NUMBER.format("?")
     + _ONCE
 )
-# All rows in one statement: with one for each, Python's threads would take turns at every row.
+# All rows in one statement: with a statement per row, Python's threads would switch at every row.
 _SQLITE_KEEP_EVEN = (
     _INTO
     + "WITH RECURSIVE n(at) AS (SELECT 0 UNION ALL SELECT at + 1 FROM n WHERE at + 1 < :count) "
@@ -107,10 +107,10 @@ _SQLITE_KEEP_EVEN = (
 _SQLITE_COUNT = {
     kind: sql.text(_COUNT.format(kind=kind, more=":more") + takes) for kind, takes in _TAKES.items()
 }
-# All in one statement: a journey to the server costs as much as a hundred rows. The lateral query
-# has it look up each invitation by its key, also where it knows nothing of the table yet;
-# hexadecimal words are quicker to hand over than arrays of bytes. Rows that are all new go in a
-# fifth quicker without ON CONFLICT; if one is not, the database refuses all of them.
+# All in one statement: a round trip to the server costs as much as a hundred rows. The lateral
+# query makes PostgreSQL look up each invitation by its key, even before it has statistics of the
+# table. Hexadecimal words are faster to pass than arrays of bytes. Without ON CONFLICT, rows that
+# are all new are inserted in a fifth less time; if one is not new, the database refuses all.
 _POSTGRESQL = {
     (kind, once): sql.text(
         f"WITH taking AS (SELECT number FROM campaigns WHERE {takes} FOR UPDATE), kept AS ("
@@ -131,7 +131,7 @@ _COUNTING = {"preserve_rowcount": True}
 
 
 def number_of(campaign: str) -> sql.ScalarSelect[int]:
-    """What rows call a campaign."""
+    """Return a query for the number that rows use for a campaign."""
     return sql.select(campaigns.c.number).where(campaigns.c.id == campaign).scalar_subquery()
 
 
@@ -144,10 +144,10 @@ def keep(
     *,
     all_new: bool = False,
 ) -> int:
-    """Store and count contents, if the campaign takes that many more; how many it were.
+    """Store and count contents if the campaign takes that many more; return how many were stored.
 
-    Somebody must have been invited, and nothing be stored, or have been, under the row. Where they
-    are said to be `all_new` and are not, `IntegrityError` may be raised, and nothing is stored.
+    A content is stored only if its token was invited, and if nothing is or was stored under its
+    row. With `all_new`, rows that are not new may raise `IntegrityError`; then nothing is stored.
     """
     scope = {"campaign": campaign, "more": len(given), "about": about}
     if connection.dialect.name == "postgresql":
@@ -182,8 +182,8 @@ def _keep_in_sqlite(connection: sql.Connection, campaign: str, kind: str, given:
                 "kind": code,
             },
         )
-    found = connection.exec_driver_sql(statement, values, execution_options=_COUNTING)
-    return int(found.rowcount)
+    result = connection.exec_driver_sql(statement, values, execution_options=_COUNTING)
+    return int(result.rowcount)
 
 
 def _keep_in_postgresql(
@@ -196,5 +196,5 @@ def _keep_in_postgresql(
     invited, contents = zip(*given.values(), strict=True)
     parts = {"rows": given, "invited": invited, "contents": contents}
     words = {name: ",".join(map(bytes.hex, part)) for name, part in parts.items()}
-    found = connection.execute(statement, {**scope, **words, "kind": CODES[kind]})
-    return int(found.scalar_one())
+    result = connection.execute(statement, {**scope, **words, "kind": CODES[kind]})
+    return int(result.scalar_one())

@@ -1,8 +1,8 @@
-"""What a participant is offered, derived on their own device from the mechanism that would run.
+"""The terms of taking part, derived on the participant's device from the mechanism itself.
 
-A server's description is not believed: the mechanism's hash must be the described one, and the
-described certificate must follow from this mechanism and this ballot. What a person is then shown
-is a certificate that was issued here.
+The server's description is not trusted: the mechanism must have the described hash, and the
+described certificate must follow from this mechanism and this ballot. The certificate that the
+person sees is issued here, on their device.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _VERSIONS, _PLATFORMS = 1e-9, 1e-11
 
 
 def checked(described: dict[str, Any], packed: bytes) -> Campaign:
-    """The campaign of a description and a packed mechanism; refused where they do not agree."""
+    """Return the campaign of a description and a packed mechanism; refuse if they disagree."""
     mechanism = artifact.unpack(packed, "mechanism")
     if not hasattr(mechanism, "release"):
-        raise errors.InvalidData("campaign: its artifact must be a mechanism, not a model.")
+        raise errors.InvalidData("campaign: the artifact must be a mechanism, got a model.")
     try:
         stated = str(described["artifact"]["sha256"])
         certificate = _certificate(described["certificate"])
@@ -30,7 +30,7 @@ def checked(described: dict[str, Any], packed: bytes) -> Campaign:
         if isinstance(error, errors.TacitError):
             raise
         raise errors.InvalidData(
-            "campaign: its description must be complete. Is this a Tacit server?"
+            "campaign: the description must be complete. Is this a Tacit server?"
         ) from None
     for by_class in (False, True):
         campaign = Campaign(mechanism=mechanism, vote_by_class=by_class, **settings)
@@ -39,12 +39,12 @@ def checked(described: dict[str, Any], packed: bytes) -> Campaign:
             _must_cost(described, campaign)
             return campaign
     raise errors.CertificateError(
-        "campaign: its certificate must be about its mechanism and its votes. Nothing was drawn."
+        "campaign: the certificate must be about its mechanism and its votes. Nothing was drawn."
     )
 
 
 def epsilon(campaign: Campaign) -> float:
-    """What report and vote together cost; infinite where nothing is proved."""
+    """Return the ε of report and vote together; infinite if nothing is proved."""
     return float(getattr(campaign.certificate.guarantee, "epsilon", "inf"))
 
 
@@ -67,28 +67,28 @@ def _certificate(body: Any) -> Certificate:
 
 
 def _must_cost(described: dict[str, Any], campaign: Campaign) -> None:
-    """Refuse a server that states other costs, or other labels, than follow from its mechanism."""
+    """Refuse a server that states other costs or labels than follow from its mechanism."""
     derived = campaign.describe(False, 0, 0, None)
     for name in ("epsilon", "total_epsilon", "delta", "classes"):
-        stated, found = described.get(name), derived[name]
-        # Less is a promise that is not kept; with δ, machines differ in the last digits of ε.
+        stated, expected = described.get(name), derived[name]
+        # A smaller value is a false promise; with δ, machines differ in the last digits of ε.
         less = _PLATFORMS if derived["delta"] and name != "delta" else 0.0
-        if stated != found and not _close(stated, found, less):
+        if stated != expected and not _close(stated, expected, less):
             raise errors.CertificateError(
                 f"campaign: {name} must be what follows from its mechanism and its votes, "
-                f"{found!r}, got {stated!r:.60}. Nothing was drawn."
+                f"{expected!r}, got {stated!r:.60}. Nothing was drawn."
             )
 
 
-def _close(stated: Any, found: Any, less: float) -> bool:
-    """Whether both are the same number but for rounding up: other versions round, too."""
-    numbers = isinstance(stated, int | float) and isinstance(found, float)
-    return numbers and -less * found <= stated - found <= _VERSIONS * found
+def _close(stated: Any, expected: Any, less: float) -> bool:
+    """Whether both numbers agree except for rounding up, which differs between versions."""
+    numbers = isinstance(stated, int | float) and isinstance(expected, float)
+    return numbers and -less * expected <= stated - expected <= _VERSIONS * expected
 
 
-def _must_be(stated: str, found: str) -> None:
-    if stated != found:
+def _must_be(stated: str, derived: str) -> None:
+    if stated != derived:
         raise errors.CertificateError(
-            f"campaign: the mechanism must be the described one, of SHA-256 {stated[:64]!r}, got "
-            f"{found}. Nothing was drawn."
+            f"campaign: the mechanism must be the described one, with SHA-256 {stated[:64]!r}, got "
+            f"{derived}. Nothing was drawn."
         )

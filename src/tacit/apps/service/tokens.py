@@ -1,8 +1,9 @@
-"""Tokens, keys and receipts: what is handed out, and the keyed hashes that are kept of it.
+"""Tokens, keys and receipts, and the keyed hashes of them that the database holds.
 
-A token has 192 random bits. The database holds a hash of it under a secret that is not in the
-database, another one for the report than for the vote, and a receipt names a row under the same
-secret: without it, neither tokens nor receipts lead to rows, or tell which belong together.
+A token has 192 random bits. The database holds keyed hashes of it, a different one for the report
+than for the vote; the key is a secret that is not in the database. A receipt names a row under the
+same secret. Without the secret, neither tokens nor receipts lead to rows or show which rows belong
+together.
 """
 
 from __future__ import annotations
@@ -22,57 +23,57 @@ ROW_BYTES = 16
 _TOKEN_BYTES, _SECRET_BYTES = 24, 32
 _RECEIPT = re.compile(f"[rv][0-9a-f]{{{4 * ROW_BYTES}}}")
 LONGEST = 128
-"""Characters of a token, key or receipt that is looked at."""
+"""Largest number of characters in a token, key or receipt; longer ones are refused unread."""
 
 
 def new() -> str:
-    """A token or a key."""
+    """Make a token or a key."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 @dataclass(frozen=True, repr=False)
 class Secret:
-    """The key of all hashes; it lives beside the database, never in it."""
+    """The key of all hashes; it is stored beside the database, never in it."""
 
     key: bytes
 
     def __post_init__(self) -> None:
         if len(self.key) != _SECRET_BYTES:
             raise errors.InvalidParameter(
-                f"secret: it must be {_SECRET_BYTES} bytes. Take the file that the campaign "
-                "began with."
+                f"secret: the file must hold {_SECRET_BYTES} bytes, got {len(self.key)}. Use the "
+                "file that the database was created with."
             )
 
     @classmethod
     def of_file(cls, path: Path) -> Secret:
-        """Read it, or make one that only this user can read."""
+        """Read the secret, or make one in a file that only this user can read."""
         return cls(files.keep_first(path, secrets.token_bytes(_SECRET_BYTES)))
 
     def rows(self, campaign: str, words: Sequence[str]) -> list[tuple[bytes, bytes, bytes]]:
-        """Where invitation, report and vote of each token are kept: parts of one hash."""
-        begun = self._keyed(b"token", 3 * ROW_BYTES)
-        begun.update(_text(campaign, ""))
-        found = []
+        """Return the rows of each token's invitation, report and vote: parts of one hash."""
+        prefix = self._keyed(b"token", 3 * ROW_BYTES)
+        prefix.update(_text(campaign, ""))
+        rows = []
         for word in words:
-            made = begun.copy()
-            made.update(_text(word))
-            row = made.digest()
-            found.append((row[:ROW_BYTES], row[ROW_BYTES : 2 * ROW_BYTES], row[2 * ROW_BYTES :]))
-        return found
+            keyed = prefix.copy()
+            keyed.update(_text(word))
+            row = keyed.digest()
+            rows.append((row[:ROW_BYTES], row[ROW_BYTES : 2 * ROW_BYTES], row[2 * ROW_BYTES :]))
+        return rows
 
     def owner(self, campaign: str, key: str) -> bytes:
-        """What is kept of an owner's key."""
+        """Hash an owner's key; only the hash is stored."""
         return self._hash(self._keyed(b"owner", 32), campaign, key)
 
     def mark(self) -> bytes:
-        """Tells one secret from another, and nothing else."""
+        """Return a value that distinguishes this secret from others and reveals nothing else."""
         return self._hash(self._keyed(b"mark", 16))
 
     def receipts(self, campaign: str, kind: str, rows: Sequence[bytes]) -> list[str]:
-        """Name rows to whoever has the secret, and are not to be had without it.
+        """Make receipts that name rows; making and reading them both need the secret.
 
-        A row is one block of AES, and a hash: no two are alike. Under one key it is hidden, under
-        another it is marked as ours.
+        A row is one AES block, and being a hash it does not repeat. It is encrypted twice: under
+        one key to hide it, under another to show that the receipt was issued here.
         """
         hide, mark = (cipher.encryptor() for cipher in self._ciphers(campaign, kind))
         joined = b"".join(rows)
@@ -84,7 +85,7 @@ class Secret:
         ]
 
     def row_of(self, campaign: str, kind: str, receipt: str) -> bytes | None:
-        """The row that a receipt of this kind names; None for what was never handed out."""
+        """Return the row that a receipt of this kind names; None if it was never issued."""
         if not _RECEIPT.fullmatch(receipt) or receipt[0] != kind[0]:
             return None
         hide, _ = self._ciphers(campaign, kind)
@@ -109,5 +110,5 @@ class Secret:
 
 
 def _text(*parts: str) -> bytes:
-    # A separator that is in no part: ("ab", "c") and ("a", "bc") must differ.
+    # No part contains the separator, so ("ab", "c") and ("a", "bc") differ.
     return "\0".join(parts).encode("utf-8", "surrogatepass")

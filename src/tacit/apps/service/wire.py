@@ -1,7 +1,7 @@
-"""The form of reports and votes: JSON on their way, a fixed number of bytes in storage.
+"""The form of reports and votes: JSON in transit, bytes in storage.
 
-What cannot have come from the mechanism has no such form. The bytes of a report are the same
-however its JSON was written.
+An answer that the mechanism cannot have released is refused. A report has the same bytes however
+its JSON was written.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _LARGEST = 2**62
 _FLAT = "<i8"
 _COMPACT = (",", ":")
 _LAPLACE_TAIL, _GAUSSIAN_TAIL = 64, 12
-"""In scales and standard deviations: what lies beyond has a probability below 1e-27."""
+"""In scales and in standard deviations: noise beyond them has a probability below 1e-27."""
 
 
 class Form(Protocol):
-    """How the answers of one kind are read, stored and read back."""
+    """The form of one kind of answer: how it is read and stored."""
 
     refusal: str
 
     def pack(self, answers: Sequence[Any]) -> list[bytes]:
-        """Bytes of answers as they came in JSON; if one does not fit, all are refused."""
+        """Return the bytes of answers as they came in JSON; refuse all if one is not valid."""
         ...
 
 
 def pack_each(form: Form, answers: Sequence[Any]) -> list[bytes | Problem]:
-    """Bytes of each answer, or why it is refused: one that does not fit harms no other."""
+    """Return the bytes of each answer, or its problem: an invalid answer affects no other."""
     try:
         return list(form.pack(answers))
     except Problem:
@@ -51,7 +51,7 @@ def pack_each(form: Form, answers: Sequence[Any]) -> list[bytes | Problem]:
 
 
 class ReportForm:
-    """Reports of one mechanism."""
+    """The form of one mechanism's reports."""
 
     refusal = "not-a-report"
 
@@ -73,11 +73,11 @@ class ReportForm:
 
     @cached_property
     def _reach(self) -> dict[str, float]:
-        """How far a noised number can lie: further ones happen to nobody, and spoil every mean."""
+        """Largest noised number to accept: larger ones do not occur, and would ruin every mean."""
         return {name: _farthest(noise.event) for name, noise in self.channel.additive.items()}
 
     def reports(self, contents: Sequence[bytes], release: str) -> Reports:
-        """All reports, of at least one person, as a release of this name."""
+        """Return all reports, at least one, as a release of this name."""
         if self._sets is not None:
             wire = np.frombuffer(b"".join(contents), np.uint8).reshape(len(contents), -1)
             columns: Columns = {"symbols": self._sets.from_bytes(wire)}
@@ -88,7 +88,7 @@ class ReportForm:
 
 
 class VoteForm:
-    """Votes on one ballot."""
+    """The form of one ballot's votes."""
 
     refusal = "not-a-vote"
 
@@ -102,7 +102,7 @@ class VoteForm:
         return _rows(symbols.reshape(len(answers), -1).astype(_FLAT))
 
     def votes(self, contents: Sequence[bytes], about: str) -> Votes:
-        """All votes."""
+        """Return all votes."""
         flat = np.frombuffer(b"".join(contents), _FLAT).astype(np.int64)
         wide = self.ballot.law.size > 1
         return Votes(self.ballot, flat.reshape(len(contents), -1) if wide else flat, about=about)
@@ -110,7 +110,7 @@ class VoteForm:
 
 @contextmanager
 def _refused(code: str) -> Iterator[None]:
-    """What a mechanism refuses is this problem, without its words."""
+    """Turn a mechanism's refusal into this problem, without its message."""
     try:
         yield
     except errors.TacitError:
@@ -127,11 +127,11 @@ def _names(answer: Any) -> list[str]:
     return sorted(answer) if type(answer) is dict else []
 
 
-# Loops that run in C: most of a batch's time would go here.
+# These loops run in C: otherwise most of a batch's time would be spent here.
 
 
 def _columns(answers: Sequence[Any], names: list[str]) -> Columns:
-    """Answers that have exactly these names, by name."""
+    """Return the columns of answers that have exactly these names."""
     if set(map(type, answers)) != {dict} or set(map(len, answers)) != {len(names)}:
         raise Problem("not-a-report")
     try:
@@ -141,15 +141,15 @@ def _columns(answers: Sequence[Any], names: list[str]) -> Columns:
 
 
 def _column(values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Whole numbers, or lists of equally many; True is no number, and neither is 1.0."""
+    """Return whole numbers, or lists of the same length of them; refuse True and 1.0."""
     wide = type(values[0]) is list
     if wide and (set(map(type, values)) != {list} or len(set(map(len, values))) != 1):
         raise Problem("not-a-report")
     flat = list(chain.from_iterable(values)) if wide else list(values)
     if set(map(type, flat)) != {int} or not -_LARGEST <= min(flat) <= max(flat) <= _LARGEST:
         raise Problem("not-a-report")
-    found = np.array(flat, np.int64)
-    return found.reshape(len(values), -1) if wide else found
+    column = np.array(flat, np.int64)
+    return column.reshape(len(values), -1) if wide else column
 
 
 def _rows(wire: npt.NDArray[Any]) -> list[bytes]:

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from tacit.apps.service.store import Store
 
 Artifact = Annotated[
-    Path, typer.Argument(help="Directory that fit or export wrote.", metavar="ARTIFACT")
+    Path,
+    typer.Argument(
+        help="Mechanism: a directory that tacit collect fit or export wrote.", metavar="ARTIFACT"
+    ),
 ]
 Database = Annotated[
     str, typer.Option("--db", help="Database: sqlite:///FILE or postgresql://user@host/name.")
@@ -38,18 +42,18 @@ Database = Annotated[
 SecretFile = Annotated[
     Path | None,
     typer.Option(
-        help="File with the key of all hashes; made if it does not exist.",
-        show_default="beside an SQLite file",
+        help="File with the key of all hashes; created if it does not exist.",
+        show_default="next to the SQLite file",
     ),
 ]
 Title = Annotated[str, typer.Option(help="Title of the campaign, which people read first.")]
-Purpose = Annotated[str | None, typer.Option(help="Who asks, and for which purpose.")]
+Purpose = Annotated[str | None, typer.Option(help="Who asks, and what for, in a sentence or two.")]
 Question = Annotated[
     str | None, typer.Option(help="Question that the label answers: 'Do you smoke?'")
 ]
 Unlabelled = Annotated[
     bool | None,
-    typer.Option("--unlabelled", help="Ask for no label, although the mechanism has classes."),
+    typer.Option("--unlabelled", help="Ask for no label, even if the mechanism has classes."),
 ]
 VoteEpsilon = Annotated[
     float | None,
@@ -68,7 +72,8 @@ Closes = Annotated[
 Minimum = Annotated[
     int | None,
     typer.Option(
-        help="Smallest number of reports, and of votes, with results.", show_default="100"
+        help="Number of reports, and of votes, below which no results are shown.",
+        show_default="100",
     ),
 ]
 Quota = Annotated[
@@ -76,6 +81,41 @@ Quota = Annotated[
 ]
 
 _DEFAULT_PURPOSE = "The owner has not stated a purpose."
+_NO_TLS = (
+    "serve: without --tls-cert, anyone on the network path can read what is sent. Use --tls-cert "
+    "and --tls-key, or a proxy with TLS."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """A campaign's settings on the command line; None for an option that was not given."""
+
+    title: str
+    purpose: str | None
+    question: str | None
+    unlabelled: bool | None
+    vote_epsilon: float | None
+    vote_by_class: bool | None
+    opens: str | None
+    closes: str | None
+    minimum: int | None
+    quota: int | None
+
+    def given(self) -> dict[str, Any]:
+        """Return the settings that were given, except the title, as a campaign takes them."""
+        values = {
+            "purpose": self.purpose,
+            "question": self.question,
+            "labelled": False if self.unlabelled else None,
+            "vote_epsilon": self.vote_epsilon,
+            "vote_by_class": self.vote_by_class,
+            "opens": _moment("opens", self.opens),
+            "closes": _moment("closes", self.closes),
+            "minimum": self.minimum,
+            "quota": self.quota,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def register(app: typer.Typer) -> None:
@@ -119,48 +159,50 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="PEM key, with --tls-cert.")] = None,
     trusted_proxies: Annotated[
         str | None,
-        typer.Option(help="Proxies whose word on the client's address counts: 127.0.0.1."),
+        typer.Option(help="Proxies that may state the client's address: 127.0.0.1."),
     ] = None,
     cors: Annotated[
         str | None, typer.Option(help="One other origin whose pages may send requests.")
     ] = None,
-    rate: Annotated[float, typer.Option(help="Requests per second of one address.")] = 50.0,
+    rate: Annotated[float, typer.Option(help="Requests per second from one address.")] = 50.0,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a campaign, its page and its HTTP interface, until Ctrl-C.
+    """Serve a campaign, its pages and its HTTP interface, until Ctrl-C.
 
-    A campaign of this mechanism and title that is already in the database is continued.
+    If the database already has a campaign with this mechanism and title, it is continued.
     """
+    from tacit.apps.service import server
     from tacit.apps.service.app import Limits
-    from tacit.apps.service.server import must_be_free
-    from tacit.apps.service.server import serve as run
 
     must_exist(tls_cert, tls_key)
-    port = errors.whole("serve", "--port", port, least=1, most=65535)
+    listener = server.Listener(
+        host=host,
+        port=errors.whole("serve", "--port", port, least=1, most=65535),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        trusted_proxies=trusted_proxies,
+    )
     limit = float(errors.positive("serve", "--rate", rate))
-    mechanism, given = _mechanism(artifact), locals()
-    must_be_free(host, port)
-    if host not in ("127.0.0.1", "::1", "localhost") and tls_cert is None:
-        said = (
-            "serve: without --tls-cert anyone on the network path can read what is sent. Use a "
-            "proxy with TLS."
-        )
-        print(said, file=sys.stderr)
+    mechanism = _mechanism(artifact)
+    settings = _Settings(
+        title=title,
+        purpose=purpose,
+        question=question,
+        unlabelled=unlabelled,
+        vote_epsilon=vote_epsilon,
+        vote_by_class=vote_by_class,
+        opens=opens,
+        closes=closes,
+        minimum=minimum,
+        quota=quota,
+    )
+    listener.must_be_free()
+    if listener.in_the_clear:
+        print(_NO_TLS, file=sys.stderr)
     with _ended_gently(), _opened(db, secret) as store:
-        found, key = _campaign(store, mechanism, given)
-        scheme = "http" if tls_cert is None else "https"
-        root = f"{scheme}://{_reachable(host)}:{port}"
-        _print_campaign(found, key, root, as_json)
-        run(
-            store,
-            host=host,
-            port=port,
-            limits=Limits(rate=limit, burst=4 * limit),
-            cors=cors,
-            tls_certificate=tls_cert,
-            tls_key=tls_key,
-            trusted_proxies=trusted_proxies,
-        )
+        campaign, key = _campaign(store, mechanism, settings)
+        _print_campaign(campaign, key, listener.url, as_json)
+        server.serve(store, listener, limits=Limits(rate=limit, burst=4 * limit), cors=cors)
 
 
 def create(
@@ -179,14 +221,26 @@ def create(
     quota: Quota = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a campaign into a database, for a server to find; print the owner's key once."""
-    mechanism, given = _mechanism(artifact), locals()
+    """Create a campaign in a database without serving it; print the owner's key once."""
+    mechanism = _mechanism(artifact)
+    settings = _Settings(
+        title=title,
+        purpose=purpose,
+        question=question,
+        unlabelled=unlabelled,
+        vote_epsilon=vote_epsilon,
+        vote_by_class=vote_by_class,
+        opens=opens,
+        closes=closes,
+        minimum=minimum,
+        quota=quota,
+    )
     with _opened(db, secret) as store:
-        found, key = _campaign(store, mechanism, given)
+        campaign, key = _campaign(store, mechanism, settings)
         if key is None:
-            remedy = "Its key was shown when it was made."
+            remedy = "The owner's key was shown when that campaign was created."
             errors.refuse("campaign create", "--title", "new for this mechanism", title, remedy)
-        _print_campaign(found, key, "", as_json)
+        _print_campaign(campaign, key, "", as_json)
 
 
 def invite(
@@ -196,7 +250,7 @@ def invite(
     key: OwnerKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make invitations: one link per person, with the token after the #."""
+    """Make invitations: a file with one link per person, each with its token after the #."""
     must_be_new(out)
     with connected(url, key=key) as client:
         links = [client.link(token) for token in client.invite(count)]
@@ -208,7 +262,7 @@ def invite(
 def learn(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
     """Learn a model from the reports so far, and publish it for people to vote on."""
     with connected(url, key=key) as client:
-        print_values(client.learn(), as_json, "Learned and published")
+        print_values(client.learn(), as_json, "Model learned and published")
 
 
 def results(
@@ -220,25 +274,25 @@ def results(
     """Show shares and accuracy with intervals, and how far fake participants could shift them."""
     errors.probability("campaign results", "--confidence", confidence, zero=False)
     with connected(url, key=key) as client:
-        found = client.results(confidence)
+        summary = client.results(confidence)
     if as_json:
-        return print_json(found)
-    _print_results(found)
+        return print_json(summary)
+    _print_results(summary)
 
 
 def reports(url: Url, out: Out, key: OwnerKey = None, as_json: AsJson = False) -> None:
-    """Fetch all reports as a file, for tacit collect learn and tacit account explain."""
+    """Download all reports as a file, for tacit collect learn and tacit account explain."""
     must_be_new(out)
     with connected(url, key=key) as client:
         client.download_reports(out)
-    print_values({"written": str(out)}, as_json, "Fetched")
+    print_values({"written": str(out)}, as_json, "Downloaded")
 
 
 def close(url: Url, key: OwnerKey = None, as_json: AsJson = False) -> None:
     """Close a campaign for good: it takes no further answers."""
     with connected(url, key=key) as client:
-        found = client.close_campaign()
-    values = {name: found.get(name) for name in ("state", "reports", "votes")}
+        described = client.close_campaign()
+    values = {name: described.get(name) for name in ("state", "reports", "votes")}
     print_values(values, as_json, "Closed")
 
 
@@ -264,37 +318,33 @@ def _opened(db: str, secret: Path | None) -> Iterator[Store]:
 
 
 def _mechanism(directory: Path) -> Any:
-    """Load the mechanism, and check that it may leave, before a database is made for it."""
+    """Load the mechanism and check that it may leave, before a database is created for it."""
     from tacit.privacy import artifact
 
     return must_have(artifact.load(directory), "release", directory).shared("collection")
 
 
-def _campaign(store: Store, mechanism: Any, given: dict[str, Any]) -> tuple[Campaign, str | None]:
-    """Find or make the campaign of this mechanism and title; return its key if it is new."""
+def _campaign(store: Store, mechanism: Any, settings: _Settings) -> tuple[Campaign, str | None]:
+    """Find or create the campaign of this mechanism and title; return its key if it is new."""
     from tacit.privacy import artifact
 
-    names = ("purpose", "question", "vote_epsilon", "vote_by_class", "minimum", "quota")
-    asked = {name: given[name] for name in names}
-    asked |= {name: _moment(name, given[name]) for name in ("opens", "closes")}
-    asked["labelled"] = False if given["unlabelled"] else None
-    said = {name: value for name, value in asked.items() if value is not None}
-    mark = artifact.fingerprint(mechanism)
+    given = settings.given()
+    fingerprint = artifact.fingerprint(mechanism)
     for known in store.campaigns():
-        if (known.fingerprint, known.title) == (mark, given["title"]):
-            _must_be_the_same(known, said)
+        if (known.fingerprint, known.title) == (fingerprint, settings.title):
+            _must_be_the_same(known, given)
             return known, None
-    usual = {"purpose": _DEFAULT_PURPOSE, "labelled": mechanism.classes is not None}
-    return store.create(mechanism, title=given["title"], **(usual | said))
+    defaults = {"purpose": _DEFAULT_PURPOSE, "labelled": mechanism.classes is not None}
+    return store.create(mechanism, title=settings.title, **(defaults | given))
 
 
-def _must_be_the_same(known: Campaign, said: dict[str, Any]) -> None:
+def _must_be_the_same(known: Campaign, given: dict[str, Any]) -> None:
     """Refuse to change a campaign: people have been told what it is."""
-    for name, value in said.items():
+    for name, value in given.items():
         if (before := getattr(known, name)) != value:
-            remedy = "Another --title makes another campaign."
+            remedy = "Use another --title to create another campaign."
             option = "unlabelled" if name == "labelled" else name.replace("_", "-")
-            errors.refuse("campaign", f"--{option}", f"as it began, {before}", value, remedy)
+            errors.refuse("campaign", f"--{option}", f"unchanged, {before}", value, remedy)
 
 
 def _moment(name: str, text: str | None) -> datetime | None:
@@ -304,55 +354,49 @@ def _moment(name: str, text: str | None) -> datetime | None:
         errors.refuse("campaign", f"--{name}", "a time as in 2026-12-01T08:00Z", text)
 
 
-def _print_campaign(found: Campaign, key: str | None, root: str, as_json: bool) -> None:
+def _print_campaign(campaign: Campaign, key: str | None, root: str, as_json: bool) -> None:
     values = {
-        "campaign": found.id,
-        "page": f"{root}/c/{found.id}",
-        "owner_page": f"{root}/owner/{found.id}",
-        "mechanism": found.fingerprint,
-        "guarantee": str(found.certificate.guarantee),
-        "key": key or "shown when the campaign was made",
+        "campaign": campaign.id,
+        "page": f"{root}/c/{campaign.id}",
+        "owner_page": f"{root}/owner/{campaign.id}",
+        "mechanism": campaign.fingerprint,
+        "guarantee": str(campaign.certificate.guarantee),
+        "key": key or "shown when the campaign was created",
     }
     if as_json:
         print_json(values)
     else:
-        print(found.title)
-        for name, value in values.items():  # not a table, which would break what is to be copied
+        print(campaign.title)
+        for name, value in values.items():  # no table, which would break lines that people copy
             print(f"  {name.replace('_', ' '):<12}{value}")
         if key is not None:
-            print("Keep the key: it is not stored, and not shown again.")
+            print("Keep the owner's key: it is not stored, and will not be shown again.")
     sys.stdout.flush()  # a program may read this through a pipe while the server runs
 
 
-def _reachable(host: str) -> str:
-    """Return an address that a browser on this machine can open."""
-    if host in ("0.0.0.0", "::"):
-        return "localhost"
-    return f"[{host}]" if ":" in host else host
-
-
-def _print_results(found: dict[str, Any]) -> None:
-    level = f"{found['confidence']:.0%} interval"
-    classes = [(str(one["class"]), *_share(one)) for one in found["classes"]]
+def _print_results(summary: dict[str, Any]) -> None:
+    level = f"{summary['confidence']:.0%} interval"
+    classes = [(str(one["class"]), *_share(one)) for one in summary["classes"]]
     if classes:
-        print_table(f"{found['reports']:,} reports", ("class", "share", level), classes)
+        print_table(f"{summary['reports']:,} reports", ("class", "share", level), classes)
     else:
-        print(f"{found['reports']:,} reports")
-    if found["accuracy"] is not None:
-        accuracy = found["accuracy"]
-        lines = [("all", f"{found['votes']:,}", *accuracy_cells(accuracy))]
+        print(f"{summary['reports']:,} reports")
+    if summary["accuracy"] is not None:
+        accuracy = summary["accuracy"]
+        lines = [("all", f"{summary['votes']:,}", *accuracy_cells(accuracy))]
         lines += [
             (str(one["class"]), f"{one['voters']:,.0f}", *accuracy_cells(one))
             for one in accuracy["by_class"]
         ]
         print_table("Accuracy by votes", ("class", "votes", "accuracy", level), lines)
-    elif found["votes"]:
-        print(f"{found['votes']:,} of at least {found['minimum']:,} votes: no accuracy is shown")
+    elif summary["votes"]:
+        minimum = f"{summary['minimum']:,}"
+        print(f"{summary['votes']:,} votes: the accuracy is shown from {minimum} votes on.")
     fakes = [
         (str(one["fakes"]), *map(_points, (one["lying"], one["class_share"], one["accuracy"])))
-        for one in found["poisoning"]
+        for one in summary["poisoning"]
     ]
-    columns = ("fakes", "a share, by lying", "a share, by forging", "accuracy, by forging")
+    columns = ("fakes", "share, if they lie", "share, if they forge", "accuracy, if they forge")
     print_table("Largest shift that fake participants could cause", columns, fakes)
 
 

@@ -1,4 +1,4 @@
-"""`tacit campaign take-part`, `crowd`: one person, and many simulated ones."""
+"""`tacit campaign take-part`, `crowd`: one participant, or many simulated ones."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 Url = Annotated[
     str,
-    typer.Argument(help="Address or page of the campaign, or an invitation.", metavar="URL"),
+    typer.Argument(help="Address of the campaign or its page, or an invitation.", metavar="URL"),
 ]
 OwnerKey = Annotated[
     str | None,
     typer.Option(
         "--key",
-        help="Owner's key; safer in the environment.",
+        help="Owner's key; safer in the environment variable.",
         envvar="TACIT_KEY",
         rich_help_panel=SETTINGS,
     ),
 ]
 _IN_THE_CLEAR = (
-    "tacit: http without TLS: anyone on the network path can read the token, and change what is "
-    "asked."
+    "tacit: http without TLS: anyone on the network path can read the token, and change what you "
+    "are asked."
 )
 
 
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     command(
         app,
-        "For people",
+        "For participants",
         "tacit campaign take-part https://host/c/CAMPAIGN --token - --data me.csv",
     )(take_part)
     command(
@@ -70,17 +70,19 @@ def take_part(
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="Column of the label.", show_default="the one column that is no feature"),
+        typer.Option(help="Column of the label.", show_default="the only column not a feature"),
     ] = None,
     vote: Annotated[
         bool, typer.Option("--vote", help="Vote on the published model instead.")
     ] = False,
     withdraw: Annotated[str | None, typer.Option(help="Receipt of an answer to delete.")] = None,
     at_most: Annotated[
-        float | None, typer.Option(help="Largest ε of report and vote together; else refuse.")
+        float | None,
+        typer.Option(help="Largest ε of report and vote together; a campaign above it is refused."),
     ] = None,
     mechanism: Annotated[
-        str | None, typer.Option(help="SHA-256 of the mechanism; any other is refused.")
+        str | None,
+        typer.Option(help="SHA-256 of the expected mechanism; any other is refused."),
     ] = None,
     state: Annotated[
         Path | None,
@@ -100,7 +102,8 @@ def take_part(
         if not person.drawn:
             client.must_be_unused(person.token, person.kind)
             if data is None:
-                errors.refuse("take-part", "--data", "given: nothing was drawn before", None)
+                condition = f"given: no {person.kind} has been drawn with this token"
+                errors.refuse("take-part", "--data", condition, None)
             with _said(as_json):
                 _show(terms, vote, client.kept.folder)
             if not yes and not typer.confirm(f"Draw and send one {person.kind}?", err=True):
@@ -111,7 +114,8 @@ def take_part(
             return print_values(sent, as_json, "")
         receipt = sent.pop("receipt")
         print_values(sent, as_json, "Sent")
-        print(f"Receipt, to withdraw it:\n{receipt}")  # not in a table, which would break it
+        # No table, which would break the line.
+        print(f"Receipt, which lets you withdraw it (--withdraw):\n{receipt}")
 
 
 def crowd(
@@ -129,7 +133,7 @@ def crowd(
     single: Annotated[bool, typer.Option("--single", help="Send one answer per request.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try a campaign out: each row of a data set takes part over HTTP as one person.
+    """Try a campaign out with simulated people: each row of a data set takes part over HTTP.
 
     The noise comes from the operating system, so there is no seed.
     """
@@ -138,14 +142,14 @@ def crowd(
 
     dataset = datasets.load(data, schema)
     with connected(url, key=key) as client, rows_progress(people) as advance:
-        outcome = crowds.run(
+        result = crowds.run(
             client, dataset, people, vote=vote, batch=batch, single=single, advance=advance
         )
-    values = outcome.to_dict()
+    values = result.to_dict()
     print_values(
         values if as_json else {**values, "refused": _reasons(values)}, as_json, "The crowd"
     )
-    if outcome.refused:
+    if result.refused:
         raise typer.Exit(REFUSED)
 
 
@@ -176,7 +180,7 @@ def _token(given: str | None, client: Client) -> str:
     if token == "-":
         token = sys.stdin.readline()
     if not token or not token.strip():
-        remedy = "It came with the invitation."
+        remedy = "It is part of the invitation."
         errors.refuse("take-part", "--token", "given, or TACIT_TOKEN set", None, remedy)
     return token.strip()
 
@@ -196,19 +200,19 @@ def _show(terms: Campaign, vote: bool, folder: Path) -> None:
     """Show what would be sent and its cost, derived here and not taken from the server."""
     what = "your row and its label" if terms.labelled else "your row"
     report = f"one noised report of {what}: {terms.channel.guarantee}"
-    asked, also = f"{report}. The row itself stays here", ""
+    now, later = f"{report}. The row itself stays on this machine", ""
     if terms.ballot is not None:
-        voted = "one noised vote, whether the learned model is right on your row: "
+        voted = "one noised vote on whether the learned model is right about your row: "
         voted += str(terms.ballot.guarantee)
-        asked, also = (voted, report) if vote else (asked, voted)
+        now, later = (voted, report) if vote else (now, voted)
     lines = [
         terms.title,
         terms.purpose,
         "",
-        f"  - Would be sent now: {asked}.",
-        *([f"  - A token also gives {also}."] if also else []),
+        f"  - To be sent now: {now}.",
+        *([f"  - The same token also allows {later}."] if later else []),
         f"  - Mechanism: {terms.mechanism.kind}, SHA-256 {terms.fingerprint}",
-        f"  - Kept in {folder}: what was drawn, so that it is not drawn twice. Never the row.",
+        f"  - Stored in {folder}: what was drawn, so that it is not drawn twice. Never the row.",
     ]
     print_text("\n".join([*lines, "", terms.certificate.explain()]))
 
@@ -263,11 +267,11 @@ def read_row(path: Path, terms: Campaign, label: str | None, labelled: bool) -> 
 
 def _surplus(table: Any, names: tuple[str, ...], path: Path) -> str:
     """Find the one column that the mechanism does not know."""
-    found = [name for name in table.schema.names if name not in names]
-    if len(found) != 1 and len(table.schema.names) != len(names) + 1:
-        condition = f"given: {path.name} has {len(found)} columns beside the mechanism's"
+    surplus = [name for name in table.schema.names if name not in names]
+    if len(surplus) != 1 and len(table.schema.names) != len(names) + 1:
+        condition = f"given: {path.name} has {len(surplus)} columns besides the mechanism's"
         errors.refuse("take-part", "--label", condition, None)
-    return str(found[-1])
+    return str(surplus[-1])
 
 
 def _table(path: Path, schema: Any, words: str | None) -> Any:
@@ -286,8 +290,8 @@ def _table(path: Path, schema: Any, words: str | None) -> Any:
     except (ValueError, TypeError, AttributeError, RecursionError, pa.ArrowException):
         # `from None`: the original message may quote the row.
         raise errors.InvalidData(
-            f"{path}: it must be a JSON object with one value per column, or with the numbers of "
-            "an array under 'row'."
+            f"{path}: the file must hold a JSON object with one value per column, or with the "
+            "numbers of an array under 'row'."
         ) from None
 
 

@@ -1,4 +1,4 @@
-/* What a person answers: a drawing or a form, and a label. It stays in this object. */
+/* A person's answer: a drawing or a form, and a label. It stays in this object. */
 
 import { Pad } from "./drawing.js";
 import { find, make, say } from "./page.js";
@@ -6,7 +6,7 @@ import { columnsOf, problemWith, rowOf } from "./rows.js";
 
 const MOST_FIELDS = 200, MOST_BUTTONS = 24;
 
-/** Whether a page can ask for such rows. */
+/** Whether a page can ask for rows of this schema. */
 export const askable = (schema) => Boolean(schema.image) || columnsOf(schema).length <= MOST_FIELDS;
 
 export class Answer {
@@ -62,7 +62,7 @@ export class Answer {
     });
   }
 
-  /** The place of the chosen label; null where there is none to choose. */
+  /** The index of the chosen label; null if the survey asks for none. */
   get label() {
     if (!this.classes) return null;
     const chosen = document.querySelector("input[name=choice]:checked, #choice");
@@ -81,7 +81,7 @@ export class Answer {
     });
   }
 
-  /** The row and label as they are now; what is missing is refused in one sentence. */
+  /** Returns the row and label; throws one sentence about whatever is missing. */
   take() {
     if (this.pad?.empty) throw new Error("Draw something first.");
     const values = this.#values();
@@ -96,7 +96,7 @@ export class Answer {
       });
     }
     const { label } = this;
-    if (label === undefined) throw new Error("Say which one it is.");
+    if (label === undefined) throw new Error(`Choose an answer to “${find("question").textContent}”`);
     return { values, row: rowOf(this.schema, values), label };
   }
 
@@ -112,7 +112,7 @@ export class Answer {
 function hintOf(column) {
   if (column.kind === "categorical") return "";
   const range = `From ${column.lower} to ${column.upper}.`;
-  const beyond = column.outside === "clip" ? " What lies beyond counts as the nearest of these." : "";
+  const beyond = column.outside === "clip" ? " A value outside counts as the nearest of these." : "";
   return range + beyond + (column.missing === "indicate" ? " Leave it empty if you do not know." : "");
 }
 

@@ -1,19 +1,19 @@
-/* The server's interface, and patience with it. */
+/* Requests to the server, with retries. */
 
-/** What a server refused, by its code. */
+/** A refusal by the server, with its code. */
 export class Refusal extends Error {
   constructor(status, body, pause) {
     super(body.detail ?? body.title ?? `The server answered ${status}.`);
     Object.assign(this, { status, code: String(body.type ?? "").replace("tacit:", ""), body, pause });
   }
 
-  /** Whether the same request may do later. */
+  /** Whether the same request may succeed later. */
   get passing() {
     return this.status >= 500 || this.status === 429;
   }
 }
 
-/** One campaign's addresses; `secret` is a token or a key, and goes into a header, never a URL. */
+/** One campaign's interface; `secret` is a token or a key, and is sent in a header, never in a URL. */
 export class Api {
   constructor(id, secret = null) {
     this.base = `/v1/campaigns/${id}`;
@@ -44,7 +44,7 @@ export class Api {
 
 const wait = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 
-/** The same request, up to four times, while nothing but time is in its way. */
+/** Sends a request up to four times, as long as it fails for reasons that pass. */
 export async function patiently(send, pauses = [1, 2, 4]) {
   for (const pause of pauses) {
     try {

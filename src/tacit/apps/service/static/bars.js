@@ -1,10 +1,10 @@
-/* Bars with intervals: a name, a bar from 0, a line over what the interval spans, the numbers. */
+/* Bar charts with intervals: a name, a bar from 0, a line for the interval, the numbers. */
 
 import { make } from "./page.js";
 
 const HEIGHT = 18;
 
-/** The rows of a chart; `most` is the share at its right end. */
+/** Makes the rows of a chart; `most` is the share at its right end. */
 export function bars(entries, most) {
   return entries.flatMap(({ name, picture = "", share, interval: [low, high] }) => [
     make("span", { class: "name", title: String(name) }, picture, String(name)),
@@ -14,7 +14,7 @@ export function bars(entries, most) {
   ]);
 }
 
-/** The right end for several charts that are read together. */
+/** Returns the share at the right end of a chart of these entries. */
 export const reach = (entries) => Math.min(1, 1.02 * Math.max(0.05, ...entries.map(({ interval }) => interval[1])));
 
 const points = (share) => (100 * share).toFixed(1);

@@ -1,28 +1,28 @@
-/* The channels: what leaves the browser is drawn here, and every one can state its exact law. */
+/* The channels, which draw everything that leaves the browser; each can state its exact law. */
 
 import { Cost } from "./odds.js";
 import { TOTAL, bernoulli, discreteLaplace, subset } from "./randomness.js";
 
 const MOST = 2 ** 32;  // categories that can be drawn from
 
-/** A described law that is none is refused: what it would cost is not what it tells. */
+/** Refuses a description that is not a valid law: its cost could not be computed. */
 function must(holds, what) {
-  if (!holds) throw new Error(`The server describes noise that is none (${what}), so nothing was sent.`);
+  if (!holds) throw new Error(`The server describes noise that would not protect you (${what}), so nothing was sent.`);
 }
 
 const wholeFrom = (least, value, most) => Number.isSafeInteger(value) && least <= value && value <= most;
 
-/** What is not among the categories would go out as it is. */
+/** Refuses a value outside the categories, which would be sent without noise. */
 function within(category, categories) {
   if (!wholeFrom(0, category, categories - 1)) {
-    throw new Error(`channel: there is no such category among ${categories}, so nothing was sent.`);
+    throw new Error(`channel: the value must be one of ${categories} categories, so nothing was sent.`);
   }
 }
 
 function choose(n, k) {
-  let found = 1n;
-  for (let at = 1n; at <= BigInt(k); at++) found = (found * (BigInt(n - k) + at)) / at;
-  return found;
+  let count = 1n;
+  for (let at = 1n; at <= BigInt(k); at++) count = (count * (BigInt(n - k) + at)) / at;
+  return count;
 }
 
 /** A category in, a sorted set of `size` categories out. */
@@ -32,7 +32,7 @@ export class SubsetSelection {
     must(wholeFrom(2, categories, MOST), "categories");
     must(wholeFrom(1, size, categories - 1), "size");
     must(0n < this.inclusion && this.inclusion < TOTAL, "inclusion");
-    // Named less often than by chance, the own category would be told by its absence.
+    // If the true category were named less often than by chance, its absence would give it away.
     must(this.cost.odds[0] >= this.cost.odds[1], "inclusion");
   }
 
@@ -53,17 +53,18 @@ export class SubsetSelection {
       : [TOTAL - this.inclusion, TOTAL * choose(others, this.size)];
   }
 
-  /** The chance that a report holds its own category, and that it holds any other one. */
+  /** The probabilities that a report holds the true category, and that it holds any other one. */
   get chances() {
     const own = Number(this.inclusion) / Number(TOTAL);
     return [own, (this.size - own) / (this.categories - 1)];
   }
 
-  /** How often the best guess among `count` equally likely categories is right.
+  /** Returns how often the best guess among `count` equally likely categories is right.
    *
-   * Of all sets, a share `none` holds none of them; in the others, any that is held is the guess.
-   * Knowing how likely each category is for something that is guessed can only mix these laws,
-   * and a mixture tells less: no guess at one of `count` equally likely things is right more often.
+   * A share `none` of all sets holds none of them; for the other sets, the guess is any one that is
+   * held. If the guess is about something else, with a known probability of each category, these laws
+   * are mixed, and a mixture reveals less: no guess at one of `count` equally likely things is right
+   * more often.
    */
   guess(count) {
     const [own] = this.chances, rest = this.categories - this.size;
@@ -73,14 +74,14 @@ export class SubsetSelection {
     return (this.categories / count) * (((1 - none) * own) / this.size + outside);
   }
 
-  /** What one report costs, from the law itself: a set with the own category against one without. */
+  /** The cost of one report, from the law itself: a set with the true category against one without. */
   get cost() {
     const held = this.inclusion * BigInt(this.categories - this.size);
     return new Cost([held, (TOTAL - this.inclusion) * BigInt(this.size)]);
   }
 }
 
-/** A category in, a category out: the true one with weight `keep`, any other with `other`. */
+/** A category in, a category out: the true one with weight `keep`, each other one with `other`. */
 export class RandomizedResponse {
   constructor({ categories, keep, other }) {
     Object.assign(this, { categories, keep: BigInt(keep), other: BigInt(other), size: 1 });
@@ -123,20 +124,20 @@ export class DiscreteLaplace {
     return values.map((value) => value + discreteLaplace(this.scale, rng));
   }
 
-  /** For values that differ by at most so much in all: P(y | x) is proportional to e^(−|y − x|/t). */
+  /** Returns the cost at this ℓ1 sensitivity: P(y | x) is proportional to e^(−|y − x|/t). */
   costOf(sensitivity) {
     return new Cost([1n, 1n], [BigInt(sensitivity) * this.scale[1], this.scale[0]]);
   }
 }
 
 const KINDS = {
-  __proto__: null,  // or every object's own names would be kinds
+  __proto__: null,  // otherwise the names of every object's properties would be kinds
   "subset-selection": SubsetSelection,
   "randomized-response": RandomizedResponse,
   "discrete-laplace": DiscreteLaplace,
 };
 
-/** The channel that a server describes, of one of these kinds. */
+/** Makes the channel that a server describes, which must be of one of these kinds. */
 export function channelOf(described, kinds = Object.keys(KINDS)) {
   must(kinds.includes(described?.kind), "kind");
   return new KINDS[described.kind](described);

@@ -1,4 +1,4 @@
-/* The mechanism on a person's device: encode a row, draw a report, ask the model. */
+/* The mechanism on a person's device: encode a row, draw a report, apply the model. */
 
 import { channelOf } from "./channels.js";
 import { FREE, sumAbove } from "./odds.js";
@@ -8,7 +8,7 @@ import { columnsOf } from "./rows.js";
 const FAR = 2 ** 100;  // beyond every ball
 const SETS = ["subset-selection"], FLIPS = ["randomized-response"], NOISE = ["discrete-laplace"];
 
-/** Bytes of base64. */
+/** Decodes base64. */
 export const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
 const floatsOf = (text) => new Float32Array(bytesOf(text).buffer);
@@ -19,10 +19,10 @@ export async function sha256(bytes) {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** A described mechanism with its encoder's bytes, which must be those that it names. */
+/** Makes the described mechanism with its encoder, whose hash must be the described one. */
 export async function deviceOf(described, encoder) {
   if (described.encoder !== null && (await sha256(encoder)) !== described.encoder) {
-    throw new Error("The encoder is not the one that this collection names, so nothing was sent.");
+    throw new Error("The encoder is not the one that this survey names, so nothing was sent.");
   }
   const Kind = KINDS[described.channel.kind];
   mustFit(Kind);
@@ -31,39 +31,38 @@ export async function deviceOf(described, encoder) {
   return device;
 }
 
-/** The law that would be drawn from must cost what is stated, or less. */
+/** Refuses a law that would cost more than is stated. */
 export function mustCost(cost, stated) {
   if (!cost.within(stated)) {
-    throw new Error("The noise is weaker than this collection states, so nothing was sent.");
+    throw new Error("The noise is weaker than this survey states, so nothing was sent.");
   }
 }
 
-/** What the server says of a campaign must be what its own channel and its other words say. */
+/** Refuses a description of a campaign that contradicts its channel or itself. */
 export function mustAgree(campaign, described, device) {
   const { epsilon, vote_epsilon: vote, total_epsilon: total, delta, certificate } = campaign;
   const same = `${described.classes}` === `${campaign.classes}` && described.labelled === campaign.labelled;
   if (!same || described.artifact !== campaign.artifact.sha256 || described.epsilon !== epsilon) {
-    throw new Error("The server describes two different mechanisms. Nothing was sent; try again later.");
+    throw new Error("The server describes two different mechanisms. Nothing was sent. Try again later.");
   }
   const costs = [epsilon, vote ?? 0, total].every(isCost) ? sumAbove(epsilon, vote ?? 0) : NaN;
-  // With a δ less than the sum can be proved, but not by a browser, which has no such noise. Without
-  // one nothing below the sum of both decimals is believed; a last digit above it is rounding.
+  // With a δ, less than the sum can be proved, but not in a browser, which lacks such noise. Without
+  // one, no total below the sum of both decimals is accepted; a last digit above it is rounding.
   const adds = costs >= 0 && total >= epsilon && (delta > 0 || (total >= costs && total <= costs * (1 + 1e-9)));
   const { epsilon: certified, delta: allowed } = certificate.guarantee;
   if (!adds || certified !== total || (allowed ?? 0) !== delta || (device && delta > 0)) {
-    throw new Error("What this collection states as the cost of report and vote together is not their sum, "
-      + "so nothing was sent.");
+    throw new Error("The stated privacy cost of report and vote together is not the sum of both, so nothing was sent.");
   }
 }
 
 const isCost = (number) => typeof number === "number" && number >= 0 && number <= 10_000;
 
-/** Every value that a row can have must have a place in its channel. */
+/** Refuses a channel that does not cover every value that a row can have. */
 function mustFit(holds) {
-  if (!holds) throw new Error("The noise does not fit what this collection asks for, so nothing was sent.");
+  if (!holds) throw new Error("The noise does not match what this survey asks for, so nothing was sent.");
 }
 
-/** The channel of a vote: a right and a wrong one for each class, or for all. */
+/** Makes the channel of a vote: right or wrong, for each class or for all together. */
 export function votesOf({ channel, classes, epsilon }) {
   const made = channelOf(channel, [...SETS, ...FLIPS]);
   mustFit(made.categories === 2 * (classes?.length ?? 1));
@@ -71,7 +70,7 @@ export function votesOf({ channel, classes, epsilon }) {
   return made;
 }
 
-/** The flip of a label; null where none is sent. */
+/** Makes the channel that flips a label; null if no label is sent. */
 function labelOf(law, { labelled, classes }) {
   mustFit(Boolean(law) === labelled);
   if (!labelled) return null;
@@ -80,7 +79,7 @@ function labelOf(law, { labelled, classes }) {
   return flip;
 }
 
-/** One codeword, or codeword and label, as one symbol through subset selection. */
+/** A codeword, or a codeword with a label, as one symbol through subset selection. */
 class Codebook {
   constructor(described, graph) {
     this.graph = graph;
@@ -97,7 +96,7 @@ class Codebook {
     return this.channel.cost;
   }
 
-  /** The codeword of a row. */
+  /** Returns the codeword of a row. */
   encode(row) {
     return this.graph.run(row).data[0];
   }
@@ -106,17 +105,17 @@ class Codebook {
     return codeword * this.classes + (label ?? 0);
   }
 
-  /** The columns of one report. */
+  /** Draws the columns of one report. */
   release(codeword, label, rng) {
     return { symbols: this.channel.release(this.symbol(codeword, label), rng) };
   }
 
-  /** What a codeword looks like, from 0 to 255. */
+  /** Returns a codeword's picture, from 0 to 255. */
   prototype(codeword) {
     return this.prototypes.subarray(codeword * this.width, (codeword + 1) * this.width);
   }
 
-  /** The place of the model's answer among its labels. */
+  /** Returns the index of the model's answer among its labels. */
   answer(codeword, ballot) {
     return ballot.codewords[codeword];
   }
@@ -198,7 +197,7 @@ class Features {
   }
 }
 
-/** What a schema has to noise: how many numbers, which may be missing, categories of all else. */
+/** Returns what a schema's channel must cover: numbers, which of them may be missing, categories. */
 function placesOf({ schema, channel }) {
   const columns = columnsOf(schema), coded = columns.filter((one) => one.kind === "categorical");
   const numbers = columns.filter((one) => one.kind !== "categorical");
@@ -211,13 +210,13 @@ function placesOf({ schema, channel }) {
 
 const KINDS = { __proto__: null, latent: Latent, features: Features, "subset-selection": Codebook };
 
-/** The nearest whole number, halves to the even one. */
+/** Rounds to the nearest whole number, halves to the even one. */
 function evenly(value) {
   const below = Math.floor(value), rest = value - below;
   return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
 }
 
-/** The nearest multiple of the grid step, as a whole number; halves go up. */
+/** Returns the nearest multiple of the grid step, as a whole number; halves go up. */
 function quantize(value, step) {
   const finite = Number.isNaN(value) ? 0 : Math.min(Math.max(value, -FAR), FAR);
   const reach = 2 ** 40 * step;
@@ -227,7 +226,7 @@ function quantize(value, step) {
 
 const length = (steps) => steps.reduce((sum, step) => sum + Math.abs(step), 0);
 
-/** Scaled towards zero until the ℓ1 norm is within the radius, decided in whole numbers. */
+/** Scales towards zero until the ℓ1 norm is within the radius, checked in whole numbers. */
 function clip(steps, radius) {
   const factor = Math.min(radius / Math.max(length(steps), 1), 1);
   let clipped = steps.map((step) => {
@@ -238,7 +237,7 @@ function clip(steps, radius) {
   return clipped.map((step) => step + 0);  // no −0
 }
 
-/** The most probable class of a network of linear layers with ReLU between them. */
+/** Returns the most probable class of a network of linear layers with ReLU between them. */
 function through(network, inputs) {
   const center = floatsOf(network.center), spread = floatsOf(network.spread);
   let values = inputs.map((value, at) => (value - center[at]) / spread[at]);

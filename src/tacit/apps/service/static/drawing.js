@@ -1,4 +1,4 @@
-/* A pad to draw on, by pointer or keyboard, and the picture that it makes for an encoder. */
+/* A pad to draw on, with pointer or keyboard, and the picture that the encoder gets from it. */
 
 const SIDE = 280, CELLS = 14, CELL = SIDE / CELLS, PEN = 22, FINE = 8;
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -127,7 +127,7 @@ export class Pad {
   }
 }
 
-/** Where the ink is, and the centre of its weight. */
+/** Returns the bounding box of the ink, and its centre of mass. */
 function extent(alpha) {
   let [left, top, right, bottom, weight, x, y] = [SIDE, SIDE, 0, 0, 0, 0, 0];
   alpha.forEach((value, at) => {
@@ -145,15 +145,15 @@ function extent(alpha) {
 }
 
 function averaged({ data }, width, height) {
-  const found = new Float64Array(width * height);
+  const means = new Float64Array(width * height);
   for (let at = 0; at < data.length / 4; at++) {
     const column = Math.floor((at % (width * FINE)) / FINE), row = Math.floor(at / (width * FINE * FINE));
-    found[row * width + column] += data[4 * at + 3] / 255 / FINE ** 2;
+    means[row * width + column] += data[4 * at + 3] / 255 / FINE ** 2;
   }
-  return Array.from(found);
+  return Array.from(means);
 }
 
-/** A picture of numbers from 0 to 1 on a canvas, a square a pixel, in the text's own colour. */
+/** Paints numbers from 0 to 1 on a canvas, one pixel per number, dark on light or light on dark. */
 export function paint(canvas, values, [height, width]) {
   canvas.width = width;
   canvas.height = height;

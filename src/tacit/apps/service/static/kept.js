@@ -1,27 +1,27 @@
-/* What this browser keeps of one invitation: the drawn report and vote, and their receipts.
+/* What this browser stores for one invitation: the drawn report and vote, and their receipts.
  *
- * A report is kept before it is sent: whoever asks again gets the very same bytes, and nobody draws
- * twice as long as this browser keeps its data. Where nothing is kept, the server is asked before
- * anything is drawn whether the invitation was used. The drawing or the answers themselves are never
- * kept, and the invitation only as a hash.
+ * A report is stored before it is sent: a retry sends the same bytes, and nothing is drawn twice as
+ * long as this browser keeps its data. If nothing is stored, the page asks the server whether the
+ * invitation was used before it draws anything. The drawing or the answers themselves are never
+ * stored, and the invitation only as a hash.
  *
- * It is kept in a database: its transactions come one after the other in all tabs. localStorage does
- * not do that, even under a lock: a tab may read what was there before another one wrote.
+ * The store is a database, whose transactions run one after another across all tabs. localStorage
+ * does not do that, even under a lock: a tab may read what was there before another tab wrote.
  */
 
 import { sha256 } from "./device.js";
 
 const STORE = "invitations";
 
-const keepsNothing = () => new Error("This browser keeps nothing for this page, so a report could not be sent "
-  + "again unchanged. Allow it to store data, or use another browser.");
+const storesNothing = () => new Error("This browser does not store data for this page, so it could not send your "
+  + "report again unchanged. Allow it to store data, or use another browser.");
 
 function opened() {
   return new Promise((resolve, reject) => {
-    const asked = indexedDB.open("tacit", 1);
-    asked.onupgradeneeded = () => asked.result.createObjectStore(STORE);
-    asked.onsuccess = () => resolve(asked.result);
-    asked.onerror = () => reject(keepsNothing());
+    const request = indexedDB.open("tacit", 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(STORE);
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(storesNothing());
   });
 }
 
@@ -31,7 +31,7 @@ export class Kept {
   constructor(name, database) {
     this.name = name;
     this.#database = database;
-    /** {report, receipt, withdrawn, vote, voteReceipt, voteWithdrawn}, as far as they are there. */
+    /** {report, receipt, withdrawn, vote, voteReceipt, voteWithdrawn}, those that are stored. */
     this.all = {};
   }
 
@@ -42,14 +42,14 @@ export class Kept {
     return made;
   }
 
-  /** Puts more beside what is there. */
+  /** Adds to what is stored. */
   add(more) {
     return this.#change(() => more);
   }
 
-  /** Draws under this name if that may be, once, whatever other tabs do; what is there stays. */
+  /** Draws under this name at most once, if `may` allows it, whatever other tabs do. */
   once(name, may, draw) {
-    navigator.storage?.persist?.().catch(() => {});  // a wish: nothing waits for it
+    navigator.storage?.persist?.().catch(() => {});  // a request to the browser; nothing waits for it
     if (!navigator.locks) throw new Error("This browser is too old to take part safely. Use a newer one.");
     return navigator.locks.request(this.name, async () => {
       await this.#change(() => null);
@@ -58,14 +58,14 @@ export class Kept {
     });
   }
 
-  /** Adds what `change` makes of what is there, on the disk, while no other tab reads or writes. */
+  /** Adds what `change` returns for what is stored, on disk, while no other tab reads or writes. */
   #change(change) {
     return new Promise((resolve, reject) => {
       const transaction = this.#database.transaction(STORE, "readwrite", { durability: "strict" });
-      const store = transaction.objectStore(STORE), asked = store.get(this.name);
+      const store = transaction.objectStore(STORE), request = store.get(this.name);
       let now;
-      asked.onsuccess = () => {
-        now = asked.result ?? {};
+      request.onsuccess = () => {
+        now = request.result ?? {};
         let more;
         try {
           more = change(now);
@@ -80,7 +80,7 @@ export class Kept {
         this.all = now;
         resolve();
       };
-      transaction.onabort = () => reject(keepsNothing());
+      transaction.onabort = () => reject(storesNothing());
     });
   }
 }

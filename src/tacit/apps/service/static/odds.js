@@ -1,9 +1,9 @@
-/* Odds against e^ε, decided in whole numbers; and what several parts cost together. */
+/* Odds compared with e^ε in integers, and the cost of several draws together. */
 
 const BITS = 256n, ONE = 1n << BITS;
-const MOST = 700;  // beyond it ε protects nobody
+const MOST = 700;  // a larger ε protects nobody
 
-/** A number as the decimal that it is written as: 0.1 is [1n, 10n]. */
+/** Returns a number as the fraction of its decimal form: 0.1 is [1n, 10n]. */
 export function rational(number) {
   const [digits, power = "0"] = String(number).split("e");
   const [whole, rest = ""] = digits.split(".");
@@ -11,7 +11,7 @@ export function rational(number) {
   return shift >= 0 ? [top * 10n ** BigInt(shift), 1n] : [top, 10n ** BigInt(-shift)];
 }
 
-/** 2^256 e^x for x = top/bottom ≥ 0, or a little less: every step rounds down. */
+/** Returns 2^256 e^x for x = top/bottom ≥ 0, or a little less: every step rounds down. */
 function expBelow(top, bottom) {
   let halvings = 0n;
   while (top > bottom << halvings) halvings++;
@@ -22,15 +22,15 @@ function expBelow(top, bottom) {
   return sum;
 }
 
-/** 2^256 e^ε or a little more. What `expBelow` rounds off is less than 2^-230 of it: a step is off by
- * one in 2^256, and ten squarings double that as often. */
+/** Returns 2^256 e^ε or a little more. The error of `expBelow` is below 2^-230 of the value: each step
+ * is off by one in 2^256, and each of ten squarings doubles that. */
 export function expAbove(epsilon) {
   if (epsilon === 0) return ONE;
-  const found = expBelow(...rational(Math.min(epsilon, MOST)));
-  return found + (found >> 192n) + 1n;
+  const below = expBelow(...rational(Math.min(epsilon, MOST)));
+  return below + (below >> 192n) + 1n;
 }
 
-/** Round top/bottom up to this number of digits, and return the number that is printed. */
+/** Rounds top/bottom up to this number of digits, and returns the number that is printed. */
 export function ceiling(top, bottom, digits) {
   if (top <= 0n) return 0;
   let power = String(top).length - String(bottom).length - digits;  // of the last digit, or one too low
@@ -40,7 +40,7 @@ export function ceiling(top, bottom, digits) {
   return Number(`${up(scaled())}e${power}`);
 }
 
-/** The sum of two numbers as decimals, as a number that is not below it. */
+/** Returns a number that is at least the sum of two numbers, taken as decimals. */
 export function sumAbove(first, second) {
   const [a, b] = rational(first), [c, d] = rational(second);
   return leastAbove(first + second, (number) => atLeast(number, [a * d + c * b, b * d]));
@@ -52,49 +52,49 @@ export function atLeast(number, [top, bottom]) {
   return a * bottom >= top * b;
 }
 
-/** The least number near this one for which it holds, where it holds for all larger ones. */
+/** Returns the least number for which `holds`, near this one; it must hold for all larger numbers. */
 function leastAbove(near, holds) {
-  let found = near;
-  while (found > 0 && holds(beside(found, -1n))) found = beside(found, -1n);
-  while (!holds(found)) found = beside(found, 1n);
-  return found;
+  let least = near;
+  while (least > 0 && holds(beside(least, -1n))) least = beside(least, -1n);
+  while (!holds(least)) least = beside(least, 1n);
+  return least;
 }
 
-/** The next number up or down; a positive one's bits count them. */
+/** Returns the next float up or down: the bits of positive floats are in order. */
 function beside(number, step) {
   const bits = new BigInt64Array(new Float64Array([number]).buffer);
   bits[0] += step;
   return new Float64Array(bits.buffer)[0];
 }
 
-/** What a draw costs: odds of two whole numbers, the larger first, and an exponent a/b beside them. */
+/** The cost of a draw: odds of two whole numbers, the larger first, times e^(a/b). */
 export class Cost {
   constructor(odds, exponent = [0n, 1n]) {
     Object.assign(this, { odds, exponent });
   }
 
-  /** The cost of both draws: odds multiply, exponents add up. */
+  /** Returns the cost of both draws: odds multiply, exponents add. */
   and({ odds: [top, bottom], exponent: [a, b] }) {
     const [c, d] = this.exponent;
     return new Cost([this.odds[0] * top, this.odds[1] * bottom], [a * d + c * b, b * d]);
   }
 
-  /** Whether it is at most ε, exactly: the odds against e^(ε − exponent). */
+  /** Whether the cost is at most ε, exactly: compares the odds with e^(ε − exponent). */
   within(epsilon) {
     if (typeof epsilon !== "number" || !(epsilon >= 0 && epsilon <= MOST)) return false;
     const [top, bottom] = rational(epsilon), [a, b] = this.exponent;
-    const left = top * b - a * bottom;
-    return left >= 0n && this.odds[0] << BITS <= this.odds[1] * expBelow(left, bottom * b);
+    const remaining = top * b - a * bottom;
+    return remaining >= 0n && this.odds[0] << BITS <= this.odds[1] * expBelow(remaining, bottom * b);
   }
 
-  /** ε as a number that it does not exceed, the least one within what can be decided. */
+  /** The least ε, as a number, that the cost provably does not exceed. */
   get epsilon() {
     const near = logarithm(this.odds[0]) - logarithm(this.odds[1]) + Number(this.exponent[0]) / Number(this.exponent[1]);
     return near > MOST ? near * (1 + 1e-9) : leastAbove(Math.max(near, 0), (epsilon) => epsilon > MOST || this.within(epsilon));
   }
 }
 
-/** Of a whole number of any length. */
+/** Returns the logarithm of an integer of any length. */
 function logarithm(number) {
   const bits = number.toString(2).length, shift = Math.max(bits - 64, 0);
   return Math.log(Number(number >> BigInt(shift))) + shift * Math.LN2;

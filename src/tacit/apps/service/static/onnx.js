@@ -1,7 +1,7 @@
-/* Runs the encoders that Tacit writes, straight from their ONNX file.
+/* Runs the encoders that Tacit writes, directly from their ONNX file.
  *
- * ONNX Runtime Web would do it too, but it is WebAssembly, which the page's content security policy
- * forbids ('self' scripts only), and some ten megabytes. These graphs use a few dozen operators.
+ * ONNX Runtime Web could run them too, but it takes about ten megabytes, and it is WebAssembly, which
+ * the page's content security policy forbids. These graphs use a few dozen operators.
  */
 
 import { OPERATORS } from "./operators.js";
@@ -9,7 +9,7 @@ import { tensor } from "./tensors.js";
 
 const FLOAT = 1, INT64 = 7;
 
-/** A graph that can be run; an operator that is not known is refused before anything runs. */
+/** A graph to run; an unknown operator is refused before anything runs. */
 export class Graph {
   constructor(bytes) {
     const model = readModel(new Uint8Array(bytes));
@@ -22,7 +22,7 @@ export class Graph {
     }
   }
 
-  /** The output for `numbers` (n, p) and `codes` (n, q), tensors; those not asked for are left. */
+  /** Returns the output for the tensors `numbers` (n, p) and `codes` (n, q); unused ones are ignored. */
   run(feed) {
     const values = new Map(this.constants);
     for (const name of this.inputs) values.set(name, feed[name]);
@@ -35,7 +35,7 @@ export class Graph {
 
 // --- protocol buffers ---------------------------------------------------------------------------
 
-/** Fields of a message: its number, and a whole number or the bytes in it. */
+/** Yields the fields of a message: the field's number, and its value as a number or as bytes. */
 function* fields(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
@@ -65,20 +65,20 @@ function* fields(bytes) {
 
 const text = (bytes) => new TextDecoder().decode(bytes);
 
-/** Repeated whole numbers come one by one, or packed. */
+/** Reads repeated whole numbers, which come one by one or packed. */
 function whole(value) {
   if (!(value instanceof Uint8Array)) return [value];
-  const found = [];
+  const numbers = [];
   let number = 0n, shift = 0n;
   for (const byte of value) {
     number |= BigInt(byte & 127) << shift;
     shift += 7n;
     if (byte < 128) {
-      found.push(Number(BigInt.asIntN(64, number)));
+      numbers.push(Number(BigInt.asIntN(64, number)));
       number = shift = 0n;
     }
   }
-  return found;
+  return numbers;
 }
 
 function readModel(bytes) {

@@ -66,9 +66,9 @@ function flatten([x], { axis = 1 }) {
 }
 
 function unsqueeze([x, axes]) {
-  const rank = x.dims.length + axes.data.length, left = [...x.dims];
+  const rank = x.dims.length + axes.data.length, remaining = [...x.dims];
   const added = new Set([...axes.data].map((axis) => (axis + rank) % rank));
-  return tensor(Array.from({ length: rank }, (_, at) => (added.has(at) ? 1 : left.shift())), x.data);
+  return tensor(Array.from({ length: rank }, (_, at) => (added.has(at) ? 1 : remaining.shift())), x.data);
 }
 
 function concat(inputs, { axis }) {
@@ -102,14 +102,14 @@ function slice([x, starts, ends, axes]) {
 
 function gather([x, indices], { axis = 0 }) {
   const before = x.dims.slice(0, axis), length = x.dims[axis], after = x.dims.slice(axis + 1);
-  const inner = size(after), found = [];
+  const inner = size(after), from = [];
   for (let outer = 0; outer < size(before); outer++) {
     for (const index of indices.data) {
-      const from = (outer * length + (index < 0 ? index + length : index)) * inner;
-      for (let at = 0; at < inner; at++) found.push(from + at);
+      const start = (outer * length + (index < 0 ? index + length : index)) * inner;
+      for (let at = 0; at < inner; at++) from.push(start + at);
     }
   }
-  return pick(x, [...before, ...indices.dims, ...after], found);
+  return pick(x, [...before, ...indices.dims, ...after], from);
 }
 
 function oneHot([indices, depth, values]) {
@@ -123,7 +123,7 @@ function oneHot([indices, depth, values]) {
 
 // --- sums and extremes --------------------------------------------------------------------------
 
-/** One number for each run along an axis, made from it in double precision. */
+/** Reduces each run along an axis to one number, in double precision. */
 function reduce(x, given, keep, rule, Kind = Float32Array) {
   const axis = (given + x.dims.length) % x.dims.length, length = x.dims[axis];
   const inner = size(x.dims.slice(axis + 1)), outer = size(x.dims.slice(0, axis));
@@ -146,7 +146,7 @@ const argMin = ([x], { axis = 0, keepdims = 1 }) => reduce(x, axis, keepdims, fi
 
 // --- images, (n, channels, height, width) -------------------------------------------------------
 
-/** Height and width of what a window of this size leaves. */
+/** Returns the height and width of the output of a window of this size. */
 function windowed(x, { kernel_shape: kernel, strides: by = [1, 1], pads = [0, 0, 0, 0],
   dilations = [1, 1] }) {
   return [0, 1].map((axis) => {
@@ -155,7 +155,7 @@ function windowed(x, { kernel_shape: kernel, strides: by = [1, 1], pads = [0, 0,
   });
 }
 
-/** Calls `visit(plane, spot, places)` for every window of every channel; a place outside is −1. */
+/** Calls `visit(plane, spot, places)` for each window of each channel; a place outside is −1. */
 function windows(x, attributes, visit) {
   const { kernel_shape: kernel, strides: by = [1, 1], pads = [0, 0], dilations = [1, 1] } = attributes;
   const [images, channels, height, width] = x.dims, shape = windowed(x, attributes);
@@ -207,7 +207,7 @@ const pool = (rule) => ([x], attributes) => {
 const averagePool = pool((inside, count) => sum(inside) / count);
 const maxPool = pool((inside) => Math.max(...inside));
 
-/** Calls `rule(values)` for every plane of an image, or run of a row. */
+/** Calls `rule(values)` for each plane of an image, or run of a row. */
 function planes(x, rule) {
   const length = size(x.dims.slice(2));
   for (let plane = 0; plane < size(x.dims.slice(0, 2)); plane++) {

@@ -1,4 +1,4 @@
-/* The owner's page: counts as they come, estimates with intervals, the model, files, invitations. */
+/* The owner's page: live counts, estimates with intervals, the model, invitations, downloads. */
 
 import { Api, Refusal } from "./api.js";
 import { bars, reach } from "./bars.js";
@@ -12,7 +12,7 @@ const EVERY = 4000, GROUPS = 16;
 const STATES = { open: "Open", early: "Not yet open", closed: "Closed", full: "Full" };
 let api = null, campaign = null, described = null, seen = null, timer = null, lost = false;
 
-// --- what everybody sees ------------------------------------------------------------------------
+// --- what everyone sees -------------------------------------------------------------------------
 
 async function counts() {
   campaign = await new Api(id).json("");
@@ -20,15 +20,16 @@ async function counts() {
   find("purpose").textContent = campaign.purpose;
   const wanted = campaign.quota ? ` of ${campaign.quota.toLocaleString("en")}` : "";
   find("reports").replaceChildren(campaign.reports.toLocaleString("en"), make("small", {}, wanted));
-  find("votes").textContent = campaign.vote_epsilon === null ? "none asked" : campaign.votes.toLocaleString("en");
+  find("votes").textContent = campaign.vote_epsilon === null ? "None" : campaign.votes.toLocaleString("en");
   find("state").textContent = STATES[campaign.state];
   find("cost").replaceChildren(cost(campaign.total_epsilon),
-    make("small", {}, `odds change at most ${factor(campaign.total_epsilon)}-fold`));
+    make("small", {}, `changes odds by a factor of at most ${factor(campaign.total_epsilon)}`));
   if (!find("explanation").firstChild) find("explanation").append(...explained(campaign.explanation));
   find("closing").hidden = api === null || campaign.state === "closed";
+  document.querySelector("[data-file=model]").hidden = campaign.model === null;
 }
 
-/** Counts every few seconds while somebody looks; results where they have changed. */
+/** Updates counts every few seconds while the page is visible, and results when counts change. */
 async function watch() {
   clearTimeout(timer);
   if (!document.hidden) {
@@ -51,10 +52,10 @@ async function results() {
   const state = [campaign.reports, campaign.votes, campaign.model?.sha256].join();
   if (state === seen) return;
   try {
-    const found = await api.json("/results");
-    show(found);
-    // A busy server answers with what it worked out a moment ago: then it is asked again.
-    if ([found.reports, found.votes, found.model?.sha256].join() === state) seen = state;
+    const summary = await api.json("/results");
+    show(summary);
+    // A busy server answers with results of a moment ago: then this page asks again.
+    if ([summary.reports, summary.votes, summary.model?.sha256].join() === state) seen = state;
   } catch (error) {
     if (!(error instanceof Refusal) || error.code !== "too-few") throw error;
     few(error.body);
@@ -74,25 +75,25 @@ function few({ reports = campaign.reports, minimum = campaign.minimum }) {
 
 const named = (entries, key, name = String) => entries.map((one) => ({ ...one, name: name(one[key]) }));
 
-function show(found) {
+function show(summary) {
   find("few").hidden = true;
   find("results").hidden = false;
-  const classes = named(found.classes, "class");
-  const groups = named(found.codewords ?? [], "codeword", (at) => `Group ${at + 1}`)
+  const classes = named(summary.classes, "class");
+  const groups = named(summary.codewords ?? [], "codeword", (at) => `Group ${at + 1}`)
     .map((one) => ({ ...one, picture: pictureOf(one.codeword) })).sort((a, b) => b.share - a.share);
   chart("classes", classes);
   chart("codewords", groups.slice(0, GROUPS));
-  const left = groups.slice(GROUPS);
-  find("fewer").hidden = left.length === 0;
-  find("fewer").textContent = `And ${plural(left.length, "smaller group")}.`;
-  find("confidence").textContent = "Shares are unbiased estimates, and need not add up to 100 %. "
-    + `Lines are intervals with ${percent(found.confidence)} confidence, each on its own.`;
-  find("notes").replaceChildren(...(found.notes ?? []).map((line) => make("p", {}, line)));
-  model(found);
-  poisoning(found.poisoning);
+  const rest = groups.slice(GROUPS);
+  find("fewer").hidden = rest.length === 0;
+  find("fewer").textContent = `And ${plural(rest.length, "smaller group")}.`;
+  find("confidence").textContent = "Shares are unbiased estimates, so they may not add up to 100\u00a0%. "
+    + `The lines are intervals, each with ${percent(summary.confidence)} confidence on its own.`;
+  find("notes").replaceChildren(...(summary.notes ?? []).map((line) => make("p", {}, line)));
+  model(summary);
+  poisoning(summary.poisoning);
 }
 
-/** What a group looks like, where rows are pictures. */
+/** Paints what a group looks like, if rows are pictures. */
 function pictureOf(codeword) {
   const { schema, prototypes } = described;
   if (!schema.image || prototypes === null) return "";
@@ -111,27 +112,37 @@ function model({ accuracy, votes, minimum }) {
   find("model-box").hidden = !campaign.labelled;
   find("learn").hidden = votes > 0 || campaign.state === "closed" && published !== null;
   find("learn").textContent = published === null ? "Learn and publish" : "Learn again";
-  find("model-text").textContent = published === null
-    ? "A classifier can be learned from the reports. Publishing it lets participants try it, and vote."
-    : `Learned from ${plural(published.reports, "report")} and published. `
-      + (votes ? "It stays, as people have voted on it. " : "Until the first vote it can be learned again. ")
-      + `Its accuracy is shown from ${plural(minimum, "vote")} on.`;
+  find("model-text").textContent = modelText(published, votes, accuracy === null ? minimum : null);
   find("accuracy-box").hidden = accuracy === null;
   if (accuracy === null) return;
   chart("accuracy", [{ ...accuracy, name: plural(accuracy.voters, "voter"), share: accuracy.accuracy }], 1);
   chart("by-class", named(accuracy.by_class.map((one) => ({ ...one, share: one.accuracy })), "class"), 1);
 }
 
+
+
+/** Describes the model; `minimum` is the number of votes that its accuracy waits for, or null. */
+function modelText(published, votes, minimum) {
+  const text = published === null ? ["A classifier can be learned from the reports and published."]
+    : [`Learned from ${plural(published.reports, "report")} and published.`];
+  if (campaign.vote_epsilon === null) return text[0];
+  if (published === null) text.push("Participants can then try it and vote on it.");
+  else if (votes) text.push("It cannot be replaced, because people have voted on it.");
+  else text.push("Until the first vote, it can be learned again.");
+  if (published !== null && minimum !== null) text.push(`Its accuracy is shown from ${plural(minimum, "vote")} on.`);
+  return text.join(" ");
+}
+
 const POISON = {
-  lying: "Any share, if they lie",
-  class_share: "A label's, if they forge",
-  codeword_share: "A group's, if they forge",
-  accuracy: "Accuracy, if they forge",
+  lying: "Any share (lies)",
+  class_share: "Label share (forged)",
+  codeword_share: "Group share (forged)",
+  accuracy: "Accuracy (forged)",
 };
 
 function poisoning(rows) {
   const columns = Object.keys(POISON).filter((name) => rows.some((row) => (row[name] ?? null) !== null));
-  const cell = (value) => ((value ?? null) === null ? "–" : `± ${(100 * value).toFixed(value < 0.1 ? 2 : 0)}`);
+  const cell = (value) => ((value ?? null) === null ? "–" : `±\u00a0${(100 * value).toFixed(value < 0.1 ? 2 : 0)}`);
   find("poison-head").replaceChildren(make("tr", {}, make("th", { scope: "col" }, "Fakes"),
     ...columns.map((name) => make("th", { scope: "col" }, POISON[name]))));
   find("poison").replaceChildren(...rows.map((row) => make("tr", {}, make("td", {}, row.fakes.toLocaleString("en")),
@@ -156,8 +167,8 @@ async function unlock() {
 
 async function learn() {
   say("Learning…");
-  const found = await api.json("/model", { body: "{}" });
-  say(`Learned from ${plural(found.reports, "report")}, and published.`);
+  const { reports } = await api.json("/model", { body: "{}" });
+  say(`The model was learned from ${plural(reports, "report")} and published.`);
   await watch();
 }
 
@@ -166,7 +177,7 @@ async function invite() {
   const { tokens } = await api.json("/invitations", { body: JSON.stringify({ count }) });
   const links = tokens.map((token) => `${location.origin}/c/${id}#token=${encodeURIComponent(token)}`);
   save("invitations.txt", `${links.join("\n")}\n`);
-  say(`${plural(count, "invitation")} made and saved, one link a line. Keep the file safe.`);
+  say(`${plural(count, "invitation")} saved in invitations.txt, one link per line. Keep the file safe.`);
 }
 
 const FILES = { "reports.parquet": "reports.parquet", certificate: "certificate.json", model: "model.safetensors" };

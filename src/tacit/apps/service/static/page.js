@@ -1,8 +1,8 @@
-/* What both pages do with the document: elements, steps, messages, files. */
+/* Helpers of both pages: elements, steps, messages, files. */
 
 export const find = (id) => document.getElementById(id);
 
-/** An element with attributes and children; a function among the attributes listens. */
+/** Makes an element with attributes and children; a function among the attributes is a listener. */
 export function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "rect", "line"].includes(tag);
   const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
@@ -15,7 +15,7 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Shows one of the page's steps, and takes the reader there. */
+/** Shows one of the page's steps, and moves focus and view to it. */
 export function step(id) {
   for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== id;
   document.body.dataset.step = id;
@@ -27,16 +27,16 @@ export function step(id) {
   complain("");
 }
 
-/** Says in a word how things stand, also to those who listen. */
+/** Shows a short status, which screen readers announce. */
 export const say = (text) => { find("status").textContent = text; };
 
-/** One sentence on what went wrong. */
+/** Shows a sentence about what went wrong; "" removes it. */
 export function complain(text) {
   find("problem").textContent = text;
   find("problem").hidden = !text;
 }
 
-/** Runs what may fail; its sentence is shown. */
+/** Runs work that may fail, and shows the error's message. */
 export async function attempt(work) {
   complain("");
   try {
@@ -48,27 +48,35 @@ export async function attempt(work) {
   }
 }
 
-/** Hands a file to the person at the screen. */
+/** Saves a file on the person's device. */
 export function save(name, content, type = "text/plain") {
   const address = URL.createObjectURL(new Blob([content], { type }));
   make("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** This page's campaign: one name for it, however a link was written. */
+/** Returns the id of this page's campaign, the same for every spelling of the link. */
 export function campaignId() {
   const id = decodeURIComponent(location.pathname.split("/").filter(Boolean)[1]);
-  if (!/^[\w-]{12}$/.test(id)) throw new Error("This link names no collection. Copy it again, whole.");
+  if (!/^[\w-]{12}$/.test(id)) throw new Error("This link is not complete. Copy the whole link and try again.");
   return id;
 }
 
-/** A certificate's plain words as headings and lists; its first line is about the certificate. */
+/** Returns a list, or the list inside its last item. */
+function listAt(list, inside) {
+  const item = list.lastElementChild;
+  if (!inside || item === null) return list;
+  if (item.lastElementChild === null) item.append(make("ul"));
+  return item.lastElementChild;
+}
+
+/** Turns a certificate's explanation into headings and lists; its first line is a title. */
 export function explained(text) {
   const [, ...lines] = text.split("\n").filter(Boolean);
-  const found = [];
+  const elements = [];
   for (const line of lines) {
-    if (!line.startsWith(" ")) found.push(make("h3", {}, line), make("ul"));
-    else found.at(-1).append(make("li", {}, line.replace(/^[\s-]+/, "")));
+    if (!line.startsWith(" ")) elements.push(make("h3", {}, line), make("ul"));
+    else listAt(elements.at(-1), /^ *- {2,}/.test(line)).append(make("li", {}, line.replace(/^[\s-]+/, "")));
   }
-  return found;
+  return elements;
 }

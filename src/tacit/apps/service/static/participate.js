@@ -1,4 +1,4 @@
-/* The participant's page: who asks, an answer, what would leave, consent, one report, a receipt. */
+/* The participant's page: who asks, an answer, what would be sent, consent, one report, a receipt. */
 
 import { Answer, askable } from "./answer.js";
 import { Api, patiently } from "./api.js";
@@ -12,18 +12,18 @@ import { USED, closed, conclusions, facts, voteState, voteTold } from "./words.j
 const entropy = new SystemEntropy();
 let id, campaign, described, device, api, kept, answer, taken, ballot, votes;
 let voting = false;
-let used = { report: "none", vote: "none" };  // as the server said last
+let used = { report: "none", vote: "none" };  // the server's last answer
 
 // --- beginning ----------------------------------------------------------------------------------
 
 function mustBeSecure() {
   if (!globalThis.isSecureContext || !globalThis.crypto?.subtle || !crypto.getRandomValues) {
-    throw new Error("This page can only protect you over a secure connection: "
-      + "open it with an address that begins with https.");
+    throw new Error("This page can protect you only over a secure connection. "
+      + "Open it with an address that begins with https.");
   }
 }
 
-/** The token comes after the # of the link, which no server sees; it does not stay in the address. */
+/** Takes the token from after the # of the link, which no server sees, and removes it from the address. */
 function tokenOfLink() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? history.state?.token ?? null;
   history.replaceState(given === null ? null : { token: given }, "", location.pathname);
@@ -36,7 +36,7 @@ async function begin() {
   id = campaignId();
   const open = new Api(id);
   [campaign, described] = await Promise.all([open.json(""), open.json("/device", { keep: "default" })]);
-  if (campaign.id !== id) throw new Error("The server describes another collection. Nothing was sent; try again later.");
+  if (campaign.id !== id) throw new Error("The server describes another survey. Nothing was sent. Try again later.");
   if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes("/encoder")));
   mustAgree(campaign, described, device);
   describe();
@@ -44,37 +44,39 @@ async function begin() {
   try {
     return await use(token);
   } catch (error) {
-    if (!api) arrive();  // another code can be typed in
+    if (!api) arrive();  // the person can type another code
     throw error;
   }
 }
 
 const usable = () => described.channel !== null && askable(described.schema);
 
-/** Takes up an invitation: one form of it, or what is kept under it would not be found again. */
+/** Starts with an invitation code, trimmed so that what this browser stored under it is found again. */
 async function use(given) {
   const token = given.trim();
-  if (!/^[\w-]{1,128}$/.test(token)) throw new Error("This is no invitation code. Copy it again, whole.");
-  const found = await Kept.of(id, token), asked = new Api(id, token);
-  if (found.all.report === undefined) await ask(asked);
-  [api, kept] = [asked, found];
+  if (!/^[\w-]{1,128}$/.test(token)) {
+    throw new Error("This is not an invitation code. Copy the whole code and try again.");
+  }
+  const stored = await Kept.of(id, token), opened = new Api(id, token);
+  if (stored.all.report === undefined) await ask(opened);
+  [api, kept] = [opened, stored];
   history.replaceState({ token }, "", location.pathname);
   return arrive();
 }
 
 /** Asks the server what was sent with an invitation. */
-async function ask(asked) {
-  const { report, vote } = await patiently(() => asked.json("/token"));
+async function ask(opened) {
+  const { report, vote } = await patiently(() => opened.json("/token"));
   used = { report, vote };
 }
 
-/** Whether nothing of this kind was sent; said by the server, just before something is drawn. */
+/** Asks the server, just before a draw, whether nothing of this kind was sent. */
 async function unused(kind) {
   await ask(api);
   return used[kind] === "none";
 }
 
-/** Wherever this person was when they left. */
+/** Shows the step where this person left off. */
 function arrive() {
   const before = kept?.all ?? {};
   if (before.report !== undefined) return before.receipt || before.withdrawn ? sent() : deliver();
@@ -92,6 +94,7 @@ function describe() {
   document.title = find("title").textContent = campaign.title;
   find("purpose").textContent = campaign.purpose;
   if (campaign.question) find("question").textContent = campaign.question;
+  else if (described.schema.image) find("question").textContent = "Which one did you draw?";
   for (const [name, text] of Object.entries(facts(campaign, described, device))) {
     find(`fact-${name}`).textContent = text;
     find(`fact-${name}`).hidden = text === null;
@@ -101,7 +104,7 @@ function describe() {
   find("certificate").href = `/v1/campaigns/${id}/certificate`;
   find("elsewhere").hidden = usable();
   find("elsewhere").replaceChildren(
-    "This collection is too much for a browser. Take part on a computer with Tacit: ",
+    "A browser cannot take part in this survey. Use a computer on which Tacit is installed: ",
     make("code", {}, `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv`));
 }
 
@@ -132,9 +135,9 @@ const trials = () => find("trials").replaceChildren(...examples(device, describe
 
 // --- one report ---------------------------------------------------------------------------------
 
-/** Draws once from what was agreed to: while the server is asked, there is no way back.
+/** Draws once from the answer that the person agreed to; meanwhile they cannot go back.
  *
- * Whether something is drawn now; then there is nothing left of the answer.
+ * Returns whether something is drawn now. The answer is then forgotten.
  */
 async function drawn(kind, before, release) {
   const agreed = taken;
@@ -158,12 +161,12 @@ async function draw() {
   return done ? deliver() : sent();
 }
 
-/** Sends what is kept, byte for byte, as often as it takes. */
+/** Sends the stored report, byte for byte, until the server has it. */
 async function deliver() {
   step("sent");
   say("Sending…");
   find("sent-title").textContent = "Your report is ready";
-  find("sent-text").textContent = "It was drawn once and is kept in this browser until the server has it.";
+  find("sent-text").textContent = "It was chosen once. This browser keeps it until the server has it.";
   find("resend").hidden = true;
   try {
     const answered = await patiently(() => api.json("/reports", { body: kept.all.report }));
@@ -174,8 +177,8 @@ async function deliver() {
       find("resend").hidden = !error.passing;
       say("");
       complain(error.code === "already-reported"
-        ? "This invitation was used from another browser in the meantime. Nothing new was stored, but the server "
-          + "has seen both reports." : error.message);
+        ? "This invitation was used from another browser in the meantime. The server stored nothing new, but it has "
+          + "seen both reports." : error.message);
       return;
     }
     await kept.add({ withdrawn: true });
@@ -188,12 +191,12 @@ function exactly() {
   find("exactly").hidden = !find("bytes").textContent;
 }
 
-/** What became of the report: drawn here, withdrawn, or nothing that this browser knows of. */
+/** Returns a title and a text on the report: drawn here, withdrawn, or unknown to this browser. */
 function outcome({ report, withdrawn }) {
-  if (report === undefined) return ["Used already", USED];
-  if (withdrawn) return ["Withdrawn", "Your report has been deleted. This invitation cannot be used for another one."];
-  return ["Thank you", "Your report has arrived. It was drawn once, and no other is drawn for this invitation as "
-    + "long as this browser keeps its data."];
+  if (report === undefined) return ["Already used", USED];
+  if (withdrawn) return ["Withdrawn", "Your report has been deleted. You cannot send another one with this invitation."];
+  return ["Thank you", "Your report has arrived. It was chosen once. No other report will be made with this invitation "
+    + "as long as this browser keeps its data."];
 }
 
 function sent() {
@@ -214,7 +217,7 @@ async function withdraw(receipt, mark) {
   await patiently(() => new Api(id).json("/withdrawals", { body: JSON.stringify({ receipt }) }));
   await kept.add(mark);
   sent();
-  say("It has been deleted.");
+  say("The server has deleted it.");
 }
 
 function receiptText() {
@@ -225,7 +228,7 @@ function receiptText() {
 
 // --- one vote -----------------------------------------------------------------------------------
 
-/** What is said of the vote, after the report. */
+/** Shows the state of the vote, below the report. */
 function invite() {
   const { report, vote, voteReceipt, voteWithdrawn } = kept.all;
   const voted = vote !== undefined, done = voteReceipt || voteWithdrawn || (!voted && used.vote !== "none");
@@ -244,22 +247,22 @@ async function startVote() {
   if (!(await unused("vote"))) return sent();
   ballot = await new Api(id).json("/ballot");
   if (ballot.model !== campaign.model.sha256 || ballot.epsilon !== campaign.vote_epsilon) {
-    throw new Error("The server describes two different votes. Nothing was sent; load this page again.");
+    throw new Error("The server describes two different votes. Nothing was sent. Load this page again.");
   }
   if (ballot.codewords === null && ballot.network === null) {
-    throw new Error("This model is too much for a browser: vote on a computer with Tacit.");
+    throw new Error("A browser cannot run this model. Vote on a computer on which Tacit is installed.");
   }
   votes = votesOf(ballot);
   voting = true;
-  return question("Something for the model to read", "Your vote");
+  return question("An answer for the model", "Your vote");
 }
 
-/** The model's answer, and whether it fits the label that the person gave. */
+/** Shows the model's answer, and whether it agrees with the label that the person gave. */
 function tryModel() {
   const said = ballot.answers[device.answer(device.encode(taken.row), ballot)];
   const truth = described.classes[taken.label], right = said === truth;
   const place = ballot.classes === null ? 0 : ballot.classes.indexOf(truth);
-  if (place < 0) throw new Error("The vote has no place for this label, so nothing was sent.");
+  if (place < 0) throw new Error("The server's vote does not include this label, so nothing was sent.");
   taken.symbol = 2 * place + right;
   find("said").textContent = `The model says ${said}. You said ${truth}. It was ${right ? "right" : "wrong"}.`;
   find("vote-told").replaceChildren(...lines(voteTold(ballot, votes, device.cost)));
@@ -291,7 +294,7 @@ const on = (name, kind, work) => find(name).addEventListener(kind, (event) => {
   attempt(() => work(event));
 });
 
-/** A form is sent once: its button rests until the answer is there. */
+/** Handles a form once at a time: its button is disabled until the work is done. */
 const onSubmit = (name, work) => on(name, "submit", async ({ target }) => {
   const button = target.querySelector("[type=submit]");
   button.disabled = true;

@@ -1,4 +1,4 @@
-/* Reports that could leave, by trial draws that never do. */
+/* Examples of reports that could be sent. They are drawn like a report, and never sent. */
 
 import { paint } from "./drawing.js";
 import { make } from "./page.js";
@@ -7,18 +7,18 @@ import { columnsOf } from "./rows.js";
 
 const SHOWN = 4, MOST_TILES = 6, MOST_LINES = 3;
 
-/** Elements that show a few trial reports of this answer. */
+/** Makes elements that show a few example reports of this answer. */
 export function examples(device, described, answer) {
   const rng = new SystemEntropy(), encoded = device.encode(answer.row);
   const show = { latent: latentOf, features: featuresOf }[described.channel.kind] ?? setOf;
   return Array.from({ length: SHOWN }, (_, at) => {
     const report = device.release(encoded, answer.label, rng);
-    return make("li", {}, make("span", { class: "count" }, `Trial ${at + 1}`),
+    return make("li", {}, make("span", { class: "count" }, `Example ${at + 1}`),
       show(report, device, described, encoded, answer));
   });
 }
 
-/** The answer itself, as it is read here: a small picture, or nothing for a form. */
+/** Makes a small picture of the answer as the encoder reads it; null for a form. */
 export function own(described, answer) {
   const { image, lower, upper } = described.schema;
   if (!image) return null;
@@ -43,14 +43,14 @@ function setOf({ symbols }, device, described, encoded, answer) {
   return make("div", { class: "tiles" }, ...tiles);
 }
 
-/** A few of many, at random, and one's own where it is among them: the first would look alike. */
+/** Picks a few symbols at random, and always the person's own if it is there; the first few would look alike. */
 function someOf(symbols, mine, most) {
   const others = symbols.filter((symbol) => symbol !== mine), held = others.length < symbols.length;
   const picked = [...subset(others.length, Math.min(most - held, others.length), new SystemEntropy())];
   return [...picked.map((at) => others[at]), ...(held ? [mine] : [])].sort((a, b) => a - b);
 }
 
-/** What a codeword stands for: a picture, or the middle of a group of rows. */
+/** Shows what a codeword stands for: a picture, or the centre of a group of rows. */
 function exampleOf(device, schema, codeword) {
   const values = Array.from(device.prototype(codeword), (byte) => byte / 255);
   if (!schema.image) return make("span", { class: "summary" }, inWords(schema, values));
@@ -76,7 +76,7 @@ function latentOf({ latent, label }, device, described, encoded) {
     labelled(label, described));
 }
 
-/** Numbers as bars to the left and right of 0. */
+/** Draws numbers as bars to the left and right of 0. */
 function levels(values, most, caption) {
   const bar = (value, at) => make("rect", { class: "bar", height: 4, y: 6 * at,
     x: `${50 + 50 * Math.min(value / most, 0)}%`, width: `${(50 * Math.abs(value)) / most}%` });
@@ -93,14 +93,14 @@ function featuresOf({ numbers = [], codes = [], label }, device, described) {
       paint(canvas, numbers.map((value) => value / device.steps), schema.image), labelled(label, described));
   }
   const columns = columnsOf(schema), within = columns.filter((one) => one.kind === "continuous");
-  const said = within.map((one, at) => {
+  const parts = within.map((one, at) => {
     const value = one.lower + (numbers[at] / device.steps) * (one.upper - one.lower);
     return `${one.name} ${Number(value.toPrecision(3))}`;
   });
   columns.filter((one) => one.kind === "categorical").forEach((one, at) => {
-    said.push(`${one.name} ${one.categories[codes[device.indicated.length + at]] ?? "other"}`);
+    parts.push(`${one.name} ${one.categories[codes[device.indicated.length + at]] ?? "other"}`);
   });
-  return make("div", { class: "tiles" }, make("span", { class: "summary" }, said.join(", ")),
+  return make("div", { class: "tiles" }, make("span", { class: "summary" }, parts.join(", ")),
     labelled(label, described));
 }
 

@@ -1,4 +1,4 @@
-/* Exact draws on the integers: Python's samplers, word for word, on the browser's own entropy. */
+/* Exact draws on the integers: the same samplers as in Python, on the browser's own entropy. */
 
 const BITS = 64n;
 export const TOTAL = 1n << BITS;
@@ -14,15 +14,15 @@ export class SystemEntropy {
       this.#used = 0;
     }
     const word = this.#words[this.#used];
-    this.#words[this.#used++] = 0n;  // nobody finds it afterwards
+    this.#words[this.#used++] = 0n;  // so that it cannot be read afterwards
     return word;
   }
 }
 
-/** True with probability weight / 2^64, a whole number of them. */
+/** Returns true with probability weight / 2^64; the weight is an integer. */
 export const bernoulli = (weight, rng) => rng.word() < weight;
 
-/** Uniform on 0, …, bound − 1 for bound ≤ 2^32, without modulo bias (Lemire). */
+/** Draws uniformly from 0, …, bound − 1 for bound ≤ 2^32, without modulo bias (Lemire). */
 export function uniformBelow(bound, rng) {
   const wide = BigInt(bound), reject = (1n << 32n) % wide;
   for (;;) {
@@ -31,7 +31,7 @@ export function uniformBelow(bound, rng) {
   }
 }
 
-/** Uniform on 0n, …, bound − 1n for any bound, by rejection. */
+/** Draws uniformly from 0n, …, bound − 1n for any bound, by rejection. */
 export function uniformBelowBig(bound, rng) {
   const bits = (bound - 1n).toString(2).length;
   for (;;) {
@@ -42,11 +42,11 @@ export function uniformBelowBig(bound, rng) {
   }
 }
 
-/** A uniformly random subset of 0, …, universe − 1 with `count` elements (Floyd). */
+/** Draws a uniformly random subset of 0, …, universe − 1 with `count` elements (Floyd). */
 export function subset(universe, count, rng) {
   if (2 * count > universe) {
-    const left = subset(universe, universe - count, rng);
-    return new Set(Array.from({ length: universe }, (_, at) => at).filter((at) => !left.has(at)));
+    const excluded = subset(universe, universe - count, rng);
+    return new Set(Array.from({ length: universe }, (_, at) => at).filter((at) => !excluded.has(at)));
   }
   const chosen = new Set();
   for (let last = universe - count; last < universe; last++) {
@@ -60,7 +60,7 @@ export function subset(universe, count, rng) {
 
 const bernoulliRational = (top, bottom, rng) => uniformBelowBig(bottom, rng) < top;
 
-/** True with probability exactly e^(−top/bottom). */
+/** Returns true with probability exactly e^(−top/bottom). */
 function bernoulliExp(top, bottom, rng) {
   for (; top > bottom; top -= bottom) if (!bernoulliExp(bottom, bottom, rng)) return false;
   let k = 1n;
@@ -68,7 +68,7 @@ function bernoulliExp(top, bottom, rng) {
   return k % 2n === 1n;
 }
 
-/** P(k) proportional to e^(−|k| bottom/top): the scale is top/bottom. */
+/** Draws k with P(k) proportional to e^(−|k| bottom/top): the scale is top/bottom. */
 export function discreteLaplace([top, bottom], rng) {
   for (;;) {
     const rest = uniformBelowBig(top, rng);
@@ -76,7 +76,7 @@ export function discreteLaplace([top, bottom], rng) {
     let whole = 0n;
     while (bernoulliExp(1n, 1n, rng)) whole += 1n;
     const size = (rest + top * whole) / bottom, negative = bernoulli(TOTAL / 2n, rng);
-    if (negative && size === 0n) continue;  // or zero would be drawn twice as often
+    if (negative && size === 0n) continue;  // otherwise zero would be twice as likely
     return Number(negative ? -size : size);
   }
 }

@@ -1,8 +1,8 @@
-/* A row as encoders take it: numbers in [0, 1], NaN where missing, and codes, −1 where missing. */
+/* A row as encoders take it: numbers in [0, 1], NaN if missing, and codes, −1 if missing. */
 
 import { tensor } from "./tensors.js";
 
-/** Checked columns of a schema: an array's are all alike. */
+/** Returns the columns of a schema; those of an array are all alike. */
 export function columnsOf(schema) {
   if (schema.kind === "table") return schema.columns;
   return Array.from({ length: schema.width }, (_, at) => ({
@@ -14,7 +14,7 @@ export function columnsOf(schema) {
 const scaled = (value, { lower, upper }) =>
   Math.min(Math.max((value - lower) / (upper - lower), 0), 1);
 
-/** One row: values are numbers or null, codes whole numbers or −1, in the schema's order. */
+/** Makes one row; values are numbers or null, codes whole numbers or −1, in the schema's order. */
 export function rowOf(schema, values) {
   const columns = columnsOf(schema), numbers = [], codes = [];
   columns.forEach((column, at) => {
@@ -27,7 +27,7 @@ export function rowOf(schema, values) {
   };
 }
 
-/** Why a value cannot be in a column, in one sentence; "" where it can. */
+/** Returns why a value cannot be in a column, in one sentence; "" if it can. */
 export function problemWith(column, value) {
   if (column.kind === "categorical") {
     return value >= 0 || column.unseen === "other" ? "" : `Choose an answer for “${column.name}”.`;
