@@ -526,7 +526,7 @@ def test_large_rates_end_quickly(rates):
     for rate in {rates}:
         print(int((geometric(Fraction(rate), 100_000, Seeded(14)) > 0).sum()))
     """
-    found = [int(line) for line in alone(code, seconds=10).split()]
+    found = [int(line) for line in alone(code, seconds=120).split()]
     for rate, above in zip(rates, found, strict=True):
         chance = math.exp(-min(rate, 100))
         assert stats.binomtest(above, 100_000, chance).pvalue > SIGNIFICANCE
