@@ -205,12 +205,6 @@ def test_an_average_is_that_of_the_last_steps(part, last):
     np.testing.assert_allclose(averaged, np.mean(seen[-last:], axis=0), rtol=1e-6)
 
 
-def test_averages_out_of_range_are_refused():
-    X, y = labelled(400)
-    with pytest.raises(errors.InvalidParameter, match="average must be"):
-        classifier(**QUICK, average=1.5).fit(X, y)
-
-
 def test_starts_come_from_the_stream_alone():
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -425,32 +419,11 @@ def test_rows_outside_the_bounds_are_clipped_and_counted():
 
 def test_refusals():
     X, y = labelled(400)
-    one = np.zeros(400)
     for changes, words in [
-        ({"epsilon": 0}, "epsilon must be above 0"),
         ({"delta": 0}, r"delta must be in \(0, 1\)"),
-        ({"bounds": None}, "bounds must be a pair"),
-        ({"bounds": (1, 1)}, "bounds must be finite, the lower below the upper"),
-        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must be an integer from 1"),
-        ({"components": 6}, "components must be an integer from 1 to 5"),
         ({"norm": 2.0}, "norm must be left out without components"),
         ({"components": 2, "norm": -1}, "norm must be above 0"),
-        ({"optimizer": "lbfgs"}, "optimizer must be one of sgd, adam"),
         ({"optimizer": "adam", "momentum": 0.5}, "momentum must be"),
-        ({"learning_rate": 0}, "learning_rate must be above 0"),
-        ({"clip_norm": 0}, "clip_norm must be above 0"),
-        ({"epochs": 0}, "epochs must be above 0"),
-        ({"batch_size": 0}, "batch_size must be an integer"),
-        ({"device": "tpu"}, "device must be"),
-        ({"unit": "planet"}, "unit must be one of"),
     ]:
         with pytest.raises(errors.InvalidParameter, match=f"MLPClassifier: {words}"):
             classifier(**{**QUICK, **changes}).fit(X, y)
-    with pytest.raises(errors.InvalidData, match="two classes or more"):
-        classifier(**QUICK).fit(X, one)
-    with pytest.raises(errors.InvalidData, match="among the declared classes"):
-        classifier(**QUICK, classes=[0, 2]).fit(X, y)
-    with pytest.raises(errors.InvalidParameter, match="MLPRegressor: target_bounds"):
-        regressor(**QUICK, target_bounds=3).fit(X, y)
-    with pytest.raises(ValueError, match="NaN"):
-        classifier(**QUICK).fit(np.where(X > 2, np.nan, X), y)
