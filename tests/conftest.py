@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,16 @@ class Outcome:
         found = json.loads(self.out, parse_constant=lambda name: 1 / 0)
         assert isinstance(found, dict)
         return found
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_once() -> Iterator[None]:
+    """Make the tree of commands once: typer makes all of it at every call, in a tenth of a second."""
+    import typer.main
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(name="run")
