@@ -40,9 +40,23 @@ class Outcome:
         return found
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` leaves out what is marked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as heavy all cases of a test but the n that `quick(n)` keeps, spread evenly."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("quick"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for several in cases.values():
+        kept = several[0].get_closest_marker("quick").args[0]  # type: ignore[union-attr]
+        step = max(-(-len(several) // kept), 1)
+        for item in (one for place, one in enumerate(several) if place % step):
+            item.add_marker("heavy")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _commands_once() -> Iterator[None]:
-    """Make the tree of commands once: typer makes all of it at every call, in a tenth of a second."""
+    """Make the tree of commands once; typer makes it at every call, in a tenth of a second."""
     import typer.main
 
     with pytest.MonkeyPatch.context() as patch:

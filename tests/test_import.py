@@ -50,6 +50,7 @@ def loaded_by(statement: str, *watched: str) -> list[str]:
     return list(json.loads(python(WATCH.format(statement=statement, watched=watched))))
 
 
+@pytest.mark.heavy
 def test_the_watch_sees_what_is_loaded() -> None:
     # Also what is tried and missing, and what is loaded in passing.
     statement = "import sklearn.base\ntry:\n    import flwr\nexcept ImportError:\n    pass"
@@ -63,6 +64,7 @@ def test_import_loads_nothing_heavy() -> None:
     assert loaded_by("import tacit", *HEAVY, "dp_accounting", "typer", "cryptography") == []
 
 
+@pytest.mark.heavy
 def test_usual_names_load_nothing_heavy() -> None:
     statement = "from tacit import DiscreteLaplace, Ledger, PureDP"
     assert loaded_by(statement, *HEAVY, "dp_accounting") == []
@@ -81,6 +83,7 @@ def test_every_name_but_the_learners_loads_nothing_heavy() -> None:
     assert loaded_by(f"from tacit import {', '.join(light)}", *HEAVY) == []
 
 
+@pytest.mark.heavy
 def test_learners_load_scikit_learn_but_not_torch() -> None:
     found = loaded_by(f"from tacit import {', '.join(sorted(LEARNERS))}", *HEAVY)
     assert "sklearn" in found
@@ -95,6 +98,7 @@ def test_a_missing_library_is_named_with_its_remedy() -> None:
     assert python(code) == "tacit.VLM needs torch. pip install 'tacit[learn]'.\n"
 
 
+@pytest.mark.heavy
 def test_the_command_line_loads_nothing_heavy() -> None:
     statement = (
         "from tacit.apps.cli import main; main(['account', 'audit', 'geometric', '--samples', '0'])"
@@ -105,6 +109,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     assert loaded_by(silent, *HEAVY, "dp_accounting") == []
 
 
+@pytest.mark.heavy
 def test_using_a_mechanism_loads_nothing_heavy() -> None:
     statement = (
         "from tacit import Certificate, DiscreteLaplace\n"
@@ -138,6 +143,7 @@ def test_star_import_gives_every_public_name() -> None:
     assert set(tacit.__all__) <= set(names)
 
 
+@pytest.mark.heavy
 def test_whatever_dir_shows_is_there() -> None:
     code = "import tacit\nfor name in dir(tacit): getattr(tacit, name)\nprint(tacit.audit.__name__)"
     assert python(code) == "tacit.audit\n"

@@ -155,6 +155,7 @@ def test_an_interrupted_fit_promises_nothing(tmp_path: Path, monkeypatch: Any) -
 # --- rows alike, refusals, the ledger --------------------------------------------------------
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("side", [8, 12, 20, 28])
 def test_features_of_a_row_do_not_depend_on_the_others(side: int) -> None:
     """F10: 42 of 1,199 images of 20 x 20 had other digits after one other image had left."""

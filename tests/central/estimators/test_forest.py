@@ -497,6 +497,7 @@ CHECKED = [
 ]
 
 
+@pytest.mark.quick(61)
 @parametrize_with_checks(CHECKED)
 def test_conventions(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -322,6 +322,7 @@ def audited(fit: Any, others: Any = ALIKE, runs: int = RUNS) -> float:
     return bound.epsilon
 
 
+@pytest.mark.quick(1)
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_audit_does_not_refute_a_fit(algorithm: str) -> None:
@@ -336,6 +337,7 @@ def test_an_audit_refutes_a_fit_without_noise_on_the_target(
     assert audited(fitted("adassp", 5)) > 1
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 def test_an_audit_refutes_bounds_that_are_read_off_the_rows() -> None:
     seeds = iter(range(10**6))
@@ -348,6 +350,7 @@ def test_an_audit_refutes_bounds_that_are_read_off_the_rows() -> None:
     assert audited(fit) > 1
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 @pytest.mark.parametrize("mutated", [False, True])
 def test_an_audit_refutes_steps_without_noise(

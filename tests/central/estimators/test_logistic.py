@@ -51,6 +51,7 @@ def model(**changes: Any) -> LogisticRegression:
     return LogisticRegression(**{"epsilon": 1.0, "bounds": (-3, 3), "rng": Seeded(1), **changes})
 
 
+@pytest.mark.quick(42)
 @parametrize_with_checks(
     [LogisticRegression(epsilon=300.0, bounds=(-10, 10), algorithm=one) for one in QUICK],
     expected_failed_checks=lambda estimator: EXPECTED,
@@ -302,6 +303,7 @@ def test_audits_see_something(algorithm):
     assert 0.5 < found <= 40
 
 
+@pytest.mark.heavy
 def test_a_missing_linear_term_is_refuted(monkeypatch):
     assert audited(fitting(algorithm="objective")) <= 1
     monkeypatch.setattr(perturbation, "_term", lambda law, size, stream: np.zeros(size))

@@ -161,6 +161,7 @@ def scaled(rng: Seeded, bounds: Any) -> Any:
     return fit
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 def test_an_audit_refutes_bounds_that_are_read_off_the_rows() -> None:
     assert audited(scaled(Seeded(1), lambda rows: (-1, 1))) <= 1

@@ -41,6 +41,7 @@ def model(kind: Any = LinearSVC, **changes: Any) -> Any:
     return kind(**{"epsilon": 1.0, "bounds": (-3, 3), "rng": Seeded(1), **changes})
 
 
+@pytest.mark.quick(59)
 @parametrize_with_checks(
     [
         LinearSVC(epsilon=300.0, bounds=(-10, 10)),

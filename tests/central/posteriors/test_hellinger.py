@@ -385,6 +385,7 @@ def test_the_work_grows_with_the_pairs_alone():
     assert not long.called
 
 
+@pytest.mark.heavy
 def test_three_categories_of_a_hundred_are_compared_up_to_symmetry():
     calibrating, certifying, long, table = work((1, 1, 1), 100, epsilon=1.0, delta=1e-6)
     assert (table.event.inputs, table.event.outputs) == (5151, 5151)

@@ -178,6 +178,7 @@ def test_gradients_that_mix_behind_the_losses_are_refused() -> None:
     assert moved(module, loss, rows, more) <= 1
 
 
+@pytest.mark.heavy
 def test_one_record_does_not_change_how_the_others_are_differentiated() -> None:
     """F23: an output at the edge of overflow sends everybody the long way round; 401 at clip 1."""
 
@@ -251,6 +252,7 @@ def _layers() -> list[tuple[str, Any, tuple[int, ...]]]:
     ]
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("place", range(6))
 @pytest.mark.parametrize("value", VALUES)
 def test_no_value_of_one_record_moves_the_sum_by_more(place: int, value: float) -> None:

@@ -230,6 +230,7 @@ def test_killed_inside_a_charge_leaves_nothing(nursery, path, stop_at, monkeypat
         assert ledger.show("a").remaining["epsilon"] == 0
 
 
+@pytest.mark.heavy
 def test_killed_at_random_moments_loses_and_doubles_nothing(nursery, path):
     rng, charged = random.Random(7), 0
     for _ in range(20):

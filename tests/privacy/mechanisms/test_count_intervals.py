@@ -14,6 +14,7 @@ from tacit.privacy.randomness import Seeded
 LEVELS = (0.5, 0.8, 0.95, 0.99, 0.999)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4, 7])
 @pytest.mark.parametrize("people", [20, 100])

@@ -156,6 +156,7 @@ def test_floats_only_save_time(monkeypatch, delta):
     assert 5 < sum(one is None for one in judged[0]) < 55
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("delta", [0.0, 1e-8, 1e-4])
 @pytest.mark.parametrize("factor", [1.001, 20.0])
 def test_one_weight_beyond_epsilon_is_refused(delta, factor):

@@ -127,6 +127,7 @@ def test_normalised_on_the_bounded_lattice_it_is_refuted():
     assert smallest_epsilon(table) == pytest.approx(0.178, abs=0.001)
 
 
+@pytest.mark.heavy
 def test_projected_to_the_bounded_lattice_it_is_not():
     """The same range, by projection: draws of the real one, gathered where they land."""
     epsilon, n = 0.5, 4
