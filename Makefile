@@ -64,8 +64,8 @@ test: $(VENV)/.dev
 # Left out: what starts browsers or deployments, long audits and most cases of long tests (markers
 # heavy and quick in pyproject.toml), papers and pages.
 test-quick: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not heavy" --hypothesis-profile=ci \
-	  --ignore=tests/papers --ignore=tests/test_docs.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not heavy" \
+	  --hypothesis-profile=ci --ignore=tests/papers --ignore=tests/test_docs.py
 
 test-full: $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
