@@ -15,7 +15,7 @@ KERNELS := OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=Sky
 help:
 	@echo "make demo       run the main job on data that comes with an installed library"
 	@echo "make test       the tests"
-	@echo "make test-quick the tests without browsers, deployments, papers and pages: minutes"
+	@echo "make test-quick most tests, in under three minutes: no browsers, processes, papers, long audits"
 	@echo "make check      format, lint, types, layers, documentation that runs"
 	@echo "make test-full  the tests and the slow rest"
 	@echo "make refute     every release path on hostile neighbours, and under other kernels"
@@ -61,10 +61,11 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --hypothesis-profile=ci
 
-# What is left out starts processes or browsers, or belongs to papers and pages.
+# Left out: what starts browsers or deployments, long audits and most cases of long tests (markers
+# heavy and quick in pyproject.toml), papers and pages.
 test-quick: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow and not heavy" --hypothesis-profile=ci \
-	  --ignore=tests/papers --ignore=tests/test_docs.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not heavy" \
+	  --hypothesis-profile=ci --ignore=tests/papers --ignore=tests/test_docs.py
 
 test-full: $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

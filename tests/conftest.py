@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,30 @@ class Outcome:
         found = json.loads(self.out, parse_constant=lambda name: 1 / 0)
         assert isinstance(found, dict)
         return found
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` leaves out what is marked
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as heavy all cases of a test but the n that `quick(n)` keeps, spread evenly."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("quick"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for several in cases.values():
+        kept = several[0].get_closest_marker("quick").args[0]  # type: ignore[union-attr]
+        step = max(-(-len(several) // kept), 1)
+        for item in (one for place, one in enumerate(several) if place % step):
+            item.add_marker("heavy")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_once() -> Iterator[None]:
+    """Make the tree of commands once; typer makes it at every call, in a tenth of a second."""
+    import typer.main
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(name="run")

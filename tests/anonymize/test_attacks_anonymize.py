@@ -153,6 +153,7 @@ class _Hostile(nn.Module):
         return shown
 
 
+@pytest.mark.quick(10)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("training", ["toggled", "robust"])
 @pytest.mark.parametrize(

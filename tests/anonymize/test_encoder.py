@@ -42,6 +42,7 @@ def robust(planted: Any) -> AnonymizingEncoder:
     return made.fit(planted.rows, planted.task, private=planted.person)
 
 
+@pytest.mark.heavy
 def test_robust_codes_keep_the_task_and_lose_the_person(
     planted: Any, robust: AnonymizingEncoder, small: dict[str, Any]
 ) -> None:
@@ -74,6 +75,7 @@ def test_adversarial_training_moves_its_own_adversary(
     assert right(strong) < right(plain) - 0.3
 
 
+@pytest.mark.heavy
 def test_several_private_labels_are_hidden_at_once(planted: Any, small: dict[str, Any]) -> None:
     private = pd.DataFrame({"person": planted.person, "group": planted.group})
     made = AnonymizingEncoder(3.0, training="robust", styles=4, **small)

@@ -300,6 +300,7 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.heavy
 def test_a_fresh_start():
     """Nothing heavy is loaded before it is needed, and then not by several threads at once."""
     assert subprocess.run([sys.executable, "-W", "error", "-c", FRESH], check=False).returncode == 0

@@ -221,6 +221,7 @@ def named(pairs: list[tuple[str, Fault]]) -> list[Any]:
     return [pytest.param(name, fault, id=f"{name}-{fault.__name__}") for name, fault in pairs]
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("name", "fault"), named(QUICK))
 def test_a_hostile_sampler_is_refuted(
     name: str, fault: Fault, monkeypatch: pytest.MonkeyPatch
@@ -290,6 +291,7 @@ SOUND = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("channel", "raws", "outputs"), SOUND, ids=["response", "laplace"])
 def test_sound_draws_are_refuted_no_more_often_than_stated(
     channel: Any, raws: Any, outputs: Any

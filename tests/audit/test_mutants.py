@@ -143,6 +143,7 @@ def test_half_the_scale_is_refuted() -> None:
     assert audited(LocalLaplace(epsilon=1.0, radius=1.0), VERTICES).epsilon > 0.85
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("dimension", [4, 16])
 def test_l2_clipping_under_l1_noise_is_refuted(dimension: int) -> None:
     pair = ([dimension**-0.5] * dimension, [-(dimension**-0.5)] * dimension)
@@ -325,6 +326,7 @@ def test_algorithm_4_does_not_scale_with_the_cut_off() -> None:
     assert exact_of(ALGORITHM_4, HALF, 4) <= (1 + 6 * 4) / 4
 
 
+@pytest.mark.heavy
 def test_the_right_sparse_vector_is_not_refuted_there() -> None:
     assert exact_of(RIGHT, HALF, 4) <= 1 + 1e-9
     assert not refuted(RIGHT, HALF)

@@ -165,6 +165,7 @@ def test_certifiable_is_reached_by_a_channel_that_hides_nothing() -> None:
 # --- coverage -----------------------------------------------------------------------------------
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("confidence", [0.99, 0.6])
 @pytest.mark.parametrize(("samples", "categories"), [(200, 2), (1000, 2), (1000, 5)])
 def test_coverage_on_randomized_response(confidence: float, samples: int, categories: int) -> None:
@@ -279,6 +280,7 @@ TIGHT: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", TIGHT)
 def test_power_on_tight_mechanisms(name: str) -> None:
     mechanism, first, second = TIGHT[name]
@@ -410,6 +412,7 @@ def test_a_report_is_refuted_by_either_audit() -> None:
     assert report(0.5, 1.001).refuted
 
 
+@pytest.mark.heavy
 def test_subjects_state_what_is_exact() -> None:
     known = {
         name: subjects.audit(name, epsilon=1.0, samples=2_000).exact_epsilon

@@ -494,7 +494,8 @@ NOT_POSITIVE = [*NOT_NUMBERS, 0, -1, -0.5]
 NOT_EPSILON = [*NOT_POSITIVE, 701, 2**60]
 NOT_DELTA = [*NOT_NUMBERS, 0, -0.1, 1, 1.5]
 NOT_COUNT = [*NOT_POSITIVE, 1.5, True]
-NOT_GRID = [math.nan, math.inf, -math.inf, "x", 1j, 0, 0.0, -1, 0.3, 2.0**41, 2.0**-41]
+NOT_GRID = [math.nan, math.inf, -math.inf, "x", 1j, 0, 0.0, False, -1, 0.3]
+NOT_GRID += [2.0**41, 2.0**-41]
 WORDS = {"adjacency": ["x", None, 3], "unit": ["x", None, 3]}
 SCOPE = {"unit": WORDS["unit"]}
 
@@ -740,10 +741,23 @@ CONTRACTS = [
         mechanisms.LatticeGeometric,
         {"epsilon": 1.0, "categories": 3, "total": 6},
         [2, 1, 3],
-        {"epsilon": NOT_EPSILON, "categories": [*NOT_COUNT, 1], "total": NOT_COUNT, **SCOPE},
+        {
+            "epsilon": NOT_EPSILON,
+            "categories": [*NOT_COUNT, 1, 2**11],
+            "total": NOT_COUNT,
+            **SCOPE,
+        },
         whole=("categories", "total"),
         huge=("categories", "total"),
-        bad_data=[*BAD_CODES, [DIGITS], DIGITS, [DIGITS, 0, 0], [-DIGITS, DIGITS, 6], [3, 3]],
+        bad_data=[
+            *BAD_CODES,
+            [DIGITS],
+            DIGITS,
+            [DIGITS, 0, 0],
+            [-DIGITS, DIGITS, 6],
+            [3, 3],
+            [[2, 4]],
+        ],
     ),
 ]
 

@@ -146,6 +146,7 @@ def test_a_header_alone_is_refused(tmp_path, name, given):
     assert "at least one row" in refused(written(tmp_path, name, 0), given)
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("line", [f"{SECRET},x", "1e999,x", "--1,x", "1_0,x", "inf,x"])
 @pytest.mark.parametrize("rows", [1, 8192, 1_000_000])
 def test_text_among_numbers_is_missing_wherever_it_is(tmp_path, line, rows):
@@ -162,6 +163,7 @@ def test_text_among_numbers_is_missing_wherever_it_is(tmp_path, line, rows):
         SCHEMA.rows(table)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(
     "line", [f"1,x,{SECRET}", SECRET, f"{SECRET},1,2,3", '1,"x', '"1"5,x', "1,\0x"]
 )

@@ -100,6 +100,7 @@ def test_releases_that_do_not_say_it_are_refused(votes, releases):
         Votes(votes.ballot, votes.symbols, releases=releases)
 
 
+@pytest.mark.heavy
 def test_memory_stays_small():
     many = 10**6
     whole = origins.settled("test", origins.fresh(), many)

@@ -130,6 +130,7 @@ def few():
         yield plan(classes=10, epsilon=4, target_accuracy=0.7, people=3000, inhouse=IMAGES)
 
 
+@pytest.mark.heavy
 def test_a_simulation_on_digits_is_sane(few):
     values = accuracies(few)
     assert few.simulated
@@ -142,6 +143,7 @@ def test_a_simulation_on_digits_is_sane(few):
     assert all(12 <= row.codewords <= len(IMAGES) // 8 for row in few.rows)
 
 
+@pytest.mark.heavy
 def test_a_simulation_repeats_itself(few, monkeypatch):
     monkeypatch.setattr(plans, "_LARGEST_SIMULATED", 20_000)
     settings = {"classes": 10, "epsilon": 4, "target_accuracy": 0.7, "people": 3000}

@@ -557,6 +557,7 @@ with ReportsWriter(sys.argv[2], mechanism, mechanism.channel(True)) as writer:
 """
 
 
+@pytest.mark.heavy
 def test_a_process_that_is_killed_leaves_no_draw(mechanism, tmp_path):
     """A second run beside what the first one left would be two draws of every row in it."""
     saved, folder = mechanism.save(tmp_path / "m"), tmp_path / "out"

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tacit.federated.algorithms import ALGORITHMS
 from tacit.privacy.errors import InvalidData, InvalidParameter, TacitError
 from tacit_papers import figures as plots
 
@@ -910,7 +911,7 @@ def federated_result(algorithm, partition, rounds):
     }
 
 
-FEDERATED = ("fedsgd", "fedavg", "fedprox", "fsvrg", "feddyn", "subfedavg")
+FEDERATED = tuple(ALGORITHMS)
 SPLITS = (
     *("iid", "unbalanced", "covariate-shift", "dirichlet", "shards"),
     *("concept-drift", "concept-shift"),

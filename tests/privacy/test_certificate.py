@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tacit import Certificate
-from tacit.privacy import events, guarantees, plain
+from tacit.privacy import events, guarantees, mechanisms, plain
 from tacit.privacy.accounting import gaussian, theorems
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.certificate import Artifact, public_key_of
@@ -38,7 +38,9 @@ from tacit.privacy.mechanisms import (
     Exponential,
     Gaussian,
     Geometric,
+    IntegerTable,
     Laplace,
+    LatticeGeometric,
     LocalGaussian,
     LocalLaplace,
     PermuteAndFlip,
@@ -73,7 +75,19 @@ MECHANISMS: list[Any] = [
     PermuteAndFlip(epsilon=0.9, sensitivity=0.25, adjacency="replace-one"),
     SparseVector(epsilon=1.0, threshold=5, positives=3, numeric=True, adjacency="replace-one"),
     SmoothLaplace(epsilon=1.0, delta=1e-6, adjacency="replace-one"),
+    LatticeGeometric(epsilon=0.5, categories=3, total=9),
+    IntegerTable([[2, 1], [1, 2]], [(0, 1)], epsilon=0.7, adjacency="replace-one"),
 ]
+
+
+def test_every_mechanism_has_a_certificate() -> None:
+    """Protocols aside, whatever the package exports."""
+    exported = {getattr(mechanisms, name) for name in mechanisms.__all__}
+    kinds = {
+        one for one in exported if isinstance(one, type) and not getattr(one, "_is_protocol", 0)
+    }
+    assert {type(one) for one in MECHANISMS} == kinds
+
 
 DECLARED: list[Guarantee] = [
     PureDP(epsilon=0.5, **SCOPE),

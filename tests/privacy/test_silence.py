@@ -44,10 +44,19 @@ def test_an_interrupt_from_outside_is_raised_without_the_text_of_an_error(swallo
                 if not swallowed:
                     raise
 
-    with silence.watching() as watch, pytest.raises(KeyboardInterrupt) as caught, watch.silent():
-        interrupted()
-    assert caught.value.__context__ is None
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # A shell starts processes in the background without Python's handler.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with (
+            silence.watching() as watch,
+            pytest.raises(KeyboardInterrupt) as caught,
+            watch.silent(),
+        ):
+            interrupted()
+        assert caught.value.__context__ is None
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_what_a_handler_of_the_program_raises_is_raised() -> None:

@@ -65,6 +65,7 @@ def test_one_module_that_serves_every_client(monkeypatch: Any) -> None:
     assert found("ClientPrivacy a buffer that a pass writes").refuted
 
 
+@pytest.mark.heavy
 def test_quotes_that_reach_over_lines(monkeypatch: Any) -> None:
     def naive(path: Any, delimiter: str = ",") -> Any:
         options = pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=_skipped)
@@ -127,6 +128,7 @@ def test_a_row_that_is_refused(monkeypatch: Any) -> None:
     assert found("private_statistics.mean").refuted
 
 
+@pytest.mark.heavy
 def test_numbers_that_are_told_exactly(monkeypatch: Any) -> None:
     """Such as n in an artifact that states add-remove."""
     path = copy.copy(BY_NAME["private_statistics.mean"])

@@ -207,6 +207,7 @@ def test_calibrate_inverts_account(run: Run, accountant: str) -> None:
 SURE = ("--confidence", "0.999999")
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_audit(run: Run, mechanism: str) -> None:
     # The draws are the operating system's: the confidence is what keeps a false alarm away.
@@ -251,6 +252,7 @@ def test_audit_takes_a_delta(run: Run) -> None:
     assert found["confidence"] == 0.9
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("epsilon", ["0.05", "1.5"])
 def test_audit_at_other_epsilons(run: Run, mechanism: str, epsilon: str) -> None:
@@ -910,6 +912,7 @@ def console(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.heavy
 def test_the_console_script(tmp_path: Path) -> None:
     arguments = ("account", "audit", "randomized-response", *SURE, "--samples", "2000", "--json")
     done = console(*arguments, folder=tmp_path)
@@ -919,6 +922,7 @@ def test_the_console_script(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.heavy
 def test_the_console_script_refuses(tmp_path: Path) -> None:
     done = console("account", "verify", "missing.json", folder=tmp_path)
     assert done.returncode == 2

@@ -87,6 +87,7 @@ def _plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- anonymize ---------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_fresh_attackers_find_what_was_not_hidden(run: Run, work: Path, tmp_path: Path) -> None:
     shown = run(*attack(work, tmp_path / "e", "--strength", 0, "--training", "toggled", "--json"))
     (who,) = shown.json["private"]

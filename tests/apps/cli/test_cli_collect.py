@@ -286,6 +286,7 @@ def test_plan_without_rows(run: Run) -> None:
     assert "not reached" in never.json["answer"]
 
 
+@pytest.mark.heavy
 def test_plan_with_rows(run: Run, work: Path) -> None:
     found = run(
         *("collect", "plan", "--classes", 2, "--epsilon", 3, "--target-accuracy", 0.8),

@@ -82,6 +82,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- fit -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_central_guarantee_for_images(run: Run, work: Path, tmp_path: Path) -> None:
     """Pixels of a byte each: their type says the bounds, and no schema is needed."""
     fitted = run(

@@ -75,6 +75,7 @@ def test_limit_per_token_holds_for_batches_too(store, mechanism, digits, kind):
 # --- PostgreSQL brings back what is being withdrawn
 
 
+@pytest.mark.heavy
 def test_withdrawn_stays_withdrawn_while_it_is_sent_again(postgres, tmp_path, mechanism, digits):
     store = Store.open(postgres.create(), tmp_path / "secret")
     campaign, _ = store.create(mechanism, **SETTINGS)
@@ -240,6 +241,7 @@ def test_withdrawing_what_a_restored_backup_lacks_spends_the_token(store, mechan
     assert code(store.submit(REPORT, campaign.id, [(token, first)])[0]) == "withdrawn"
 
 
+@pytest.mark.heavy
 def test_a_model_name_of_nul_is_refused_and_no_failure(postgres, tmp_path, mechanism):
     made = new_server(postgres.create(), tmp_path / "secret", mechanism)
     try:

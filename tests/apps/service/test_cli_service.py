@@ -323,6 +323,7 @@ def test_where_the_token_comes_from(
     assert run("campaign", "take-part", served["page"], *more).json["receipt"] == receipt
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
@@ -415,6 +416,7 @@ def test_no_server(run: Run, token: str, monkeypatch: pytest.MonkeyPatch) -> Non
 # --- crowds and owners ---------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_campaign_by_commands(
     run: Run, work: Path, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

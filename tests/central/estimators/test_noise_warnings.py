@@ -81,6 +81,7 @@ def caught(name: str, n: int, epsilon: float) -> tuple[Any, list[type]]:
     return model, [one.category for one in found]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_hopeless_fits_say_so_and_good_ones_do_not(name: str) -> None:
     _, hopeless = caught(name, 100, 0.02)
@@ -156,6 +157,7 @@ def test_a_delta_that_means_nothing_is_refused(delta: float) -> None:
             call()
 
 
+@pytest.mark.heavy
 def test_training_and_clients_are_warned_too() -> None:
     with pytest.warns(LargeDelta, match="train"):
         schedule(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.central import estimators
 from tacit.central.estimators import (
     PCA,
     SVC,
@@ -45,6 +46,12 @@ MADE: dict[str, Callable[..., Any]] = {
     "clusters": lambda **given: KMeans(2, **given),
 }
 WITH_LABELS = [name for name in MADE if name not in ("standard", "range", "components", "clusters")]
+
+
+def test_every_estimator_is_tried() -> None:
+    made = {type(make(epsilon=1, bounds=(-1, 1))).__name__ for make in MADE.values()}
+    assert made == set(estimators.__all__) - {"MostlyNoise"}
+
 
 ROWS = {
     "words": [["1", SECRET]] * 4,

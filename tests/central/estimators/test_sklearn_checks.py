@@ -55,6 +55,7 @@ def _expected(estimator: Any) -> dict[str, str]:
     return next(reasons for known, reasons in ESTIMATORS.items() if repr(known) == shown)
 
 
+@pytest.mark.quick(37)
 @pytest.mark.filterwarnings("ignore::tacit.central.estimators.base.MostlyNoise")
 @parametrize_with_checks(list(ESTIMATORS), expected_failed_checks=_expected)
 def test_conventions(estimator: Any, check: Any) -> None:

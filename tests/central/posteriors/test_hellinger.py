@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import time
 from fractions import Fraction
+from unittest import mock
 
 import mpmath as mp
 import numpy as np
@@ -15,11 +15,12 @@ from scipy.special import gammaln
 
 import tacit
 from tacit.audit.exact import smallest_epsilon, tabulate
-from tacit.central.posteriors import hellinger, hellinger_distance
+from tacit.central.posteriors import hellinger, hellinger_calibration, hellinger_distance
 from tacit.central.posteriors.hellinger import build, counts, exact_epsilon, exponent, gamma, score
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.guarantees import ApproxDP, PureDP
 from tacit.privacy.mechanisms import Geometric, IntegerTable
+from tacit.privacy.mechanisms.exact_pairs import Comparison
 from tacit.privacy.mechanisms.integer_rows import ScaledRows, Symmetry
 
 PRIORS = [(1, 1), (0.5, 0.5), (4, 4), (1, 10)]
@@ -338,36 +339,59 @@ def test_symmetry_saves_pairs_and_changes_nothing(monkeypatch):
         assert np.array_equal(weights[image][:, image], weights)
 
 
-# --- time ----------------------------------------------------------------------------------------
+# --- work ----------------------------------------------------------------------------------------
 
 
-def seconds(*arguments, **options):
-    began = time.process_time()
-    table = build(*arguments, **options)
-    return time.process_time() - began, table
+def counted(owner, name):
+    """A patch that counts the calls of a function or method and changes nothing."""
+    return mock.patch.object(owner, name, autospec=True, side_effect=getattr(owner, name))
 
 
-def test_a_hundred_records_are_certified_in_time():
+def work(*arguments, **options):
+    """Build a table; also return, per pair of neighbours, the comparisons that this took.
+
+    Comparisons in floats while calibrating, comparisons while certifying, and rows of long integers
+    that were read because floats did not settle a pair.
+    """
+    with (
+        counted(hellinger_calibration, "_shares") as calibrating,
+        counted(Comparison, "_hockey_stick") as certifying,
+        counted(ScaledRows, "weights") as long,
+    ):
+        table = build(*arguments, **options)
+    pairs = len(table._comparison._pairs)
+    calibrated = sum(len(call.args[3]) for call in calibrating.call_args_list)
+    return calibrated / pairs, certifying.call_count / pairs, long.call_count, table
+
+
+def test_certifying_passes_over_the_pairs_a_few_times():
     for sensitivity, calibration in OFFERED:
-        found, _ = seconds(
+        calibrating, certifying, long, _ = work(
             (1, 1), 100, epsilon=1.0, delta=1e-6, sensitivity=sensitivity, calibration=calibration
         )
-        assert found < 1.5
+        assert calibrating < 20
+        assert certifying < 5
+        assert long < 10
 
 
-def test_a_thousand_records_are_certified_in_time():
-    found, table = seconds((1, 1), 1000, epsilon=8.0, delta=1e-8)
-    assert found < 30
+def test_the_work_grows_with_the_pairs_alone():
+    """Ten times the records, ten times the pairs; and a draw reads a row's integers once."""
+    calibrating, certifying, long, table = work((1, 1), 1000, epsilon=8.0, delta=1e-8)
+    assert (certifying, long, len(table._comparison._pairs)) == (1, 0, 1001)
+    assert calibrating < 10
     table.release([500])
-    began = time.process_time()
-    table.release(np.full(100_000, 500), tacit.Seeded(1))
-    assert time.process_time() - began < 1
+    with counted(ScaledRows, "weights") as long:
+        table.release(np.full(100_000, 500), tacit.Seeded(1))
+    assert not long.called
 
 
-def test_three_categories_of_a_hundred_are_certified_in_time():
-    found, table = seconds((1, 1, 1), 100, epsilon=1.0, delta=1e-6)
-    assert found < 10
+@pytest.mark.heavy
+def test_three_categories_of_a_hundred_are_compared_up_to_symmetry():
+    calibrating, certifying, long, table = work((1, 1, 1), 100, epsilon=1.0, delta=1e-6)
     assert (table.event.inputs, table.event.outputs) == (5151, 5151)
+    assert len(table._comparison._pairs) < len(table.pairs) / 2
+    assert (certifying, long) == (1, 0)
+    assert calibrating < 10
 
 
 # --- refusals ------------------------------------------------------------------------------------

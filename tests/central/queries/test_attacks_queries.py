@@ -53,6 +53,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("place", [0, 100, 500])
 def test_a_line_changes_one_record(line, place, tmp_path):
@@ -427,6 +428,7 @@ KINDS = {
 }
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("bounds", EXTREME, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_row_fails_at_extreme_bounds(kind, bounds, tmp_path):

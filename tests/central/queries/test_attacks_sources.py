@@ -47,6 +47,7 @@ def replace(connection, made):
         connection.create_function(name, lambda a, b: a, types, "BIGINT")
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("made", REPLACED.values(), ids=REPLACED)
 @pytest.mark.parametrize("hidden", ["", HIDDEN], ids=["open", "hidden"])
 def test_functions_of_somebody_are_refused(made, hidden):
@@ -82,6 +83,7 @@ def test_other_macros_and_schemas_do_no_harm():
             )
 
 
+@pytest.mark.heavy
 def test_every_function_is_looked_up(people):
     """All that is called is a plain function of DuckDB: no macro, whose parts would not be seen."""
     called = set()

@@ -118,6 +118,7 @@ GROUPS = 1000
 LEAST = 0.95 - 4.9 * math.sqrt(0.95 * 0.05 / GROUPS)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("notion", "amount"),
     [
@@ -195,11 +196,13 @@ def audited(
 PAIRS = [([10.0], [10.0, 0.0]), ([5.0, 2.0], [5.0]), ([], [10.0])]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_audit(pair):
     assert audited(*pair) <= 1.0
 
 
+@pytest.mark.heavy
 def test_audit_catches_bounds_from_the_data(monkeypatch):
     class Reading(declarations.Declarations):
         def grid(self, name: str, bits: int = 30, *, from_zero: bool = False) -> grid.Grid:
@@ -231,6 +234,7 @@ def test_audit_catches_missing_noise(monkeypatch):
     assert audited([10.0], [10.0, 0.0]) > 1.5
 
 
+@pytest.mark.heavy
 def test_audit_catches_a_unit_that_is_ignored(monkeypatch):
     """A person more, with ten rows."""
 
@@ -393,6 +397,7 @@ def test_conditions_are_counted_as_sql_does():
         assert curator.count(where=text, epsilon=100).value == expected
 
 
+@pytest.mark.heavy
 def test_a_mean_of_all_rows_uses_their_public_number():
     """As good as a mean of known n: 2 (U − L)²/(nε)², where no value is missing."""
     rows = np.linspace(0, 74, 1000)

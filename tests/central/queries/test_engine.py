@@ -27,6 +27,7 @@ def integers(source, **options):
         return [exact(curator, query, epsilon=1.0) for query in ASKED]
 
 
+@pytest.mark.heavy
 def test_all_sources_agree(people, tmp_path):
     expected = integers(people)
     path = tmp_path / "people.parquet"
@@ -82,6 +83,7 @@ TYPES = [
 ]
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(("kind", "values"), TYPES, ids=lambda one: str(one)[:20])
 @pytest.mark.parametrize("bounds", [(0, 10), (0.5, 10.25), (-(10**6), 10**6)])
 def test_every_type_of_number_at_its_ends(kind, values, bounds):
@@ -194,6 +196,7 @@ def compare(folder, own):
         assert sum(abs(a - b) for a, b in zip(first, second, strict=True)) <= bound
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("own", [6.0, NAN, None, 0.5, float("inf")])
 def test_nan_in_parquet_is_not_counted_by_its_neighbours(own, tmp_path):
     """The statistics of a Parquet file leave NaN out; a NaN must count nowhere all the same.

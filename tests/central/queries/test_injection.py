@@ -89,6 +89,7 @@ def _table() -> pd.DataFrame:
     return pd.DataFrame({**columns, "group_": [one % 2 for one in person], "who": person})
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("unit", "rows"), [(None, 8), ("who", 5)])
 def test_a_column_may_have_any_name(table: pd.DataFrame, unit: str | None, rows: int) -> None:
     declared = {"bounds": dict.fromkeys(NAMES, (0, 10)), "keys": {"group_": [0, 1]}}

@@ -65,6 +65,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_same_integers_as_duckdb(filled, people, options):
     given = {"bounds": BOUNDS, "keys": KEYS} | options
@@ -214,6 +215,7 @@ def test_what_is_worked_out_while_it_is_read_is_refused(url, made, b):
             connection.execute("DROP FOREIGN DATA WRAPPER IF EXISTS w CASCADE")
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("factory", ["dict_row", "namedtuple_row", "class_row", "scalar_row"])
 def test_a_connection_with_other_rows_is_answered(filled, factory):
     from psycopg import rows
@@ -284,6 +286,7 @@ EXTREME = [
 ]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("bounds", EXTREME, ids=str)
 @pytest.mark.parametrize(
     ("kind", "values"),

@@ -73,6 +73,7 @@ def test_a_row_more(rows, row, asked):
     check(rows, [*rows, row], "add-remove", asked)
 
 
+@pytest.mark.heavy
 @given(st.lists(ROWS, max_size=3), ROWS, ROWS, ASKED)
 @SETTINGS
 def test_a_row_replaced(rows, row, other, asked):
@@ -84,6 +85,7 @@ BOUNDED = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.heavy
 @given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=6), ASKED, BOUNDED)
 @SETTINGS
 def test_a_person_more(rows, own, asked, options):
@@ -91,6 +93,7 @@ def test_a_person_more(rows, own, asked, options):
     check(rows, [*rows, *own], "add-remove", asked, **options)
 
 
+@pytest.mark.heavy
 @given(
     st.lists(ROWS, max_size=3),
     st.lists(ROWS, max_size=5),

@@ -22,6 +22,7 @@ def curator(source: Any, **options: Any) -> Curator:
     return Curator(source, 100.0, **(given | options))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("by", [(), ("sex",)])
 @pytest.mark.parametrize(("max_rows", "max_groups"), [(1, 1), (2, 1), (2, 2), (7, 2)])
 def test_both_ways_to_bound_give_the_same_integers(people, by, max_rows, max_groups, monkeypatch):
@@ -62,6 +63,7 @@ def test_a_person_counts_as_the_formula_says(people, max_rows):
         assert sums[place] == sum(shrunk)
 
 
+@pytest.mark.heavy
 def test_groups_of_a_person_are_chosen_by_their_own_rows():
     """Whoever else is there: the choice is the same; over salts it is even."""
     own = [(9, "F", 1.0, 1), (9, "M", 1.0, 1)]

@@ -174,6 +174,7 @@ def a_third(self: Spending, sigma: Fraction, shape: tuple[int, ...]) -> Any:
     return spending_draw(self, sigma / 3, shape)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("release", [counted, summed, multiplied])
 def test_audits(release, monkeypatch):
     assert not refuted(release)
@@ -181,6 +182,7 @@ def test_audits(release, monkeypatch):
     assert refuted(release)
 
 
+@pytest.mark.heavy
 def test_an_audit_sees_a_bare_diagonal(monkeypatch):
     assert not refuted(diagonal, 1000)
     monkeypatch.setattr(moments, "symmetric_noise", without_diagonal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -33,6 +34,11 @@ FUNCTIONS: dict[str, Callable[..., ps.Released[Any]]] = {
     "kmeans, public start": lambda **noise: ps.kmeans(ROWS, 5, 3, 1, ROWS[:5] * 0, **noise),
 }
 everything = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+def test_every_public_function_is_tried():
+    public = {name for name in ps.__all__ if inspect.isfunction(getattr(ps, name))}
+    assert {name.partition(",")[0] for name in FUNCTIONS} == public
 
 
 @everything

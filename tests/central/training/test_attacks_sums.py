@@ -112,6 +112,7 @@ def test_where_blanks_raise_at_later_weights_a_block_is_zero() -> None:
     assert dropped == 8
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize(
     "divide",
     [

@@ -267,6 +267,7 @@ def assert_same(naive, module, loss, batch, clip_norm: float, rtol: float = 3e-6
     assert (naive.flat(sums) - expected).abs().max() <= rtol * len(batch[0]) * clip_norm
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("name", BOOK_KEPT)
 def test_book_keeping_equals_the_loop(naive, name):
     module, inputs = BOOK_KEPT[name]
@@ -277,6 +278,7 @@ def test_book_keeping_equals_the_loop(naive, name):
         assert_same(naive, module, naive.squared, (inputs,), clip_norm)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ALONE)
 def test_what_cannot_be_book_kept_is_differentiated_alone(naive, name):
     module, inputs = ALONE[name]
@@ -295,6 +297,7 @@ def test_float32_agrees_too(naive, name):
     module.double()
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None)
 @given(
     kernel=st.integers(1, 3),
@@ -312,6 +315,7 @@ def test_any_convolution(naive, kernel, stride, padding, dilation, groups, size,
     assert_same(naive, module, naive.squared, (floats(4, size, size),), clip_norm)
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None)
 @given(
     positions=st.integers(1, 6),
@@ -355,6 +359,7 @@ def test_squared_norms_are_rounded_up(size):
     assert (squares(rows) <= true * 1.001 + 1e-34).all()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_clipped_gradient_is_longer_than_the_clip_norm(naive, dtype):
     module = nn.Sequential(nn.Linear(50, 40), nn.ReLU(), nn.Linear(40, 10)).to(dtype)
@@ -402,6 +407,7 @@ def test_frozen_parameters_are_neither_counted_nor_touched(naive):
     assert flags == [False, True, True, False, False, True]
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", ["mlp", "conv2d", "gram", "attention", "owner", "layer norm"])
 def test_micro_batches_give_the_same(naive, name):
     module, inputs = BOOK_KEPT[name][0].double(), BOOK_KEPT[name][1]
@@ -418,6 +424,7 @@ def test_an_empty_batch_sums_to_zero(naive):
     assert not naive.flat(sums).any()
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e300])
 @pytest.mark.parametrize("name", ["mlp", "gram", "conv2d", "layer norm", "owner", "repeats"])
 def test_an_example_that_is_not_finite_contributes_nothing(naive, name, value):
@@ -460,6 +467,7 @@ def test_an_example_on_which_an_operator_raises_contributes_nothing(naive, name,
     assert torch.allclose(naive.flat(sums), naive.flat(expected), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.heavy
 def test_blank_slots_count_for_nothing(naive):
     for name, (module, inputs) in {**BOOK_KEPT, **ALONE}.items():
         if inputs.is_floating_point() and name != "embedding":
@@ -538,6 +546,7 @@ def test_modules_that_are_refused(naive, module, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("name", ["mlp", "conv2d", "embedding", "owner", "shared", "attention"])
 def test_nothing_of_what_memory_held_before_is_left(naive, monkeypatch, name):
     """Sums start in memory that nobody has cleared."""

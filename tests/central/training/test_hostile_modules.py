@@ -79,6 +79,7 @@ def worst(made: Clipper) -> float:
     return moved
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("name", zoo.ANIMALS)
 def test_no_record_moves_a_sum_by_more_than_its_share(name: str) -> None:
     torch.manual_seed(1)

@@ -112,6 +112,7 @@ def check(name: str, device: str = "cpu") -> None:
                 assert all(map(torch.equal, one, seen[0])), (name, size, place)
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", LAYERS)
 def test_bits_of_a_row_do_not_depend_on_the_values_of_others(name: str, threads: int) -> None:

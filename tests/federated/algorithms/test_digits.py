@@ -18,6 +18,7 @@ from tacit_papers.parts.convergence import Measured, Setting, first_at, measure
 Digits = Callable[[int], Setting]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "most"), [("fedsgd", 30), ("feddyn", 15), ("fsvrg", 12)])
 def test_rounds_to_ninety_percent(name: str, most: int, digits: Digits) -> None:
     found = measure(name, digits, most, targets=(0.8, 0.9))

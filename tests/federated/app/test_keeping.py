@@ -218,6 +218,7 @@ with flower.identity(9):
 """
 
 
+@pytest.mark.heavy
 def test_a_process_killed_in_a_round_loses_no_charge_and_no_state(tmp_path: Path) -> None:
     """Killed by the system after its work and before its answer; then started again."""
     with Ledger(tmp_path / "ledger.db") as ledger:

@@ -30,6 +30,7 @@ LOUD = 1e3
 # --- one guess a run --------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("epsilon", "shown"), [(1.0, 0.4), (8.0, 3.5)])
 def test_canary_clients_prove_much_and_no_more_than_is_claimed(
     epsilon: float, shown: float

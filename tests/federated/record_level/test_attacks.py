@@ -83,6 +83,7 @@ def test_a_huge_clip_norm_does_not_count_rows() -> None:
     assert np.isfinite(told(many, model=np.zeros(4, np.float32))).all()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("clip", [1.0, 1e-3])
 def test_hostile_weights_and_scales_leave_a_record_its_clip_norm(
     clip: float, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +107,7 @@ def test_hostile_weights_and_scales_leave_a_record_its_clip_norm(
     assert worst <= clip * 1.001
 
 
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("weight", [math.nan, 1e30, -3e38, 0.0])
 @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1.0, 1e99])
 def test_hostile_models_and_normalisations_get_noise_and_nothing_else(

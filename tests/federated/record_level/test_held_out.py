@@ -101,6 +101,7 @@ def others_moved(model: TorchModel, weights: np.ndarray, held: np.ndarray, worst
     return moved
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("build", [Centred, Sorted, Remembers, mlp(COLUMNS, 5, 3)])
 def test_rows_do_not_meet(build: Callable[[], nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "_BLOCK", 16)  # three blocks, the last one not full
@@ -109,6 +110,7 @@ def test_rows_do_not_meet(build: Callable[[], nn.Module], monkeypatch: pytest.Mo
         assert others_moved(model, model.start(), rows(), worst) == 0
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("size", [15, 16, 17, 64, 129])
 @pytest.mark.parametrize("build", [mlp(COLUMNS, 64, 3), mlp(COLUMNS, 33, 17, 3)])
 def test_steep_weights_of_the_server_do_not_tell_one_row_by_others(

@@ -142,6 +142,7 @@ def _killed_after_its_draw(path: Path, account: str) -> None:
         asked(silo(chosen=kill, ledger=own, account=account, run="r1"))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("account", ["whole", "rounds"])
 def test_a_killed_process_loses_no_entry(ledger: Ledger, tmp_path: Path, account: str) -> None:
     """Killed after its draw and before its answer."""
@@ -247,6 +248,7 @@ HOSTILE: Any = [
 ]
 
 
+@pytest.mark.quick(9)
 @pytest.mark.parametrize("stated", HOSTILE, ids=lambda one: repr(one)[:20])
 def test_a_hostile_statement_is_rejected_and_counted(stated: Any) -> None:
     def lie(number: int, client: int, reply: Reply) -> Reply:

@@ -259,6 +259,7 @@ def test_few_people_give_no_false_alarms(people):
 # --- intervals -----------------------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_bootstrap_intervals_cover():
     hits, widths = [], []
     for seed in range(40):

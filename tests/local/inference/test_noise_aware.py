@@ -281,6 +281,7 @@ def vlm():
     return made.fit(wide(people(600, 0)[0]), schema=WIDE, epochs=15, batch_size=50)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("level", ["latent", "feature"])
 @pytest.mark.parametrize("kind", ["vlm", "direct"])
 def test_networks_learn_from_released_rows(request, unseen, level, kind):

@@ -144,6 +144,7 @@ def test_scikit_learn():
     assert "inhouse=…" in repr(made)
 
 
+@pytest.mark.heavy
 def test_linked_codewords_can_teach(unseen):
     """By the median of five fits: one in fifty is below 0.7, as its noise has it."""
     scores = []

@@ -220,6 +220,7 @@ def inside(found, truth):
     return found.interval[0] <= truth <= found.interval[1]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("composition", ["parallel", "sequential"])
 def test_the_winners_interval_holds_and_that_of_those_who_chose_it_does_not(composition):
     """Twelve equals: the winner is whoever chance favours, and its own votes flatter it.

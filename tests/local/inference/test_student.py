@@ -145,6 +145,7 @@ def test_shift_is_told_through_the_student(mechanism):
     StudentClassifier(inhouse=INHOUSE, prior="none").fit(shifted)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("answers", [[4, 0, 2, 3], [1, 3], [3, 1], [2]])
 def test_the_last_layer_has_every_class(answers):
     """Whatever few labels the codewords have, the network says what scikit-learn's says."""

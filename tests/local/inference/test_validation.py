@@ -219,6 +219,7 @@ def test_class_intervals_cover_exactly_everywhere(voters, epsilon, level):
             assert missed(voters, epsilon, share, accuracy, level) <= (1 - level) * (1 + 1e-9)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("level", [0.8, 0.99])
 @pytest.mark.parametrize(("epsilon", "voters"), [(0.5, 40), (1, 2000)])
 def test_class_intervals_of_sets_cover(epsilon, voters, level):
@@ -263,6 +264,7 @@ def simulate(ballot, shares, accuracies, voters, repeats, seed):
         yield ballot.release(right, classes=mine, rng=stream)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("epsilon", "voters", "shares", "accuracies"),
     [

@@ -129,6 +129,7 @@ def test_refusals(direct):
         direct.channel(True).check({"numbers": good["numbers"]})
 
 
+@pytest.mark.heavy
 def test_it_needs_no_torch():
     code = "import sys, tacit.local.learned.direct; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

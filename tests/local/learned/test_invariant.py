@@ -127,11 +127,13 @@ def test_strokes_get_thicker_and_thinner():
 # --- training
 
 
+@pytest.mark.heavy
 def test_training_makes_the_features_ignore_the_deformations(data, fitted):
     assert fitted.losses[-1] < fitted.losses[0] - 0.3
     assert _agreement(fitted, data) > 0.7
 
 
+@pytest.mark.heavy
 def test_an_encoder_asked_to_ignore_nothing_does_not(data):
     """The mutant."""
     same = invariant.fit(

@@ -213,6 +213,7 @@ def extremes(kind, data):
     return [np.asarray(row, np.uint8)[None] for row in rows]
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_moves_no_query_further_than_stated(kind, record):
     """Every query, given the same earlier releases; the row is put in front of 1,100 others."""
@@ -593,6 +594,7 @@ def autoencoder():
         yield made.fit(vectors(300), schema=VECTORS)
 
 
+@pytest.mark.heavy
 def test_an_autoencoder_is_proved(autoencoder, tmp_path):
     found = autoencoder.inhouse_
     assert isinstance(found.guarantee, ApproxDP)
@@ -608,6 +610,7 @@ def test_an_autoencoder_is_proved(autoencoder, tmp_path):
     assert np.array_equal(loaded.encode(vectors(50)), autoencoder.encode(vectors(50)))
 
 
+@pytest.mark.heavy
 def test_an_autoencoder_comes_from_the_noisy_sums(record, monkeypatch):
     """Its weights from those of DP-Adam, the rest from the queries: other rows, the same bits."""
     pytest.importorskip("torch")
@@ -781,6 +784,7 @@ def pictures():
     return digits(**CENTRAL)
 
 
+@pytest.mark.heavy
 def test_digits_are_still_told_apart(pictures):
     assert pictures.features_.kind == "scattering"
     assert 4.75 < pictures.inhouse_.guarantee.epsilon <= 5
@@ -790,6 +794,7 @@ def test_digits_are_still_told_apart(pictures):
     assert score(pictures) > 0.5
 
 
+@pytest.mark.heavy
 def test_pictures_move_no_query_further_than_stated(record, monkeypatch):
     """Scattering features, in the directions of strokes; 1,100 images and one more in front."""
     axes = {}
@@ -833,6 +838,7 @@ def reduced(kind, schema, given):
     return features, axes
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", ["scattering", "raw", "quantile", "random"])
 def test_a_row_has_the_same_digits_in_any_company(kind):
     """At any place, among any others, in a full block or in one that is filled up."""

@@ -109,6 +109,7 @@ def test_seeded_noise_is_marked_and_stays_inside(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.heavy
 def test_noise_of_the_operating_system_is_not_marked():
     one, two = (made().fit(pictures(), public_rows=None, epochs=1, batch_size=60) for _ in "ab")
     assert not one.inhouse_.certificate.seeded
@@ -147,6 +148,7 @@ def record(monkeypatch):
     return run
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -191,6 +193,7 @@ def test_the_papers_two_stages_do_not(trained, record):
     assert not same(weights(first, fixed), weights(second, fixed))
 
 
+@pytest.mark.heavy
 def test_one_row_moves_the_sums_by_the_clip_norm_and_in_two_stages_by_more(record, monkeypatch):
     """The sensitivity that DP-Adam is calibrated to holds for joint training, and not for theirs.
 
@@ -230,6 +233,7 @@ def started(seed=0, rows=None, **settings):
     return {name: to_arrays(getattr(objective, name)) for name in ("encoder", "decoder")}
 
 
+@pytest.mark.quick(4)
 @pytest.mark.parametrize("start", ["random", "synthetic", "public"])
 @pytest.mark.parametrize("trained", ["encoder", "decoder"])
 def test_the_other_network_stays_as_it_started(trained, start):
@@ -313,6 +317,7 @@ def test_a_learned_spread_is_part_of_what_is_trained():
 # --- other rows, other noise ---------------------------------------------------------------------
 
 
+@pytest.mark.heavy
 def test_tables_and_gaussian_noise():
     table = TableSchema((Continuous("a", 0, 1), Categorical("b", ("x", "y"))))
     rng = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from tacit.data import datasets
 from tacit.data.schema import Categorical, Continuous, TableSchema
 from tacit.local.learned.codebook import Codebook
 from tacit_papers import figures as plots
+from tacit_papers.engine import registry
 from tacit_papers.engine.running import generator
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts.contenders import STUDENT_SHARE
@@ -47,6 +48,12 @@ def quick(*mechanisms: str, epsilons: tuple[float, ...] = (4.0,), **more: Any) -
 def timeless(record: dict[str, Any]) -> dict[str, Any]:
     runs = [{k: v for k, v in one.items() if k != "seconds"} for one in record["runs"]]
     return {**{k: v for k, v in record.items() if k != "seconds"}, "runs": runs}
+
+
+def test_every_study_is_tried() -> None:
+    """Here, or in a file of its own."""
+    own = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert set(registry.names()) <= {*STUDIES, *own}
 
 
 @pytest.mark.parametrize("study", STUDIES)

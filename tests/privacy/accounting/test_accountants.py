@@ -31,6 +31,7 @@ def test_noise_is_that_at_which_the_accountant_comes_to_epsilon(epsilon: float) 
         assert found == pytest.approx(epsilon, rel=1e-6)
 
 
+@pytest.mark.heavy
 def test_every_claim_holds_by_the_loss_distribution() -> None:
     for epsilon, name in itertools.product((0.1, 1.0), NAMES):
         assert spent(noise_by(name, epsilon, DELTA, **SAMPLED)) <= epsilon, name
@@ -49,6 +50,7 @@ def test_noise_of_wrong_theorems_is_refuted() -> None:
     assert spent(0.99 * noise_by("pld", 1.0, DELTA, **SAMPLED)) > 1
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 500.0])
 def test_the_order_that_theorems_give(epsilon: float) -> None:
     naive, advanced, zcdp, rdp = (noise_by(one, epsilon, DELTA, **SAMPLED) for one in NAMES[:4])

@@ -387,6 +387,7 @@ def test_parallel_is_the_weakest_part_at_every_level():
     assert guarantee_of(absorbed) == Unproven("why", **SCOPE)
 
 
+@pytest.mark.quick(14)
 @pytest.mark.parametrize(
     "event",
     [

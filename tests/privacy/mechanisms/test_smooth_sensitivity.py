@@ -188,6 +188,7 @@ def test_noise_without_smoothness_breaks_the_promise():
     assert found > 0.1
 
 
+@pytest.mark.heavy
 def test_the_median_of_concentrated_data_is_released_quickly():
     """Most people agree, so the bound is tiny: the noise must not take minutes to draw."""
     code = """

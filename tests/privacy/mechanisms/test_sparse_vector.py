@@ -271,8 +271,3 @@ def test_rows_are_independent_runs():
     values = released[0, ..., 1]
     assert (values[released[0, ..., 0] != 1] == 0).all()
     assert values[0, 1] == pytest.approx(FAR, abs=200)
-
-
-def test_a_single_answer_is_no_sequence():
-    with pytest.raises(InvalidData):
-        SparseVector(epsilon=1.0, threshold=0, adjacency="replace-one").release(3)

@@ -31,6 +31,7 @@ def test_what_is_no_group_is_no_symmetry(actions):
         Symmetry(actions)
 
 
+@pytest.mark.heavy
 def test_tiny_probabilities_do_not_hide_delta():
     """Rounded up below 2^-1022 and raised by e^700, they were more than the filter's margin."""
     size, two = 2**20, math.log(2)
