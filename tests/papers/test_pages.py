@@ -288,7 +288,7 @@ def test_other_data_get_a_section_and_figures_a_link(site: ModuleType, tmp_path:
     alt = (
         "![Clean accuracy: accuracy on clean records against local ε of a report. direct noising: "
     )
-    assert f"{alt}0.9 at 1. Level of no privacy: 0.95. Level of chance: 0.5.]" in page
+    assert f"{alt}0.9 at 1. Line “no privacy” at 0.95. Line “chance” at 0.5.]" in page
     for name in ("1.svg", "legend.svg"):
         assert f"](../../papers/results/figures/collect-people.csv/{name})" in page
         assert (tmp_path / "figures" / "collect-people.csv" / name).stat().st_size < 100_000

@@ -69,6 +69,11 @@ def apart(figure: Figure) -> Apart:
     )
 
 
+def whole(figure: Figure) -> str:
+    """Return a figure as one SVG."""
+    return _svg(figure, None, None)
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -92,16 +97,17 @@ def _boxes(shown: list[Axes]) -> list[Bbox]:
     return [Bbox.from_extents(a.x0 - left, a.y0 - below, a.x1 + right, a.y1 + above) for a in inner]
 
 
-def _svg(figure: Figure, kept: Artist, box: Bbox) -> str:
+def _svg(figure: Figure, kept: Artist | None, box: Bbox | None) -> str:
     import matplotlib
 
     drawn = io.BytesIO()
     settings = {"svg.hashsalt": "tacit", "svg.fonttype": "path"}
+    inches = None if box is None else box.transformed(figure.dpi_scale_trans.inverted())
     with matplotlib.rc_context(settings), _alone(figure, kept):
         figure.savefig(
             drawn,
             format="svg",
-            bbox_inches=box.transformed(figure.dpi_scale_trans.inverted()),
+            bbox_inches=inches,
             transparent=True,
             metadata=_NO_METADATA,
         )
@@ -109,10 +115,10 @@ def _svg(figure: Figure, kept: Artist, box: Bbox) -> str:
 
 
 @contextmanager
-def _alone(figure: Figure, kept: Artist) -> Iterator[None]:
-    """Hide everything else."""
-    hidden = [one for one in figure.get_children() if one is not kept and one.get_visible()]
-    hidden = [one for one in hidden if one is not figure.patch]
+def _alone(figure: Figure, kept: Artist | None) -> Iterator[None]:
+    """Hide everything else; None keeps all."""
+    others = [] if kept is None else figure.get_children()
+    hidden = [one for one in others if one not in (kept, figure.patch) and one.get_visible()]
     for one in hidden:
         one.set_visible(False)
     try:

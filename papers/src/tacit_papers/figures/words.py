@@ -71,7 +71,9 @@ def _number(value: float) -> str:
 
 def _curves(axes: Axes) -> dict[str, list[_Point]]:
     """Return the points of every labelled curve, from left to right."""
-    bars = [(str(one.get_label()), one.lines[0]) for one in axes.containers]
+    bars = [
+        (str(one.get_label()), one.lines[0]) for one in axes.containers if hasattr(one, "lines")
+    ]
     lines = [(str(one.get_label()), one) for one in axes.lines if not _is_level(axes, one)]
     found: dict[str, list[_Point]] = {}
     for label, line in [*bars, *lines]:
@@ -126,7 +128,7 @@ def _levels(axes: Axes) -> list[str]:
         for line in axes.lines
         if _is_level(axes, line) and not str(line.get_label()).startswith("_")
     }
-    return [f"Level of {label}: {_number(height)}." for label, height in found.items()]
+    return [f"Line “{label}” at {_number(height)}." for label, height in found.items()]
 
 
 # --- rows and cells ---------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from them; a paragraph whose numbers no record holds says so. A template has a s
 set, opened by `<!-- data: NAME -->`; the section `other` is for data sets without one of their own.
 Figures are drawn from the records as well (`tacit_papers.pages.drawing`); `--redraw` draws all.
 
-MkDocs also uses this file as a hook: records, figures and the changelog lie outside of docs.
+MkDocs also uses this file as a hook: records, figures and the changelog lie outside of docs, and
+notebooks become pages (`tacit_papers.pages.notebooks`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from tacit_papers.engine import registry
 from tacit_papers.engine.registry import TEMPLATES, Study
-from tacit_papers.pages import drawing, findings, provenance, reference
+from tacit_papers.pages import drawing, findings, notebooks, provenance, reference
 from tacit_papers.pages import evidence as read
 from tacit_papers.pages.evidence import Evidence, Missing
 from tacit_papers.pages.provenance import Group
@@ -32,7 +33,7 @@ RECORDS = ROOT / "papers" / "results"
 DOCS = ROOT / "docs"
 NOTE = "<!-- Made by tacit_papers.pages: change its templates, not this page. -->\n\n"
 FIELD = re.compile(r"\{([^{}\n]+)\}")
-PANEL = re.compile(r'(<img [^>]*src="([^"]*/(?:\d+|legend)\.svg)"[^>]*>)')
+PANEL = re.compile(r'(<img [^>]*src="([^"]*\.svg)"[^>]*>)')
 SECTION = re.compile(r"^<!-- data: (\S+) -->\n+", re.MULTILINE)
 FIELDS: dict[str, Callable[..., str]] = {
     "table": read.measured,
@@ -162,12 +163,17 @@ def on_files(files: Any, config: Any) -> Any:
         outside[f"results/{path.relative_to(RECORDS).as_posix()}"] = path
     for name, path in outside.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    for path in notebooks.paths():
+        name = f"notebooks/{path.stem}.md"
+        files.append(File.generated(config, name, content=notebooks.page(path)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs: rewrite links, as records and figures lie beside the pages on the site."""
-    return markdown.replace("](../../papers/results/", "](")
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """MkDocs: rewrite links: records and figures lie beside the pages, notebooks are pages."""
+    if page.file.src_uri in (f"notebooks/{path.stem}.md" for path in notebooks.paths()):
+        return markdown  # its link to a notebook is the download
+    return notebooks.LINK.sub(r"](\1.md)", markdown.replace("](../../papers/results/", "]("))
 
 
 def on_page_content(content: str, **_: Any) -> str:
