@@ -5,26 +5,34 @@ if (location.protocol === "file:") {
       super();
       const frame = document.createElement("iframe");
       frame.hidden = true;
+      frame.srcdoc = "<!doctype html>";
+      const loaded = new Promise((resolve) => (frame.onload = resolve));
       document.body.append(frame);
-      this.inside = frame.contentWindow;
+      this.frame = frame;
+      this.ready = loaded.then(() => this.start(new URL(url, location.href)));
+    }
+
+    start(url) {
+      const inside = this.frame.contentWindow;
       const load = (address) =>
         new Promise((resolve, reject) => {
-          const script = this.inside.document.createElement("script");
+          const script = inside.document.createElement("script");
           Object.assign(script, { src: address, onload: resolve, onerror: reject });
-          this.inside.document.head.append(script);
+          inside.document.head.append(script);
         });
-      this.inside.importScripts = (...urls) =>
+      inside.importScripts = (...urls) =>
         urls.reduce((before, one) => before.then(() => load(one)), Promise.resolve());
-      this.inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
-      this.ready = load(new URL(url, location.href));
+      inside.postMessage = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
+      return load(url);
     }
 
     postMessage(data) {
-      this.ready.then(() => this.inside.dispatchEvent(new MessageEvent("message", { data })));
+      const message = new MessageEvent("message", { data });
+      this.ready.then(() => this.frame.contentWindow.dispatchEvent(message));
     }
 
     terminate() {
-      this.inside.frameElement.remove();
+      this.frame.remove();
     }
   };
 }

@@ -88,7 +88,7 @@ def _boxes(shown: list[Axes]) -> list[Bbox]:
     from matplotlib.transforms import Bbox
 
     inner = [axes.get_window_extent() for axes in shown]
-    outer = [axes.get_tightbbox() for axes in shown]
+    outer: list[Any] = [axes.get_tightbbox() for axes in shown]
     pairs = list(zip(inner, outer, strict=True))
     left = max(a.x0 - b.x0 for a, b in pairs) + _MARGIN
     right = max(b.x1 - a.x1 for a, b in pairs) + _MARGIN
@@ -101,7 +101,7 @@ def _svg(figure: Figure, kept: Artist | None, box: Bbox | None) -> str:
     import matplotlib
 
     drawn = io.BytesIO()
-    settings = {"svg.hashsalt": "tacit", "svg.fonttype": "path"}
+    settings: Any = {"svg.hashsalt": "tacit", "svg.fonttype": "path"}
     inches = None if box is None else box.transformed(figure.dpi_scale_trans.inverted())
     with matplotlib.rc_context(settings), _alone(figure, kept):
         figure.savefig(

@@ -74,7 +74,7 @@ def _curves(axes: Axes) -> dict[str, list[_Point]]:
     bars = [
         (str(one.get_label()), one.lines[0]) for one in axes.containers if hasattr(one, "lines")
     ]
-    lines = [(str(one.get_label()), one) for one in axes.lines if not _is_level(axes, one)]
+    lines = [(str(one.get_label()), one) for one in _lines(axes) if not _is_level(axes, one)]
     found: dict[str, list[_Point]] = {}
     for label, line in [*bars, *lines]:
         if not label.startswith("_"):
@@ -118,6 +118,10 @@ def _place(axis: Axis, value: float) -> str:
     return labels[int(np.argmin(np.abs(ticks - value)))] if counted else _number(value)
 
 
+def _lines(axes: Axes) -> list[Any]:
+    return list(axes.lines)
+
+
 def _is_level(axes: Axes, line: Any) -> bool:
     return bool(line.get_transform() != axes.transData and list(line.get_xdata()) == [0, 1])
 
@@ -125,7 +129,7 @@ def _is_level(axes: Axes, line: Any) -> bool:
 def _levels(axes: Axes) -> list[str]:
     found = {
         _plain(str(line.get_label())): float(line.get_ydata()[0])
-        for line in axes.lines
+        for line in _lines(axes)
         if _is_level(axes, line) and not str(line.get_label()).startswith("_")
     }
     return [f"Line “{label}” at {_number(height)}." for label, height in found.items()]
@@ -137,7 +141,7 @@ def _levels(axes: Axes) -> list[str]:
 def _by_row(axes: Axes) -> list[str]:
     """Return the ends of each row, from left to right."""
     rows: dict[str, list[Any]] = {}
-    lines = [one for one in axes.lines if not str(one.get_label()).startswith("_")]
+    lines = [one for one in _lines(axes) if not str(one.get_label()).startswith("_")]
     for line in sorted(lines, key=lambda one: float(one.get_ydata()[0])):
         rows.setdefault(_place(axes.yaxis, float(line.get_ydata()[0])), []).append(line)
     said = []
