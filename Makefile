@@ -10,7 +10,7 @@ KERNELS := OPENBLAS_CORETYPE=Haswell OPENBLAS_CORETYPE=Zen OPENBLAS_CORETYPE=Sky
   OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=2 ATEN_CPU_CAPABILITY=default \
   ATEN_CPU_CAPABILITY=avx2,OPENBLAS_CORETYPE=Haswell
 
-.PHONY: help install demo test test-quick test-full refute check lint bench docs dist clean
+.PHONY: help install demo test test-quick test-full refute check lint bench docs notebooks dist clean
 
 help:
 	@echo "make demo       run the main job on data that comes with an installed library"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-full  the tests and the slow rest"
 	@echo "make refute     every release path on hostile neighbours, and under other kernels"
 	@echo "make docs       the site, into site/"
+	@echo "make notebooks  run docs/notebooks and store their outputs"
 	@echo "make dist       wheel and source archive, into dist/, made twice and compared"
 	@echo "make bench      ratios against peers, measured side by side"
 	@echo "make install    .venv with every extra"
@@ -94,6 +95,9 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.docs
 	$(BIN)/python -m tacit_papers.pages.site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+notebooks: $(VENV)/.dev
+	$(BIN)/python -m tacit_papers.pages.notebooks
 
 $(VENV)/.dist: $(VENV)/.dev
 	@$(PIP) build twine hatchling

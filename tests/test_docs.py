@@ -19,6 +19,7 @@ import typer.main
 
 import tacit
 from tacit.apps import cli
+from tacit_papers.pages import notebooks
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -76,6 +77,28 @@ def test_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert_same(block, printed, page.name, within)
         elif language == "console":
             run_console(block, page.name, within)
+
+
+@pytest.mark.filterwarnings("ignore::tacit.local.inference.noise_aware.ShiftWarning")
+@pytest.mark.parametrize("path", notebooks.paths(), ids=lambda path: path.name)
+def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for cell, ran in notebooks.run(path):
+        kept = notebooks.stored(cell)
+        within = str(cell["metadata"].get("within", ""))
+        assert_same(kept.printed, ran.printed, f"{path.name}: {notebooks.source(cell)}", within)
+        assert (kept.svg is None) == (ran.svg is None)
+
+
+def test_the_gallery_shows_every_notebook() -> None:
+    folder = ROOT / "docs" / "notebooks"
+    assert sorted(folder.glob("*.ipynb")) == sorted(notebooks.paths())
+    assert (folder / "index.md").read_text() == notebooks.gallery(), (
+        "run: python -m tacit_papers.pages.notebooks"
+    )
+    for path in notebooks.paths():
+        (shown,) = (one.svg for one in map(notebooks.stored, notebooks.code(path)) if one.svg)
+        assert path.with_suffix(".svg").read_text() == shown
 
 
 def test_fuzzy_numbers_are_close_and_in_their_places() -> None:

@@ -277,15 +277,58 @@ def test_the_command_makes_the_record(site: ModuleType, tmp_path: Path) -> None:
 
 
 def test_other_data_get_a_section_and_figures_a_link(site: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "collect-people.csv.png").touch()
-    (tmp_path / "figures" / "a.svg").touch()
     given = record("collect", "/home/me/people.csv", [result("direct", 1.0, 0.9)])
-    page = made(site, tmp_path, a=given)["collect.md"]
+    made(site, tmp_path, a=given)
+    groups = site.provenance.group(site.provenance.read(tmp_path))
+    assert site.drawing.refresh(tmp_path, groups) == ["figures/collect-people.csv"]
+    assert site.drawing.refresh(tmp_path, groups) == []
+    page = made(site, tmp_path)["collect.md"]
     assert "\n## people.csv\n" in page
     assert "/home/me" not in page
-    assert "](../../papers/results/figures/collect-people.csv.png)" in page
-    assert "](../../papers/results/figures/a.svg)" in page
+    alt = (
+        "![Clean accuracy: accuracy on clean records against local ε of a report. direct noising: "
+    )
+    assert f"{alt}0.9 at 1. Line “no privacy” at 0.95. Line “chance” at 0.5.]" in page
+    for name in ("1.svg", "legend.svg"):
+        assert f"](../../papers/results/figures/collect-people.csv/{name})" in page
+        assert (tmp_path / "figures" / "collect-people.csv" / name).stat().st_size < 100_000
+    (tmp_path / "a.json").unlink()
+    assert site.drawing.refresh(tmp_path, {}) == []
+    assert not (tmp_path / "figures" / "collect-people.csv").exists()
+
+
+def test_committed_figures_are_those_of_the_committed_records(
+    site: ModuleType, tmp_path: Path
+) -> None:
+    results = ROOT / "papers" / "results"
+    groups = site.provenance.group(site.provenance.read(results))
+    for path in results.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    assert site.drawing.refresh(tmp_path, groups) == [], "run: make docs"
+    (tmp_path / "figures").unlink()
+    few = {key: one for key, one in groups.items() if key[0] in ("join", "federated", "threats")}
+    drawn = site.drawing.refresh(tmp_path, few, every=True)
+    for name in drawn:
+        again, before = (
+            json.loads((f / name / "figure.json").read_text()) for f in (tmp_path, results)
+        )
+        assert again == before, "run: python -m tacit_papers.pages.site --redraw"
+
+
+def images() -> list[tuple[str, str, str]]:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = re.compile(r"!\[([^]]*)\]\(([^)]*)\)")
+    return [(page.name, *match) for page in pages for match in shown.findall(page.read_text())]
+
+
+def test_every_image_says_what_is_seen() -> None:
+    for page, alt, file in images():
+        assert file.endswith(".svg"), page
+        assert len(alt) > 30, (page, file)
+        digits = len(re.findall(r"\d", alt))
+        assert alt.startswith("Legend. ") or digits >= 3, (page, file, alt)
+        path = ROOT / "docs" / "results" / file if "papers/results" in file else None
+        assert path is None or path.exists(), (page, file)
 
 
 def joined(split: str, room: float, **gains: float) -> dict[str, Any]:

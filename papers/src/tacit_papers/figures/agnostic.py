@@ -22,6 +22,7 @@ _KINDS: dict[str, tuple[Any, Fill]] = {
     "clean_accuracy": ("-", "full"),
     "dedicated_accuracy": ((0, (4, 1.5)), "none"),
 }
+_REPORTS = {"clean_accuracy": "one set for all tasks", "dedicated_accuracy": "made for this task"}
 
 
 def draw(merged: Merged) -> Figure:
@@ -44,8 +45,8 @@ def draw(merged: Merged) -> Figure:
 def _sections(merged: Merged) -> list[tuple[str, list[Look]]]:
     shared, dedicated = _KINDS.values()
     kinds = [
-        Look("one set for all tasks", canvas.GREY, "o", *shared),
-        Look("made for this task", canvas.GREY, "o", *dedicated),
+        Look(_REPORTS["clean_accuracy"], canvas.GREY, "o", *shared),
+        Look(_REPORTS["dedicated_accuracy"], canvas.GREY, "o", *dedicated),
     ]
     return [("mechanism", list(look.mechanisms(merged.results).values())), ("reports", kinds)]
 
@@ -75,7 +76,8 @@ def _series(merged: Merged, mine: list[Result]) -> Iterator[tuple[str, list[Resu
     for key, base in look.mechanisms(merged.results).items():
         results = [one for one in mine if look.key(one) == key]
         for name, (line, fill) in _KINDS.items():
-            yield name, results, replace(base, line=line, fill=fill)
+            label = f"{base.label}, {_REPORTS[name]}"
+            yield name, results, replace(base, label=label, line=line, fill=fill)
 
 
 def _reaches(merged: Merged) -> list[tuple[float, float]]:

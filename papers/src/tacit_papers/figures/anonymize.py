@@ -28,7 +28,9 @@ _KINDS = {
     "adversary": Look("… of the adversary of\nthe training", canvas.GREY, "o", _DASHED, "none"),
     "bound": Look("… at most, by (14), if that\nadversary were the best", canvas.GREY, "", _DOTTED),
 }
+_SHORT = {"task": "task", "probe": "strongest fresh attacker", "adversary": "training's adversary"}
 _PROVED = Look("… of any attacker:\nproved ceiling", canvas.INK, ".", (0, (4, 1.5, 1, 1.5)))
+_REFERENCES = {"trivial": "prediction alone", "raw": "the rows themselves"}
 _ALONE = Look("{regular} as predicted, alone", canvas.INK, "*", "none", size=9.0)
 _RAW = Look("the rows themselves", canvas.INK, "X", "none", size=6.0)
 _NOTE = (
@@ -145,7 +147,7 @@ def _draw_epsilon(axes: Axes, merged: Merged, results: Sequence[Result]) -> None
                 up, bars = of(mine)
                 _plot(axes, across, up, _styled(base, kind), yerr=bars)
     proved = sorted({(one["epsilon"], one["ceiling"]) for one in results})
-    axes.plot(*zip(*proved, strict=True), **_PROVED.options())
+    axes.plot(*zip(*proved, strict=True), label="proved ceiling", **_PROVED.options())
     axes.set_xscale("log")
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_xticks([], minor=True)
@@ -161,7 +163,7 @@ def _draw_strengths(axes: Axes, merged: Merged, results: Sequence[Result], train
     for kind, of in (("task", _task), ("adversary", _adversary), ("probe", _strongest)):
         up, bars = of(mine)
         _plot(axes, across, up, _styled(base, kind), yerr=bars)
-    bound = _KINDS["bound"].options() | {"color": base.colour}
+    bound = _KINDS["bound"].options() | {"color": base.colour, "label": "bound (14)"}
     axes.plot(across, [one["bound_accuracy"] for one in mine], **bound)
     axes.set_ylim(-0.02, 1.02)
     _chance(axes, merged)
@@ -196,14 +198,16 @@ def _plot(
     axes: Axes, across: Sequence[float], up: Sequence[float], shown: Look, **bars: Any
 ) -> None:
     if across:
-        axes.errorbar(across, up, **bars, capsize=1.5, elinewidth=0.8, **shown.options())
+        options = shown.options() | {"label": shown.label}
+        axes.errorbar(across, up, **bars, capsize=1.5, elinewidth=0.8, **options)
 
 
 def _styled(base: Look, kind: str) -> Look:
     """Combine the colour of a training with the line and fill of a measure."""
     given = _KINDS[kind]
     marker = given.marker if kind == "task" else base.marker
-    return replace(base, marker=marker, line=given.line, fill=given.fill)
+    label = f"{base.label}, {_SHORT[kind]}"
+    return replace(base, label=label, marker=marker, line=given.line, fill=given.fill)
 
 
 def _draw_reference(
@@ -213,7 +217,8 @@ def _draw_reference(
     found = merged.references.get(name)
     if found is not None:
         across = _strongest([found])[0]
-        axes.plot(across, [height(found)], **{**shown.options(), "zorder": 5})
+        label = _REFERENCES[name]
+        axes.plot(across, [height(found)], label=label, **{**shown.options(), "zorder": 5})
 
 
 def _chance(axes: Axes, merged: Merged, upright: bool = False) -> None:
@@ -227,7 +232,7 @@ def _chance(axes: Axes, merged: Merged, upright: bool = False) -> None:
         across = axes.get_xaxis_transform()
         axes.text(value.mean, 0.985, " chance", transform=across, va="top", **text)
     else:
-        axes.axhline(value.mean, zorder=1, **line)
+        axes.axhline(value.mean, zorder=1, label="chance", **line)
         up = axes.get_yaxis_transform()
         axes.text(1.02, value.mean, "chance", transform=up, va="center", **text)
 

@@ -42,7 +42,7 @@ _STYLES: tuple[tuple[Any, str], ...] = (
 
 _COLUMNS, _WIDTH, _APART, _BELOW, _ROOM = 3, 4.3, 1.6, 0.04, 1.25
 _NOTE = (
-    "First panel: every estimator with its defaults. The others: its algorithms, the best over all "
+    "Defaults: every estimator with its defaults. The others: its algorithms, the best over all "
     "ε solid. Grey: without privacy, and diffprivlib with the same public bounds. Points far "
     "below a constant answer are not shown."
 )

@@ -77,7 +77,10 @@ def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
             end = Reference(label, Measure(found[-1][1], 0.0, 1), line, canvas.INK)
             # One point makes no curve: it is drawn as a level.
             (ends if len(found) > 1 else levels).append(end)
-            axes.plot(*zip(*found, strict=True), color=end.colour, linestyle=line, linewidth=0.9)
+            curve = axes.plot(
+                *zip(*found, strict=True), color=end.colour, linestyle=line, linewidth=0.9
+            )
+            curve[0].set_label(label)
     panels.draw_references(axes, levels, ends)
 
 

@@ -60,7 +60,7 @@ def _drawn(merged: Merged) -> Figure:
         values += [found for m in models if (found := _plain(merged, m, measure)) is not None]
         for panel, model in zip(row, models, strict=True):
             mine = [one for one in merged.results if one["task"] == model]
-            look.tidy(panel, _MODELS[model] if panel in axes[0] else "", "ε claimed", label)
+            look.tidy(panel, _MODELS[model], "ε claimed", label)
             _draw(panel, mine, there, measure)
             _scales(panel, merged, values)
             plain = _plain(merged, model, measure)
@@ -86,7 +86,7 @@ def _draw(panel: Axes, results: Sequence[Result], there: Sequence[str], measure:
             panels.points(panel, across, values, _LOOKS[name], place - (len(there) - 1) / 2)
     if measure != "accuracy_loss":
         allowed = sorted({(records.epsilon(one), float(one["ceiling"])) for one in results})
-        panel.plot(*zip(*allowed, strict=True), **_CEILING.options())
+        panel.plot(*zip(*allowed, strict=True), label=_CEILING.label, **_CEILING.options())
 
 
 def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:

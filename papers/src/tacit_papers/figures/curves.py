@@ -43,7 +43,10 @@ def draw_curves(
         if found:
             across, values = zip(*found, strict=True)
             line, fill = styles[central]
-            shown = replace(colours[key], line=line, fill=fill)
+            label = colours[key].label
+            if len(styles) > 1:
+                label = f"{label}, central ε = {look.said(central)}"
+            shown = replace(colours[key], label=label, line=line, fill=fill)
             panels.points(axes, across, values, shown, apart * (place - (len(series) - 1) / 2))
     panels.epsilon_axis(axes, map(records.epsilon, merged.results))
 

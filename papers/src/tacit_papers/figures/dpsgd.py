@@ -51,7 +51,8 @@ def _drawn(merged: Merged) -> Figure:
         _draw_model(panel, merged, name, 2.0 * place - (len(there) - 1.0))
     published = _published(merged)
     if published:
-        panel.plot(list(published), list(published.values()), zorder=4, **_PAPER.options())
+        points = list(published), list(published.values())
+        panel.plot(*points, zorder=4, label=_PAPER.label, **_PAPER.options())
     references = _references(merged)
     levels = [reference.value.reach for reference in references]
     levels += [records.required(one, "accuracy").reach for one in merged.results]

@@ -33,7 +33,7 @@ _SPLITS = {
     "concept-drift": "concept drift: classes\nlook different",
     "concept-shift": "concept shift: classes\nhave other names",
 }
-_LANE, _ROW, _WIDTH, _MARGIN = 0.135, 0.5, 3.0, 3.5
+_LANE, _ROW, _WIDTH, _MARGIN = 0.135, 0.5, 4.2, 2.2
 _BEYOND, _ROOM = 1.55, 1.3
 """Factors on a logarithmic axis: the place of "not reached", and the margins."""
 
@@ -75,8 +75,6 @@ def _drawn(merged: Merged) -> Figure:
     axes = figure.subplots(2, 2, squeeze=False)
     for panel, one in zip(axes.flat, _panels(merged), strict=True):
         _draw(panel, one, merged.results, names, splits)
-    for panel in axes[:, 1]:
-        panel.set_yticklabels([])
     look.legend(figure, [("algorithm", [_LOOKS[name] for name in names])])
     goal = _percent(_goal(merged))
     title = f"{merged.name}: federated algorithms, rounds and bytes to {goal} ({_trials(merged)})"
@@ -132,7 +130,9 @@ def _draw(
         ends += [value for value in found if value < never]
         panel.plot([min(found), max(found)], [at, at], color=shown.colour, linewidth=1.0)
         options = shown.options() | ({"markerfacecolor": "white"} if middle == math.inf else {})
-        panel.plot([min(middle, never)], [at], zorder=3, clip_on=False, **options)
+        panel.plot(
+            [min(middle, never)], [at], label=shown.label, zorder=3, clip_on=False, **options
+        )
     for row in range(0, len(splits), 2):
         panel.axhspan(row - 0.5, row + 0.5, color=canvas.FAINT, alpha=0.35, linewidth=0, zorder=0)
     panel.set_ylim(len(splits) - 0.5, -0.5)

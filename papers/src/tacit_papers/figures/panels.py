@@ -114,7 +114,8 @@ def draw_references(axes: Axes, shown: Sequence[Reference], ends: Sequence[Refer
     """
     for one in shown:
         low, high = one.value.reach
-        axes.axhline(one.value.mean, color=one.colour, linestyle=one.line, linewidth=1.0, zorder=1)
+        style: Any = {"color": one.colour, "linestyle": one.line, "linewidth": 1.0}
+        axes.axhline(one.value.mean, label=one.label, zorder=1, **style)
         if one.value.std:
             axes.axhspan(low, high, color=one.colour, alpha=0.15, linewidth=0, zorder=0)
     named = sorted([*shown, *ends], key=lambda one: one.value.mean)

@@ -36,10 +36,10 @@ _PRIORS = ("o", "s", "^", "D", "v", "P")
 _ASIDE = 0.16
 _NOTE = (
     "Error: expected Hellinger distance from the posterior without privacy, exact. "
-    "Lower left: the exact ε of each table at δ = {delta:g} over the claimed one, one point "
-    "per setting. Lower middle: naive intervals, exact (white), noise-aware ones, simulated "
-    "(filled). Lower right: the best calibrated Hellinger mechanism of each setting over noise, "
-    "clamped (filled) and remapped (white), errors averaged over the prior."
+    "Privacy: the exact ε of each table at δ = {delta:g} over the claimed one, one point "
+    "per setting. Coverage: naive intervals, exact (white), noise-aware ones, simulated "
+    "(filled). Best Hellinger over noise: the best calibrated Hellinger mechanism of each setting "
+    "over noise, clamped (filled) and remapped (white), errors averaged over the prior."
 )
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -82,7 +82,7 @@ def _sections(results: Sequence[Result], prior: str) -> list[tuple[str, list[Loo
         Look(_named(words), canvas.GREY, mark, "none")
         for words, mark in zip(priors, _PRIORS, strict=False)
     ]
-    return [(f"upper row: {_named(prior)}", looks), ("lower right: prior", marks)]
+    return [(f"errors: {_named(prior)}", looks), ("best over noise: prior", marks)]
 
 
 def _named(prior: str) -> str:
@@ -98,7 +98,7 @@ def _draw_errors(axes: Axes, results: Sequence[Result], name: str, title: str) -
     for mechanism, base in _LOOKS.items():
         line = _line(results, mechanism, name)
         if line and mechanism != "hellinger-accuracy":
-            axes.plot(*zip(*line, strict=True), **base.options())
+            axes.plot(*zip(*line, strict=True), label=base.label, **base.options())
     _by_powers(axes, {one["records"] for one in results})
     axes.set_yscale("log")
 
@@ -111,7 +111,8 @@ def _draw_privacy(axes: Axes, results: Sequence[Result]) -> None:
         mine = _of(results, mechanism)
         across = [epsilons.index(one["epsilon"]) + side for one in mine]
         options = {**_LOOKS[mechanism].options(), "linestyle": "none", "alpha": 0.6}
-        axes.plot(across, [_mean(one, "exact_over_claimed") for one in mine], **options)
+        heights = [_mean(one, "exact_over_claimed") for one in mine]
+        axes.plot(across, heights, label=_LOOKS[mechanism].label, **options)
     axes.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_xlim(-0.5, len(epsilons) - 0.5)
     axes.set_ylim(0.4, 1.6)
@@ -123,12 +124,14 @@ def _draw_coverage(axes: Axes, results: Sequence[Result], epsilon: float) -> Non
     look.tidy(axes, f"Coverage of 95 % intervals, ε = {epsilon:g}", "records n", "coverage")
     mechanisms = ("geometric", "laplace", *_CALIBRATED[:2])
     for place, mechanism in enumerate(mechanisms):
-        base = _LOOKS[mechanism].options()
+        base, label = _LOOKS[mechanism].options(), _LOOKS[mechanism].label
         naive, aware = (_line(at, mechanism, f"{kind}_coverage") for kind in ("naive", "aware"))
-        axes.plot(*_columns(naive), **{**base, "markerfacecolor": "white"})
+        white = {**base, "markerfacecolor": "white"}
+        axes.plot(*_columns(naive), label=f"{label}, naive", **white)
         # Beside each other, as all of them are at 95 %.
         moved = [(n * 1.08 ** (place - 1.5), value) for n, value in aware]
-        axes.plot(*_columns(moved), **{**base, "linestyle": "none"})
+        filled = {**base, "linestyle": "none"}
+        axes.plot(*_columns(moved), label=f"{label}, noise-aware", **filled)
     _by_powers(axes, {one["records"] for one in at})
     axes.set_ylim(0.0, 1.02)
     _level(axes, 0.95, "95 %")
@@ -140,7 +143,9 @@ def _draw_ratios(axes: Axes, results: Sequence[Result]) -> None:
     for noise, size in _NOISE.items():
         base = {**_LOOKS[noise].options(), "linestyle": "none", "markersize": size}
         for prior, mark in zip(priors, _PRIORS, strict=False):
-            axes.plot(*_columns(ratios(results, noise, prior)), **{**base, "marker": mark})
+            label = f"over {_LOOKS[noise].label}, {_named(prior)}"
+            points = _columns(ratios(results, noise, prior))
+            axes.plot(*points, label=label, **{**base, "marker": mark})
     axes.set_xscale("log")
     axes.set_yscale("log")
     _plain_ticks(axes, "y", (0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0))
@@ -150,7 +155,7 @@ def _draw_ratios(axes: Axes, results: Sequence[Result]) -> None:
 
 def _level(axes: Axes, height: float, label: str) -> None:
     """Draw a line for comparison with a label at its right end; axes may be logarithmic."""
-    axes.axhline(height, color=canvas.GREY, linewidth=1.0, zorder=1)
+    axes.axhline(height, color=canvas.GREY, linewidth=1.0, zorder=1, label=label)
     axes.text(
         1.02, height, label, transform=axes.get_yaxis_transform(), va="center",
         size=canvas.SMALL, color=canvas.GREY,

@@ -65,7 +65,7 @@ def _drawn(merged: Merged) -> Figure:
             panels.points(panel, across, values, _LOOKS[key], 1.5 * place - 0.75 * len(keys))
         if published and name == "mcc":  # beside ours on validation images it would say too much
             point: Any = [published["epsilon"]], [published["mcc"]]
-            panel.plot(*point, zorder=4, **_PAPER.options())
+            panel.plot(*point, zorder=4, label=_PAPER.label, **_PAPER.options())
     _scale(every, merged, published)
     for panel, name in zip(every, _PANELS, strict=True):
         panels.draw_references(panel, _references(merged, name))

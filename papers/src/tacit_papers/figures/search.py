@@ -68,9 +68,10 @@ def _draw_result(axes: Axes, place: int, result: Result, base: Look) -> None:
     for trial, (value, (low, high)) in enumerate(zip(values, _intervals(result), strict=True)):
         across = place - _ASIDE + _BETWEEN * (trial - (len(values) - 1) / 2)
         axes.vlines(across, low, high, color=base.colour, linewidth=1.0)
-        axes.plot([across], [value], **won.options())
+        axes.plot([across], [value], label="winner, estimated from votes", **won.options())
     tested = records.required(result, "test_accuracy")
-    panels.points(axes, [place + _ASIDE], [tested], replace(won, fill="full"))
+    on_test = replace(won, label="winner, on test data", fill="full")
+    panels.points(axes, [place + _ASIDE], [tested], on_test)
 
 
 def _candidates(result: Result, name: str) -> dict[str, float]:

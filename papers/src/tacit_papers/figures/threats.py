@@ -32,7 +32,7 @@ _NAMES = {
 _PLANTED = ("none", "backdoor", "model-replacement", "sybil")
 """Attacks that plant a backdoor, and the level without one."""
 
-_CELL, _ROW, _MARGIN = 0.56, 0.3, 1.5
+_CELL, _ROW, _MARGIN = 0.56, 0.3, 1.4
 _DARK = 0.6
 """Value above which a cell is dark and its number white."""
 
@@ -67,7 +67,7 @@ def _drawn(merged: Merged) -> Figure:
     )
     measures = _measures(attacks)
     heights = [len(one.attacks) for one in measures]
-    width = len(splits) * (len(kept) * _CELL + 0.5) + _MARGIN
+    width = len(splits) * (len(kept) * _CELL + _MARGIN)
     figure = canvas.fitted(width, sum(heights) * _ROW + 0.75 * len(measures) + 1.1)
     axes = figure.subplots(len(measures), len(splits), squeeze=False, height_ratios=heights)
     for line, one in zip(axes, measures, strict=True):
@@ -75,8 +75,6 @@ def _drawn(merged: Merged) -> Figure:
             _map(panel, merged, one, split, kept)
             title = f"{one.title}, {_SPLITS.get(split, split)}"
             panel.set_title(title, loc="left", size=canvas.TEXT, color=canvas.INK)
-    for panel in axes[:, 1:].flat:
-        panel.set_yticklabels([])
     spread = max(records.required(r, m.name).std for r in merged.results for m in measures)
     title = f"{merged.name}: attacks on federated averaging ({merged.trials})"
     canvas.frame(figure, title, merged.caption(_NOTE.format(spread=spread), bars=False))

@@ -6,9 +6,10 @@ The text is in pages/templates, the numbers in papers/results/*.json. `{codebook
 template stands for a value of the records, `{best clean_accuracy}` for a sentence that is derived
 from them; a paragraph whose numbers no record holds says so. A template has a section for each data
 set, opened by `<!-- data: NAME -->`; the section `other` is for data sets without one of their own.
-Figures are papers/results/figures/STUDY-DATA.png, STUDY-DATA-VARIANT.png, or named as a record is.
+Figures are drawn from the records as well (`tacit_papers.pages.drawing`); `--redraw` draws all.
 
-MkDocs also uses this file as a hook: records, figures and the changelog lie outside of docs.
+MkDocs also uses this file as a hook: records, figures and the changelog lie outside of docs, and
+notebooks become pages (`tacit_papers.pages.notebooks`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Any
 
 from tacit_papers.engine import registry
 from tacit_papers.engine.registry import TEMPLATES, Study
+from tacit_papers.pages import drawing, findings, notebooks, provenance, reference
 from tacit_papers.pages import evidence as read
-from tacit_papers.pages import findings, provenance, reference
 from tacit_papers.pages.evidence import Evidence, Missing
 from tacit_papers.pages.provenance import Group
 
@@ -32,6 +33,7 @@ RECORDS = ROOT / "papers" / "results"
 DOCS = ROOT / "docs"
 NOTE = "<!-- Made by tacit_papers.pages: change its templates, not this page. -->\n\n"
 FIELD = re.compile(r"\{([^{}\n]+)\}")
+PANEL = re.compile(r'(<img [^>]*src="([^"]*\.svg)"[^>]*>)')
 SECTION = re.compile(r"^<!-- data: (\S+) -->\n+", re.MULTILINE)
 FIELDS: dict[str, Callable[..., str]] = {
     "table": read.measured,
@@ -55,7 +57,7 @@ FIELDS: dict[str, Callable[..., str]] = {
 def pages(results: Path) -> dict[str, str]:
     """Make every page from the records of a folder, by name."""
     groups = provenance.group(provenance.read(results))
-    figures = {path.stem: path.name for path in sorted((results / "figures").glob("*.*"))}
+    figures = {key: drawing.markdown(results, drawing.name_of(key, groups)) for key in groups}
     studies = registry.studies()
     made = {f"{study.name}.md": NOTE + _page(study, groups, figures) for study in studies}
     targets = json.loads((TEMPLATES / "targets.json").read_text())
@@ -67,7 +69,7 @@ def pages(results: Path) -> dict[str, str]:
     return {"index.md": NOTE + index, **made}
 
 
-def _page(study: Study, groups: dict[Group, Evidence], figures: dict[str, str]) -> str:
+def _page(study: Study, groups: dict[Group, Evidence], figures: dict[Group, str]) -> str:
     opening, *rest = SECTION.split(study.template)
     sections = dict(zip(rest[::2], rest[1::2], strict=True))
     other = sections.pop("other", "")
@@ -90,7 +92,7 @@ def _absent(body: str, study: Study, data: str) -> str:
     bare = "data" not in study.options
     name = study.name if bare else f"{study.name}-{data}"
     asked = study.name if bare else f"{study.name} --data {data}"
-    command = provenance.wrapped(f"tacit study {asked} --json {name}.json --plot {name}.png")
+    command = provenance.wrapped(f"tacit study {asked} --json {name}.json --plot {name}.svg")
     return (
         f"{heading}\n\nThere is no record of this study on `{data}` yet. To make one:\n\n"
         f"```\n{command}\n```"
@@ -98,7 +100,7 @@ def _absent(body: str, study: Study, data: str) -> str:
 
 
 def _filled(
-    body: str, study: Study, evidence: Evidence, key: Group, figures: dict[str, str]
+    body: str, study: Study, evidence: Evidence, key: Group, figures: dict[Group, str]
 ) -> str:
     """Replace the fields of a section, paragraph by paragraph."""
     known = {**FIELDS, **study.fields}
@@ -108,7 +110,7 @@ def _filled(
         if wanted == "data":
             return key[1]
         if wanted == "figure":
-            return _figure(evidence, key, figures)
+            return figures[key]
         if " at " in wanted:
             return read.value(evidence, wanted)
         verb = max((v for v in known if f"{wanted} ".startswith(f"{v} ")), key=len, default=None)
@@ -124,18 +126,6 @@ def _filled(
             return f"*Not measured yet: {missing}.*"
 
     return "\n\n".join(paragraph(text) for text in body.strip().split("\n\n"))
-
-
-def _figure(evidence: Evidence, key: Group, figures: dict[str, str]) -> str:
-    study, data, variant = key
-    stems = [f"{study}-{data}", f"{study}-{data}-{variant}"]
-    stems += [Path(record["file"]).stem for record in evidence.records]
-    named = [figures[stem] for stem in dict.fromkeys(stems) if stem in figures]
-    if not named:
-        return "*There is no figure yet.*"
-    return "\n\n".join(
-        f"![{study} on {data}](../../papers/results/figures/{name})" for name in named
-    )
 
 
 def write(made: dict[str, str], out: Path) -> list[str]:
@@ -169,21 +159,33 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     outside = {"changelog.md": ROOT / "CHANGELOG.md"}
-    for path in [*RECORDS.glob("*.json"), *RECORDS.glob("figures/*.*")]:
+    for path in [*RECORDS.glob("*.json"), *RECORDS.glob("figures/*/*.svg")]:
         outside[f"results/{path.relative_to(RECORDS).as_posix()}"] = path
     for name, path in outside.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
+    for path in notebooks.paths():
+        name = f"notebooks/{path.stem}.md"
+        files.append(File.generated(config, name, content=notebooks.page(path)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs: rewrite links, as records and figures lie beside the pages on the site."""
-    return markdown.replace("](../../papers/results/", "](")
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """MkDocs: rewrite links: records and figures lie beside the pages, notebooks are pages."""
+    if page.file.src_uri in (f"notebooks/{path.stem}.md" for path in notebooks.paths()):
+        return markdown  # its link to a notebook is the download
+    return notebooks.LINK.sub(r"](\1.md)", markdown.replace("](../../papers/results/", "]("))
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """MkDocs: link every panel to its file; a script enlarges it in place."""
+    return PANEL.sub(r'<a class="enlarge" href="\2" title="Enlarge">\1</a>', content)
 
 
 if __name__ == "__main__":
     try:
-        done = write(pages(RECORDS), DOCS / "results") + write(reference.pages(DOCS), DOCS)
+        groups = provenance.group(provenance.read(RECORDS))
+        done = drawing.refresh(RECORDS, groups, every="--redraw" in sys.argv)
+        done += write(pages(RECORDS), DOCS / "results") + write(reference.pages(DOCS), DOCS)
         print("written:", ", ".join(done) or "nothing")
     except ValueError as error:
         sys.exit(f"results: {error}")
