@@ -7,6 +7,7 @@ not depend on the encoder.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ from tacit.privacy.mechanisms import (
     SubsetSelection,
 )
 from tacit.privacy.mechanisms.bounding import GridBall
-from tacit.privacy.randomness import Randomness, source
+from tacit.privacy.randomness import Randomness, source, uniform_below
 from tacit.privacy.shown import Shown
 
 Integers = npt.NDArray[np.int64]
@@ -193,6 +194,66 @@ class SymbolChannel(ReportChannel):
             self.law.must_be_sets(columns["symbols"])
         narrow = np.min_scalar_type(self.law.categories - 1)
         return {"symbols": columns["symbols"].astype(narrow, copy=False)}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PartitionedChannel(ReportChannel):
+    r"""One symbol of one partition among several, by subset selection; the partition is public.
+
+    Raw input holds a symbol for each of the P partitions. A fair draw that does not depend on them
+    assigns the partition, and the symbol of that partition is released with the whole ε:
+
+    .. math:: P(\text{partition } p, S \mid x) = \frac1P \, P(S \mid x_p).
+
+    The draw cancels in every ratio, so the guarantee is that of subset selection.
+
+    Parameters
+    ----------
+    law : SubsetSelection
+        Over the symbols of a partition: cell k with label y among C classes is the symbol k·C + y.
+    partitions : int
+        P, how many partitions there are.
+    classes : tuple, optional
+        The labels that a report may hold.
+    """
+
+    law: SubsetSelection
+    partitions: int
+    classes: tuple[Any, ...] | None = None
+
+    @property
+    def event(self) -> Event:
+        return self.law.event
+
+    def combine(self, encoded: Any, codes: Any = None) -> Integers:
+        cells = errors.integers("channel", encoded)
+        if self.classes is None:
+            return cells
+        return cells * self.class_count + errors.integers("channel", codes)[:, None]
+
+    def release(self, raw: Any, rng: Randomness | None = None) -> Columns:
+        symbols, stream = _whole(raw, self.partitions), source(rng)
+        assigned = uniform_below(self.partitions, len(symbols), stream)
+        own = np.take_along_axis(symbols, assigned[:, None], axis=1)[:, 0]
+        return {"partition": assigned, "symbols": self.law.release(own, stream)}
+
+    def log_prob(self, released: Columns, raw: Any) -> Reals:
+        symbols = _whole(raw, self.partitions)
+        assigned = errors.integers("channel", released["partition"])
+        own = np.take_along_axis(symbols, assigned[:, None], axis=1)[:, 0]
+        return self.law.log_prob(released["symbols"], own) - math.log(self.partitions)
+
+    def forms(self) -> dict[str, Form]:
+        sets = Form((self.law.event.size,), 0, self.law.categories - 1)
+        return {"partition": Form((), 0, self.partitions - 1), "symbols": sets}
+
+    def check(self, columns: Columns) -> Columns:
+        """Return partitions and sets of symbols; refuse what the channel cannot have released."""
+        checked = super().check(columns)
+        if len(checked["symbols"]):
+            self.law.must_be_sets(checked["symbols"])
+        narrow = np.min_scalar_type(self.law.categories - 1)
+        return {**checked, "symbols": checked["symbols"].astype(narrow, copy=False)}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

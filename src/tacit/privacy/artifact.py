@@ -28,10 +28,12 @@ WEIGHTS, ENCODER = "weights.safetensors", "encoder.onnx"
 _TITLES = ("mechanism.json", "model.json")
 _HOMES = {
     "codebook": "tacit.local.learned.codebook:Codebook",
+    "partitions": "tacit.local.learned.partitions:Partitions",
     "vlm": "tacit.local.learned.vlm:VLM",
     "direct": "tacit.local.learned.direct:Direct",
     "noise-aware": "tacit.local.inference.noise_aware:NoiseAwareClassifier",
     "student": "tacit.local.inference.student:StudentClassifier",
+    "proportions": "tacit.local.inference.proportions_classifier:ProportionsClassifier",
     "novel-class": "tacit.local.inference.novel:NovelClassClassifier",
     "join": "tacit.local.inference.join:JoinClassifier",
     "anonymizing-encoder": "tacit.anonymize.encoder:AnonymizingEncoder",

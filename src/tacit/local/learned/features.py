@@ -7,6 +7,7 @@ scattering two layers of wavelets, normalised                      images       
 raw        numbers in [0, 1], one-hot codes                        all           nothing
 quantile   numbers through their distribution, weighed codes       all           quantiles
 random     random Fourier features of raw (arrays), quantile       all           as those
+scales     quantiles, then numbers in a common unit                all           quantiles, means
 autoencoder, invariant  trained, with torch                        see modules   training
 ========== ======================================================= ============= =============
 
@@ -37,7 +38,7 @@ from tacit.privacy import errors, rowwise, silence
 Floats = npt.NDArray[np.float32]
 Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 
-FIXED = ("scattering", "raw", "quantile", "random")
+FIXED = ("scattering", "raw", "quantile", "random", "scales")
 TRAINED = ("autoencoder", "invariant")
 
 QUANTILES = 100
@@ -87,9 +88,15 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
         return Quantile.fit(schema, rows)
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
+    if kind == "scales":
+        return _scales().fit(schema, rows)
     train = import_module(f"tacit.local.learned.{kind}").fit
     trained: Features = train(schema, rows, seed, device=device)
     return trained
+
+
+def _scales() -> Any:
+    return import_module("tacit.local.learned.scales").Scales
 
 
 def on(features: Features, device: str) -> Features:
@@ -111,6 +118,8 @@ def from_parts(
         return Quantile.from_parts(schema, arrays)
     if kind == "random":
         return RandomFourier.from_parts(schema, arrays)
+    if kind == "scales":
+        return _scales().from_parts(schema, arrays)
     build = import_module(f"tacit.local.learned.{kind}").from_parts
     trained: Features = build(schema, params, arrays)
     return trained

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.learned import scattering
 from tacit.local.learned.features import Features
+from tacit.local.learned.scales import MOST_UNITS
 from tacit.privacy import errors
 
 OPSET, IR_VERSION = 17, 8
@@ -67,6 +68,24 @@ def codebook_encoder(
     if groups is not None:
         codeword = graph.node("Gather", np.asarray(groups, np.int64), codeword)
     return graph.finish("codeword", codeword, whole=True)
+
+
+def partitions_encoder(
+    schema: Schema,
+    features: Features,
+    mean: npt.NDArray[Any],
+    matrix: npt.NDArray[Any],
+    centres: npt.NDArray[Any],
+    offsets: npt.NDArray[Any],
+) -> bytes:
+    """Export rows to `cells`, int64 (n, P): the cell of a row in every partition."""
+    graph = Graph()
+    x = apply_features(features, schema, *graph.rows(schema))
+    z = (x - _float32(mean)) @ _float32(matrix)
+    count, cells, width = centres.shape
+    scores = z @ _float32(-centres.reshape(-1, width).T) + _float32(offsets.ravel())
+    apart = scores.reshape(-1, count, cells)
+    return graph.finish("cells", graph.node("ArgMin", apart, axis=2, keepdims=0), whole=count)
 
 
 def network_encoder(schema: Schema, network: Any, name: str = "latent") -> bytes:
@@ -149,15 +168,15 @@ class Graph:
     def concat(self, values: Sequence[Value], axis: int = 0) -> Value:
         return self.node("Concat", *values, axis=axis) if len(values) > 1 else values[0]
 
-    def finish(self, name: str, result: Value, *, whole: bool = False) -> bytes:
-        """Return the checked model with one output, float32 (n, d) or int64 (n,)."""
+    def finish(self, name: str, result: Value, *, whole: bool | int = False) -> bytes:
+        """Return the checked model with one output: float32 (n, d), int64 (n,) or (n, whole)."""
         import onnx
         from onnx import TensorProto, helper, numpy_helper
 
         self._nodes.append(helper.make_node("Identity", [result.name], [name]))
-        kind, shape = (
-            (TensorProto.INT64, ["rows"]) if whole else (TensorProto.FLOAT, ["rows", None])
-        )
+        kind, shape = TensorProto.FLOAT, ["rows", None]
+        if whole:
+            kind, shape = TensorProto.INT64, ["rows"] if whole is True else ["rows", whole]
         weights = [
             numpy_helper.from_array(np.frombuffer(data, dtype).reshape(shape_), constant)
             for (dtype, shape_, data), constant in self._constants.items()
@@ -229,6 +248,15 @@ def apply_features(
         base = apply_features(features.base, schema, numbers, codes)
         angles = base @ features.weights + features.phases
         return base.graph.node("Cos", angles) * float(np.sqrt(2 / features.dimension))
+    if features.kind == "scales":
+        first = apply_features(features.quantile, schema, numbers, codes)
+        if not features.mean.size:
+            return first
+        assert numbers is not None
+        missing = first.graph.node("IsNaN", numbers)
+        second = (first.graph.node("Where", missing, 0.5, numbers) - features.mean) * features.unit
+        most = np.float32(MOST_UNITS)
+        return first.graph.concat([first, first.graph.node("Clip", second, -most, most)], axis=1)
     if features.kind == "quantile":
         levels = None if numbers is None else _levels(features, numbers)
         centred: Value = row_layout(schema, numbers, codes, levels) - features.offset

@@ -133,7 +133,7 @@ def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tupl
     count = codewords
     if grouping == "linked":
         count = max(min(MOST_CELLS, len(vectors) // ROWS_PER_CELL), codewords)
-    cells = _k_means(vectors, count, seed)
+    cells = k_means(vectors, count, seed)
     ranked = _ranked(vectors, cells, 1)[:, 0]
     cells = cells[np.unique(ranked)]
     if grouping == "compact" or len(cells) <= max(codewords, 3):
@@ -154,7 +154,8 @@ def nearest(vectors: Floats, cells: Floats) -> Integers:
     return _ranked(vectors, cells, 1)[:, 0]
 
 
-def _k_means(vectors: Floats, count: int, seed: int) -> Floats:
+def k_means(vectors: Floats, count: int, seed: int) -> Floats:
+    """Fit the centres of k-means cells."""
     from sklearn.cluster import MiniBatchKMeans
 
     batch = min(4096, len(vectors))

@@ -1,0 +1,386 @@
+r"""Several public partitions of the raw space; each person reports a cell of one of them.
+
+A single set of cells shows learners the labels' shares in those cells and nothing else. With P
+partitions, of which fair randomness assigns one to each person, the same people show shares in P
+times as many cells, and one model is fitted through all of them. The assignment does not depend on
+the row, every report has the whole ε, and the law is the same in all partitions
+(`tacit.channels.PartitionedChannel`).
+
+Every partition is the arg-min of affine functions of a row's vector v,
+
+.. math:: k_p(v) = \arg\min_k \; b_{pk} - c_{pk} \cdot v,
+
+which covers cells of k-means (:math:`b = \lVert c \rVert^2 / 2`), quantiles along a direction, and
+cells in the space of a linear model's scores, by which later rounds divide people (`adapted`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from importlib.util import find_spec
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data import labels, schema
+from tacit.data.schema import Rows, Schema
+from tacit.local.channels import PartitionedChannel
+from tacit.local.inhouse import Protection
+from tacit.local.learned import features as features_of
+from tacit.local.learned import quantizer as quantizers
+from tacit.local.learned.base import Learned
+from tacit.local.learned.features import Features, blocks
+from tacit.local.learned.quantizer import Projection
+from tacit.local.learned.rule import codewords_for
+from tacit.local.learned.scales import Scales
+from tacit.privacy import artifact, codec, errors
+from tacit.privacy.guarantees import Unit
+from tacit.privacy.mechanisms import SubsetSelection
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+PARTITIONS = 8
+COMPONENTS = 64
+"""Most principal components of each block of features."""
+
+_ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE = 8, 10_000, 1e-6
+_SETTINGS = ("epsilon", "classes", "people", "partitions", "unit")
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells of all partitions.
+
+    Parameters
+    ----------
+    centres : array, (P, K, q)
+        c.
+    offsets : array, (P, K)
+        b.
+    """
+
+    centres: Floats
+    offsets: Floats
+
+    @classmethod
+    def stacked(cls, parts: Sequence[tuple[Floats, Floats]]) -> Cells:
+        """Put partitions together, each as centres and offsets."""
+        centres, offsets = zip(*parts, strict=True)
+        return cls(np.stack(centres).astype(np.float32), np.stack(offsets).astype(np.float32))
+
+    def __call__(self, vectors: Floats) -> Integers:
+        """Return the cell of each vector in each partition, (n, P)."""
+        count, cells, width = self.centres.shape
+        flat = self.centres.reshape(-1, width)
+        found = np.empty((len(vectors), count), np.int64)
+        for start in range(0, len(vectors), 4096):
+            scores = self.offsets.ravel() - vectors[start : start + 4096] @ flat.T
+            found[start : start + 4096] = scores.reshape(-1, count, cells).argmin(axis=2)
+        return found
+
+
+class Partitions(Learned[PartitionedChannel]):
+    """A mechanism with several partitions, learned without labels; people report one symbol each.
+
+    Parameters
+    ----------
+    epsilon : float
+        Local privacy parameter of one report, label included.
+    people : int
+        The expected number of reports, over all rounds.
+    classes : int or sequence
+        The labels that people may have: C means 0, …, C − 1.
+    codewords : int, optional
+        K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`).
+    partitions : int
+        P. Each person is assigned one by fair randomness.
+    unit : Unit
+        The unit of a report: "person" if everyone reports one row once.
+
+    Attributes
+    ----------
+    inhouse_ : Protection
+        The in-house rows are not protected: cells are computed from them without noise.
+
+    Notes
+    -----
+    ε-DP for any two rows, labels included: whichever partition is assigned, subset selection over
+    its symbols treats any two of them alike, and the assignment does not depend on the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).normal(size=(900, 8))
+    >>> mechanism = Partitions(epsilon=4, people=600, classes=2).fit(rows[:300])
+    >>> reports = mechanism.release(rows[300:], rows[300:, 0] > 0)
+    >>> print(reports.guarantee)
+    4-DP (local, any-two-inputs, unit: record)
+    """
+
+    kind: ClassVar[str] = "partitions"
+    features_: Features
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        people: int,
+        classes: int | Sequence[Any],
+        codewords: int | None = None,
+        partitions: int = PARTITIONS,
+        unit: Unit | str = Unit.RECORD,
+    ) -> None:
+        where = "Partitions"
+        self.unit = Unit.of(where, unit)
+        self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
+        self.classes = labels.declare(where, classes)
+        self.people = errors.whole(where, "people", people, least=1)
+        self.partitions = errors.whole(where, "partitions", partitions, least=1, most=1024)
+        if codewords is not None:
+            codewords = errors.whole(where, "codewords", codewords, least=2, most=2**16)
+        self.codewords = codewords
+
+    # --- learning, in-house --------------------------------------------------------------------
+
+    def fit(
+        self,
+        raw: Any,
+        *,
+        schema: Schema | None = None,
+        seed: int = 0,
+        inhouse_public: bool = False,
+    ) -> Self:
+        """Learn features and the cells of all partitions from in-house rows.
+
+        `inhouse_public` states that the in-house rows are public; certificates say so.
+        """
+        self.inhouse_ = Protection.none(inhouse_public)
+        given = schema or inferred(raw)
+        rows = given.rows(raw, "Partitions.fit")
+        wanted = self.codewords or codewords_for(
+            float(self.epsilon), self.people, len(self.classes)
+        )
+        cells = min(wanted, len(rows) // _ROWS_PER_CELL)
+        if cells < 2:
+            fewest = 2 * _ROWS_PER_CELL
+            raise errors.InvalidData(
+                f"Partitions.fit: in-house rows must be at least {fewest}. Give more rows."
+            )
+        learned = Scales.fit(given, rows)
+        projection, self.blocks_ = _projected(learned, rows, seed)
+        vectors = quantizers.project(learned, rows, projection)
+        if not vectors.std(axis=0).any():
+            raise errors.InvalidData("Partitions.fit: in-house rows must not be all alike.")
+        parts = []
+        for index in range(self.partitions):
+            block = self.blocks_[index % len(self.blocks_)]
+            parts.append(_k_means(vectors, block, cells, seed + index))
+        self._set(given, learned, projection, Cells.stacked(parts))
+        return self
+
+    def adapted(self, scores: Sequence[Floats], raw: Any, *, seed: int = 0) -> Partitions:
+        """Return the mechanism of a next round, whose cells follow the scores of a learned model.
+
+        Parameters
+        ----------
+        scores : sequence of arrays, (q + 1, classes)
+            Linear scores of a vector; the last row is the constant. Partitions take turns.
+        raw
+            The in-house rows: cells are those of k-means of their scores.
+        """
+        vectors = self.vectors(raw)
+        parts = []
+        for index in range(self.partitions):
+            linear = scores[index % len(scores)]
+            linear = linear - linear.mean(axis=1, keepdims=True)
+            values = vectors @ linear[:-1] + linear[-1]
+            centres = quantizers.k_means(values, self.codewords_, seed + index)
+            # |s − m|² / 2 less |s|² / 2, with s = Wᵀv + w: affine in v.
+            offsets = (centres**2).sum(axis=1) / 2 - centres @ linear[-1]
+            parts.append((centres @ linear[:-1].T, offsets))
+        other = self._copy()
+        other._set(self.schema, self.features_, self.projection_, Cells.stacked(parts))
+        return other
+
+    def _set(self, given: Schema, learned: Features, projection: Projection, cells: Cells) -> None:
+        self._forget_channels()
+        self._schema, self.features_, self.projection_ = given, learned, projection
+        self.cells_ = cells
+        self.codewords_ = int(cells.centres.shape[1])
+
+    # --- the channel ---------------------------------------------------------------------------
+
+    def _channel_alone(self) -> Partitions:
+        """Keep the numbers of partitions and cells, which reports show."""
+        other = self._copy()
+        other._schema = None
+        other.features_ = other.projection_ = other.cells_ = None  # type: ignore[assignment]
+        other.blocks_ = ()
+        return other
+
+    def _shown(self) -> dict[str, Any]:
+        shown = {"codewords": getattr(self, "codewords_", self.codewords)}
+        return {**shown, "partitions": self.partitions, "people": self.people}
+
+    def _make_channel(self, labelled: bool) -> PartitionedChannel:
+        self._must_be_fitted()
+        classes = self.classes if labelled else None
+        law = SubsetSelection(
+            categories=self.codewords_ * (1 if classes is None else len(classes)),
+            epsilon=self.epsilon,
+            unit=self.unit,
+        )
+        return PartitionedChannel(law=law, partitions=self.partitions, classes=classes)
+
+    # --- on a person's device ------------------------------------------------------------------
+
+    def encode_rows(self, rows: Rows) -> Integers:
+        """Return the cell of each checked row in each partition, (n, P)."""
+        # Silent whatever the weights: a warning for some rows would reveal something about them.
+        with np.errstate(all="ignore"):
+            parts = [
+                self.cells_(self.projection_(features_of.transform(self.features_, block)))
+                for block in blocks(rows)
+            ]
+        return np.concatenate(parts)
+
+    # --- what a learner may ask ----------------------------------------------------------------
+
+    def vectors(self, raw: Any) -> Floats:
+        """Compute projected features of clean rows, in which cells are defined."""
+        rows = self.schema.rows(raw, "Partitions")
+        return quantizers.project(self.features_, rows, self.projection_)
+
+    # --- storage -------------------------------------------------------------------------------
+
+    def onnx(self) -> bytes | None:
+        """Export the encoder for devices without Python; None without the `onnx` package."""
+        if find_spec("onnx") is None or self.cells_ is None:
+            return None
+        from tacit.local.learned.onnx import partitions_encoder
+
+        mean, matrix = self.projection_.mean, self.projection_.matrix
+        return partitions_encoder(
+            self.schema, self.features_, mean, matrix, self.cells_.centres, self.cells_.offsets
+        )
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """Return JSON-ready parameters and weights."""
+        self._must_be_fitted()
+        parameters = {
+            **codec.settings(self, _SETTINGS),
+            "codewords": self.codewords_,
+            "inhouse": self.inhouse_.to_plain(),
+        }
+        if self._schema is None:
+            return parameters, {"codewords": np.array([self.codewords_])}
+        settings, weights = self.features_.parts()
+        parameters["schema"] = self._schema.to_plain()
+        parameters["features"] = {"kind": self.features_.kind, "settings": settings}
+        parameters["blocks"] = [[block.start, block.stop] for block in self.blocks_]
+        arrays = {
+            "centres": self.cells_.centres,
+            "offsets": self.cells_.offsets,
+            "mean": self.projection_.mean,
+            "matrix": self.projection_.matrix,
+        }
+        return parameters, {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
+
+    @classmethod
+    def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Partitions:
+        """Rebuild what `parts` took apart; refuse arrays that do not fit each other."""
+        settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
+        made = cls(**codec.exact("Partitions", settings, "epsilon"))
+        made.inhouse_ = Protection.from_plain(parameters["inhouse"])
+        if "schema" not in parameters:
+            assert made.codewords is not None
+            made.codewords_ = made.codewords
+            return made._channel_alone()
+        given = schema.from_plain(parameters["schema"])
+        described, weights = parameters["features"], codec.part(arrays, "features")
+        learned = features_of.from_parts(
+            described["kind"], given, described["settings"], weights
+        )
+        made.blocks_ = tuple(slice(int(a), int(b)) for a, b in parameters["blocks"])
+        own = {name: np.asarray(arrays[name], np.float32) for name in _WEIGHTS}
+        made._must_fit(learned, own)
+        made._set(
+            given,
+            learned,
+            Projection(own["mean"], own["matrix"]),
+            Cells(own["centres"], own["offsets"]),
+        )
+        return made
+
+    def _must_fit(self, learned: Features, own: Mapping[str, Floats]) -> None:
+        """Refuse weights whose shapes do not fit each other, before anything is encoded."""
+        width = own["matrix"].shape[-1]
+        ends = [0, *(block.stop for block in self.blocks_)]
+        fits = (
+            own["mean"].shape == (learned.dimension,)
+            and own["matrix"].shape == (learned.dimension, width)
+            and own["centres"].shape == (self.partitions, self.codewords, width)
+            and own["offsets"].shape == (self.partitions, self.codewords)
+            and [block.start for block in self.blocks_] == ends[:-1]
+            and ends[-1] == width
+            and all(bool(np.isfinite(array).all()) for array in own.values())
+        )
+        if not fits:
+            raise errors.InvalidData(
+                "Partitions: weights must fit each other. Was the file made by hand?"
+            )
+
+
+_WEIGHTS = ("centres", "offsets", "mean", "matrix")
+
+
+def inferred(raw: Any) -> Schema:
+    """Read bounds and categories off in-house rows; numbers may be missing in any column.
+
+    People must not be refused because no in-house row lacked a value.
+    """
+    read = schema.infer(raw, None, "Partitions.fit")
+    if isinstance(read, schema.ArraySchema):
+        return read
+    columns = [
+        replace(column, missing="indicate") if isinstance(column, schema.Continuous) else column
+        for column in read.columns
+    ]
+    return schema.TableSchema(tuple(columns))
+
+
+def _projected(
+    learned: Scales, rows: Rows, seed: int
+) -> tuple[Projection, tuple[slice, ...]]:
+    """Fit principal components of each block, most variable first."""
+    from sklearn.decomposition import PCA
+
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:_SAMPLE]
+    sample = np.concatenate([learned.transform(block) for block in blocks(rows[chosen])])
+    mean, matrix, kept, start = sample.mean(axis=0), [], [], 0
+    for size in learned.blocks:
+        block = sample[:, start : start + size]
+        count = min(COMPONENTS, size, len(block))
+        analysis = PCA(count, svd_solver="full", random_state=seed).fit(block)
+        # Directions in which in-house rows do not vary say nothing, and could put a person far off.
+        varies = analysis.explained_variance_ > _NEGLIGIBLE * analysis.explained_variance_.sum()
+        count = max(int(varies.sum()), 1)
+        whole = np.zeros((learned.dimension, count), np.float32)
+        whole[start : start + size] = analysis.components_[:count].T
+        first = kept[-1].stop if kept else 0
+        kept.append(slice(first, first + count))
+        matrix.append(whole)
+        start += size
+    return Projection(mean.astype(np.float32), np.hstack(matrix)), tuple(kept)
+
+
+def _k_means(vectors: Floats, block: slice, cells: int, seed: int) -> tuple[Floats, Floats]:
+    """Fit cells in one block of the vectors, as affine functions of all of them."""
+    own = quantizers.k_means(vectors[:, block], cells, seed)
+    centres = np.zeros((cells, vectors.shape[1]), np.float32)
+    centres[:, block] = own
+    return centres, (own**2).sum(axis=1) / 2
