@@ -26,7 +26,7 @@ from tacit.privacy.guarantees import Guarantee
 Reals = npt.NDArray[np.float64]
 
 PRIORS = ("inhouse", "auto", "none")
-_SIGNIFICANCE = 0.001
+SIGNIFICANCE = 0.001
 
 
 class ShiftWarning(UserWarning):
@@ -124,7 +124,7 @@ class NoiseAwareClassifier(Stored):
         counts = self.mechanism_.counts_
         self.shift_ = finite.shift_test(self._evidence, counts)
         trusted = self.prior == "inhouse" or (
-            self.prior == "auto" and self.shift_.p_value >= _SIGNIFICANCE
+            self.prior == "auto" and self.shift_.p_value >= SIGNIFICANCE
         )
         if self.prior == "auto" and not trusted:
             warnings.warn(

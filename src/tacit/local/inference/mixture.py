@@ -1,0 +1,342 @@
+r"""Models of the label on in-house rows, fitted to reports through every partition and channel.
+
+The reports of partition p tell how many people have each (cell, label) pair; the in-house rows tell
+what rows of a cell look like. A model of the label implies the shares
+
+.. math:: \theta^p_{k,y}(w) = \pi^p_k \, \frac{1}{|D^p_k|} \sum_{x \in D^p_k} p_w(y \mid x),
+          \qquad \max_w \; \sum_p \ell_p(\theta^p(w)) - \frac{\lambda}{2} \lVert w \rVert^2,
+
+with D the in-house rows of a cell, π the cells' shares among people and ℓ the likelihood of
+`tacit.inference.finite`. One model is fitted through all partitions at once.
+
+Candidates are linear models (of all components, or of the first few) and kernel models (Gaussian
+kernels of two widths on landmarks), in each block of the vectors, over a grid of penalties. They
+are judged by the likelihood of reports from partitions that were held out, which needs no label:
+a model that explains cells it was not fitted to has learned about rows. What remains is the mean of
+the folds' models, weighted by :math:`e^{(\ell - \max \ell) / T}`: at small ε many candidates explain
+the reports about equally well, and their mean is better than the luckiest one.
+
+References
+----------
+.. [QSCL09] Quadrianto, Smola, Caetano, Le. Estimating labels from label proportions. JMLR 2009.
+.. [WS01] Williams, Seeger. Using the Nyström method to speed up kernel machines. NeurIPS 2001.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+
+from tacit.local.inference.finite import Evidence
+
+Floats = npt.NDArray[np.float32]
+Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+FOLDS, TEMPERATURE = 4, 3.0
+LINEAR_PENALTIES = (100.0, 30.0, 10.0, 3.0, 1.0)
+KERNEL_PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
+WIDTHS = (0.7, 1.4)
+"""Widths of the kernels, times the median distance of in-house rows."""
+
+FEW_COMPONENTS, LANDMARKS, MOST_ROWS = 16, 200, 4_000
+_STEPS, _GIVE_UP, _LEAST_WEIGHT, _FREE = 50, 3.0, 0.02, 1e-3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Inputs:
+    r"""What a candidate sees of a vector: some components, or kernels on landmarks.
+
+    Parameters
+    ----------
+    start, stop : int
+        The components.
+    landmarks : array, (m, stop − start), optional
+        For kernel models; the inputs are then :math:`e^{-\gamma \lVert v - c_j \rVert^2}`, made
+        orthonormal by `mixing`.
+    gamma : float
+        γ.
+    mixing : array, (m, m), optional
+        The inverse square root of the kernel matrix of the landmarks.
+    """
+
+    start: int
+    stop: int
+    landmarks: Floats | None = None
+    gamma: float = 0.0
+    mixing: Floats | None = None
+
+    @classmethod
+    def kernels(cls, vectors: Floats, block: slice, width: float, seed: int) -> Inputs:
+        """Choose landmarks and the kernel's width from in-house vectors."""
+        from sklearn.cluster import MiniBatchKMeans
+
+        own = vectors[:, block].astype(np.float64)
+        count = min(LANDMARKS, max(len(own) // 3, 2))
+        settings: dict[str, Any] = {"n_init": 1, "batch_size": 4096, "max_iter": 40}
+        marks = MiniBatchKMeans(count, random_state=seed, **settings).fit(own).cluster_centers_
+        between = _squared_distances(own[:1000], own[:200])
+        typical = float(np.median(between[between > 0])) if (between > 0).any() else 1.0
+        gamma = 1 / (width**2 * typical)
+        values, axes = np.linalg.eigh(np.exp(-gamma * _squared_distances(marks, marks)))
+        mixing = axes / np.sqrt(np.maximum(values, 1e-4))
+        return cls(
+            block.start, block.stop, marks.astype(np.float32), gamma, mixing.astype(np.float32)
+        )
+
+    @property
+    def width(self) -> int:
+        """How many inputs there are, the constant included."""
+        return 1 + (self.stop - self.start if self.mixing is None else self.mixing.shape[1])
+
+    def __call__(self, vectors: Floats) -> Floats:
+        """Compute the inputs, with a constant last."""
+        own = vectors[:, self.start : self.stop]
+        if self.landmarks is not None:
+            assert self.mixing is not None
+            kernels = np.exp(-self.gamma * _squared_distances(own, self.landmarks))
+            own = kernels.astype(np.float32) @ self.mixing
+        return np.hstack([own, np.ones((len(own), 1), np.float32)]).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Member:
+    """One candidate in the mixture.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        What it sees.
+    weights : array, (folds, inputs, classes)
+        Of each fold's model; the last row is the constant.
+    share : float
+        Its share of the mixture.
+    """
+
+    inputs: Inputs
+    weights: Floats
+    share: float
+
+    def predict_proba(self, vectors: Floats) -> Reals:
+        """Average the folds' probabilities."""
+        seen = self.inputs(vectors)
+        odds = [_softmax(seen @ weights) for weights in self.weights]
+        return np.asarray(np.mean(odds, axis=0), np.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixture:
+    """A weighted mean of models: what is predicted, and what is stored."""
+
+    members: tuple[Member, ...]
+
+    def predict_proba(self, vectors: Floats) -> Reals:
+        """Compute the probability of every class for every row."""
+        blocks = [
+            np.sum([m.share * m.predict_proba(block) for m in self.members], axis=0)
+            for block in np.array_split(vectors, max(len(vectors) // 4096, 1))
+        ]
+        return np.concatenate(blocks)
+
+    def linear_scores(self, width: int) -> list[Floats]:
+        """Return the linear members' scores of a whole vector, best first; see `adapted`."""
+        ordered = sorted(self.members, key=lambda member: -member.share)
+        scores = []
+        for member in ordered:
+            if member.inputs.landmarks is None:
+                for weights in member.weights:
+                    whole = np.zeros((width + 1, weights.shape[1]), np.float32)
+                    whole[member.inputs.start : member.inputs.stop] = weights[:-1]
+                    whole[-1] = weights[-1]
+                    scores.append(whole)
+        return scores
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """Return JSON-ready parameters, and arrays by name."""
+        described, arrays = [], {}
+        for index, member in enumerate(self.members):
+            seen = member.inputs
+            plain = {"start": seen.start, "stop": seen.stop, "gamma": seen.gamma}
+            described.append({**plain, "share": member.share})
+            arrays[f"{index}.weights"] = member.weights
+            if seen.landmarks is not None and seen.mixing is not None:
+                arrays[f"{index}.landmarks"] = seen.landmarks
+                arrays[f"{index}.mixing"] = seen.mixing
+        return {"members": described}, arrays
+
+    @classmethod
+    def from_parts(
+        cls, parameters: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> Mixture:
+        """Rebuild what `parts` took apart."""
+        members = []
+        for index, told in enumerate(parameters["members"]):
+            own = {
+                name: np.asarray(arrays[f"{index}.{name}"], np.float32)
+                for name in ("landmarks", "mixing")
+                if f"{index}.{name}" in arrays
+            }
+            seen = Inputs(int(told["start"]), int(told["stop"]), gamma=float(told["gamma"]), **own)
+            weights = np.asarray(arrays[f"{index}.weights"], np.float32)
+            if weights.ndim != 3 or weights.shape[1] != seen.width:
+                raise ValueError("mixture: weights must fit their inputs")
+            members.append(Member(seen, weights, float(told["share"])))
+        return cls(tuple(members))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Part:
+    """The reports of one partition, and the cells of in-house rows in it.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        Its reports.
+    cells : array of int, (N,)
+        The cell of each in-house row.
+    shares : array, (K,)
+        π, the shares of the cells among people.
+    """
+
+    evidence: Evidence
+    cells: Integers
+    shares: Reals
+
+
+def fit(
+    parts: Sequence[Part], vectors: Floats, blocks: Sequence[slice], classes: int, seed: int
+) -> Mixture:
+    """Fit all candidates to the reports of all partitions, and weigh them."""
+    chosen = np.random.default_rng(seed).permutation(len(vectors))[:MOST_ROWS]
+    evidence = _Everything([_limited(part, chosen) for part in parts], len(chosen), classes)
+    fitted: list[tuple[float, Inputs, Floats]] = []
+    for seen, penalties in _candidates(vectors[chosen], blocks, seed):
+        fitted += evidence.tried(seen, seen(vectors[chosen]), penalties)
+    best = max(value for value, _, _ in fitted)
+    odds = [math.exp((value - best) / TEMPERATURE) for value, _, _ in fitted]
+    kept = [
+        (seen, weights, odd)
+        for (_, seen, weights), odd in zip(fitted, odds, strict=True)
+        if odd >= _LEAST_WEIGHT
+    ]
+    total = sum(odd for _, _, odd in kept)
+    return Mixture(tuple(Member(seen, weights, odd / total) for seen, weights, odd in kept))
+
+
+def _limited(part: Part, chosen: Integers) -> Part:
+    return Part(part.evidence, part.cells[chosen], part.shares)
+
+
+def _candidates(
+    vectors: Floats, blocks: Sequence[slice], seed: int
+) -> Iterator[tuple[Inputs, tuple[float, ...]]]:
+    for block in blocks:
+        yield Inputs(block.start, block.stop), LINEAR_PENALTIES
+        if block.stop - block.start > FEW_COMPONENTS:
+            yield Inputs(block.start, block.start + FEW_COMPONENTS), LINEAR_PENALTIES
+        for width in WIDTHS:
+            yield Inputs.kernels(vectors, block, width, seed), KERNEL_PENALTIES
+
+
+class _Everything:
+    """All reports, as sets of symbols that are numbered across partitions."""
+
+    def __init__(self, parts: Sequence[Part], rows: int, classes: int) -> None:
+        from scipy.sparse import csr_array, vstack
+
+        self.classes = classes
+        stacked, self.sets, self.gains = [], [], []
+        start = 0
+        for part in parts:
+            cells = part.evidence.codewords
+            counts = np.bincount(part.cells, minlength=cells)
+            weight = (part.shares / np.maximum(counts, 1))[part.cells].astype(np.float32)
+            places = (part.cells, np.arange(rows))
+            stacked.append(csr_array((weight, places), shape=(cells, rows)))
+            self.sets.append(part.evidence.sets.astype(np.int64) + start)
+            self.gains.append(math.expm1(part.evidence.channel.log_odds))
+            start += cells * classes
+        self.average = vstack(stacked, format="csr")
+        self.spread = self.average.T.tocsr()
+        self.folds = self._divided()
+
+    def _divided(self) -> list[tuple[list[int], list[Any]]]:
+        """Assign reports to folds: whole partitions, or single reports where those are few."""
+        folds = []
+        for fold in range(FOLDS):
+            if len(self.sets) >= FOLDS:
+                held = [index % FOLDS == fold for index in range(len(self.sets))]
+                chosen = [np.full(len(s), h) for s, h in zip(self.sets, held, strict=True)]
+            else:
+                chosen = [np.arange(len(s)) % FOLDS == fold for s in self.sets]
+            folds.append((fold, chosen))
+        return folds  # type: ignore[return-value]
+
+    def tried(
+        self, seen: Inputs, inputs: Floats, penalties: Sequence[float]
+    ) -> list[tuple[float, Inputs, Floats]]:
+        """Fit one candidate with each penalty; stop where held-out reports get less likely."""
+        results, before = [], -math.inf
+        for penalty in penalties:
+            value, weights = 0.0, []
+            for _, held in self.folds:
+                fitted = self._fitted(inputs, penalty, [~h for h in held])
+                value += self._likelihood(self._shares(inputs, fitted)[1], held)[0]
+                weights.append(fitted.astype(np.float32))
+            results.append((value, seen, np.stack(weights)))
+            if value < before - _GIVE_UP:
+                break
+            before = value
+        return results
+
+    def _fitted(self, inputs: Floats, penalty: float, used: list[Any]) -> Reals:
+        shape = (inputs.shape[1], self.classes)
+        weight = np.full((shape[0], 1), penalty)
+        weight[-1] = _FREE  # the constant is next to free
+
+        def loss(flat: Reals) -> tuple[float, Reals]:
+            weights = flat.reshape(shape)
+            odds, theta = self._shares(inputs, weights)
+            value, slope = self._likelihood(theta, used)
+            pull = self.spread @ slope.reshape(-1, self.classes).astype(np.float32)
+            pull = odds * (pull - (odds * pull).sum(axis=1, keepdims=True))
+            gradient = weight * weights - inputs.T @ pull
+            penalized = float((weight * weights**2).sum()) / 2 - value
+            return penalized, gradient.ravel().astype(np.float64)
+
+        start = np.zeros(shape[0] * shape[1])
+        settings: dict[str, Any] = {"maxiter": _STEPS, "ftol": 1e-7}
+        solution = minimize(loss, start, jac=True, method="L-BFGS-B", options=settings)
+        return np.asarray(solution.x.reshape(shape))
+
+    def _shares(self, inputs: Floats, weights: Reals) -> tuple[Floats, Reals]:
+        """Return each row's probabilities, and the shares θ of all symbols that they imply."""
+        odds = _softmax(inputs @ weights.astype(np.float32))
+        return odds, (self.average @ odds).ravel()
+
+    def _likelihood(self, theta: Reals, used: list[Any]) -> tuple[float, Reals]:
+        """Compute the log-likelihood of the chosen reports, and its slope in θ."""
+        total, slope = 0.0, np.zeros(theta.size)
+        for sets, gain, chosen in zip(self.sets, self.gains, used, strict=True):
+            own = sets[chosen]
+            if len(own):
+                mass = 1 + gain * theta[own].sum(axis=1)
+                total += float(np.log(mass).sum())
+                slope += np.bincount(own.ravel(), np.repeat(gain / mass, own.shape[1]), theta.size)
+        return total, slope
+
+
+def _squared_distances(rows: npt.NDArray[Any], marks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    squared = (rows**2).sum(axis=1)[:, None] + (marks**2).sum(axis=1) - 2 * rows @ marks.T
+    return np.asarray(np.maximum(squared, 0.0))
+
+
+def _softmax(logits: npt.NDArray[Any]) -> Floats:
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True), np.float32)

@@ -1,0 +1,191 @@
+"""Classifiers of clean rows, learned from reports of partitions and in-house rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+from sklearn.utils.validation import check_is_fitted
+
+from tacit.local.channels import PartitionedChannel
+from tacit.local.inference import finite, mixture
+from tacit.local.inference.finite import Evidence, ShiftTest
+from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
+from tacit.local.inference.stored import Stored, parts_of, restored
+from tacit.local.inhouse import TAUGHT, Protection, together
+from tacit.local.reports import Reports
+from tacit.privacy import artifact, codec, errors
+
+CARRIED = f"{TAUGHT}: it carries their likeness."
+
+
+class ProportionsClassifier(Stored):
+    """A classifier of clean rows, fitted to the shares of labels in the cells of all partitions.
+
+    Parameters
+    ----------
+    inhouse : rows
+        In-house rows without labels, preferably those that the mechanism was fitted on.
+    prior : {"auto", "inhouse", "none"}
+        Whether the in-house shares of cells help, as in `NoiseAwareClassifier`.
+    seed : int
+        Seed of landmarks; privacy does not depend on it.
+    inhouse_public : bool
+        State that these in-house rows are public; certificates say so.
+
+    Attributes
+    ----------
+    mixture_ : Mixture
+        The models that explain held-out reports best, and their shares: see
+        `tacit.inference.mixture`.
+    shift_ : ShiftTest
+        A test of whether the people look like the in-house rows.
+    guarantee_ : Guarantee
+        Towards those who reported: learning is post-processing.
+    inhouse_ : Protection
+        Towards the in-house rows: none, as the model is taught on them without noise.
+    """
+
+    kind: ClassVar[str] = "proportions"
+
+    def __init__(
+        self,
+        *,
+        inhouse: Any = None,
+        prior: str = "auto",
+        seed: int = 0,
+        inhouse_public: bool = False,
+    ) -> None:
+        self.inhouse = inhouse
+        self.prior = prior
+        self.seed = seed
+        self.inhouse_public = inhouse_public
+
+    def fit(self, reports: Reports | Sequence[Reports], y: None = None) -> Self:
+        """Learn from labelled reports of one round, or of several rounds of one collection."""
+        where = "ProportionsClassifier.fit"
+        must_be_none(where, y)
+        errors.choice(where, "prior", self.prior, PRIORS)
+        if self.inhouse is None:
+            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
+        rounds = [reports] if isinstance(reports, Reports) else list(reports)
+        _must_belong_together(where, rounds)
+        last = rounds[-1]
+        self.mechanism_, self.classes_ = last.mechanism, np.asarray(last.mechanism.classes)
+        self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
+        own = Protection.none(self.inhouse_public, TAUGHT)
+        self.inhouse_ = together([self.mechanism_.inhouse_, own])
+        self.certificate_ = last.certify(CARRIED)
+        vectors = self.mechanism_.vectors(self.inhouse)
+        parts = self._parts(rounds, vectors)
+        blocks = self.mechanism_.blocks_
+        self.mixture_ = mixture.fit(parts, vectors, blocks, len(self.classes_), self.seed)
+        return self
+
+    def _parts(
+        self, rounds: Sequence[Reports], vectors: npt.NDArray[np.float32]
+    ) -> list[mixture.Part]:
+        """Divide reports by partition, and estimate the shares of its cells among people."""
+        divided = []
+        for reports in rounds:
+            cells = reports.mechanism.cells_(vectors)
+            for index, evidence in enumerate(_by_partition(reports)):
+                divided.append((evidence, cells[:, index]))
+        counts = [np.bincount(own, minlength=e.codewords) for e, own in divided]
+        tests = [finite.shift_test(e, c) for (e, _), c in zip(divided, counts, strict=True)]
+        trusted = self._trusts(tests)
+        parts = []
+        for (evidence, own), count in zip(divided, counts, strict=True):
+            prior = count.astype(np.float64) * float(trusted)
+            table = finite.maximum_likelihood(evidence, prior, tolerance=1e-4, steps=200)
+            parts.append(mixture.Part(evidence, own, table.sum(axis=1)))
+        return parts
+
+    def _trusts(self, tests: Sequence[ShiftTest]) -> bool:
+        """Test all partitions together: their people are different ones, so statistics add up."""
+        statistic, degrees = sum(t.statistic for t in tests), sum(t.degrees for t in tests)
+        self.shift_ = ShiftTest(statistic, degrees, float(chi2.sf(statistic, degrees)))
+        if self.prior != "auto":
+            return self.prior == "inhouse"
+        if self.shift_.p_value >= SIGNIFICANCE:
+            return True
+        warnings.warn(
+            f"The people's cells differ from the in-house ones (p = {self.shift_.p_value:.2g}): "
+            "their shares are estimated from reports alone.",
+            ShiftWarning,
+            stacklevel=4,
+        )
+        return False
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
+
+    def predict_proba(self, rows: Any) -> npt.NDArray[np.float64]:
+        """Predict class probabilities of clean rows."""
+        check_is_fitted(self, "mixture_")
+        if isinstance(rows, Reports):
+            raise errors.InvalidData(
+                "predict: rows must be clean, got reports. A report of partitions shows one cell; "
+                "for rows that are themselves reported, use Codebook and NoiseAwareClassifier."
+            )
+        return self.mixture_.predict_proba(self.mechanism_.vectors(rows))
+
+    def predict(self, rows: Any) -> npt.NDArray[Any]:
+        """Predict the most probable label of each row."""
+        best = self.predict_proba(rows).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
+        """Return JSON-ready parameters and arrays."""
+        parameters, arrays = parts_of(self)
+        parameters["mixture"], own = self.mixture_.parts()
+        return parameters, {**arrays, **codec.nested(own, "mixture")}
+
+    @classmethod
+    def from_parts(
+        cls, parameters: dict[str, Any], arrays: artifact.Arrays
+    ) -> ProportionsClassifier:
+        """Rebuild what `parts` took apart."""
+        made = restored(cls, parameters, arrays, network=False)
+        own = codec.part(arrays, "mixture")
+        made.mixture_ = mixture.Mixture.from_parts(parameters["mixture"], own)
+        return made
+
+
+def _by_partition(reports: Reports) -> list[Evidence]:
+    channel = reports.channel
+    assert isinstance(channel, PartitionedChannel)
+    assigned, sets = reports.columns["partition"], reports.columns["symbols"]
+    return [
+        Evidence(sets[assigned == index], channel.law, channel.class_count)
+        for index in range(channel.partitions)
+    ]
+
+
+def _must_belong_together(where: str, rounds: Sequence[Reports]) -> None:
+    """Refuse reports that are not of partitions, or whose rounds do not share their vectors."""
+    for reports in rounds:
+        if not isinstance(reports, Reports) or not isinstance(reports.channel, PartitionedChannel):
+            raise errors.InvalidData(f"{where}: reports must come from partitions.")
+        if not reports.labelled:
+            raise errors.InvalidData(f"{where}: reports must have labels. Release with labels=….")
+    if not rounds:
+        errors.refuse(where, "reports", "at least one table", 0)
+    first = rounds[0].mechanism
+    for reports in rounds[1:]:
+        other = reports.mechanism
+        same = (
+            reports.channel.guarantee == rounds[0].channel.guarantee
+            and other.classes == first.classes
+            and np.array_equal(other.projection_.matrix, first.projection_.matrix)
+            and np.array_equal(other.projection_.mean, first.projection_.mean)
+        )
+        if not same:
+            raise errors.InvalidData(
+                f"{where}: reports must be rounds of one collection: the same epsilon, classes and "
+                "features. Use adapt to make the next round."
+            )
