@@ -43,7 +43,7 @@ LOCAL = {
 }
 
 
-class Remembered:
+class CachedScattering:
     """Scattering features that are computed once for every image, in whatever order they come."""
 
     kind = "scattering"
@@ -81,7 +81,7 @@ def codebook(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     data = datasets.load("mnist")
     images, labels, split = data.rows.reshape(len(data), -1), data.labels, data.collection(seed)
     inhouse, people, test = split.inhouse, split.people, split.test
-    features = Remembered(images, args.vectors / "scattering.npy")
+    features = CachedScattering(images, args.vectors / "scattering.npy")
     lines = []
     for central in args.central:
         for epsilon in args.epsilons:
@@ -165,7 +165,7 @@ def basis(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     from tacit.local.learned import private_quantizer
 
     data = datasets.load("mnist")
-    features = Remembered(data.rows, args.vectors / "scattering.npy")
+    features = CachedScattering(data.rows, args.vectors / "scattering.npy")
     inhouse = data.collection(seed).inhouse[:10_000]
     seen = features.known[np.sort(inhouse)].astype(np.float32)
     seen -= seen.mean(axis=0)

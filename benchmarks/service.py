@@ -51,7 +51,7 @@ EMPTY = b"POST /v1/empty HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 # --- the load: another process -------------------------------------------------------------------
 
 
-class Link(asyncio.Protocol):
+class LoadLink(asyncio.Protocol):
     """One connection: sends the next request as soon as the last one was answered."""
 
     def __init__(self, requests: Iterator[bytes], took: list[float], bad: list[bytes]) -> None:
@@ -94,7 +94,7 @@ class Link(asyncio.Protocol):
 
 
 @dataclass
-class Measured:
+class LoadResult:
     """What one round of load saw."""
 
     requests: int
@@ -107,7 +107,7 @@ class Measured:
         return self.requests / self.seconds
 
 
-def load(port: int, requests: Sequence[bytes], connections: int) -> Measured:
+def load(port: int, requests: Sequence[bytes], connections: int) -> LoadResult:
     """Send all of them from a process of its own; anything but success is an error."""
     here, there = multiprocessing.Pipe(duplex=False)
     worker = multiprocessing.get_context("fork").Process(
@@ -121,7 +121,7 @@ def load(port: int, requests: Sequence[bytes], connections: int) -> Measured:
         worker.join()
     if isinstance(found, str):
         raise RuntimeError(found)
-    return Measured(len(requests), *found)
+    return LoadResult(len(requests), *found)
 
 
 def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -> None:
@@ -134,7 +134,7 @@ def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -
         loop, waiting = asyncio.get_running_loop(), iter(requests)
         began = time.perf_counter()
         made = [
-            await loop.create_connection(lambda: Link(waiting, took, bad), "127.0.0.1", port)
+            await loop.create_connection(lambda: LoadLink(waiting, took, bad), "127.0.0.1", port)
             for _ in range(connections)
         ]
         await asyncio.gather(*(link.done for _, link in made))
@@ -154,7 +154,7 @@ def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -
 # --- the server, and what is sent to it ----------------------------------------------------------
 
 
-class Server:
+class ServiceProcess:
     """A server process on a database that was prepared before it started."""
 
     def __init__(self, url: str, secret: Path) -> None:
@@ -250,7 +250,7 @@ class Supply:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoadPlan:
     """How much is sent in a round, by connections: empty POSTs, batches, single reports."""
 
     rounds: int
@@ -258,7 +258,7 @@ class Plan:
     memory: int
 
     @classmethod
-    def of(cls, quick: bool) -> Plan:
+    def of(cls, quick: bool) -> LoadPlan:
         if quick:
             return cls(2, {1: (500, 20, 100), 16: (2000, 60, 600), 64: (3000, 100, 1500)}, 50_000)
         sent = {1: (2000, 100, 300), 16: (6000, 250, 2000), 64: (8000, 300, 4000)}
@@ -270,11 +270,11 @@ class Plan:
         return (self.rounds + 1) * each
 
 
-def rounds(server: Server, supply: Supply, plan: Plan) -> dict[str, Any]:
+def rounds(server: ServiceProcess, supply: Supply, plan: LoadPlan) -> dict[str, Any]:
     """At each number of connections: medians over rounds, and latencies of all of them."""
     found: dict[str, Any] = {}
     for connections, (empty, batches, singles) in plan.sent.items():
-        seen: dict[str, list[Measured]] = {kind: [] for kind in KINDS}
+        seen: dict[str, list[LoadResult]] = {kind: [] for kind in KINDS}
         for number in range(plan.rounds + 1):
             for kind, requests in (
                 ("empty", [EMPTY] * empty),
@@ -288,7 +288,7 @@ def rounds(server: Server, supply: Supply, plan: Plan) -> dict[str, Any]:
     return found
 
 
-def _summary(seen: dict[str, list[Measured]]) -> dict[str, Any]:
+def _summary(seen: dict[str, list[LoadResult]]) -> dict[str, Any]:
     def ratio(kind: str, each: int) -> float:
         pairs = zip(seen[kind], seen["empty"], strict=True)
         return statistics.median(each * one.rate / empty.rate for one, empty in pairs)
@@ -344,7 +344,7 @@ def bulk_insert(url: str, count: int) -> float:
 def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]:
     """Megabytes that the server's memory grows by in a million reports, after a warm-up."""
     supply = Supply.prepare(url, secret, reports + 20 * BATCH * 10)
-    server = Server(url, secret)
+    server = ServiceProcess(url, secret)
     try:
         load(server.port, supply.batches(200), 16)
         before, seen = server.memory(), []
@@ -358,10 +358,10 @@ def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]
     return each, {**said, "extrapolated": reports < 1_000_000}
 
 
-def measure(name: str, url: str, secret: Path, plan: Plan) -> dict[str, Any]:
+def measure(name: str, url: str, secret: Path, plan: LoadPlan) -> dict[str, Any]:
     """All of one database."""
     supply = Supply.prepare(url, secret, plan.people)
-    server = Server(url, secret)
+    server = ServiceProcess(url, secret)
     try:
         found = rounds(server, supply, plan)
     finally:
@@ -398,7 +398,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.serve:
         return serve(*args.serve)
-    plan, details, result = Plan.of(args.quick), {}, {}
+    plan, details, result = LoadPlan.of(args.quick), {}, {}
     with tempfile.TemporaryDirectory() as name, databases(Path(name)) as urls:
         for database in ("sqlite", "postgresql"):
             if database in urls and args.only in (None, database):

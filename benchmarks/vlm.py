@@ -61,27 +61,27 @@ POINTS = 1_500  # in-house latents that stand for the people's, in the sum over 
 
 
 @dataclass(frozen=True)
-class Candidate:
+class VLMCandidate:
     radius: float
     pretraining_epsilon: float
     likelihood: str
 
 
 SMALL = (
-    Candidate(5.0, 6.0, "logits"),
-    Candidate(5.0, 6.0, "bernoulli"),
-    Candidate(5.0, 10.0, "logits"),
-    Candidate(5.0, 15.0, "logits"),
-    Candidate(5.0, 15.0, "bernoulli"),
-    Candidate(10.0, 6.0, "logits"),
-    Candidate(10.0, 10.0, "logits"),
-    Candidate(10.0, 15.0, "bernoulli"),
+    VLMCandidate(5.0, 6.0, "logits"),
+    VLMCandidate(5.0, 6.0, "bernoulli"),
+    VLMCandidate(5.0, 10.0, "logits"),
+    VLMCandidate(5.0, 15.0, "logits"),
+    VLMCandidate(5.0, 15.0, "bernoulli"),
+    VLMCandidate(10.0, 6.0, "logits"),
+    VLMCandidate(10.0, 10.0, "logits"),
+    VLMCandidate(10.0, 15.0, "bernoulli"),
 )
 LARGE = (
-    Candidate(5.0, 27.0, "bernoulli"),
-    Candidate(5.0, 40.0, "bernoulli"),
-    Candidate(10.0, 27.0, "bernoulli"),
-    Candidate(10.0, 40.0, "logits"),
+    VLMCandidate(5.0, 27.0, "bernoulli"),
+    VLMCandidate(5.0, 40.0, "bernoulli"),
+    VLMCandidate(10.0, 27.0, "bernoulli"),
+    VLMCandidate(10.0, 40.0, "logits"),
 )
 ENOUGH = 3.0  # from this ε on the second list, and held-out reports may pick the classifier
 
@@ -95,7 +95,7 @@ PLAIN = Settings(hidden=(), weight_decay=1e-3, output_bias=False, **FULL)
 
 
 @dataclass(frozen=True)
-class Split:
+class DigitSplit:
     """Images and labels; those of D1 have none."""
 
     inhouse: np.ndarray
@@ -108,7 +108,7 @@ class Split:
 class Encoded:
     """One fitted mechanism, and grid steps of everyone's latents."""
 
-    candidate: Candidate
+    candidate: VLMCandidate
     mechanism: VLM
     inhouse: np.ndarray
     people: np.ndarray
@@ -130,13 +130,13 @@ def load(part: str) -> tuple[np.ndarray, np.ndarray]:
     return images, read(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int64)
 
 
-def split(seed: int) -> Split:
+def split(seed: int) -> DigitSplit:
     rng = np.random.default_rng(seed)
     (images, labels), (test_images, test_labels) = load("train"), load("t10k")
     order = rng.permutation(len(images))
     people, voters = order[INHOUSE : INHOUSE + PEOPLE], order[INHOUSE + PEOPLE :]
     test = rng.permutation(len(test_images))[:TEST]
-    return Split(
+    return DigitSplit(
         images[order[:INHOUSE]],
         (images[people], labels[people]),
         (images[voters], labels[voters]),
@@ -144,7 +144,7 @@ def split(seed: int) -> Split:
     )
 
 
-def fitted(candidate: Candidate, data: Split, seed: int, arguments) -> Encoded:
+def fitted(candidate: VLMCandidate, data: DigitSplit, seed: int, arguments) -> Encoded:
     mechanism = VLM(epsilon=1, classes=10, label_share=0.5, **asdict(candidate))
     mechanism.fit(
         data.inhouse,
@@ -190,7 +190,9 @@ def vote(right: np.ndarray, mine: np.ndarray, epsilon: float, rng: Seeded) -> np
     return (np.array(shares) - flipped) / (1 - 2 * flipped)
 
 
-def run_one(encoded: list[Encoded], data: Split, epsilon: float, seed: int, device: str) -> dict:
+def run_one(
+    encoded: list[Encoded], data: DigitSplit, epsilon: float, seed: int, device: str
+) -> dict:
     rng = Seeded(np.random.default_rng([seed, round(1000 * epsilon)]))
     reports = [released(one, data.people[1], epsilon, rng) for one in encoded]
     networks = [
@@ -250,7 +252,7 @@ def run_split(seed: int, epsilons: list[float], arguments: argparse.Namespace) -
     """Every ε on one split, on mechanisms that are fitted once."""
     began = time.perf_counter()
     data = split(seed)
-    fits: dict[Candidate, Encoded] = {}
+    fits: dict[VLMCandidate, Encoded] = {}
     found = []
     for epsilon in epsilons:
         chosen = SMALL if epsilon < ENOUGH else LARGE

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.federated import payload, rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
-from tacit.federated.coordinator import Plain
+from tacit.federated.coordinator import PlainMean
 from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 
@@ -151,7 +151,7 @@ def test_a_server_is_the_loop_without_its_clients(quadratic: Any) -> None:
     chosen = algorithm("fsvrg")
     config, held, model = chosen.config(), quadratic.held, quadratic.model
     sizes = [len(one) for one in held]
-    server = rounds.Server(chosen, config, model, sizes, Plain(seed=3, participation=0.6))
+    server = rounds.Server(chosen, config, model, sizes, PlainMean(seed=3, participation=0.6))
     for number in (1, 2):
         up, asked = 0, server.open(number)
         for index, phase in enumerate(chosen.phases):
@@ -176,7 +176,7 @@ def test_a_server_is_the_loop_without_its_clients(quadratic: Any) -> None:
 def test_a_server_takes_no_reply_of_those_it_did_not_ask(quadratic: Any) -> None:
     chosen, model = algorithm("fedsgd"), quadratic.model
     sizes = [len(one) for one in quadratic.held]
-    server = rounds.Server(chosen, chosen.config(), model, sizes, Plain(0, participation=0.2))
+    server = rounds.Server(chosen, chosen.config(), model, sizes, PlainMean(0, participation=0.2))
     (asked,) = server.open(1)
     arrays = {f"gradient/{name}": np.ones(shape, np.float32) for name, shape in model.layout.shapes}
     before = server.state.model
@@ -186,7 +186,7 @@ def test_a_server_takes_no_reply_of_those_it_did_not_ask(quadratic: Any) -> None
     assert server.close(0).skipped
 
 
-class Frugal(Plain):
+class Frugal(PlainMean):
     """Three rounds and no more."""
 
     def choose(self, number: int, clients: int) -> list[int]:

@@ -36,7 +36,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class Schedule:
+class AdversarialSchedule:
     """The duration and the learning rates of training.
 
     Parameters
@@ -71,7 +71,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class TrainingRows:
     """Inputs and codes of labels on one device."""
 
     inputs: Tensor
@@ -81,9 +81,9 @@ class Data:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def __getitem__(self, rows: Tensor) -> Data:
+    def __getitem__(self, rows: Tensor) -> TrainingRows:
         private = tuple(codes[rows] for codes in self.private)
-        return Data(self.inputs[rows], self.regular[rows], private)
+        return TrainingRows(self.inputs[rows], self.regular[rows], private)
 
 
 @dataclass(eq=False)
@@ -94,9 +94,9 @@ class Trainer:
     ----------
     networks : Networks
         Changed in place.
-    training, validation : Data
+    training, validation : TrainingRows
         Rows to train on; rows for early stopping.
-    schedule : Schedule
+    schedule : AdversarialSchedule
         Duration and learning rates.
     seed : int
         Seed of the order of rows. Dropout and noise use torch's own generator.
@@ -105,9 +105,9 @@ class Trainer:
     """
 
     networks: Networks
-    training: Data
-    validation: Data
-    schedule: Schedule = field(default_factory=Schedule)
+    training: TrainingRows
+    validation: TrainingRows
+    schedule: AdversarialSchedule = field(default_factory=AdversarialSchedule)
     seed: int = 0
     progress: Callable[[str, int, int], None] | None = None
 

@@ -25,10 +25,10 @@ from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.algorithms.server_updates import ServerState
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.coordinator import cohort as cohort
 from tacit.federated.model import Data, Evaluation, Model, copied, serving
-from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
+from tacit.federated.payload import Layout, Payload, Record, Rejected, ReplyLimits, Vector
 from tacit.privacy import errors, silence
 
 
@@ -150,7 +150,7 @@ def computed(
 
 
 def accept(
-    phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: Limits
+    phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: ReplyLimits
 ) -> tuple[dict[int, Payload], dict[int, str]]:
     """Return the replies that count, by client, and why the others do not."""
     taken: dict[int, Payload] = {}
@@ -198,7 +198,7 @@ class Server:
         Number of rows of each client; without weights only the number of clients is used.
     coordinator : Coordinator
         Chooses clients and combines replies.
-    limits : Limits
+    limits : ReplyLimits
         Limits that no honest reply exceeds.
     """
 
@@ -209,7 +209,7 @@ class Server:
         model: Model,
         sizes: Sequence[int],
         coordinator: Coordinator,
-        limits: Limits = Limits(),  # noqa: B008
+        limits: ReplyLimits = ReplyLimits(),  # noqa: B008
     ) -> None:
         coordinator.admit(algorithm, config, len(sizes))
         self.algorithm, self.config, self.model = algorithm, config, model
@@ -280,7 +280,7 @@ def run(
     participation: float = 1.0,
     seed: int = 0,
     test: Data | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
     coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
@@ -305,7 +305,7 @@ def run(
         Seed of the choice of clients, and of the order of rows at each client.
     test : Data, optional
         Rows on which the global model is evaluated after each round.
-    limits : Limits
+    limits : ReplyLimits
         Limits that no honest reply exceeds.
     coordinator : Coordinator, optional
         Chooses clients and combines replies: the place of a guarantee or a defence. By default the
@@ -338,7 +338,7 @@ def run(
     settled = chosen.config() if config is None else config
     must_agree(clients, settled)
     must_fit(model, clients)
-    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    coordinator = PlainMean(seed, participation) if coordinator is None else coordinator
     server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     loop = _Loop(server, clients, seed, intercept)
     history: list[Round] = []

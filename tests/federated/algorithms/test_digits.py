@@ -13,9 +13,9 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
-from tacit_papers.parts.convergence import Measured, Setting, first_at, measure
+from tacit_papers.parts.convergence import Convergence, FederatedTask, first_at, measure
 
-Digits = Callable[[int], Setting]
+Digits = Callable[[int], FederatedTask]
 
 
 @pytest.mark.parametrize(("name", "most"), [("fedsgd", 30), ("feddyn", 15), ("fsvrg", 12)])
@@ -41,7 +41,7 @@ def test_fedavg_needs_more_rounds_than_feddyn(digits: Digits) -> None:
     assert (fedavg.rounds_to["0.9"] or math.inf) > 1.3 * (feddyn.rounds_to["0.9"] or math.inf)
 
 
-def own_tests(setting: Setting) -> list[Data]:
+def own_tests(setting: FederatedTask) -> list[Data]:
     """For each client the test rows with labels that it knows."""
     rows, labels = setting.test.rows, setting.test.labels
     known = [np.isin(labels, one.labels) for one in setting.clients]
@@ -72,4 +72,4 @@ def test_medians_and_what_is_not_reached() -> None:
 
     assert first_at(history(0.5, 0.9, 0.8), 0.8) == (2, 30)
     assert first_at(history(0.5, 0.6), 0.8) == (math.inf, math.inf)
-    assert Measured("fedavg", {"0.9": None}, {"0.9": None}, 0.5).rounds_to["0.9"] is None
+    assert Convergence("fedavg", {"0.9": None}, {"0.9": None}, 0.5).rounds_to["0.9"] is None

@@ -64,7 +64,7 @@ def test_a_node_killed_in_a_round_comes_back_with_its_state(
 ) -> None:
     """Answers that it did not give are missing; nothing else is."""
     job = Job("feddyn", clients=2, rounds=4, layers=LAYERS, settings={"epochs": 1})
-    link = deployment.Link(tmp_path)
+    link = deployment.SuperLink(tmp_path)
     told: list[dict[str, Any]] = []
     with link.serving(), ExitStack() as nodes:
         nodes.enter_context(deployment.silo(link, "north", held[0]))
@@ -118,7 +118,7 @@ def test_ray_comes_to_the_arrays_of_the_plain_loop() -> None:
 
 def test_without_tls_only_loopback_is_served(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidParameter, match=r"^Link: host must be 127.0.0.1 without TLS"):
-        deployment.Link(tmp_path, host="0.0.0.0")
+        deployment.SuperLink(tmp_path, host="0.0.0.0")
     given: dict[str, Any] = {"name": "a", "data": tmp_path / "a.npz", "work": tmp_path}
     with pytest.raises(errors.InvalidParameter, match="exactly one of authority, insecure"):
         deployment.node("fed.example:8000", **given)

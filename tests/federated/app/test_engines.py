@@ -16,11 +16,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from tacit.federated import flower, rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
 from tacit.federated.app import Faults, Mods, Transport, engines
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.roster import Named
 from tacit.federated.client_level.privacy import ClientPrivacy
-from tacit.federated.coordinator import Plain
+from tacit.federated.coordinator import PlainMean
 from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
 
@@ -182,7 +182,9 @@ def test_hostile_answers_count_for_nothing(kind: str, quadratic: Any) -> None:
 
 def test_a_client_that_raises_is_silent_and_its_text_stays_with_it(quadratic: Any) -> None:
     held = [
-        Client(algorithm("fedavg"), algorithm("fedavg").config(), quadratic.model, str(k), data)
+        FederatedClient(
+            algorithm("fedavg"), algorithm("fedavg").config(), quadratic.model, str(k), data
+        )
         for k, data in enumerate(quadratic.held)
     ]
     app = client_app(
@@ -245,7 +247,7 @@ def test_mods_stand_in_their_order_and_attacks_are_simulated_only() -> None:
 
 def test_a_client_is_asked_for_scores_only_where_its_owner_agreed(quadratic: Any) -> None:
     chosen = algorithm("fedavg")
-    one = Client(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
+    one = FederatedClient(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
     model = flower.array_record({"model": quadratic.model.start().astype(np.float32)})
     for agreed in (False, True):
         app = client_app(lambda context: one, evaluates=agreed)
@@ -261,7 +263,7 @@ def test_a_client_is_asked_for_scores_only_where_its_owner_agreed(quadratic: Any
 def test_nodes_tell_their_rows_only_where_they_count(weighted: bool, quadratic: Any) -> None:
     chosen = algorithm("fedavg")
     held = [
-        Client(chosen, chosen.config(weighted=weighted), quadratic.model, name, data)
+        FederatedClient(chosen, chosen.config(weighted=weighted), quadratic.model, name, data)
         for name, data in zip("caedb", quadratic.held, strict=True)
     ]
     app = client_app(lambda context: held[int(context.node_config["partition-id"])])
@@ -307,6 +309,6 @@ def test_arrays_on_the_wire_are_flowers_own() -> None:
 def test_flower_is_left_as_it_was(quadratic: Any) -> None:
     from flwr.supercore.task_identity import TaskIdentity
 
-    engines.run("fedavg", quadratic.model, quadratic.held, 1, coordinator=Plain(0))
+    engines.run("fedavg", quadratic.model, quadratic.held, 1, coordinator=PlainMean(0))
     with pytest.raises(RuntimeError):
         _ = TaskIdentity.run_id

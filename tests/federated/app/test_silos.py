@@ -33,7 +33,7 @@ from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions, scores
 from tacit.federated.app.roster import Numbered
-from tacit.federated.record_level.normalisation import Moments, combine
+from tacit.federated.record_level.normalisation import SiloMoments, combine
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
@@ -257,7 +257,7 @@ def test_scores_are_those_of_counts_and_noise_below_zero_is_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["nan", "negative", "none", "text", "beyond"])
 def test_hostile_moments_and_statements_count_for_nothing(kind: str) -> None:
-    told = Moments(np.array([0.1]), np.array([0.5]), 10)
+    told = SiloMoments(np.array([0.1]), np.array([0.5]), 10)
     bad: dict[str, Callable[[], RecordDict]] = {
         "nan": lambda: wire.moments(told, (float("nan"), 1e-3)),
         "negative": lambda: wire.moments(told, (-1.0, 1e-3)),
@@ -421,7 +421,7 @@ def test_a_silo_killed_in_a_round_has_paid_and_does_not_answer_that_round_again(
     # Seconds lie between the charge and the answer.
     long = {"batch_size": None, "epochs": 1500, "learning_rate": 0.001}
     job = Job("fedavg", 2, 3, (3, 2), settings=long, privacy=privacy)
-    link, told = deployment.Link(tmp_path), []
+    link, told = deployment.SuperLink(tmp_path), []
 
     def keys(name: str) -> list[str]:
         with Ledger(tmp_path / name / "ledger.db") as ledger:

@@ -14,7 +14,7 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
 from tacit.federated.client_level import privacy as client_privacy
 from tacit.federated.client_level.privacy import ClientPrivacy
-from tacit.federated.payload import Layout, Limits, Payload
+from tacit.federated.payload import Layout, Payload, ReplyLimits
 from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 from tacit.privacy.accounting import privacy_loss
@@ -81,7 +81,7 @@ REJECTED = {"nan", "one nan", "inf", "1e30", "integers", "shape", "name", "missi
 def test_any_reply_moves_the_sum_by_the_clip_norm_or_is_rejected(kind: str, norm: float) -> None:
     phase = algorithm("fedavg").phases[0]
     replies = {0: Reply(HONEST, 1.0), 1: Reply(HOSTILE[kind], 1.0), 3: Reply(HONEST, 1.0)}
-    taken, refused = rounds.accept(phase, LAYOUT, replies, Limits())
+    taken, refused = rounds.accept(phase, LAYOUT, replies, ReplyLimits())
     assert set(refused) == ({1} if kind in REJECTED else set())
     with_it = steps_of(opened(clip_norm=norm), taken)
     without = steps_of(opened(clip_norm=norm), {k: v for k, v in taken.items() if k != 1})

@@ -16,7 +16,7 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
 from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.model import Data
-from tacit.federated.payload import Part, Payload
+from tacit.federated.payload import Payload, PayloadPart
 from tacit.federated.payment import Payment
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
@@ -59,7 +59,7 @@ def custom(before: Callable[[], object]) -> Algorithm:
         before()
         return Payload({"update": found}, float(len(data))), state
 
-    phase = Phase("train", client, follow, (Part("update"),))
+    phase = Phase("train", client, follow, (PayloadPart("update"),))
     return Algorithm("custom", (phase,), ("epochs", "batch_size", "server_rate"))
 
 

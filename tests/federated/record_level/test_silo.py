@@ -19,9 +19,9 @@ from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
 from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
-from tacit.federated.payload import Part, Payload
+from tacit.federated.payload import Payload, PayloadPart
 from tacit.federated.record_level import silo as silo_module
-from tacit.federated.record_level.normalisation import Moments, Normalisation, combine
+from tacit.federated.record_level.normalisation import Normalisation, SiloMoments, combine
 from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
 from tacit.federated.record_level.silo import Silo
 from tacit.federated.torch_model import TorchModel, mlp
@@ -59,7 +59,7 @@ def silo(
 
 def custom(client: Any) -> Algorithm:
     """An algorithm of one exchange, with this client function."""
-    phase = Phase("train", client, follow, (Part("update"),))
+    phase = Phase("train", client, follow, (PayloadPart("update"),))
     return Algorithm("custom", (phase,), ("epochs", "batch_size", "server_rate"))
 
 
@@ -374,10 +374,10 @@ def test_moments_from_strangers() -> None:
         ([1e200], [1e300], 5),
     ]:
         with pytest.raises(errors.InvalidData):
-            Moments(mean, second, count)  # type: ignore[arg-type]
+            SiloMoments(mean, second, count)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidParameter):
-        Moments([0.0], [1.0], 0)  # type: ignore[arg-type]
-    honest, far = Moments([0.5], [0.3], 10), Moments([90.0], [9000.0], 10**9)  # type: ignore[arg-type]
+        SiloMoments([0.0], [1.0], 0)  # type: ignore[arg-type]
+    honest, far = SiloMoments([0.5], [0.3], 10), SiloMoments([90.0], [9000.0], 10**9)  # type: ignore[arg-type]
     assert combine([honest, far], (0, 1)).mean == pytest.approx([0.5])
     with pytest.raises(errors.InvalidData, match="within the bounds"):
         combine([far], (0, 1))

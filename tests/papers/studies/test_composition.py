@@ -21,7 +21,7 @@ from tacit_papers.engine.record import Record
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts.composition_summary import table
 from tacit_papers.studies import composition
-from tacit_papers.studies.composition import Asked, Composition, ceiling
+from tacit_papers.studies.composition import Composition, CompositionParameters, ceiling
 
 torch = pytest.importorskip("torch")
 training = importlib.import_module("tacit_papers.parts.composition_training")
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def study(**asked: Any) -> Composition:
-    return Composition(datasets.load("digits"), Asked.quickly(**asked))
+    return Composition(datasets.load("digits"), CompositionParameters.quickly(**asked))
 
 
 @pytest.fixture(scope="module", name="record")

@@ -12,13 +12,13 @@ from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Line = dict[float, Measure]
+Line = dict[float, TrialSummary]
 
 _LOOKS = {
     "LogisticRegression": Look("logistic regression", "#0072B2", "o"),
@@ -90,7 +90,10 @@ def _headed(words: str) -> str:
 
 
 def _draw_panel(
-    panel: Axes, lines: Sequence[tuple[Look, Line]], free: Measure | None, chance: Measure | None
+    panel: Axes,
+    lines: Sequence[tuple[Look, Line]],
+    free: TrialSummary | None,
+    chance: TrialSummary | None,
 ) -> None:
     bottom = panel.get_ylim()[0]
     ends = []
@@ -98,11 +101,15 @@ def _draw_panel(
         across = sorted(line)
         aside = _APART * (place - (len(lines) - 1) / 2)
         # No error bar comes up from below: it may be as long as its point is low.
-        seen = [line[e] if line[e].mean > bottom else Measure(line[e].mean, 0, 1) for e in across]
+        seen = [
+            line[e] if line[e].mean > bottom else TrialSummary(line[e].mean, 0, 1) for e in across
+        ]
         panels.points(panel, across, seen, shown, aside)
         last = line[across[-1]]
         label = f"{shown.label}\n(below)" if last.mean < bottom else shown.label
-        ends.append(Reference(label, Measure(max(last.mean, bottom), 0, 1), colour=shown.colour))
+        ends.append(
+            Reference(label, TrialSummary(max(last.mean, bottom), 0, 1), colour=shown.colour)
+        )
     levels = [] if free is None else [Reference("no privacy", free, "-")]
     if chance is not None:
         levels.append(Reference("largest class", chance))
@@ -152,14 +159,16 @@ def _line(results: Iterable[Result], merged: Merged) -> Line:
     }
 
 
-def _free(merged: Merged, name: str) -> Measure | None:
+def _free(merged: Merged, name: str) -> TrialSummary | None:
     for one in _of(merged, estimator=name, library="scikit-learn"):
         return records.required(one, records.measure_of(merged.study, one))
     return None
 
 
 def _limits(
-    lines: Iterable[tuple[Look, Line]], free: Iterable[Measure | None], chance: Measure | None
+    lines: Iterable[tuple[Look, Line]],
+    free: Iterable[TrialSummary | None],
+    chance: TrialSummary | None,
 ) -> tuple[float, float]:
     """Return the lower end of the axis: the lowest point, but not far below a constant answer."""
     values = [value for _, line in lines for value in line.values()]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tacit.apps.plots import canvas
 from tacit_papers.figures import classes, curves, look, panels, records
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
     for name, (label, line) in _CEILINGS.items():
         found = sorted(_ceiling(merged.results, name).items())
         if found:
-            end = Reference(label, Measure(found[-1][1], 0.0, 1), line, canvas.INK)
+            end = Reference(label, TrialSummary(found[-1][1], 0.0, 1), line, canvas.INK)
             # One point makes no curve: it is drawn as a level.
             (ends if len(found) > 1 else levels).append(end)
             axes.plot(*zip(*found, strict=True), color=end.colour, linestyle=line, linewidth=0.9)

@@ -11,7 +11,7 @@ from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def _draw(panel: Axes, results: Sequence[Result], there: Sequence[str], measure:
         panel.plot(*zip(*allowed, strict=True), **_CEILING.options())
 
 
-def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:
+def _scales(panel: Axes, merged: Merged, values: Sequence[TrialSummary]) -> None:
     """Set a logarithmic ε axis, and a vertical axis that holds all measurements."""
     epsilons = sorted({records.epsilon(one) for one in merged.results})
     panel.set_xscale("log")
@@ -103,7 +103,7 @@ def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:
     panel.set_ylim(low - pad, high + pad)
 
 
-def _plain(merged: Merged, model: str, measure: str) -> Measure | None:
+def _plain(merged: Merged, model: str, measure: str) -> TrialSummary | None:
     """Return the measure of the model without privacy, whose accuracy loss is 0."""
     found: Any = merged.references.get(model)
     return None if found is None or measure not in found else records.measure(found, measure)

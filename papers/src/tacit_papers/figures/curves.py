@@ -11,7 +11,7 @@ from tacit.apps.plots import canvas
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,5 +81,7 @@ def reaches(
     results: Iterable[Result], names: Sequence[str], shown: Iterable[Reference]
 ) -> list[tuple[float, float]]:
     """Return the lower and upper ends of error bars and reference lines."""
-    values: list[Measure | None] = [records.measure(one, name) for one in results for name in names]
+    values: list[TrialSummary | None] = [
+        records.measure(one, name) for one in results for name in names
+    ]
     return [value.reach for value in [*values, *(one.value for one in shown)] if value is not None]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
 from tacit_papers.figures.look import Look
-from tacit_papers.figures.records import Measure, Merged
+from tacit_papers.figures.records import Merged, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ class Reference:
     """A level for comparison."""
 
     label: str
-    value: Measure
+    value: TrialSummary
     line: Any = (0, (1, 2))
     colour: str = canvas.GREY
 
@@ -58,7 +58,11 @@ def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:
 
 
 def points(
-    axes: Axes, across: Sequence[float], values: Sequence[Measure], look: Look, aside: float = 0.0
+    axes: Axes,
+    across: Sequence[float],
+    values: Sequence[TrialSummary],
+    look: Look,
+    aside: float = 0.0,
 ) -> None:
     """Draw a curve with an error bar of one standard deviation at each point.
 

@@ -10,7 +10,7 @@ from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def _drawn(merged: Merged) -> Figure:
     return figure
 
 
-def _points(merged: Merged, key: tuple[str, str], name: str) -> list[tuple[float, Measure]]:
+def _points(merged: Merged, key: tuple[str, str], name: str) -> list[tuple[float, TrialSummary]]:
     mine = (one for one in merged.results if (one["model"], one["task"]) == key)
     return sorted(
         (records.epsilon(one), records.required(one, name))

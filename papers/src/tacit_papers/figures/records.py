@@ -44,7 +44,7 @@ _CELL = (
 _REMEDY = "Give records that `tacit study` wrote."
 
 
-class Measure(NamedTuple):
+class TrialSummary(NamedTuple):
     """Mean and standard deviation over a number of trials."""
 
     mean: float
@@ -57,7 +57,7 @@ class Measure(NamedTuple):
         return self.mean - self.std, self.mean + self.std
 
 
-_NONE = Measure(0.0, 0.0, 0)
+_NONE = TrialSummary(0.0, 0.0, 0)
 _BANDS = ("no_privacy", "all_clean", "clean_only")
 """References that are measured, and so have a standard deviation."""
 
@@ -110,7 +110,7 @@ class Merged:
         there = {one.get("mechanism") for one in mine}.union(_LEVELLED)
         return mine + [one for one in self.results if one.get("mechanism") not in there]
 
-    def reference(self, name: str) -> Measure | None:
+    def reference(self, name: str) -> TrialSummary | None:
         """Return a reference, or None where it was not measured."""
         return measure(self.references, name)
 
@@ -141,32 +141,32 @@ def measure_of(study: str, result: Result) -> str:
     return next((name for name in (first, *others) if name in result), first)
 
 
-def measure(result: Mapping[str, Any], name: str) -> Measure | None:
+def measure(result: Mapping[str, Any], name: str) -> TrialSummary | None:
     """Read a measure; a plain number has standard deviation 0, a missing one is None."""
     found = result.get(name)
     if found is None:
         return None
     try:
         if isinstance(found, Mapping):
-            read = Measure(float(found["mean"]), float(found["std"]), len(found["trials"]))
+            read = TrialSummary(float(found["mean"]), float(found["std"]), len(found["trials"]))
         else:
-            read = Measure(float(found), 0.0, 1)
+            read = TrialSummary(float(found), 0.0, 1)
     except (TypeError, ValueError, KeyError):
         _refuse_number(name)
     return read if math.isfinite(read.mean) and 0 <= read.std < math.inf else _refuse_number(name)
 
 
-def required(result: Mapping[str, Any], name: str) -> Measure:
+def required(result: Mapping[str, Any], name: str) -> TrialSummary:
     """Read a measure that must be there."""
     return measure(result, name) or _refuse_number(name)
 
 
-def by_class(result: Result) -> list[Measure]:
+def by_class(result: Result) -> list[TrialSummary]:
     """Read the accuracy of each class."""
     try:
         found = result["by_class"]
         pairs = zip(found["mean"], found["std"], strict=True)
-        return [Measure(float(mean), float(std), len(found["trials"])) for mean, std in pairs]
+        return [TrialSummary(float(mean), float(std), len(found["trials"])) for mean, std in pairs]
     except (TypeError, ValueError, KeyError):
         _refuse_number("by_class")
 

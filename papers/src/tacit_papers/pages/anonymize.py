@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, table
 
 TASK, OWN, FRESH = 0.97, 0.06, 0.12
 """Targets: least accuracy on the task, largest of the training's adversary and of any fresh one."""
 
 
-def frontier(evidence: Evidence, _: str = "") -> str:
+def frontier(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate task, attackers and bounds for every training and λ."""
     rows = []
     for one in _clean(evidence):
@@ -33,7 +33,7 @@ def frontier(evidence: Evidence, _: str = "") -> str:
     return table([*head, "nats, at least", "(14)", "ceiling of the codes"], rows)
 
 
-def attackers(evidence: Evidence, _: str = "") -> str:
+def attackers(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the accuracy of every fresh attacker."""
     results = _clean(evidence)
     names = list(results[0]["probes"])
@@ -48,7 +48,7 @@ def attackers(evidence: Evidence, _: str = "") -> str:
     return table(["training", "λ", *names], rows)
 
 
-def references(evidence: Evidence, _: str = "") -> str:
+def references(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the references."""
     task, person = _labels(evidence)
     rows = []
@@ -63,7 +63,7 @@ def references(evidence: Evidence, _: str = "") -> str:
     return table(["", task, person, *_second_heads(evidence)], rows)
 
 
-def verdict(evidence: Evidence, _: str = "") -> str:
+def verdict(evidence: StudyEvidence, _: str = "") -> str:
     """Say which representations reach all targets."""
     task, _person = _labels(evidence)
     aim = (
@@ -84,7 +84,7 @@ def _reaches(one: Result) -> bool:
     return hidden and one["regular_accuracy"]["mean"] >= TASK and _gain(one, "gain_low") > 0
 
 
-def toggled(evidence: Evidence, _: str = "") -> str:
+def toggled(evidence: StudyEvidence, _: str = "") -> str:
     """Compare toggled with simultaneous training at every λ above 0, for both attackers."""
     by = {(one["training"], one["strength"]): one for one in _clean(evidence)}
     strengths = [s for (name, s) in by if name == "toggled" and s > 0]
@@ -118,7 +118,7 @@ def _at(strengths: list[float]) -> str:
     return f"λ = {listed(strengths)}" if strengths else "no λ"
 
 
-def bound(evidence: Evidence, _: str = "") -> str:
+def bound(evidence: StudyEvidence, _: str = "") -> str:
     """Say where a fresh attacker is right more often than (14) allows."""
     parts = []
     for training in dict.fromkeys(one["training"] for one in _clean(evidence)):
@@ -143,7 +143,7 @@ def _over(one: Result) -> float:
     return float(one["strongest_probe"]["accuracy"] - one["bound_accuracy"])
 
 
-def second(evidence: Evidence, _: str = "") -> str:
+def second(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the second task at every λ, beside the predicted label alone."""
     rows = [
         [one["training"], f"{one['strength']:g}", *_errors(one), _difference(one)]
@@ -155,7 +155,7 @@ def second(evidence: Evidence, _: str = "") -> str:
     return table(["training", "λ", *_second_heads(evidence), "gain"], rows)
 
 
-def linkage(evidence: Evidence, _: str = "") -> str:
+def linkage(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate linkage by reference rows."""
     rows = [
         [
@@ -175,7 +175,7 @@ def linkage(evidence: Evidence, _: str = "") -> str:
     return table(["training", "λ", *head], rows)
 
 
-def with_epsilon(evidence: Evidence, _: str = "") -> str:
+def with_epsilon(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate task, attackers and ceiling against ε."""
     results = _private(evidence)
     task, _person = _labels(evidence)
@@ -195,7 +195,7 @@ def with_epsilon(evidence: Evidence, _: str = "") -> str:
     return table([*head, "proved ceiling", *_second_heads(evidence)], rows)
 
 
-def ceilings(evidence: Evidence, _: str = "") -> str:
+def ceilings(evidence: StudyEvidence, _: str = "") -> str:
     """Say whether any attacker is above the ceiling that ε proves."""
     above = [
         f"{one['training']} at ε = {one['epsilon']:g}"
@@ -210,21 +210,21 @@ def ceilings(evidence: Evidence, _: str = "") -> str:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def _clean(evidence: Evidence) -> list[Result]:
+def _clean(evidence: StudyEvidence) -> list[Result]:
     found = [one for one in evidence.results if one["epsilon"] is None]
     if not found:
         raise Missing("representations without ε")
     return found
 
 
-def _private(evidence: Evidence) -> list[Result]:
+def _private(evidence: StudyEvidence) -> list[Result]:
     found = [one for one in evidence.results if one["epsilon"] is not None]
     if not found:
         raise Missing("representations with a local ε")
     return found
 
 
-def _labels(evidence: Evidence) -> tuple[str, str]:
+def _labels(evidence: StudyEvidence) -> tuple[str, str]:
     given = evidence.records[0]["parameters"]
     return given["regular"], given["private"]
 
@@ -254,7 +254,7 @@ def _errors(one: Result) -> list[str]:
     ]
 
 
-def _second_heads(evidence: Evidence) -> list[str]:
+def _second_heads(evidence: StudyEvidence) -> list[str]:
     every: Iterable[str] = evidence.results[0].get("second_task", {})
     return [
         f"{name.removesuffix('_rmse')}, RMSE"

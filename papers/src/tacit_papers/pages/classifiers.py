@@ -6,7 +6,7 @@ import math
 from statistics import stdev
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, signed, table
 
 Lines = dict[tuple[str, str, str], dict[float, Result]]
 """Results by library, estimator and algorithm, then by ε."""
@@ -16,7 +16,7 @@ LOST = -10.0
 """R² below which only the failure is reported."""
 
 
-def scores(evidence: Evidence, _: str = "") -> str:
+def scores(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate every estimator and algorithm against ε, with the best at each ε in bold."""
     lines, measure = _lines(evidence), _measure(evidence)
     epsilons = sorted({e for line in lines.values() for e in line})
@@ -33,7 +33,7 @@ def scores(evidence: Evidence, _: str = "") -> str:
     return table(["estimator", "algorithm", *(f"ε = {e:g}" for e in epsilons), "no privacy"], rows)
 
 
-def best(evidence: Evidence, _: str = "") -> str:
+def best(evidence: StudyEvidence, _: str = "") -> str:
     """Name the highest mean at each ε, and its lead over the next estimator."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
@@ -58,7 +58,7 @@ def best(evidence: Evidence, _: str = "") -> str:
     return "\n".join(parts)
 
 
-def defaults(evidence: Evidence, _: str = "") -> str:
+def defaults(evidence: StudyEvidence, _: str = "") -> str:
     """Say where the default algorithm of an estimator is not the best of its algorithms."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
@@ -93,7 +93,7 @@ def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> l
     return found
 
 
-def price(evidence: Evidence, _: str = "") -> str:
+def price(evidence: StudyEvidence, _: str = "") -> str:
     """Say what privacy costs each default, against scikit-learn's counterpart."""
     measure = _measure(evidence)
     free = {r["estimator"]: r for r in evidence.results if r["library"] == PLAIN}
@@ -110,7 +110,7 @@ def price(evidence: Evidence, _: str = "") -> str:
     return "\n".join(parts)
 
 
-def peer(evidence: Evidence, _: str = "") -> str:
+def peer(evidence: StudyEvidence, _: str = "") -> str:
     """Compare our defaults with diffprivlib's estimators of the same name."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
@@ -144,7 +144,7 @@ def _against(ours: list[dict[float, Result]], theirs: dict[float, Result], measu
     return "; ".join(parts) + "."
 
 
-def trivial(evidence: Evidence, _: str = "") -> str:
+def trivial(evidence: StudyEvidence, _: str = "") -> str:
     """List what is no better than a constant answer, and whether `fit` warned."""
     measure = _measure(evidence)
     level = evidence.reference("chance") if measure == "accuracy" else 0.0
@@ -169,7 +169,7 @@ def trivial(evidence: Evidence, _: str = "") -> str:
     return text
 
 
-def _lines(evidence: Evidence) -> Lines:
+def _lines(evidence: StudyEvidence) -> Lines:
     """Order private results by estimator, ours first."""
     found: Lines = {}
     order = list(dict.fromkeys(r["estimator"] for r in evidence.results if r["library"] == OURS))
@@ -187,7 +187,7 @@ def _lines(evidence: Evidence) -> Lines:
     )
 
 
-def _measure(evidence: Evidence) -> str:
+def _measure(evidence: StudyEvidence) -> str:
     return str(evidence.records[0]["data"]["measure"])
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, table
 
 SUFFIX = "_without_privacy"
 MARGIN = 2.0
 """Number of standard errors up to which a difference is not reported."""
 
 
-def accuracy(evidence: Evidence, _: str = "") -> str:
+def accuracy(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate models against ε, the paper's numbers below, no privacy in the last column."""
     models = _models(evidence)
     epsilons = sorted({epsilon for found in models.values() for epsilon in found})
@@ -31,7 +31,7 @@ def accuracy(evidence: Evidence, _: str = "") -> str:
     return table(["ε", *(f"{e:g}" for e in epsilons), "no privacy"], rows)
 
 
-def verdict(evidence: Evidence, _: str = "") -> str:
+def verdict(evidence: StudyEvidence, _: str = "") -> str:
     """Compare each model with the paper's numbers."""
     published = _published(evidence)
     if not published:
@@ -66,7 +66,7 @@ def _error(found: dict[str, Any]) -> float:
     return float(found["std"] / len(found["trials"]) ** 0.5)
 
 
-def best(evidence: Evidence, _: str = "") -> str:
+def best(evidence: StudyEvidence, _: str = "") -> str:
     """Name the best model at every ε, and its distance to the same model without privacy."""
     models = _models(evidence)
     parts = []
@@ -82,7 +82,7 @@ def best(evidence: Evidence, _: str = "") -> str:
     return "\n".join(parts)
 
 
-def spent(evidence: Evidence, _: str = "") -> str:
+def spent(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate noise, steps and sampling, and ε by both accountants."""
     rows = [
         [
@@ -101,7 +101,7 @@ def spent(evidence: Evidence, _: str = "") -> str:
     return table(head, rows)
 
 
-def saved(evidence: Evidence, _: str = "") -> str:
+def saved(evidence: StudyEvidence, _: str = "") -> str:
     """Say what Rényi accounting would state for the same runs."""
     ratios = [one["epsilon_rdp"] / one["epsilon_pld"] for one in evidence.results]
     low, high = min(ratios) - 1, max(ratios) - 1
@@ -111,7 +111,7 @@ def saved(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def settings(evidence: Evidence, _: str = "") -> str:
+def settings(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the hyper-parameters of every model at every ε."""
     found: dict[str, Any] = {}
     for record in evidence.records:
@@ -129,21 +129,21 @@ def _setting(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _models(evidence: Evidence) -> dict[str, dict[float, Result]]:
+def _models(evidence: StudyEvidence) -> dict[str, dict[float, Result]]:
     models: dict[str, dict[float, Result]] = {}
     for one in evidence.results:
         models.setdefault(one["model"], {})[one["epsilon"]] = one
     return models
 
 
-def _free(evidence: Evidence, name: str) -> str:
+def _free(evidence: StudyEvidence, name: str) -> str:
     try:
         return shown(evidence.reference(name + SUFFIX))
     except Missing:
         return ""
 
 
-def _published(evidence: Evidence) -> dict[str, float]:
+def _published(evidence: StudyEvidence) -> dict[str, float]:
     for record in evidence.records:
         if record["data"].get("published"):
             return dict(record["data"]["published"])

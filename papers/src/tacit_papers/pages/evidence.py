@@ -54,7 +54,7 @@ class Missing(LookupError):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StudyEvidence:
     """All records of one study on one data set (and one column split, or one new class)."""
 
     records: Sequence[dict[str, Any]]
@@ -153,7 +153,7 @@ def epsilons_of(lines: Lines) -> list[float]:
     return sorted({epsilon for line in lines.values() for epsilon in line})
 
 
-def measured(evidence: Evidence, measure: str) -> str:
+def measured(evidence: StudyEvidence, measure: str) -> str:
     """Tabulate series against ε; private accuracy with its ceilings."""
     lines = evidence.lines(measure)
     epsilons = epsilons_of(lines)
@@ -186,7 +186,7 @@ def _ceilings(lines: Lines, epsilons: list[float]) -> list[list[str]]:
     ]
 
 
-def value(evidence: Evidence, wanted: str) -> str:
+def value(evidence: StudyEvidence, wanted: str) -> str:
     """Return a value such as `codebook at 2` or `codebook private_accuracy at 2`."""
     words, _, epsilon = wanted.rpartition(" at ")
     held = [m for m in MEASURES if any(result.get(m) is not None for result in evidence.results)]

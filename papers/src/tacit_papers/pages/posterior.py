@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, table
 
 CALIBRATED = ("hellinger-smooth", "hellinger-local", "hellinger-global")
 WHERE = {
@@ -19,7 +19,7 @@ PRIOR, EPSILON = "1:1", 1.0
 """Setting that a table shows where it cannot show all."""
 
 
-def errors(evidence: Evidence, _: str = "") -> str:
+def errors(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate errors at one prior and ε: mechanisms against n, four numbers each."""
     results = [r for r in evidence.results if (r["prior"], r["epsilon"]) == (PRIOR, EPSILON)]
     sizes = sorted({r["records"] for r in results})
@@ -33,7 +33,7 @@ def errors(evidence: Evidence, _: str = "") -> str:
     return table(["", *(f"n = {n}" for n in sizes)], rows)
 
 
-def wins(evidence: Evidence, _: str = "") -> str:
+def wins(evidence: StudyEvidence, _: str = "") -> str:
     """Say where the best calibrated Hellinger mechanism has a smaller error than noise."""
     lines = []
     for noise, words in (
@@ -51,7 +51,7 @@ def wins(evidence: Evidence, _: str = "") -> str:
     return "\n".join(lines)
 
 
-def verdict(evidence: Evidence, _: str = "") -> str:
+def verdict(evidence: StudyEvidence, _: str = "") -> str:
     """Compare the errors averaged over the prior."""
     ahead = {}
     for noise in ("geometric", "geometric-remap"):
@@ -72,7 +72,7 @@ def verdict(evidence: Evidence, _: str = "") -> str:
     return f"Averaged over the prior, the family is {plain}, and {remap}."
 
 
-def privacy(evidence: Evidence, _: str = "") -> str:
+def privacy(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate exact over claimed ε, by mechanism."""
     rows = []
     for mechanism, ratios in _ratios(evidence).items():
@@ -81,7 +81,7 @@ def privacy(evidence: Evidence, _: str = "") -> str:
     return table(["", "least", "median", "largest", "beyond the claim"], rows)
 
 
-def claims(evidence: Evidence, _: str = "") -> str:
+def claims(evidence: StudyEvidence, _: str = "") -> str:
     """Say which mechanisms stay within their claim, and which do not."""
     ratios = _ratios(evidence)
     broken = {name: found for name, found in ratios.items() if _beyond(found)}
@@ -101,7 +101,7 @@ def claims(evidence: Evidence, _: str = "") -> str:
     return " ".join(parts)
 
 
-def _ratios(evidence: Evidence) -> dict[str, list[float]]:
+def _ratios(evidence: StudyEvidence) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for r in evidence.results:
         found.setdefault(r["mechanism"], []).append(r["exact_over_claimed"]["mean"])
@@ -112,7 +112,7 @@ def _beyond(ratios: Iterable[float]) -> int:
     return sum(ratio > 1 + 1e-6 for ratio in ratios)
 
 
-def coverage(evidence: Evidence, _: str = "") -> str:
+def coverage(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the coverage of naive and noise-aware intervals at one prior, by n and ε."""
     found = [r for r in evidence.results if "aware_coverage" in r]
     if not found:
@@ -129,7 +129,7 @@ def coverage(evidence: Evidence, _: str = "") -> str:
     return table(["", *(f"n = {n}, ε = {epsilon:g}" for n, epsilon in settings)], rows)
 
 
-def extremes(evidence: Evidence, _: str = "") -> str:
+def extremes(evidence: StudyEvidence, _: str = "") -> str:
     """State the range of the coverage of both kinds of intervals."""
     aware = [r["aware_coverage"]["mean"] for r in evidence.results if "aware_coverage" in r]
     naive = [r["naive_coverage"]["mean"] for r in evidence.results if "naive_coverage" in r]
@@ -142,7 +142,7 @@ def extremes(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def _pairs(evidence: Evidence, noise: str, name: str) -> dict[Any, tuple[float, float]]:
+def _pairs(evidence: StudyEvidence, noise: str, name: str) -> dict[Any, tuple[float, float]]:
     """Return the error of the best Hellinger mechanism and that of noise, at every setting."""
     settings: dict[Any, dict[str, float]] = {}
     for r in evidence.results:

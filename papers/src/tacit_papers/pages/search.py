@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, table
+from tacit_papers.pages.evidence import StudyEvidence, table
 
 
-def covered(evidence: Evidence, measure: str = "interval") -> str:
+def covered(evidence: StudyEvidence, measure: str = "interval") -> str:
     """Count the winners' intervals that hold the accuracy on test rows."""
     pairs = [
         (low <= truth <= high, abs(told - truth))
@@ -32,7 +32,7 @@ def _trials(given: Any) -> Any:
     return given["trials"] if isinstance(given, dict) else given
 
 
-def regret(evidence: Evidence, measure: str = "candidates") -> str:
+def regret(evidence: StudyEvidence, measure: str = "candidates") -> str:
     """Say how far the winner is below the candidate that is best on test rows."""
     parts = []
     for series, line in evidence.lines(measure).items():
@@ -49,7 +49,7 @@ def regret(evidence: Evidence, measure: str = "candidates") -> str:
     )
 
 
-def winners(evidence: Evidence, measure: str = "winner") -> str:
+def winners(evidence: StudyEvidence, measure: str = "winner") -> str:
     """Tabulate the settings that won in each trial, beside the paper's."""
     rows = []
     for series, line in evidence.lines(measure).items():

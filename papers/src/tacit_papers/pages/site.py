@@ -24,7 +24,7 @@ from tacit_papers.engine import registry
 from tacit_papers.engine.registry import TEMPLATES, Study
 from tacit_papers.pages import evidence as read
 from tacit_papers.pages import findings, provenance, reference
-from tacit_papers.pages.evidence import Evidence, Missing
+from tacit_papers.pages.evidence import Missing, StudyEvidence
 from tacit_papers.pages.provenance import Group
 
 ROOT = Path(__file__).parents[4]
@@ -67,7 +67,7 @@ def pages(results: Path) -> dict[str, str]:
     return {"index.md": NOTE + index, **made}
 
 
-def _page(study: Study, groups: dict[Group, Evidence], figures: dict[str, str]) -> str:
+def _page(study: Study, groups: dict[Group, StudyEvidence], figures: dict[str, str]) -> str:
     opening, *rest = SECTION.split(study.template)
     sections = dict(zip(rest[::2], rest[1::2], strict=True))
     other = sections.pop("other", "")
@@ -98,7 +98,7 @@ def _absent(body: str, study: Study, data: str) -> str:
 
 
 def _filled(
-    body: str, study: Study, evidence: Evidence, key: Group, figures: dict[str, str]
+    body: str, study: Study, evidence: StudyEvidence, key: Group, figures: dict[str, str]
 ) -> str:
     """Replace the fields of a section, paragraph by paragraph."""
     known = {**FIELDS, **study.fields}
@@ -126,7 +126,7 @@ def _filled(
     return "\n\n".join(paragraph(text) for text in body.strip().split("\n\n"))
 
 
-def _figure(evidence: Evidence, key: Group, figures: dict[str, str]) -> str:
+def _figure(evidence: StudyEvidence, key: Group, figures: dict[str, str]) -> str:
     study, data, variant = key
     stems = [f"{study}-{data}", f"{study}-{data}-{variant}"]
     stems += [Path(record["file"]).stem for record in evidence.records]

@@ -31,7 +31,7 @@ _LEAST_CHANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class Representations:
     """Representations of the rows whose people attackers know, and of the test rows."""
 
     known: Representation
@@ -68,7 +68,7 @@ class Judge:
         people = self.dataset.private[self.split.test]
         return float(np.bincount(people).max() / len(people))
 
-    def attacked(self, shown: Shown) -> dict[str, Any]:
+    def attacked(self, shown: Representations) -> dict[str, Any]:
         """Count the right answers of freshly trained attackers, and measure linkage."""
         person = self.dataset.private
         mine = shown.known, person[self.known], shown.test, person[self.split.test]
@@ -98,7 +98,7 @@ class Judge:
             "information": _information(told),
         }
 
-    def code_ceiling(self, shown: Shown) -> float:
+    def code_ceiling(self, shown: Representations) -> float:
         """Bound the accuracy of any attacker on codes, counted on rows that no training saw.
 
         The information is not counted in this way: with few rows in many cells it would come out
@@ -108,7 +108,7 @@ class Judge:
         return bounds.code_ceiling(shown.test.argmax(axis=1), person).accuracy
 
     def second_task(
-        self, shown: Shown, trivial: Mapping[str, Reals] | None = None
+        self, shown: Representations, trivial: Mapping[str, Reals] | None = None
     ) -> tuple[dict[str, float], dict[str, Reals]]:
         """Learn other labels from the representations: errors of numbers, accuracy of integers.
 
@@ -131,7 +131,9 @@ class Judge:
                 scores |= {f"{name}_{word}": value for word, value in gain.items()}
         return scores, by_row
 
-    def _missed(self, shown: Shown, truth: Any, learners: Callable[[int], list[Any]]) -> Reals:
+    def _missed(
+        self, shown: Representations, truth: Any, learners: Callable[[int], list[Any]]
+    ) -> Reals:
         """Return the errors on test rows of the learner that did best on the validation rows."""
         first, known = len(self.split.training), truth[self.known]
         scores = [

@@ -19,7 +19,7 @@ from tacit.central import estimators
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 from tacit_papers.parts import classifier_peer
-from tacit_papers.parts.classifier_data import Case, Encoding, Rows
+from tacit_papers.parts.classifier_data import Case, Encoding, LabelledRows
 
 TACIT, PEER, PLAIN = "tacit", "diffprivlib", "scikit-learn"
 
@@ -115,7 +115,7 @@ def plain(estimator: str, columns: int, seed: int) -> Any:
     return linear_model.LinearRegression()
 
 
-def fitted(model: Any, train: Rows) -> tuple[Any, bool]:
+def fitted(model: Any, train: LabelledRows) -> tuple[Any, bool]:
     """Fit a model; return it, and whether it warned that ε leaves mostly noise."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -142,7 +142,12 @@ class Peer:
         return Peer(sys.executable) if find_spec(PEER) else None
 
     def score(
-        self, case: Case, parts: tuple[Rows, Rows], estimator: str, epsilon: float, seed: int
+        self,
+        case: Case,
+        parts: tuple[LabelledRows, LabelledRows],
+        estimator: str,
+        epsilon: float,
+        seed: int,
     ) -> float:
         """Fit an estimator and return its score on the test rows."""
         rows = encoding(case, estimator)

@@ -25,7 +25,7 @@ from tacit.privacy import errors
 from tacit.privacy.decimals import above
 
 if TYPE_CHECKING:
-    from tacit.apps.cli.federate_data import Run
+    from tacit.apps.cli.federate_data import FederationSetup
     from tacit.federated.app.deployment import Certificates
     from tacit.federated.app.job import Job
     from tacit.federated.model import Data
@@ -193,7 +193,9 @@ def node(
     keep(line, state / "node")
 
 
-def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: str | None) -> None:
+def _here(
+    told: FederationSetup, out: Path, show: Told, engine: str, opened: Any, account: str | None
+) -> None:
     """Run in this process, or on Ray."""
     from tacit.federated.app import engines, result
 
@@ -232,7 +234,7 @@ def _guarded(job: Job, data: Data) -> Any:
     return Silo(job.model(), data, privacy, job.chosen, job.config())
 
 
-def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
+def _check_record(told: FederationSetup, engine: str, ledger: Path | None) -> None:
     """Check that a guarantee for records is left to each silo."""
     if told.job.unit != "record":
         return
@@ -246,7 +248,7 @@ def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
 
 
 def _deploy(
-    told: Run,
+    told: FederationSetup,
     out: Path,
     show: Told,
     patience: float,
@@ -272,7 +274,7 @@ def _deploy(
 
 
 def _serve(
-    told: Run,
+    told: FederationSetup,
     out: Path,
     show: Told,
     address: tuple[str, int],
@@ -289,7 +291,7 @@ def _serve(
     with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
         work, (host, port) = Path(folder), address
         given = {"certificates": _secure(tls), "authenticated": known}
-        link = deployment.Link(work, host=host, port=port, **given)  # type: ignore[arg-type]
+        link = deployment.SuperLink(work, host=host, port=port, **given)  # type: ignore[arg-type]
         if told.test is not None:
             write_data(work / TEST, told.test)
         wanted = told.job.clients
@@ -324,7 +326,7 @@ def _public_keys(folder: Path, clients: int) -> dict[str, Path]:
 
 
 @contextmanager
-def _progress(told: Run, as_json: bool) -> Iterator[Told]:
+def _progress(told: FederationSetup, as_json: bool) -> Iterator[Told]:
     """Show a table that grows with the rounds on standard error, if that is a terminal."""
     console = Console(stderr=True)
     table = Table(title=f"{told.job.algorithm}, {told.job.clients} clients", title_justify="left")

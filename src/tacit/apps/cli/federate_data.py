@@ -24,7 +24,7 @@ _PARTITIONS = ("iid", "shards", "dirichlet", "unbalanced")
 
 
 @dataclass(frozen=True)
-class Run:
+class FederationSetup:
     """A configuration: the job, every client's rows, the test rows, and simulated faults."""
 
     job: Job
@@ -33,7 +33,7 @@ class Run:
     faults: Faults
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> FederationSetup:
     """Read a configuration, TOML or JSON, and the data that it names."""
     from tacit.federated.app.grid import Faults
     from tacit.federated.app.job import Job
@@ -61,10 +61,10 @@ def read_run(path: Path) -> Run:
         made.check_rows(f"{path}, client {number}", one.rows)
     if test is not None:
         made.check_rows(f"{path}, test", test.rows)
-    return Run(made, clients, test, Faults(**faults))
+    return FederationSetup(made, clients, test, Faults(**faults))
 
 
-def read_served(path: Path) -> Run:
+def read_served(path: Path) -> FederationSetup:
     """Read the configuration of a server: the whole job, and at most a file of test rows.
 
     Clients hold the rows, so no setting of the job can be read off them here.
@@ -83,7 +83,7 @@ def read_served(path: Path) -> Run:
     if "test" in given:
         test = _file(path, "test", given["test"])
         made.check_rows(f"{path}, test", test.rows)
-    return Run(made, [], test, Faults())
+    return FederationSetup(made, [], test, Faults())
 
 
 def _read(path: Path) -> dict[str, Any]:

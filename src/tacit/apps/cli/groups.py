@@ -47,7 +47,7 @@ class Command(TyperCommand):
             raise
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group that answers an unknown name with the whole spelling of what was meant."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -78,7 +78,7 @@ def group(help_text: str, example: str) -> typer.Typer:
         A whole command line that works.
     """
     return typer.Typer(
-        cls=Group,
+        cls=CommandGroup,
         help=help_text,
         epilog=_epilog(example),
         no_args_is_help=True,

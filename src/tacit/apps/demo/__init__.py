@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.apps.demo.collection import Collection, Setting
-from tacit.apps.demo.folder import Folder
+from tacit.apps.demo.collection import Collection, DemoData
+from tacit.apps.demo.folder import DemoFolder
 from tacit.apps.demo.person import Person
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
@@ -34,7 +34,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Demonstration:
     """What the demonstration found, and where its files are.
 
     Parameters
@@ -51,7 +51,7 @@ class Outcome:
         One of those who reported.
     certificate : Certificate
         Of the saved reports.
-    folder : Folder
+    folder : DemoFolder
         What was written.
     missing : tuple of str
         What a lighter installation left out, a sentence each.
@@ -64,7 +64,7 @@ class Outcome:
     largest_class: float
     person: Person
     certificate: Certificate
-    folder: Folder
+    folder: DemoFolder
     missing: tuple[str, ...]
 
     def mean(self, mechanism: str, epsilon: float) -> float:
@@ -104,12 +104,12 @@ class Outcome:
         }
 
 
-def run(out: Path, epsilon: float, progress: Progress | None = None) -> Outcome:
+def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstration:
     """Fit, collect, learn and write."""
     if not 0.01 <= epsilon <= 100:
         errors.refuse("demo", "epsilon", "from 0.01 to 100", epsilon)
-    setting = Setting.of_digits()
-    folder = Folder.opened(out)
+    setting = DemoData.of_digits()
+    folder = DemoFolder.opened(out)
     no_vlm = _no_torch()
     found = _all_measured(
         setting,
@@ -120,7 +120,7 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Outcome:
     shown = {name: by_epsilon[epsilon][0] for name, by_epsilon in found.items()}
     person = Person.of(setting, shown)
     certificate, no_picture = folder.write(shown["codebook"], person.pictures(epsilon))
-    return Outcome(
+    return Demonstration(
         epsilon=epsilon,
         sizes={**setting.sizes, "draws": DRAWS},
         trials={
@@ -137,7 +137,7 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Outcome:
 
 
 def _all_measured(
-    setting: Setting, names: list[str], epsilons: list[float], progress: Progress
+    setting: DemoData, names: list[str], epsilons: list[float], progress: Progress
 ) -> dict[str, dict[float, list[Collection]]]:
     """Collections by mechanism and ε; several each."""
     from threadpoolctl import threadpool_limits
@@ -148,7 +148,7 @@ def _all_measured(
 
 
 def _measured(
-    setting: Setting, name: str, epsilons: list[float], progress: Progress
+    setting: DemoData, name: str, epsilons: list[float], progress: Progress
 ) -> dict[float, list[Collection]]:
     """Collections by ε."""
     mechanism_at = setting.fitted(name, lambda *parts: progress(f"fit {name}", *parts))

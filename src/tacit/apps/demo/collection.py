@@ -35,14 +35,14 @@ class Collection:
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class DemoData:
     """Rows in-house, rows of people, rows for testing."""
 
     data: Dataset
     split: Split
 
     @classmethod
-    def of_digits(cls) -> Setting:
+    def of_digits(cls) -> DemoData:
         """The data that come with scikit-learn."""
         digits = load("digits")
         return cls(digits, digits.collection(SEED))

@@ -24,7 +24,7 @@ _MAKER = "tacit demo"
 
 
 @dataclasses.dataclass
-class Folder:
+class DemoFolder:
     """A folder that the demonstration may write to."""
 
     path: Path
@@ -32,7 +32,7 @@ class Folder:
     """What was written."""
 
     @classmethod
-    def opened(cls, path: Path) -> Folder:
+    def opened(cls, path: Path) -> DemoFolder:
         """Make it if need be; refuse one whose files would be lost."""
         if path.exists() and not path.is_dir():
             errors.refuse("demo", "--out", "a folder", str(path), "Choose another.")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.apps.demo.collection import Collection, Setting
+from tacit.apps.demo.collection import Collection, DemoData
 from tacit.local.reports import Reports
 
 Picture = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ class Person:
     inclusion: float
 
     @classmethod
-    def of(cls, setting: Setting, shown: Mapping[str, Collection]) -> Person:
+    def of(cls, setting: DemoData, shown: Mapping[str, Collection]) -> Person:
         """With the reports that this person sent through each mechanism."""
         rows, digits = setting.rows("people")
         first = {name: shown[name].reports[:1] for name in TITLES if name in shown}

@@ -31,7 +31,7 @@ import numpy as np
 
 from tacit.central.estimators.base import Reals
 from tacit.central.estimators.classifier import Codes, signs_of
-from tacit.central.estimators.perturbation import Problem
+from tacit.central.estimators.perturbation import LearningProblem
 from tacit.privacy import errors
 from tacit.privacy.events import Declared, Event
 from tacit.privacy.guarantees import Unproven
@@ -49,7 +49,7 @@ _STEPS = 2**20
 class DualPerturbation:
     """The published algorithm; the dimension and δ of the problem are not used."""
 
-    problem: Problem
+    problem: LearningProblem
     intercept: bool
     """Whether the last entry of a row is a constant."""
 

@@ -14,8 +14,8 @@ step h in d entries, K problems together have the ℓ2 sensitivity
 
 *The linear term* is an exact draw from its law, of which only the nearest point of a grid (the
 cell, for Laplace) is ever known: half a step per entry counts towards the solver's error, so the
-proof does not depend on properties of floats. `Objective.rounding` bounds the rounding error of the
-gradient.
+proof does not depend on properties of floats. `PenalizedObjective.rounding` bounds the
+rounding error of the gradient.
 
 References
 ----------
@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from tacit.central.estimators.base import Reals
 from tacit.central.estimators.classifier import Codes, signs_of
-from tacit.central.estimators.losses import Loss, Objective
+from tacit.central.estimators.losses import Loss, PenalizedObjective
 from tacit.central.estimators.minimum import minimum
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import gaussian
@@ -65,7 +65,7 @@ _SPARE = 1 - 1e-9  # share of ε that is used; the rest allows for rounding in c
 
 
 @dataclass(frozen=True)
-class Problem:
+class LearningProblem:
     """Public numbers that the noise depends on.
 
     Parameters
@@ -110,7 +110,7 @@ class Problem:
 class ObjectivePerturbation:
     """Objective perturbation: minimisers of objectives with a random linear term."""
 
-    problem: Problem
+    problem: LearningProblem
 
     @cached_property
     def penalty(self) -> Fraction:
@@ -153,7 +153,7 @@ class ObjectivePerturbation:
     def _one(self, rows: Reals, signs: Reals, stream: Randomness) -> Reals:
         scale = float(self.event.scale)
         linear = _term(self.event.law, self.problem.dimension, stream) * (scale / _TERM_STEPS)
-        objective = Objective(self.problem.loss, rows, signs, float(self.penalty), linear)
+        objective = PenalizedObjective(self.problem.loss, rows, signs, float(self.penalty), linear)
         cell = math.sqrt(self.problem.dimension) / 2 * scale / _TERM_STEPS
         minimiser = minimum(objective, self._tolerance - cell)
         step = self._grid[0]
@@ -202,7 +202,7 @@ class ObjectivePerturbation:
 class OutputPerturbation:
     """Output perturbation: minimisers with noise as large as one record can move them."""
 
-    problem: Problem
+    problem: LearningProblem
 
     TOLERANCE = 2.0**-14
 
@@ -235,7 +235,7 @@ class OutputPerturbation:
         step, nothing = self._grid[0], np.zeros(self.problem.dimension)
         minimisers = [
             minimum(
-                Objective(self.problem.loss, rows, one, float(self.penalty), nothing),
+                PenalizedObjective(self.problem.loss, rows, one, float(self.penalty), nothing),
                 self.TOLERANCE,
             )
             for one in signs_of(codes, self.problem.count)

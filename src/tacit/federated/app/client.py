@@ -22,7 +22,7 @@ from tacit.federated import flower, rounds
 from tacit.federated.algorithms.client_updates import State
 from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
 from tacit.federated.app import wire
-from tacit.federated.app.keeping import Keeper, Kept
+from tacit.federated.app.keeping import Keeper, KeptStates
 from tacit.federated.app.mods import Mods
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
@@ -44,7 +44,7 @@ Told = Callable[[Message, Context, errors.TacitError | None], None]
 
 
 @dataclass(frozen=True)
-class Client:
+class FederatedClient:
     """A client: its rows, and what it shares with the server.
 
     Parameters
@@ -75,7 +75,7 @@ class Client:
 
 
 def client_app(
-    client_of: Callable[[Context], Client],
+    client_of: Callable[[Context], FederatedClient],
     *,
     actions: Iterable[str] = ACTIONS,
     keeper_of: Callable[[Context], Keeper] = lambda context: Keeper(),
@@ -194,7 +194,7 @@ def _own(compute: Callable[[], T]) -> T:
         raise errors.TacitError(f"{FAILED}.") from error
 
 
-def _describe(message: Message, client: Client) -> Message:
+def _describe(message: Message, client: FederatedClient) -> Message:
     """Reply with the name and, if clients are weighted, the number of rows that are trained on."""
     rows: int | None = None
     if client.config.weighted and client.silo is not None:
@@ -205,12 +205,12 @@ def _describe(message: Message, client: Client) -> Message:
     return Message(wire.description(client.name, rows), reply_to=message)
 
 
-def _train(message: Message, context: Context, client: Client, keeper: Keeper) -> Message:
+def _train(message: Message, context: Context, client: FederatedClient, keeper: Keeper) -> Message:
     received, order = wire.received(message, client.model.layout)
     phase = client.algorithm.phases[order.phase]
     if message.metadata.message_type != f"train.{phase.name}":
         raise errors.InvalidData(f"client: the action must be train.{phase.name}.")
-    kept: Kept | None = None
+    kept: KeptStates | None = None
     state: State = {}
     if client.algorithm.state:
         kept = keeper.load(context, client.name, client.data)
@@ -229,7 +229,7 @@ def _train(message: Message, context: Context, client: Client, keeper: Keeper) -
     return Message(wire.answered(reply), reply_to=message)
 
 
-def _confusion(message: Message, client: Client) -> Message:
+def _confusion(message: Message, client: FederatedClient) -> Message:
     received, _ = wire.received(message, client.model.layout)
     with client.guarded() as silo:
         _normalise(silo, message)
@@ -248,7 +248,7 @@ def _spent(silo: Silo) -> tuple[float, float]:
     return silo.spent, silo.privacy.delta
 
 
-def _evaluate(message: Message, client: Client) -> Message:
+def _evaluate(message: Message, client: FederatedClient) -> Message:
     if client.silo is not None:
         raise errors.InvalidData("client: a silo must release only noisy counts.")
     received, _ = wire.received(message, client.model.layout)

@@ -1,6 +1,6 @@
 """A real deployment: Flower's SuperLink and SuperNodes as separate processes.
 
-`Link` starts a SuperLink and submits jobs to it; `joining.node` builds the command of one
+`SuperLink` starts a SuperLink and submits jobs to it; `joining.node` builds the command of one
 SuperNode, which a silo runs on its own machine. On loopback both are started and stopped here.
 
 Notes
@@ -91,7 +91,7 @@ class Certificates:
                 errors.refuse("Certificates", "path", "an existing file", str(path))
 
 
-class Link:
+class SuperLink:
     """A SuperLink on this machine, and the jobs that are submitted to it.
 
     Parameters
@@ -121,13 +121,13 @@ class Link:
     ) -> None:
         if certificates is None and host not in (LOOPBACK, "localhost"):
             remedy = "Give certificates."
-            errors.refuse("Link", "host", "127.0.0.1 without TLS", host, remedy)
+            errors.refuse("SuperLink", "host", "127.0.0.1 without TLS", host, remedy)
         if certificates is None and authenticated is not None:
             remedy = "Flower authenticates nodes only over TLS."
-            errors.refuse("Link", "certificates", "given with authenticated", None, remedy)
+            errors.refuse("SuperLink", "certificates", "given with authenticated", None, remedy)
         for path in (authenticated or {}).values():
             if not path.is_file():
-                errors.refuse("Link", "key of authenticated", "an existing file", str(path))
+                errors.refuse("SuperLink", "key of authenticated", "an existing file", str(path))
         self.work, self.certificates, self.authenticated = work, certificates, authenticated
         chosen = port or free_port()
         self.address = f"{host}:{chosen}"
@@ -137,7 +137,7 @@ class Link:
         self._home = own_folder(own_folder(work) / "flower")
 
     @contextmanager
-    def serving(self) -> Iterator[Link]:
+    def serving(self) -> Iterator[SuperLink]:
         """Run the SuperLink inside this block."""
         host, port = self.address.rsplit(":", 1)
         tls = self.certificates
@@ -281,7 +281,7 @@ def deploy(
     Path
         The folder with model, certificate and history.
     """
-    link = Link(work, certificates=certificates)
+    link = SuperLink(work, certificates=certificates)
     if test is not None:
         write_data(work / TEST, test)
     with link.serving(), ExitStack() as nodes:
@@ -313,7 +313,7 @@ def own_budget(job: Job, work: Path, name: str) -> Terms:
 
 @contextmanager
 def silo(
-    link: Link,
+    link: SuperLink,
     name: str,
     data: Data,
     *,

@@ -23,7 +23,7 @@ from tacit.federated.algorithms.client_updates import State
 from tacit.federated.algorithms.registry import Algorithm
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.app import wire
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.mods import Mods
@@ -31,9 +31,9 @@ from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Ended, Federation
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.model import Data, Model
-from tacit.federated.payload import Layout, Limits
+from tacit.federated.payload import Layout, ReplyLimits
 from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_agree, must_fit
 from tacit.privacy import errors
 
@@ -73,7 +73,7 @@ def run(
     participation: float = 1.0,
     seed: int = 0,
     test: Data | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
     coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
@@ -112,7 +112,7 @@ def run(
         mods=attacked(transport.mods, intercept, model.layout),
         simulated=True,
     )
-    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    coordinator = PlainMean(seed, participation) if coordinator is None else coordinator
     server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
     run_id = secrets.randbits(63)
     grid = LocalGrid(app, len(clients), run_id, transport.faults)
@@ -172,13 +172,15 @@ def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
 
 def _client(
     algorithm: Algorithm, config: Config, model: Model, name: str, one: Data | Silo
-) -> Client:
+) -> FederatedClient:
     if isinstance(one, Data):
-        return Client(algorithm, config, model, name, one)
-    return Client(algorithm, config, model, name, one.stand_in, lambda: nullcontext(one))
+        return FederatedClient(algorithm, config, model, name, one)
+    return FederatedClient(algorithm, config, model, name, one.stand_in, lambda: nullcontext(one))
 
 
-def _states(strategy: Federation, grid: LocalGrid, held: Sequence[Client]) -> dict[int, State]:
+def _states(
+    strategy: Federation, grid: LocalGrid, held: Sequence[FederatedClient]
+) -> dict[int, State]:
     """Return the states of clients that count."""
     if not strategy.server.algorithm.state:
         return {}

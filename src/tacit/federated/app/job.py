@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.federated.algorithms.registry import Algorithm, algorithm
 from tacit.federated.config import Config, Pruning
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Unit
 
@@ -166,7 +166,7 @@ class Job:
     def coordinator(self, ledger: Ledger | None = None, account: str | None = None) -> Coordinator:
         """Build the coordinator, which chooses clients and combines replies."""
         if self.privacy is None:
-            return Plain(self.seed, self.participation)
+            return PlainMean(self.seed, self.participation)
         if self.unit == "record":
             return self._silos(ledger)
         from tacit.federated.client_level.adaptive import Adaptive

@@ -24,7 +24,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from tacit.federated import flower
 from tacit.federated.app import owner, result
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.engines import drive
 from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms
@@ -74,7 +74,7 @@ def _read(job: str, path: str) -> tuple[Job, TorchModel, Data]:
     return read, read.model(), read_data(Path(path))
 
 
-def client_of(context: Context) -> Client:
+def client_of(context: Context) -> FederatedClient:
     """Build the client of a node from the node's configuration.
 
     Raises
@@ -90,7 +90,7 @@ def client_of(context: Context) -> Client:
     if job.unit == "record":
         run = str(context.run_id)
         guarded = lambda: _silo(job, model, data, terms, run)  # noqa: E731
-    return Client(job.chosen, job.config(), model, str(given["name"]), data, guarded)
+    return FederatedClient(job.chosen, job.config(), model, str(given["name"]), data, guarded)
 
 
 def admit(job: Job, terms: Terms) -> None:

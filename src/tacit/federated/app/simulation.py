@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from tacit.federated import flower
 from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
 from tacit.federated.algorithms.registry import algorithm as named
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.engines import attacked, drive
 from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.mods import Mods
@@ -27,9 +27,9 @@ from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.attacks.threats import Attackers
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.model import Data, Model
-from tacit.federated.payload import Limits
+from tacit.federated.payload import ReplyLimits
 from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_fit
 from tacit.privacy import errors
 
@@ -44,7 +44,7 @@ def run(
     participation: float = 1.0,
     seed: int = 0,
     test: Data | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
     coordinator: Coordinator | None = None,
     intercept: Intercept | None = None,
     callback: Callable[[Round], object] | None = None,
@@ -78,7 +78,7 @@ def run(
         remedy = "Workers know algorithms by their names."
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
     settled = chosen.config() if config is None else config
-    coordinator = Plain(seed, participation) if coordinator is None else coordinator
+    coordinator = PlainMean(seed, participation) if coordinator is None else coordinator
     model = build()
     must_fit(model, clients)
     server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
@@ -111,11 +111,13 @@ class _Source:
         self._algorithm, self._config, self._folder = algorithm.name, config, folder
         self._build = build
 
-    def client(self, context: Context) -> Client:
+    def client(self, context: Context) -> FederatedClient:
         number = int(context.node_config["partition-id"])
         data = _data(str(_file(self._folder, number)))
         model = _MODELS.get(self._folder) or _MODELS.setdefault(self._folder, self._build())
-        return Client(named(self._algorithm), self._config, model, f"client-{number:05d}", data)
+        return FederatedClient(
+            named(self._algorithm), self._config, model, f"client-{number:05d}", data
+        )
 
     def keeper(self, context: Context) -> Keeper:
         return Keeper(Path(self._folder) / "states")

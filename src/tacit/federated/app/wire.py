@@ -16,7 +16,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from tacit.federated import flower
 from tacit.federated.algorithms.client_updates import Global
 from tacit.federated.payload import Layout
-from tacit.federated.record_level.normalisation import EVERYTHING, Bounds, Moments, Normalisation
+from tacit.federated.record_level.normalisation import (
+    EVERYTHING,
+    Bounds,
+    Normalisation,
+    SiloMoments,
+)
 from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 
@@ -131,21 +136,21 @@ def stated(message: Message) -> Any:
     return tuple(cost) if isinstance(cost, list) else cost
 
 
-def moments(released: Moments, spent: tuple[float, float]) -> RecordDict:
+def moments(released: SiloMoments, spent: tuple[float, float]) -> RecordDict:
     """Build the reply of a silo that was asked for its moments."""
     arrays = flower.array_record({"mean": released.mean, "second": released.second})
     told = MetricRecord({"count": released.count, _STATED: list(spent)})
     return flower.content({_ARRAYS: arrays, _WEIGHT: told})
 
 
-def read_moments(message: Message) -> Moments | None:
+def read_moments(message: Message) -> SiloMoments | None:
     """Read untrusted moments; None if they are invalid."""
     arrays, told = _answer(message)
     count = told.get("count")
     if set(arrays) != {"mean", "second"} or not isinstance(count, int):
         return None
     try:
-        return Moments(arrays["mean"], arrays["second"], count)
+        return SiloMoments(arrays["mean"], arrays["second"], count)
     except errors.TacitError:
         return None
 

@@ -72,7 +72,7 @@ from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Coordinator
 from tacit.federated.model import Data, Evaluation
-from tacit.federated.payload import Layout, Limits, Payload, Vector
+from tacit.federated.payload import Layout, Payload, ReplyLimits, Vector
 from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 from tacit.privacy.decimals import above, below
@@ -264,7 +264,7 @@ def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, l
         config=fedsgd.config(weighted=False),
         coordinator=watched,
         intercept=spoken,
-        limits=Limits(magnitude=2 * loud),
+        limits=ReplyLimits(magnitude=2 * loud),
     )
     evidence = np.array(watched.evidence).reshape(stretches, length, count).sum(axis=1)
     named, every = np.abs(evidence).argmax(axis=1), np.arange(stretches)
