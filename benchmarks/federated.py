@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 
 from tacit.federated import Data, TorchModel, partition, rounds
 from tacit.federated.app import engines
-from tacit.federated.rounds import Round
+from tacit.federated.rounds import Round, RunOptions
 from tacit.federated.torch_model import mlp
 
 Engine = Callable[..., object]
@@ -60,7 +60,7 @@ def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -
 
         turns[me].acquire()
         started = time.perf_counter()
-        engine("fedavg", network(), clients, count, callback=told)
+        engine("fedavg", network(), clients, count, RunOptions(callback=told))
         turns[1 - me].release()
 
     threads = [threading.Thread(target=work, args=pair) for pair in enumerate((left, right))]
@@ -90,8 +90,8 @@ def main() -> None:
     if given.ray:
         from tacit.federated.app import simulation
 
-        def on_ray(name: str, model: object, *others: object, **named: object) -> object:
-            return simulation.run(name, network, *others, **named)  # type: ignore[arg-type]
+        def on_ray(name: str, model: object, *others: object) -> object:
+            return simulation.run(name, network, *others)  # type: ignore[arg-type]
 
         result["ray_over_plain_10"] = ratio(on_ray, rounds.run, 10, given.rounds)
     print(json.dumps(result))

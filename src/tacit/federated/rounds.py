@@ -270,33 +270,12 @@ class Server:
         return copy.deepcopy(self.model).evaluate(self.state.model, test.rows, test.labels)
 
 
-def run(
-    algorithm: Algorithm | str,
-    model: Model,
-    clients: Sequence[Data | Party],
-    rounds: int,
-    *,
-    config: Config | None = None,
-    participation: float = 1.0,
-    seed: int = 0,
-    test: Data | None = None,
-    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
-    coordinator: Coordinator | None = None,
-    intercept: Intercept | None = None,
-    callback: Callable[[Round], object] | None = None,
-) -> RunResult:
-    """Run an algorithm over clients in this process.
+@dataclass(frozen=True, eq=False)
+class RunOptions:
+    """The options of a run, which every engine takes.
 
     Parameters
     ----------
-    algorithm : Algorithm or str
-        The algorithm.
-    model : Model
-        The model. Every client works on a copy of it, as it was built.
-    clients : sequence of Data or Party
-        The rows of each client, or a client that protects them itself (`tacit.federated.Silo`).
-    rounds : int
-        Number of rounds.
     config : Config, optional
         Settings; by default the algorithm's own.
     participation : float
@@ -314,6 +293,49 @@ def run(
         Changes or drops replies on their way.
     callback : callable, optional
         Called with every round. A true result ends the run.
+    """
+
+    config: Config | None = None
+    participation: float = 1.0
+    seed: int = 0
+    test: Data | None = None
+    limits: ReplyLimits = ReplyLimits()  # noqa: RUF009
+    coordinator: Coordinator | None = None
+    intercept: Intercept | None = None
+    callback: Callable[[Round], object] | None = None
+
+    def server(
+        self, algorithm: Algorithm, config: Config, model: Model, clients: Sequence[Data | Party]
+    ) -> Server:
+        """Build the server of a run over these clients."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            coordinator = PlainMean(self.seed, self.participation)
+        sizes = [len(client) for client in clients]
+        return Server(algorithm, config, model, sizes, coordinator, self.limits)
+
+
+def run(
+    algorithm: Algorithm | str,
+    model: Model,
+    clients: Sequence[Data | Party],
+    rounds: int,
+    options: RunOptions = RunOptions(),  # noqa: B008
+) -> RunResult:
+    """Run an algorithm over clients in this process.
+
+    Parameters
+    ----------
+    algorithm : Algorithm or str
+        The algorithm.
+    model : Model
+        The model. Every client works on a copy of it, as it was built.
+    clients : sequence of Data or Party
+        The rows of each client, or a client that protects them itself (`tacit.federated.Silo`).
+    rounds : int
+        Number of rounds.
+    options : RunOptions
+        Settings, seed, test rows, coordinator and more.
 
     Notes
     -----
@@ -330,28 +352,39 @@ def run(
     BudgetExceeded
         If not even the first round can be paid.
     """
-    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
-    errors.whole("run", "rounds", rounds, least=1)
-    errors.whole("run", "seed", seed, least=0)
-    if not clients:
-        errors.refuse("run", "clients", "at least one", 0)
-    settled = chosen.config() if config is None else config
-    must_agree(clients, settled)
-    must_fit(model, clients)
-    coordinator = PlainMean(seed, participation) if coordinator is None else coordinator
-    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
-    loop = _Loop(server, clients, seed, intercept)
+    chosen, config = checked(algorithm, model, clients, rounds, options)
+    server = options.server(chosen, config, model, clients)
+    loop = _Loop(server, clients, options.seed, options.intercept)
     history: list[Round] = []
     for number in range(1, rounds + 1):
         try:
-            history.append(loop.round(number, test))
+            history.append(loop.round(number, options.test))
         except errors.BudgetExceeded as refusal:
             if not history:
                 raise
             return RunResult(server.state, loop.states, tuple(history), str(refusal))
-        if callback is not None and callback(history[-1]):
+        if options.callback is not None and options.callback(history[-1]):
             break
     return RunResult(server.state, loop.states, tuple(history))
+
+
+def checked(
+    algorithm: Algorithm | str,
+    model: Model,
+    clients: Sequence[Data | Party],
+    rounds: int,
+    options: RunOptions,
+) -> tuple[Algorithm, Config]:
+    """Return algorithm and settings of a run, after refusing what cannot run."""
+    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
+    errors.whole("run", "rounds", rounds, least=1)
+    errors.whole("run", "seed", options.seed, least=0)
+    if not clients:
+        errors.refuse("run", "clients", "at least one", 0)
+    config = chosen.config() if options.config is None else options.config
+    must_agree(clients, config)
+    must_fit(model, clients)
+    return chosen, config
 
 
 def must_fit(model: Model, clients: Sequence[object]) -> None:

@@ -13,6 +13,7 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
+from tacit.federated.rounds import RunOptions
 from tacit_papers.parts.convergence import Convergence, FederatedTask, first_at, measure
 
 Digits = Callable[[int], FederatedTask]
@@ -52,7 +53,7 @@ def own_tests(setting: FederatedTask) -> list[Data]:
 def test_a_pruned_model_of_ones_own(kind: str, digits: Digits) -> None:
     setting, chosen = digits(0), algorithm("subfedavg")
     config = chosen.config(pruning=Pruning(kind, target=0.4, step=0.2))
-    found = rounds.run(chosen, setting.model, setting.clients, 5, config=config)
+    found = rounds.run(chosen, setting.model, setting.clients, 5, RunOptions(config=config))
     ups = [one.bytes_up for one in found.history]
     masks = 10 * (256 + 4 + 40 + 2)  # packed bits
     left = {"unstructured": 1 - 0.4 * 2368 / 2410, "structured": 1 - 12 * 65 / 2410}[kind]

@@ -24,6 +24,7 @@ from sklearn.datasets import load_digits
 from tacit.federated import Data, partition, rounds
 from tacit.federated.app import deployment, processes
 from tacit.federated.app.job import Job
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 
@@ -51,7 +52,9 @@ def test_two_nodes_come_to_the_arrays_of_the_plain_loop(held: list[Data], tmp_pa
     job = Job("fedavg", clients=2, rounds=2, layers=LAYERS, settings={"epochs": 2}, seed=3)
     told: list[dict[str, Any]] = []
     folder = deployment.deploy(job, held, tmp_path, test=held[0], told=told.append, limit=500)
-    plain = rounds.run(job.chosen, job.model(), held, 2, config=job.config(), seed=3, test=held[0])
+    plain = rounds.run(
+        job.chosen, job.model(), held, 2, RunOptions(config=job.config(), seed=3, test=held[0])
+    )
     must_equal(folder, job, plain.model)
     assert [one["accuracy"] for one in told] == [one.accuracy for one in plain.history]
     Certificate.load(folder / "certificate.json").verify(folder / "model.safetensors")
@@ -85,9 +88,11 @@ def test_a_node_killed_in_a_round_comes_back_with_its_state(
         job.model(),
         held,
         4,
-        config=job.config(),
-        intercept=lambda number, client, reply: (
-            None if client == 1 and counted[number - 1] == 1 else reply
+        RunOptions(
+            config=job.config(),
+            intercept=lambda number, client, reply: (
+                None if client == 1 and counted[number - 1] == 1 else reply
+            ),
         ),
     )
     must_equal(folder, job, plain.model)
@@ -98,12 +103,13 @@ import numpy as np
 from tacit.federated import Data, rounds
 from tacit.federated.app import simulation
 from tacit.federated.app.job import Job
+from tacit.federated.rounds import RunOptions
 
 rng = np.random.default_rng(0)
 held = [Data(rng.normal(k, 1, (20, 4)).astype(np.float32), np.arange(20) % 3) for k in range(3)]
 job = Job("feddyn", clients=3, rounds=3, layers=(4, 3))
-found = simulation.run(job.chosen, job.model, held, 3, test=held[0])
-plain = rounds.run(job.chosen, job.model(), held, 3, test=held[0])
+found = simulation.run(job.chosen, job.model, held, 3, RunOptions(test=held[0]))
+plain = rounds.run(job.chosen, job.model(), held, 3, RunOptions(test=held[0]))
 np.testing.assert_array_equal(found.model, plain.model)
 assert found.history == plain.history
 """

@@ -37,6 +37,7 @@ from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms
 from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 
 pytestmark = pytest.mark.heavy
@@ -134,7 +135,7 @@ def test_three_processes_over_tls_with_keys(tmp_path: Path) -> None:
         assert server.wait(400) == 0, (tmp_path / "server.log").read_text()
     found = load_file(tmp_path / "out" / "model.safetensors")
     read = Job.from_plain(job)
-    plain = rounds.run(read.chosen, read.model(), parts, 2, config=read.config())
+    plain = rounds.run(read.chosen, read.model(), parts, 2, RunOptions(config=read.config()))
     for name, array in read.model().layout.unflatten(plain.model).items():
         np.testing.assert_array_equal(found[name], array)
     said = (tmp_path / "stranger.log").read_text()

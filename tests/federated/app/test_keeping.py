@@ -24,7 +24,7 @@ from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Federation
 from tacit.federated.coordinator import PlainMean
 from tacit.federated.model import Data
-from tacit.federated.rounds import RunResult, Server
+from tacit.federated.rounds import RunOptions, RunResult, Server
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.guarantees import Adjacency, PureDP, Unit
@@ -98,7 +98,9 @@ def test_killed_between_answer_and_acceptance(quadratic: Any, tmp_path: Path) ->
         quadratic.model,
         quadratic.held,
         5,
-        intercept=lambda number, client, reply: None if (number, client) == (2, 3) else reply,
+        RunOptions(
+            intercept=lambda number, client, reply: None if (number, client) == (2, 3) else reply
+        ),
     )
     np.testing.assert_array_equal(found.model, plain.model)
     assert [one.counted for one in found.history] == [5, 4, 5, 5, 5]
@@ -174,7 +176,7 @@ from tacit.accounting.ledger import Ledger
 from tacit.federated import flower
 from tacit.federated.algorithms import algorithm
 from tacit.federated.app import keeping, wire
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.mods import Mods
 from tacit.federated.model import Data
@@ -197,7 +199,7 @@ def charged(*given):
 
 phase = dataclasses.replace(chosen.phases[0], client=charged)
 paying = dataclasses.replace(chosen, phases=(phase,))
-one = Client(paying, paying.config(), Model(), "silo", Data(np.eye(3), np.arange(3)))
+one = FederatedClient(paying, paying.config(), Model(), "silo", Data(np.eye(3), np.arange(3)))
 
 def killed(message, context, call_next):
     reply = call_next(message, context)

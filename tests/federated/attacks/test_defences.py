@@ -11,7 +11,7 @@ import pytest
 from tacit.federated import algorithm, rounds
 from tacit.federated.attacks.defences import RULES, NormBounding, Robust, bounded_mean, combined
 from tacit.federated.coordinator import Coordinator, PlainMean
-from tacit.federated.rounds import Reply
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.privacy import errors
 
 SIZE = 5
@@ -121,7 +121,7 @@ def run(quadratic: Any, coordinator: Coordinator, *, lost: int = 0, liar: float 
 
     held = quadratic.held
     return rounds.run(
-        "fedsgd", quadratic.model, held, 3, coordinator=coordinator, intercept=intercept
+        "fedsgd", quadratic.model, held, 3, RunOptions(coordinator=coordinator, intercept=intercept)
     )
 
 

@@ -21,7 +21,7 @@ from tacit.federated.payment import Payment
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
-from tacit.federated.rounds import Reply, RunResult
+from tacit.federated.rounds import Reply, RunOptions, RunResult
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import privacy_loss
@@ -195,7 +195,9 @@ def federated(silos: Any, number: int = 3, **options: Any) -> tuple[RunResult, S
     given = {name: options.pop(name) for name in ("intercept",) if name in options}
     server = SiloServer(1e-4, **options)
     config = FEDAVG.config(**SETTINGS)
-    found = rounds.run(FEDAVG, MODEL, silos, number, config=config, coordinator=server, **given)
+    found = rounds.run(
+        FEDAVG, MODEL, silos, number, RunOptions(config=config, coordinator=server, **given)
+    )
     return found, server
 
 
@@ -318,4 +320,4 @@ def test_settings_that_are_not_the_silos_are_refused() -> None:
     app, chosen = pytest.importorskip("tacit.federated.app"), algorithm("fedavg")
     for run in (rounds.run, app.run):
         with pytest.raises(errors.InvalidParameter, match="config must be that of the silos"):
-            run("fedavg", MODEL, [silo()], 1, config=chosen.config(learning_rate=7.0))
+            run("fedavg", MODEL, [silo()], 1, RunOptions(config=chosen.config(learning_rate=7.0)))

@@ -23,7 +23,7 @@ from tacit.federated import partition, rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data
-from tacit.federated.rounds import Reply
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
@@ -143,16 +143,18 @@ def measure(
         model,
         held,
         settings.rounds,
-        config=fedavg.config(
-            weighted=False,
-            epochs=settings.epochs,
-            batch_size=None,
-            learning_rate=settings.learning_rate,
-            server_rate=settings.server_rate,
+        RunOptions(
+            config=fedavg.config(
+                weighted=False,
+                epochs=settings.epochs,
+                batch_size=None,
+                learning_rate=settings.learning_rate,
+                server_rate=settings.server_rate,
+            ),
+            seed=seed,
+            coordinator=private,
+            intercept=drop if dropout else None,
         ),
-        seed=seed,
-        coordinator=private,
-        intercept=drop if dropout else None,
     )
     right = model.evaluate(end.model, prepared.test.rows, prepared.test.labels).accuracy
     return _outcome(right, end, private)

@@ -12,7 +12,7 @@ from tacit.federated.algorithms.registry import Algorithm
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
-from tacit.federated.rounds import Round, run
+from tacit.federated.rounds import Round, RunOptions, run
 
 TARGETS = (0.8, 0.9)
 
@@ -89,11 +89,13 @@ def measure(
             model,
             clients,
             rounds,
-            config=config,
-            participation=participation,
-            seed=seed,
-            test=test,
-            callback=lambda one: not to_the_end and one.accuracy >= max(targets),
+            RunOptions(
+                config=config,
+                participation=participation,
+                seed=seed,
+                test=test,
+                callback=lambda one: not to_the_end and one.accuracy >= max(targets),
+            ),
         )
         histories.append(outcome.history)
     return medians(chosen.name, histories, targets)

@@ -30,6 +30,7 @@ from tacit.federated.record_level.normalisation import Normalisation, combine
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy.randomness import Randomness
 from tacit_papers.parts.primia_settings import CHANNELS, PRETRAINING, PrimiaSettings
@@ -163,7 +164,11 @@ def private(
         silo.normalise(normalisation)
     server = SiloServer(delta, epsilon=epsilon)
     end = rounds.run(
-        fedavg, model, silos, settings.rounds, config=config, coordinator=server, seed=seed
+        fedavg,
+        model,
+        silos,
+        settings.rounds,
+        RunOptions(config=config, coordinator=server, seed=seed),
     )
     plan = silos[0].plan
     facts = {
@@ -186,5 +191,5 @@ def without_privacy(
     normalisation = Normalisation(np.array([pixels.mean()]), np.array([pixels.std()]), BOUNDS)
     clients = [Data(normalisation.apply(data.rows), data.labels) for data in hospitals]
     config = fedavg.config(**settings.local)
-    end = rounds.run(fedavg, model, clients, settings.rounds, config=config, seed=seed)
+    end = rounds.run(fedavg, model, clients, settings.rounds, RunOptions(config=config, seed=seed))
     return TrainedFederation(model, end.model, normalisation, None, {"rounds": len(end.history)})

@@ -30,6 +30,7 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import ALGORITHMS as KNOWN
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
@@ -173,10 +174,12 @@ class Federated:
             model,
             shared.clients,
             parameters.rounds,
-            config=self._config(name),
-            participation=parameters.participation,
-            seed=seed,
-            test=test,
+            RunOptions(
+                config=self._config(name),
+                participation=parameters.participation,
+                seed=seed,
+                test=test,
+            ),
         )
         own = rounds.personal_accuracy(chosen, model, outcome, shared.own_tests)
         return outcome.history, own

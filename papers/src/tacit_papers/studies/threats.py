@@ -27,7 +27,7 @@ from tacit.federated import partition
 from tacit.federated.attacks import defences, threats
 from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.model import Data
-from tacit.federated.rounds import run
+from tacit.federated.rounds import RunOptions, run
 from tacit.privacy import errors
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
@@ -140,9 +140,11 @@ class Threats:
             model,
             clients,
             parameters.rounds,
-            seed=seed,
-            coordinator=_coordinator(cell["defence"], parameters.bound),
-            intercept=None if attackers is None else attackers.intercept,
+            RunOptions(
+                seed=seed,
+                coordinator=_coordinator(cell["defence"], parameters.bound),
+                intercept=None if attackers is None else attackers.intercept,
+            ),
         )
         target = SETTINGS["backdoor_target"]
         accuracy = model.evaluate(outcome.model, test.rows, test.labels).accuracy

@@ -198,6 +198,7 @@ def _here(
 ) -> None:
     """Run in this process, or on Ray."""
     from tacit.federated.app import engines, result
+    from tacit.federated.rounds import RunOptions
 
     job = told.job
     coordinator, model, questions = job.coordinator(opened, account), job.model(), job.questions()
@@ -206,21 +207,29 @@ def _here(
         counts = {"asked": one.asked, "counted": one.counted}  # for the terminal, not for a file
         show({**counts, **result.line(one, job, coordinator, questions)})
 
-    given: dict[str, Any] = {
-        "config": job.config(),
-        "seed": job.seed,
-        "test": told.test,
-        "coordinator": coordinator,
-        "callback": heard,
-    }
+    options = RunOptions(
+        config=job.config(),
+        seed=job.seed,
+        test=told.test,
+        coordinator=coordinator,
+        callback=heard,
+    )
     if engine == "ray":
         from tacit.federated.app import simulation
 
-        outcome = simulation.run(job.chosen, job.model, told.clients, job.rounds, **given)
+        outcome = simulation.run(job.chosen, job.model, told.clients, job.rounds, options)
     else:
-        given |= {"transport": engines.Transport(told.faults), "questions": questions}
         clients = [_guarded(job, data) for data in told.clients]
-        outcome = engines.run(job.chosen, model, clients, job.rounds, **given)
+        transport = engines.Transport(told.faults)
+        outcome = engines.run(
+            job.chosen,
+            model,
+            clients,
+            job.rounds,
+            options,
+            transport=transport,
+            questions=questions,
+        )
     result.save(outcome, job, model.layout, coordinator, out, questions)
 
 

@@ -27,10 +27,8 @@ from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.attacks.threats import Attackers
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.model import Data, Model
-from tacit.federated.payload import ReplyLimits
-from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_fit
+from tacit.federated.rounds import RunOptions, RunResult, checked
 from tacit.privacy import errors
 
 
@@ -39,15 +37,8 @@ def run(
     build: Callable[[], Model],
     clients: Sequence[Data],
     rounds: int,
+    options: RunOptions = RunOptions(),  # noqa: B008
     *,
-    config: Config | None = None,
-    participation: float = 1.0,
-    seed: int = 0,
-    test: Data | None = None,
-    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
-    coordinator: Coordinator | None = None,
-    intercept: Intercept | None = None,
-    callback: Callable[[Round], object] | None = None,
     patience: float = 600.0,
 ) -> RunResult:
     """Run an algorithm as `tacit.federated.app.engines.run` does, on Ray.
@@ -56,16 +47,17 @@ def run(
 
     Parameters
     ----------
-    algorithm, clients, rounds, config, participation, seed, test, limits, coordinator, callback
+    algorithm, clients, rounds
         As there.
     build : callable
         Builds the model, here and once in every worker.
-    intercept : callable, optional
-        As there, in the workers. They do not communicate, so clones are refused.
+    options : RunOptions
+        As there; `options.intercept` runs in the workers. They do not communicate, so clones are
+        refused.
     patience : float
         Seconds to wait for workers, and for the replies of an exchange.
     """
-    attackers = getattr(intercept, "__self__", None)
+    attackers = getattr(options.intercept, "__self__", None)
     if isinstance(attackers, Attackers) and attackers.attack.clones:
         remedy = "Clones are one attacker, and workers do not communicate: run them locally."
         errors.refuse("simulation", "intercept", "without clones", attackers.attack.name, remedy)
@@ -77,13 +69,13 @@ def run(
     if ALGORITHMS.get(chosen.name) is not chosen:
         remedy = "Workers know algorithms by their names."
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
-    settled = chosen.config() if config is None else config
-    coordinator = PlainMean(seed, participation) if coordinator is None else coordinator
     model = build()
-    must_fit(model, clients)
-    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
+    chosen, config = checked(chosen, model, clients, rounds, options)
+    server = options.server(chosen, config, model, clients)
     roster = Named()
-    strategy = Federation(server, roster, seed=seed, test=test, callback=callback)
+    strategy = Federation(
+        server, roster, seed=options.seed, test=options.test, callback=options.callback
+    )
     stopped: list[str] = []
     app = ServerApp()
 
@@ -95,8 +87,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="tacit-simulation-") as folder, flower.quiet():
         for number, data in enumerate(clients):
             write_data(_file(folder, number), data)
-        source = _Source(chosen, settled, build, folder)
-        mods = attacked(Mods(), intercept, server.model.layout)
+        source = _Source(chosen, config, build, folder)
+        mods = attacked(Mods(), options.intercept, server.model.layout)
         nodes = client_app(source.client, keeper_of=source.keeper, mods=mods, simulated=True)
         flower.simulate(app, nodes, len(clients))
     return RunResult(server.state, {}, tuple(strategy.history), stopped[0])

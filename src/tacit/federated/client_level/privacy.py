@@ -47,6 +47,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,7 +145,7 @@ class ClientPrivacy(Coordinator):
         self,
         clients: int,
         *,
-        cohort: float,
+        cohort: float | Fraction,
         epsilon: float,
         delta: float,
         rounds: int | None = None,
@@ -168,7 +169,7 @@ class ClientPrivacy(Coordinator):
         self.adaptive = adaptive
         self.run = 0
         """Number of rounds that were begun and paid."""
-        self._starts = _norms(clip_norm)
+        self._initial_norms = _norms(clip_norm)
         self.clip_norms: dict[str, float] = {}
         """The current C of each clip unit; with `Adaptive` it is itself a release."""
         whole = self.plan.event(self.plan.rounds)
@@ -211,8 +212,17 @@ class ClientPrivacy(Coordinator):
         if self.update_multiplier > _LARGEST_MULTIPLIER:
             noise, remedy = float(self.update_multiplier), "An update would be only noise."
             errors.refuse(where, "noise of an update", "at most 2^20 clip norms", noise, remedy)
-        self.clip_norms = {unit: _start(self._starts, unit) for unit in units}
+        self.clip_norms = {unit: self.initial_clip_norm(unit) for unit in units}
         self._phases = algorithm.phases
+
+    def initial_clip_norm(self, unit: str) -> float:
+        """Return the C with which a clip unit begins."""
+        norms = self._initial_norms
+        if isinstance(norms, float):
+            return norms
+        if unit not in norms:
+            errors.refuse("ClientPrivacy", "clip_norm", f"given for {unit}", sorted(norms))
+        return norms[unit]
 
     def choose(self, number: int, clients: int) -> list[int]:
         """Draw a Poisson sample of clients, after paying for the round.
@@ -353,14 +363,6 @@ def _norms(given: float | Mapping[str, float]) -> float | dict[str, float]:
             for unit, norm in given.items()
         }
     return float(errors.positive("ClientPrivacy", "clip_norm", given))
-
-
-def _start(norms: float | dict[str, float], unit: str) -> float:
-    if isinstance(norms, float):
-        return norms
-    if unit not in norms:
-        errors.refuse("ClientPrivacy", "clip_norm", f"given for {unit}", sorted(norms))
-    return norms[unit]
 
 
 def _joined(reply: Payload, names: list[str]) -> Vector:
