@@ -52,9 +52,9 @@ def audit(fit: Any, data: Any, canary: Any, runs: int, **options: Any) -> Bound:
 def codebook(claim: float) -> Callable[[Any], np.ndarray]:
     def fit(raw: np.ndarray) -> np.ndarray:
         central: dict[str, Any] = {"central_epsilon": claim, "central_delta": DELTA}
-        made = Codebook(epsilon=1, codewords=3, features="raw", **central)
+        codebook = Codebook(epsilon=1, codewords=3, features="raw", **central)
         try:
-            arrays = made.fit(raw, schema=SCHEMA).parts()[1]
+            arrays = codebook.fit(raw, schema=SCHEMA).parts()[1]
         except InvalidParameter:  # a refusal is seen too
             return np.zeros(0)
         apart = np.log(np.ptp(arrays["prototypes"], axis=1).max() + 1e-9)
@@ -76,10 +76,10 @@ def spared(name: str, claim: float, runs: int) -> Bound:
 
 def vlm(claim: float, **options: Any) -> Callable[[Any], np.ndarray]:
     def fit(raw: np.ndarray) -> np.ndarray:
-        made = VLM(epsilon=1, latent_dimension=2, central_epsilon=claim, central_delta=DELTA)
+        vlm = VLM(epsilon=1, latent_dimension=2, central_epsilon=claim, central_delta=DELTA)
         settings: dict[str, Any] = {"batch_size": len(raw), "epochs": 2, "public_rows": None}
-        made.fit(raw, schema=SCHEMA, **settings, **options)
-        arrays = made.parts()[1]
+        vlm.fit(raw, schema=SCHEMA, **settings, **options)
+        arrays = vlm.parts()[1]
         # Of half a million weights those next to inputs and outputs, and all biases.
         seen = [arrays[name] for name in sorted(arrays) if arrays[name].size <= MOST_WEIGHTS]
         return np.concatenate([np.ravel(array) for array in seen])
@@ -164,7 +164,7 @@ def one_run(spent: float) -> float:
         train(module, data, minus_output, noise_multiplier=float(multiplier) * 1.0001, **options)
         return module.weight.detach().numpy().ravel()
 
-    found = one_run_bound(
+    bound = one_run_bound(
         fit,
         np.zeros((0, count), np.float32),
         100 * np.eye(count, dtype=np.float32),
@@ -174,7 +174,7 @@ def one_run(spent: float) -> float:
         delta=delta,
         confidence=CONFIDENCE,
     )
-    return found.epsilon
+    return bound.epsilon
 
 
 # --- all of it -------------------------------------------------------------------------------
@@ -203,14 +203,14 @@ def figures(runs: int, seconds: float) -> dict[str, Any]:
     table: dict[str, Any] = {"delta": DELTA, "confidence": CONFIDENCE, "runs": runs, "skipped": []}
 
     def measured(name: str, audits: dict[str, Callable[[], float]]) -> list[float]:
-        found = table[name] = {}
+        bounds = table[name] = {}
         for what, bound in audits.items():
             if time.monotonic() - started > seconds:
                 table["skipped"].append(f"{name}: {what}")
                 continue
-            found[what] = bound()
-            print(f"{name} {what} {found[what]:.3f}", file=sys.stderr, flush=True)
-        return list(found.values())
+            bounds[what] = bound()
+            print(f"{name} {what} {bounds[what]:.3f}", file=sys.stderr, flush=True)
+        return list(bounds.values())
 
     # The wrong ones first: an audit that is blind to them says nothing of the right ones.
     least = min(CLAIMS)

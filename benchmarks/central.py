@@ -128,8 +128,8 @@ def vlm(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
             ways = ("infinity",) if central == np.inf else args.ways
             for way in ways:
                 if (central, candidate, way) not in fits:
-                    made = fitted(VLM, study, data, seed, args, central, candidate, way)
-                    fits[central, candidate, way] = made
+                    fit = fitted(VLM, study, data, seed, args, central, candidate, way)
+                    fits[central, candidate, way] = fit
                 one = fits[central, candidate, way]
                 rng = Seeded(np.random.default_rng([seed, round(1000 * epsilon)]))
                 columns = study.released(one, data.people[1], epsilon, rng)

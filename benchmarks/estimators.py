@@ -30,8 +30,8 @@ BOUNDS = (LOWER, UPPER)
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     """What it gives, and seconds."""
     began = time.perf_counter()
-    found = work()
-    return found, time.perf_counter() - began
+    result = work()
+    return result, time.perf_counter() - began
 
 
 def compared(

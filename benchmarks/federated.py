@@ -82,18 +82,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--ray", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     result = {
-        f"local_over_plain_{count}": ratio(engines.run, rounds.run, count, given.rounds)
+        f"local_over_plain_{count}": ratio(engines.run, rounds.run, count, arguments.rounds)
         for count in (10, 100)
     }
-    if given.ray:
+    if arguments.ray:
         from tacit.federated.app import simulation
 
         def on_ray(name: str, model: object, *others: object) -> object:
             return simulation.run(name, network, *others)  # type: ignore[arg-type]
 
-        result["ray_over_plain_10"] = ratio(on_ray, rounds.run, 10, given.rounds)
+        result["ray_over_plain_10"] = ratio(on_ray, rounds.run, 10, arguments.rounds)
     print(json.dumps(result))
 
 

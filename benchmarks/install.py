@@ -67,8 +67,8 @@ def measured(python: Path) -> dict[str, object]:
     size = sum(p.stat().st_size for p in site.rglob("*") if p.is_file() and "/pip/" not in str(p))
     run = [python, "-c"]
     times = sorted(float(subprocess.check_output([*run, TIME])) for _ in range(5))
-    found = json.loads(subprocess.check_output([*run, LOAD]))
-    return {"megabytes": round(size / 1e6), "milliseconds": round(1e3 * times[2]), **found}
+    loaded = json.loads(subprocess.check_output([*run, LOAD]))
+    return {"megabytes": round(size / 1e6), "milliseconds": round(1e3 * times[2]), **loaded}
 
 
 def main() -> None:

@@ -168,9 +168,9 @@ def opacus_hooks(module, batch) -> tuple[Step, Step]:
         optimizer.zero_grad()
         F.cross_entropy(wrapped(batch[0]), batch[1], reduction="sum").backward()
         optimizer.clip_and_accumulate()
-        found = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
+        summed = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
         optimizer.zero_grad()
-        return found
+        return summed
 
     return step, sums
 
@@ -204,9 +204,9 @@ def opacus_ghost(module, batch) -> tuple[Step, Step]:
         optimizer.zero_grad()
         criterion(wrapped(batch[0]), batch[1]).backward()
         optimizer.accumulate()
-        found = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
+        summed = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
         optimizer.zero_grad()
-        return found
+        return summed
 
     return step, sums
 
@@ -231,8 +231,8 @@ def check_sums() -> dict[str, float]:
     total = 0
     for i in range(64):
         value = loss(module, batch[0][i : i + 1], batch[1][i : i + 1]).sum()
-        found = torch.cat([g.flatten() for g in torch.autograd.grad(value, module.parameters())])
-        total = total + found * min(1.0, CLIP_NORM / float(found.norm()))
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(value, module.parameters())])
+        total = total + gradient * min(1.0, CLIP_NORM / float(gradient.norm()))
     differences = {}
     for name in contenders()[1:]:
         sums = CONTENDERS[name](network(), batch)[1]()
@@ -253,7 +253,7 @@ def times(batch_size: int, threads: int) -> dict[str, float]:
     torch.set_num_threads(threads)
     batch = rows(batch_size)
     steps = {name: CONTENDERS[name](network(), batch)[0] for name in contenders()}
-    taken: dict[str, list[float]] = {name: [] for name in steps}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(-3, TURNS[batch_size]):
         for name, step in steps.items():
             if name == "opacus_hooks" and turn % SELDOM:
@@ -261,8 +261,8 @@ def times(batch_size: int, threads: int) -> dict[str, float]:
             start = clock()
             step()
             if turn >= 0:
-                taken[name].append(clock() - start)
-    return {name: median(values) for name, values in taken.items()}
+                seconds[name].append(clock() - start)
+    return {name: median(values) for name, values in seconds.items()}
 
 
 def answer_turns(batch_size: int, threads: int) -> None:
@@ -284,7 +284,7 @@ def against(folder: Path, batch_size: int, threads: int) -> float:
     """Median step of this tree over that of another, turn by turn."""
     script = [sys.executable, __file__, "--turns", str(batch_size), str(threads)]
     trees = [HERE.parent / "src", folder / "src"]
-    asked = [
+    processes = [
         subprocess.Popen(
             script,
             env={**os.environ, "PYTHONPATH": str(tree)},
@@ -294,17 +294,17 @@ def against(folder: Path, batch_size: int, threads: int) -> float:
         )
         for tree in trees
     ]
-    taken: list[list[float]] = [[], []]
+    elapsed: list[list[float]] = [[], []]
     for _ in range(TURNS[batch_size]):
-        for one, seconds in zip(asked, taken, strict=True):
+        for one, seconds in zip(processes, elapsed, strict=True):
             assert one.stdin is not None
             assert one.stdout is not None
             one.stdin.write("\n")
             one.stdin.flush()
             seconds.append(float(one.stdout.readline()))
-    for one in asked:
+    for one in processes:
         one.communicate()
-    return median(taken[0]) / median(taken[1])
+    return median(elapsed[0]) / median(elapsed[1])
 
 
 def resident(field: str) -> int:
@@ -336,7 +336,7 @@ def print_peak(name: str) -> None:
 
 
 def peaks() -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    memory: dict[str, float | None] = {}
     for name in contenders():
         command = [sys.executable, __file__, "--peak-of", name]
         runs = []
@@ -344,8 +344,8 @@ def peaks() -> dict[str, float | None]:
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
                 runs.append(int(done.stdout))
-        found[name] = median(runs) if runs else None
-    return found
+        memory[name] = median(runs) if runs else None
+    return memory
 
 
 def ratios(seconds: dict[tuple[int, int], dict[str, float]]) -> dict[str, float | None]:
@@ -386,11 +386,11 @@ def main() -> None:
     if arguments.turns:
         return answer_turns(*arguments.turns)
     if arguments.against:
-        found = {
+        rounded = {
             f"ours_over_before_{batch}": max(against(arguments.against, batch, t) for t in THREADS)
             for batch in BATCHES
         }
-        return print(json.dumps({name: float(f"{v:.4g}") for name, v in found.items()}, indent=2))
+        return print(json.dumps({name: float(f"{v:.4g}") for name, v in rounded.items()}, indent=2))
     in_environment()
     warnings.filterwarnings("ignore", message="Full backward hook is firing")  # of Opacus
     differences = check_sums()

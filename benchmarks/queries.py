@@ -72,7 +72,7 @@ def contestants(path: Path) -> dict[str, Callable[[], Any]]:
     from tacit.central.queries.curator import Curator
 
     db = duckdb.connect(config={"threads": THREADS, "memory_limit": MEMORY})
-    asked = sql.parse("select region, count(*), avg(income) from data group by region").query
+    query = sql.parse("select region, count(*), avg(income) from data group by region").query
 
     def private(unit: str | None) -> Callable[[], Any]:
         curator = Curator(
@@ -84,7 +84,7 @@ def contestants(path: Path) -> dict[str, Callable[[], Any]]:
             memory=MEMORY,
             threads=THREADS,
         )
-        return lambda: curator.answer(asked, epsilon=EPSILON)
+        return lambda: curator.answer(query, epsilon=EPSILON)
 
     return {
         "plain": lambda: db.execute(PLAIN, [str(path)]).fetchall(),

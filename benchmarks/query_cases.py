@@ -35,7 +35,7 @@ Draw = Callable[[], Sequence[float]]
 def squared_errors(name: str, draw: Draw, draws: int) -> tuple[float, float]:
     """Mean squared error over independent draws, and its standard error."""
     each = [
-        sum((found - true) ** 2 for found, true in zip(draw(), TRUTH[name], strict=True))
+        sum((released - true) ** 2 for released, true in zip(draw(), TRUTH[name], strict=True))
         for _ in range(draws)
     ]
     mean = sum(each) / draws

@@ -37,13 +37,15 @@ def main() -> None:
     lines = []
     for features in ("scattering", "raw"):
         for ratio in PER_CLASS:
-            found = np.mean([impurity(features, round(10 * ratio), seed) for seed in range(5)])
+            mean_impurity = np.mean(
+                [impurity(features, round(10 * ratio), seed) for seed in range(5)]
+            )
             lines.append(
                 {
                     "features": features,
                     "codewords_per_class": ratio,
-                    "impurity": round(float(found), 3),
-                    "constant": round(float(found * ratio), 3),
+                    "impurity": round(float(mean_impurity), 3),
+                    "constant": round(float(mean_impurity * ratio), 3),
                 }
             )
     print(json.dumps({"in_use": IMPURITY, "measured": lines}, indent=1))

@@ -40,8 +40,8 @@ SPREADS = {
 }
 
 
-def covers(found: Estimate, truth: float) -> bool:
-    return found.interval[0] <= truth <= found.interval[1]
+def covers(estimate: Estimate, truth: float) -> bool:
+    return estimate.interval[0] <= truth <= estimate.interval[1]
 
 
 @cache
@@ -82,14 +82,14 @@ def measure(
         votes = votes_on(truths, composition, mine, draws, rng)
         chosen = select(votes, independent=parallel)
         truth = float(truths[chosen.winner])
-        found = chosen.estimates[chosen.winner]
+        estimate = chosen.estimates[chosen.winner]
         if plan.fresh:
             fresh = Ballot(epsilon=EPSILON).release(draws[mine == FRESH] < truth, rng=rng)
-            found = whole_estimate(fresh, 0.95)
+            estimate = whole_estimate(fresh, 0.95)
             exactly.append(coverage(truth, plan.fresh))
         lost.append(truths.max() - truth)
-        held.append(covers(found, truth))
-        width.append((found.interval[1] - found.interval[0]) / 2)
+        held.append(covers(estimate, truth))
+        width.append((estimate.interval[1] - estimate.interval[0]) / 2)
         all_held.append(all(map(covers, chosen.estimates, truths.tolist())))
         reused.append(covers(whole_estimate(votes[chosen.winner], 0.95), truth))
     return {
@@ -113,8 +113,8 @@ def main() -> None:
                 name: measure(truths, composition, confirm, repeats, seed)
                 for seed, (name, truths) in enumerate(SPREADS.items())
             }
-    given = {"candidates": CANDIDATES, "voters": VOTERS, "epsilon": EPSILON, "repeats": repeats}
-    print(json.dumps({**given, "measured": result}, indent=1))
+    setting = {"candidates": CANDIDATES, "voters": VOTERS, "epsilon": EPSILON, "repeats": repeats}
+    print(json.dumps({**setting, "measured": result}, indent=1))
 
 
 if __name__ == "__main__":

@@ -116,12 +116,12 @@ def load(port: int, requests: Sequence[bytes], connections: int) -> LoadResult:
     worker.start()
     there.close()
     try:
-        found: Any = here.recv()
+        received: Any = here.recv()
     finally:
         worker.join()
-    if isinstance(found, str):
-        raise RuntimeError(found)
-    return LoadResult(len(requests), *found)
+    if isinstance(received, str):
+        raise RuntimeError(received)
+    return LoadResult(len(requests), *received)
 
 
 def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -> None:
@@ -133,11 +133,11 @@ def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -
     async def all_links() -> float:
         loop, waiting = asyncio.get_running_loop(), iter(requests)
         began = time.perf_counter()
-        made = [
+        links = [
             await loop.create_connection(lambda: LoadLink(waiting, took, bad), "127.0.0.1", port)
             for _ in range(connections)
         ]
-        await asyncio.gather(*(link.done for _, link in made))
+        await asyncio.gather(*(link.done for _, link in links))
         return time.perf_counter() - began
 
     try:
@@ -272,7 +272,7 @@ class LoadPlan:
 
 def rounds(server: ServiceProcess, supply: Supply, plan: LoadPlan) -> dict[str, Any]:
     """At each number of connections: medians over rounds, and latencies of all of them."""
-    found: dict[str, Any] = {}
+    summaries: dict[str, Any] = {}
     for connections, (empty, batches, singles) in plan.sent.items():
         seen: dict[str, list[LoadResult]] = {kind: [] for kind in KINDS}
         for number in range(plan.rounds + 1):
@@ -284,8 +284,8 @@ def rounds(server: ServiceProcess, supply: Supply, plan: LoadPlan) -> dict[str, 
                 one = load(server.port, requests, connections)
                 if number:  # the first round warms up
                     seen[kind].append(one)
-        found[str(connections)] = _summary(seen)
-    return found
+        summaries[str(connections)] = _summary(seen)
+    return summaries
 
 
 def _summary(seen: dict[str, list[LoadResult]]) -> dict[str, Any]:
@@ -363,16 +363,16 @@ def measure(name: str, url: str, secret: Path, plan: LoadPlan) -> dict[str, Any]
     supply = Supply.prepare(url, secret, plan.people)
     server = ServiceProcess(url, secret)
     try:
-        found = rounds(server, supply, plan)
+        measured = rounds(server, supply, plan)
     finally:
         server.stop()
     bulk = bulk_insert(url, 50_000)
-    found["bulk_insert_rows_per_second"] = round(bulk)
+    measured["bulk_insert_rows_per_second"] = round(bulk)
     for connections in plan.sent:
-        one = found[str(connections)]
+        one = measured[str(connections)]
         one["batch_over_bulk_insert"] = round(one["batch"]["reports_per_second"] / bulk, 3)
-    print(f"{name}: {json.dumps(found)}", file=sys.stderr)
-    return found
+    print(f"{name}: {json.dumps(measured)}", file=sys.stderr)
+    return measured
 
 
 @contextmanager
@@ -380,13 +380,13 @@ def databases(folder: Path) -> Iterator[dict[str, str]]:
     """Addresses of fresh databases; PostgreSQL where it is."""
     import postgres
 
-    found = {"sqlite": f"sqlite:///{folder / 'campaign.db'}"}
+    urls = {"sqlite": f"sqlite:///{folder / 'campaign.db'}"}
     with ExitStack() as stack:
         if postgres.present():
-            found["postgresql"] = stack.enter_context(postgres.started()).create()
+            urls["postgresql"] = stack.enter_context(postgres.started()).create()
         else:
             print(postgres.ABSENT, file=sys.stderr)
-        yield found
+        yield urls
 
 
 def main() -> None:

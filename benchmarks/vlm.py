@@ -253,17 +253,17 @@ def run_split(seed: int, epsilons: list[float], arguments: argparse.Namespace) -
     began = time.perf_counter()
     data = split(seed)
     fits: dict[VLMCandidate, Encoded] = {}
-    found = []
+    results = []
     for epsilon in epsilons:
         chosen = SMALL if epsilon < ENOUGH else LARGE
         for candidate in chosen:
             if candidate not in fits:
                 fits[candidate] = fitted(candidate, data, seed, arguments)
         encoded = [fits[candidate] for candidate in chosen]
-        found.append(run_one(encoded, data, epsilon, seed, arguments.device))
-        text = f"split {seed}, ε = {epsilon:g}: {found[-1]['accuracy']:.3f} of"
-        say(f"{text} {found[-1]['every']}, {time.perf_counter() - began:.0f} s")
-    return found
+        results.append(run_one(encoded, data, epsilon, seed, arguments.device))
+        text = f"split {seed}, ε = {epsilon:g}: {results[-1]['accuracy']:.3f} of"
+        say(f"{text} {results[-1]['every']}, {time.perf_counter() - began:.0f} s")
+    return results
 
 
 def parsed() -> argparse.Namespace:

@@ -203,10 +203,10 @@ def posed(
 
 
 def labelled(
-    reader: RowReader, classes: Classes, given: tuple[Any, Any, Any], device: str
+    reader: RowReader, classes: Classes, columns: tuple[Any, Any, Any], device: str
 ) -> TrainingRows:
     """Read rows and the codes of their labels as tensors."""
-    X, y, private = given
+    X, y, private = columns
     inputs = reader.read(X, WHERE)
     regular, hidden = classes.regular_codes(WHERE, y), classes.private_codes(WHERE, private)
     lengths = {name: len(label) for name, label in hidden.items()}

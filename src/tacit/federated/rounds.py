@@ -145,15 +145,17 @@ def computed(
     rng: np.random.Generator,
 ) -> tuple[Reply, State]:
     """Compute a client's reply on a model that only this client uses."""
-    found, kept = phase.client(config, model, received, state, data, rng)
-    return Reply(payload.encode(found, phase.parts, model.layout), found.weight), kept
+    computed_payload, kept = phase.client(config, model, received, state, data, rng)
+    return Reply(
+        payload.encode(computed_payload, phase.parts, model.layout), computed_payload.weight
+    ), kept
 
 
 def accept(
     phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: ReplyLimits
 ) -> tuple[dict[int, Payload], dict[int, str]]:
     """Return the replies that count, by client, and why the others do not."""
-    taken: dict[int, Payload] = {}
+    accepted: dict[int, Payload] = {}
     refused: dict[int, str] = {}
     for client, reply in sorted(replies.items()):
         record, weight, stated = reply
@@ -161,8 +163,8 @@ def accept(
         if isinstance(read, Rejected):
             refused[client] = read.reason
         else:
-            taken[client] = read
-    return taken, refused
+            accepted[client] = read
+    return accepted, refused
 
 
 def begin(config: Config, model: Model, sizes: Sequence[int]) -> ServerState:
@@ -243,14 +245,14 @@ class Server:
         phase, layout = self.algorithm.phases[index], self.model.layout
         asked = set(self._there)
         heard = {client: reply for client, reply in replies.items() if client in asked}
-        taken, refused = accept(phase, layout, heard, self.limits)
-        for client, reply in list(taken.items()):
+        accepted, refused = accept(phase, layout, heard, self.limits)
+        for client, reply in list(accepted.items()):
             if why := self.coordinator.refuses(self._number, client, reply):
                 refused[client] = why
-                del taken[client]
+                del accepted[client]
         self._rejected += refused.items()
-        self._there = list(taken)
-        averaged = self.coordinator.gather(self._number, phase, taken, layout)
+        self._there = list(accepted)
+        averaged = self.coordinator.gather(self._number, phase, accepted, layout)
         if averaged is None:
             self._skipped = True
         else:
@@ -411,13 +413,13 @@ def personal_accuracy(
 
     A client without its own model uses the global model.
     """
-    found = []
+    accuracies = []
     for client, test in enumerate(tests):
         state = outcome.states.get(client, {})
         own = outcome.model if algorithm.personal is None else state.get(algorithm.personal)
         weights = outcome.model if own is None else own
-        found.append(copy.deepcopy(model).evaluate(weights, test.rows, test.labels).accuracy)
-    return float(np.mean(found))
+        accuracies.append(copy.deepcopy(model).evaluate(weights, test.rows, test.labels).accuracy)
+    return float(np.mean(accuracies))
 
 
 class _Loop:
@@ -463,26 +465,26 @@ class _Loop:
         self, number: int, index: int, sent: Global, clients: Sequence[int]
     ) -> dict[int, tuple[Reply, State, int]]:
         """Answers of those who are not silent, with their bytes."""
-        found: dict[int, tuple[Reply, State, int]] = {}
+        answers: dict[int, tuple[Reply, State, int]] = {}
         if self.server.coordinator.hides_failures:
             with silence.watching() as watch:
                 for client in clients:
                     with watch.silent():
-                        found[client] = self._answer(number, index, sent, client)
-            return found
+                        answers[client] = self._answer(number, index, sent, client)
+            return answers
         refusal: errors.BudgetExceeded | None = None
         for client in clients:
             try:
-                found[client] = self._answer(number, index, sent, client)
+                answers[client] = self._answer(number, index, sent, client)
             except errors.BudgetExceeded as refused:
                 if isinstance(self.clients[client], Data):
                     # Not the text: whoever raised it keeps no budget, and may quote rows.
                     said = "run: a client without a budget must not raise BudgetExceeded."
                     raise errors.TacitError(said) from None
                 refusal = refused
-        if refusal is not None and not found:
+        if refusal is not None and not answers:
             raise refusal
-        return found
+        return answers
 
     def _answer(
         self, number: int, index: int, sent: Global, client: int

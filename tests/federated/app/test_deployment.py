@@ -51,7 +51,7 @@ def must_equal(folder: Path, job: Job, model: np.ndarray) -> None:
 def test_two_nodes_come_to_the_arrays_of_the_plain_loop(held: list[Data], tmp_path: Path) -> None:
     job = Job("fedavg", clients=2, rounds=2, layers=LAYERS, settings={"epochs": 2}, seed=3)
     told: list[dict[str, Any]] = []
-    folder = deployment.deploy(job, held, tmp_path, test=held[0], told=told.append, limit=500)
+    folder = deployment.deploy(job, held, tmp_path, test=held[0], on_round=told.append, limit=500)
     plain = rounds.run(
         job.chosen, job.model(), held, 2, RunOptions(config=job.config(), seed=3, test=held[0])
     )

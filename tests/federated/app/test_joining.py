@@ -264,8 +264,8 @@ def test_a_refusal_is_an_answer_and_no_answer_is_lost_for_a_line_to_the_owner(
     with flower.identity(1):
         message = flower.delivered(Message(RecordDict(), 1, "query.describe"), "1")
         context: Any = SimpleNamespace()
-        refused = client_app(refuses, told=broken)(message, context)
-        answered = client_app(lambda _: one, told=broken)(message, context)
+        refused = client_app(refuses, notify=broken)(message, context)
+        answered = client_app(lambda _: one, notify=broken)(message, context)
     assert wire.spent(refused)
     assert "left" not in str(refused.error.reason)
     assert "remaining" not in str(refused.error.reason)

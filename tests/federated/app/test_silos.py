@@ -319,7 +319,7 @@ def node(job: Job, tmp_path: Path, run_id: int = 3) -> Callable[[Message], Messa
     )
     app = client_app(
         lambda _: nodes.client_of(context),
-        told=lambda message, _, refusal: owner.tell(message, context, refusal),
+        notify=lambda message, _, refusal: owner.tell(message, context, refusal),
     )
     grid = LocalGrid(app, 1, run_id)
 

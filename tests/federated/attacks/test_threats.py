@@ -144,7 +144,8 @@ def test_attacks_on_flower_come_to_the_arrays_of_the_plain_loop(kind: str, quadr
 
 ON_RAY = """
 import numpy as np
-from tacit.federated import Data, rounds, threats
+from tacit.federated import Data, rounds
+from tacit.federated.attacks import threats
 from tacit.federated.app import simulation
 from tacit.federated.app.job import Job
 from tacit.federated.rounds import RunOptions

@@ -150,8 +150,8 @@ def get(name: str) -> Study | None:
 def study(name: str) -> Study:
     """Return the study of this name."""
     errors.choice("study", "name", name, names())
-    found: Study = import_module(f"tacit_papers.studies.{_module(name)}").STUDY
-    return found
+    declared_study: Study = import_module(f"tacit_papers.studies.{_module(name)}").STUDY
+    return declared_study
 
 
 def studies() -> list[Study]:

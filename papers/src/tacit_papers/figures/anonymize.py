@@ -179,9 +179,9 @@ def _adversary(results: Sequence[Result]) -> tuple[list[float], Any]:
 
 
 def _over_trials(results: Sequence[Result], name: str) -> tuple[list[float], Any]:
-    found = [records.required(one, name) for one in results]
-    deviations = [one.std for one in found]
-    return [one.mean for one in found], deviations if any(deviations) else None
+    summaries = [records.required(one, name) for one in results]
+    deviations = [one.std for one in summaries]
+    return [one.mean for one in summaries], deviations if any(deviations) else None
 
 
 def _strongest(results: Sequence[Result]) -> tuple[list[float], Any]:
@@ -201,19 +201,19 @@ def _plot(
 
 def _styled(base: Look, kind: str) -> Look:
     """Combine the colour of a training with the line and fill of a measure."""
-    given = _KINDS[kind]
-    marker = given.marker if kind == "task" else base.marker
-    return replace(base, marker=marker, line=given.line, fill=given.fill)
+    shown = _KINDS[kind]
+    marker = shown.marker if kind == "task" else base.marker
+    return replace(base, marker=marker, line=shown.line, fill=shown.fill)
 
 
 def _draw_reference(
     axes: Axes, merged: Merged, name: str, shown: Look, height: Callable[[Result], float]
 ) -> None:
     """Draw a single point at the strongest attacker's accuracy, where it was measured."""
-    found = merged.references.get(name)
-    if found is not None:
-        across = _strongest([found])[0]
-        axes.plot(across, [height(found)], **{**shown.options(), "zorder": 5})
+    reference = merged.references.get(name)
+    if reference is not None:
+        across = _strongest([reference])[0]
+        axes.plot(across, [height(reference)], **{**shown.options(), "zorder": 5})
 
 
 def _chance(axes: Axes, merged: Merged, upright: bool = False) -> None:
@@ -244,5 +244,5 @@ def _second_name(results: Sequence[Result]) -> str | None:
 
 
 def _labels(merged: Merged) -> tuple[str, str]:
-    given = merged.parameters
-    return str(given.get("regular", "task")), str(given.get("private", "person"))
+    parameters = merged.parameters
+    return str(parameters.get("regular", "task")), str(parameters.get("private", "person"))

@@ -57,10 +57,10 @@ def spreads(merged: Merged, level: str) -> list[ClassAccuracies]:
 
 def _spread(who: str, result: Result, base: Look, fill: Fill) -> ClassAccuracies:
     label = f"ε = {records.epsilon(result):g}"
-    found = records.by_class(result)
-    size = base.size if len(found) <= _MOST_NAMES else base.size / 2
+    accuracies = records.by_class(result)
+    size = base.size if len(accuracies) <= _MOST_NAMES else base.size / 2
     shown = replace(base, label=label, line="none", fill=fill, size=size)
-    return ClassAccuracies(who, shown, found)
+    return ClassAccuracies(who, shown, accuracies)
 
 
 def draw_classes(axes: Axes, merged: Merged, shown: Sequence[ClassAccuracies]) -> None:

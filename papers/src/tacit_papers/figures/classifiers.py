@@ -122,10 +122,10 @@ def _draw_panel(
 
 def _defaults(merged: Merged, names: Iterable[str]) -> list[tuple[Look, Line]]:
     """Draw the default of each of our estimators, and those that only diffprivlib has."""
-    found = [(_LOOKS[n], _line(_of(merged, estimator=n, default=True), merged)) for n in names]
+    lines = [(_LOOKS[n], _line(_of(merged, estimator=n, default=True), merged)) for n in names]
     alone = _of(merged, library="diffprivlib", estimator="GaussianNB")
     look_alone = replace(_PEER, label="naive Bayes of\ndiffprivlib")
-    return [(a, b) for a, b in [*found, (look_alone, _line(alone, merged))] if b]
+    return [(a, b) for a, b in [*lines, (look_alone, _line(alone, merged))] if b]
 
 
 def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
@@ -137,14 +137,14 @@ def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
         for algorithm in dict.fromkeys(one["algorithm"] for one in mine)
     }
     best = sorted(lines, key=lambda a: -sum(v.mean for v in lines[a].values()) / len(lines[a]))
-    found = []
+    drawn = []
     for place, algorithm in enumerate(best):
         style, marker = _STYLES[place % len(_STYLES)]
         label = f"{algorithm}, default" if algorithm in usual and len(best) > 1 else algorithm
         shown = Look(label, _LOOKS[name].colour, marker, style, "none" if place else "full")
-        found.append((shown, lines[algorithm]))
+        drawn.append((shown, lines[algorithm]))
     peer = _line(_of(merged, estimator=name, library="diffprivlib"), merged)
-    return found + ([(_PEER, peer)] if peer else [])
+    return drawn + ([(_PEER, peer)] if peer else [])
 
 
 def _of(merged: Merged, **wanted: Any) -> list[Result]:

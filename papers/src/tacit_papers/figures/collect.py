@@ -72,21 +72,21 @@ def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
     levels = panels.references(merged)
     ends: list[Reference] = []
     for name, (label, line) in _CEILINGS.items():
-        found = sorted(_ceiling(merged.results, name).items())
-        if found:
-            end = Reference(label, TrialSummary(found[-1][1], 0.0, 1), line, canvas.INK)
+        ceiling = sorted(_ceiling(merged.results, name).items())
+        if ceiling:
+            end = Reference(label, TrialSummary(ceiling[-1][1], 0.0, 1), line, canvas.INK)
             # One point makes no curve: it is drawn as a level.
-            (ends if len(found) > 1 else levels).append(end)
-            axes.plot(*zip(*found, strict=True), color=end.colour, linestyle=line, linewidth=0.9)
+            (ends if len(ceiling) > 1 else levels).append(end)
+            axes.plot(*zip(*ceiling, strict=True), color=end.colour, linestyle=line, linewidth=0.9)
     panels.draw_references(axes, levels, ends)
 
 
 def _ceiling(results: Sequence[Result], name: str) -> dict[float, float]:
     """Return a ceiling at each ε; where mechanisms spend differently, the highest."""
-    found: dict[float, float] = {}
+    ceilings: dict[float, float] = {}
     for one in results:
         height = records.measure(one.get("ceilings") or {}, name)
         if height is not None:
             epsilon = records.epsilon(one)
-            found[epsilon] = max(height.mean, found.get(epsilon, 0.0))
-    return found
+            ceilings[epsilon] = max(height.mean, ceilings.get(epsilon, 0.0))
+    return ceilings

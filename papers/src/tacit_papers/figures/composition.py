@@ -57,7 +57,9 @@ def _drawn(merged: Merged) -> Figure:
     figure, axes = panels.grid(len(_ROWS), len(models))
     for row, (measure, label) in zip(axes, _ROWS.items(), strict=True):
         values = [records.required(one, measure) for one in merged.results]
-        values += [found for m in models if (found := _plain(merged, m, measure)) is not None]
+        values += [
+            reference for m in models if (reference := _plain(merged, m, measure)) is not None
+        ]
         for panel, model in zip(row, models, strict=True):
             mine = [one for one in merged.results if one["task"] == model]
             look.tidy(panel, _MODELS[model] if panel in axes[0] else "", "ε claimed", label)
@@ -105,8 +107,12 @@ def _scales(panel: Axes, merged: Merged, values: Sequence[TrialSummary]) -> None
 
 def _plain(merged: Merged, model: str, measure: str) -> TrialSummary | None:
     """Return the measure of the model without privacy, whose accuracy loss is 0."""
-    found: Any = merged.references.get(model)
-    return None if found is None or measure not in found else records.measure(found, measure)
+    reference: Any = merged.references.get(model)
+    return (
+        None
+        if reference is None or measure not in reference
+        else records.measure(reference, measure)
+    )
 
 
 def _said(merged: Merged) -> str:

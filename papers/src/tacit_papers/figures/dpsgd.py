@@ -76,15 +76,15 @@ def _draw_model(panel: Axes, merged: Merged, name: str, aside: float) -> None:
 
 
 def _published(merged: Merged) -> dict[float, float]:
-    found = {float(at): value for at, value in merged.data.get("published", {}).items()}
-    return {at: value for at, value in found.items() if at < math.inf}
+    accuracies = {float(at): value for at, value in merged.data.get("published", {}).items()}
+    return {at: value for at, value in accuracies.items() if at < math.inf}
 
 
 def _references(merged: Merged) -> list[Reference]:
-    found = [(name, merged.reference(f"{name}_without_privacy")) for name in _LOOKS]
+    baselines = [(name, merged.reference(f"{name}_without_privacy")) for name in _LOOKS]
     return [
         Reference(_SHORT[name], value, _LOOKS[name].line, _LOOKS[name].colour)
-        for name, value in found
+        for name, value in baselines
         if value is not None
     ]
 

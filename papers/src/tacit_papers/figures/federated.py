@@ -127,10 +127,10 @@ def _draw(
         shown = _LOOKS[result["algorithm"]]
         lane = names.index(result["algorithm"]) - (len(names) - 1) / 2
         at = splits.index(result["partition"]) + lane * _LANE
-        found = [min(value, never) for value in one.values(result)]
+        reached = [min(value, never) for value in one.values(result)]
         middle = one.middle(result)
-        ends += [value for value in found if value < never]
-        panel.plot([min(found), max(found)], [at, at], color=shown.colour, linewidth=1.0)
+        ends += [value for value in reached if value < never]
+        panel.plot([min(reached), max(reached)], [at, at], color=shown.colour, linewidth=1.0)
         options = shown.options() | ({"markerfacecolor": "white"} if middle == math.inf else {})
         panel.plot([min(middle, never)], [at], zorder=3, clip_on=False, **options)
     for row in range(0, len(splits), 2):
@@ -175,10 +175,10 @@ def _trials(merged: Merged) -> str:
 
 
 def _note(merged: Merged) -> str:
-    given = merged.parameters
-    share = float(given["participation"])
+    parameters = merged.parameters
+    share = float(parameters["participation"])
     return _NOTE.format(
-        clients=given["clients"],
+        clients=parameters["clients"],
         taking="all" if share == 1 else f"{_percent(share)} of them",
         model=merged.results[0]["model"],
         trials=_trials(merged),

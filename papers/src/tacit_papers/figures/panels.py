@@ -41,13 +41,13 @@ CHANCE = "chance"
 def references(merged: Merged, **names: str) -> list[Reference]:
     """Return the references that were measured, given their names and labels; chance is last."""
     lines: list[Any] = ["-", (0, (5, 2, 1, 2))]
-    found = []
+    levels = []
     for index, (name, label) in enumerate(names.items()):
         value = merged.reference(name)
         if value is not None:
-            found.append(Reference(label, value, lines[index]))
+            levels.append(Reference(label, value, lines[index]))
     chance = merged.reference(CHANCE)
-    return found if chance is None else [*found, Reference(CHANCE, chance)]
+    return levels if chance is None else [*levels, Reference(CHANCE, chance)]
 
 
 def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:

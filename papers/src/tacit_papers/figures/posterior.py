@@ -165,9 +165,9 @@ def ratios(results: Iterable[Result], noise: str, prior: str) -> list[tuple[floa
             key = (one["records"], one["epsilon"])
             settings.setdefault(key, {})[one["mechanism"]] = _mean(one, "error")
     return [
-        (n * epsilon, min(found[name] for name in _CALIBRATED if name in found) / found[noise])
-        for (n, epsilon), found in sorted(settings.items())
-        if noise in found and set(found) & set(_CALIBRATED)
+        (n * epsilon, min(errors[name] for name in _CALIBRATED if name in errors) / errors[noise])
+        for (n, epsilon), errors in sorted(settings.items())
+        if noise in errors and set(errors) & set(_CALIBRATED)
     ]
 
 

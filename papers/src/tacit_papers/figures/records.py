@@ -75,8 +75,8 @@ class Merged:
     @property
     def name(self) -> str:
         """Name of the data set; that of a file is without folders."""
-        given = str(self.parameters["data"])
-        return _NAMES.get(given, Path(given).name)
+        data = str(self.parameters["data"])
+        return _NAMES.get(data, Path(data).name)
 
     @property
     def things(self) -> str:
@@ -117,21 +117,21 @@ class Merged:
 
 def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
     """Merge records of one study on one data set; references are those of the first record."""
-    found = [_checked(record) for record in records]
-    if not found:
-        errors.refuse("plots", "records", "at least one", len(found), _REMEDY)
-    first = found[0]
-    for other in found[1:]:
+    checked = [_checked(record) for record in records]
+    if not checked:
+        errors.refuse("plots", "records", "at least one", len(checked), _REMEDY)
+    first = checked[0]
+    for other in checked[1:]:
         _same("study", first.study, other.study)
         for name in _SAME_PARAMETERS:
             _same(name, first.parameters.get(name), other.parameters.get(name))
         for name in (*_SIZES, "classes"):
             _same(name, first.data.get(name), other.data.get(name))
-    results = [result for record in found for result in record.results]
+    results = [result for record in checked for result in record.results]
     cells = {tuple(str(result.get(name)) for name in _CELL) for result in results}
     if len(cells) < len(results):
         raise errors.InvalidData("plots: records must not hold the same point twice. Drop one.")
-    references = {k: v for record in reversed(found) for k, v in record.references.items()}
+    references = {k: v for record in reversed(checked) for k, v in record.references.items()}
     return Merged(first.study, first.parameters, first.data, references, results)
 
 
@@ -143,14 +143,14 @@ def measure_of(study: str, result: Result) -> str:
 
 def measure(result: Mapping[str, Any], name: str) -> TrialSummary | None:
     """Read a measure; a plain number has standard deviation 0, a missing one is None."""
-    found = result.get(name)
-    if found is None:
+    value = result.get(name)
+    if value is None:
         return None
     try:
-        if isinstance(found, Mapping):
-            read = TrialSummary(float(found["mean"]), float(found["std"]), len(found["trials"]))
+        if isinstance(value, Mapping):
+            read = TrialSummary(float(value["mean"]), float(value["std"]), len(value["trials"]))
         else:
-            read = TrialSummary(float(found), 0.0, 1)
+            read = TrialSummary(float(value), 0.0, 1)
     except (TypeError, ValueError, KeyError):
         _refuse_number(name)
     return read if math.isfinite(read.mean) and 0 <= read.std < math.inf else _refuse_number(name)
@@ -164,9 +164,11 @@ def required(result: Mapping[str, Any], name: str) -> TrialSummary:
 def by_class(result: Result) -> list[TrialSummary]:
     """Read the accuracy of each class."""
     try:
-        found = result["by_class"]
-        pairs = zip(found["mean"], found["std"], strict=True)
-        return [TrialSummary(float(mean), float(std), len(found["trials"])) for mean, std in pairs]
+        accuracies = result["by_class"]
+        pairs = zip(accuracies["mean"], accuracies["std"], strict=True)
+        return [
+            TrialSummary(float(mean), float(std), len(accuracies["trials"])) for mean, std in pairs
+        ]
     except (TypeError, ValueError, KeyError):
         _refuse_number("by_class")
 

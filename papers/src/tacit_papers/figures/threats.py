@@ -86,11 +86,11 @@ def _drawn(merged: Merged) -> Figure:
 def _measures(attacks: Sequence[str]) -> list[_Measure]:
     """Return the measures to draw: accuracy, and backdoors where one was planted."""
     planted = tuple(attack for attack in attacks if attack in _PLANTED)
-    found = [_Measure("accuracy", "Accuracy", "Blues", tuple(attacks))]
+    measures = [_Measure("accuracy", "Accuracy", "Blues", tuple(attacks))]
     if set(planted) - {"none"}:
         words = "Trigger taken for the target"
-        found.append(_Measure("backdoor_success", words, "Oranges", planted))
-    return found
+        measures.append(_Measure("backdoor_success", words, "Oranges", planted))
+    return measures
 
 
 def _map(panel: Axes, merged: Merged, one: _Measure, split: str, kept: Sequence[str]) -> None:

@@ -13,9 +13,9 @@ def generality(evidence: StudyEvidence, measure: str = "dedicated_accuracy") -> 
             change = r["clean_accuracy"]["mean"] - r[measure]["mean"]
             moves.setdefault(series[0], []).append((change, f"{series[4]}, ε = {epsilon:g}"))
     parts = [
-        f"{mechanism} {signed(min(found)[0])} ({min(found)[1]}) to {signed(max(found)[0])} "
-        f"({max(found)[1]})"
-        for mechanism, found in moves.items()
+        f"{mechanism} {signed(min(gaps)[0])} ({min(gaps)[1]}) to {signed(max(gaps)[0])} "
+        f"({max(gaps)[1]})"
+        for mechanism, gaps in moves.items()
     ]
     return (
         "One set of reports for all tasks, against reports made for that task alone: "

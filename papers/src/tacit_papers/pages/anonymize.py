@@ -52,14 +52,16 @@ def references(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the references."""
     task, person = _labels(evidence)
     rows = []
-    found = {name: evidence.reference(name) for name in ("dedicated", "raw", "trivial", "chance")}
-    dedicated, raw, trivial = found["dedicated"], found["raw"], found["trivial"]
+    reference = {
+        name: evidence.reference(name) for name in ("dedicated", "raw", "trivial", "chance")
+    }
+    dedicated, raw, trivial = reference["dedicated"], reference["raw"], reference["trivial"]
     rows.append([f"a network for the {person} alone", "", _percent(dedicated["accuracy"]), "", ""])
     rows.append(["fresh attackers on the rows themselves", "", _strongest(raw), *_errors(raw)])
     label = f"the predicted {task} alone"
     known = _percent(trivial["regular_accuracy"])
     rows.append([label, known, _strongest(trivial), *_errors(trivial)])
-    rows.append(["naming the most frequent one", "", f"{found['chance']:.1%}", "", ""])
+    rows.append(["naming the most frequent one", "", f"{reference['chance']:.1%}", "", ""])
     return table(["", task, person, *_second_heads(evidence)], rows)
 
 
@@ -71,10 +73,10 @@ def verdict(evidence: StudyEvidence, _: str = "") -> str:
         f"strongest fresh attacker at most {FRESH:.0%}, and a smaller error at the second task "
         f"than the predicted {task} alone, with the interval of the difference above 0."
     )
-    found = [one for one in _clean(evidence) if _reaches(one)]
-    if not found:
+    reaching = [one for one in _clean(evidence) if _reaches(one)]
+    if not reaching:
         return f"{aim} No representation reaches all of them."
-    named = listed(f"{one['training']} at λ = {one['strength']:g}" for one in found)
+    named = listed(f"{one['training']} at λ = {one['strength']:g}" for one in reaching)
     return f"{aim} **Reached by {named}.**"
 
 
@@ -211,32 +213,32 @@ def ceilings(evidence: StudyEvidence, _: str = "") -> str:
 
 
 def _clean(evidence: StudyEvidence) -> list[Result]:
-    found = [one for one in evidence.results if one["epsilon"] is None]
-    if not found:
+    results = [one for one in evidence.results if one["epsilon"] is None]
+    if not results:
         raise Missing("representations without ε")
-    return found
+    return results
 
 
 def _private(evidence: StudyEvidence) -> list[Result]:
-    found = [one for one in evidence.results if one["epsilon"] is not None]
-    if not found:
+    results = [one for one in evidence.results if one["epsilon"] is not None]
+    if not results:
         raise Missing("representations with a local ε")
-    return found
+    return results
 
 
 def _labels(evidence: StudyEvidence) -> tuple[str, str]:
-    given = evidence.records[0]["parameters"]
-    return given["regular"], given["private"]
+    parameters = evidence.records[0]["parameters"]
+    return parameters["regular"], parameters["private"]
 
 
-def _percent(found: dict[str, Any]) -> str:
+def _percent(summary: dict[str, Any]) -> str:
     """Show mean and standard deviation, without line breaks."""
-    deviation = f"\u00a0±\u00a0{100 * found['std']:.1f}" if len(found["trials"]) > 1 else ""
-    return f"{100 * found['mean']:.1f}{deviation}\u00a0%"
+    deviation = f"\u00a0±\u00a0{100 * summary['std']:.1f}" if len(summary["trials"]) > 1 else ""
+    return f"{100 * summary['mean']:.1f}{deviation}\u00a0%"
 
 
-def _nats(found: dict[str, Any]) -> str:
-    value, low, high = (found[word]["mean"] for word in ("nats", "low", "high"))
+def _nats(information: dict[str, Any]) -> str:
+    value, low, high = (information[word]["mean"] for word in ("nats", "low", "high"))
     return f"{value:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
 
 
@@ -248,8 +250,8 @@ def _strongest(one: Result) -> str:
 
 def _errors(one: Result) -> list[str]:
     return [
-        f"{found['mean']:.4f}" if name.endswith("_rmse") else f"{found['mean']:.1%}"
-        for name, found in one.get("second_task", {}).items()
+        f"{summary['mean']:.4f}" if name.endswith("_rmse") else f"{summary['mean']:.1%}"
+        for name, summary in one.get("second_task", {}).items()
         if name.endswith(("_rmse", "_accuracy"))
     ]
 
@@ -267,8 +269,8 @@ def _second_heads(evidence: StudyEvidence) -> list[str]:
 
 def _gain(one: Result, word: str) -> float:
     """Return the gain on the first task that is measured in errors; 0 where there is none."""
-    found = one.get("second_task", {})
-    return next((float(v["mean"]) for name, v in found.items() if name.endswith(f"_{word}")), 0.0)
+    scores = one.get("second_task", {})
+    return next((float(v["mean"]) for name, v in scores.items() if name.endswith(f"_{word}")), 0.0)
 
 
 def _difference(one: Result) -> str:

@@ -77,7 +77,7 @@ def defaults(evidence: StudyEvidence, _: str = "") -> str:
 
 
 def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> list[str]:
-    found = []
+    leads = []
     for epsilon, result in sorted(mine[usual].items()):
         rivals = {a: line[epsilon] for a, line in mine.items() if a != usual and epsilon in line}
         rival = max(rivals, key=lambda a: _mean(rivals[a], measure), default=None)
@@ -89,8 +89,8 @@ def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> l
             extent = (
                 "within one standard deviation" if near else "**more than one standard deviation**"
             )
-            found.append(f"{rival} at ε = {epsilon:g} by {gap:.3f} ({extent})")
-    return found
+            leads.append(f"{rival} at ε = {epsilon:g} by {gap:.3f} ({extent})")
+    return leads
 
 
 def price(evidence: StudyEvidence, _: str = "") -> str:
@@ -101,10 +101,10 @@ def price(evidence: StudyEvidence, _: str = "") -> str:
     for (library, estimator, _algorithm), line in _lines(evidence).items():
         if library == OURS and estimator in free and next(iter(line.values())).get("default"):
             base = _mean(free[estimator], measure)
-            told = [
+            points = [
                 f"{signed(_mean(r, measure) - base)} at ε = {e:g}" for e, r in sorted(line.items())
             ]
-            parts.append(f"- {estimator}: {listed(told)}")
+            parts.append(f"- {estimator}: {listed(points)}")
     if not parts:
         raise Missing("scikit-learn's estimators")
     return "\n".join(parts)
@@ -130,16 +130,16 @@ def peer(evidence: StudyEvidence, _: str = "") -> str:
 
 def _against(ours: list[dict[float, Result]], theirs: dict[float, Result], measure: str) -> str:
     if not ours:
-        told = [f"{_shown(r[measure])} at ε = {e:g}" for e, r in sorted(theirs.items())]
-        return f"we have none; theirs reaches {listed(told)}."
+        points = [f"{_shown(r[measure])} at ε = {e:g}" for e, r in sorted(theirs.items())]
+        return f"we have none; theirs reaches {listed(points)}."
     leads = {
         e: _mean(ours[0][e], measure) - _mean(r, measure)
         for e, r in sorted(theirs.items())
         if e in ours[0]
     }
     lost = [e for e in leads if _mean(theirs[e], measure) < LOST]
-    told = [f"{signed(lead)} at ε = {e:g}" for e, lead in leads.items() if e not in lost]
-    parts = [f"ours less theirs: {listed(told)}"] if told else []
+    points = [f"{signed(lead)} at ε = {e:g}" for e, lead in leads.items() if e not in lost]
+    parts = [f"ours less theirs: {listed(points)}"] if points else []
     parts += [f"theirs is below −{-LOST:g} at ε = {listed(lost)}"] if lost else []
     return "; ".join(parts) + "."
 
@@ -171,18 +171,18 @@ def trivial(evidence: StudyEvidence, _: str = "") -> str:
 
 def _lines(evidence: StudyEvidence) -> Lines:
     """Order private results by estimator, ours first."""
-    found: Lines = {}
+    lines: Lines = {}
     order = list(dict.fromkeys(r["estimator"] for r in evidence.results if r["library"] == OURS))
     for r in evidence.results:
         if r["epsilon"] is not None:
             key = (r["library"], r["estimator"], r["algorithm"] or "")
-            found.setdefault(key, {})[r["epsilon"]] = r
-    if not found:
+            lines.setdefault(key, {})[r["epsilon"]] = r
+    if not lines:
         raise Missing("a private estimator")
     place = {name: at for at, name in enumerate(order)}
     return dict(
         sorted(
-            found.items(), key=lambda pair: (place.get(pair[0][1], len(place)), pair[0][0] == PEER)
+            lines.items(), key=lambda pair: (place.get(pair[0][1], len(place)), pair[0][0] == PEER)
         )
     )
 

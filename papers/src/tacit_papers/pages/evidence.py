@@ -61,19 +61,19 @@ class StudyEvidence:
     results: list[Result] = field(init=False)
 
     def __post_init__(self) -> None:
-        found: dict[Series, Result] = {}
+        results: dict[Series, Result] = {}
         for record in self.records:
             for result in record["results"]:
                 key = (series_of(result), result.get("epsilon"))
-                if key in found:
+                if key in results:
                     named = ", ".join(str(part) for part in key[0] if part is not None)
                     epsilon = "∞" if key[1] is None else f"{key[1]:g}"
                     raise ValueError(
                         f"{record['file']}: {named} at ε = {epsilon} is in another record, too. "
                         "Keep one of them."
                     )
-                found[key] = result
-        object.__setattr__(self, "results", sorted(found.values(), key=_place))
+                results[key] = result
+        object.__setattr__(self, "results", sorted(results.values(), key=_place))
 
     def reference(self, name: str) -> Any:
         """Return the first reference of this name in any record."""
@@ -182,7 +182,7 @@ def _ceilings(lines: Lines, epsilons: list[float]) -> list[list[str]]:
         ]
         for share, at in sorted(shares.items())
         for key, name in names.items()
-        if any(key in found for found in at.values())
+        if any(key in known for known in at.values())
     ]
 
 

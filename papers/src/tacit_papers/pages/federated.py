@@ -105,12 +105,12 @@ def personal(evidence: StudyEvidence, _: str = "") -> str:
 
 def settings(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the settings in which algorithms differ."""
-    given = evidence.records[0]["parameters"]["settings"]["algorithms"]
+    settings = evidence.records[0]["parameters"]["settings"]["algorithms"]
     there = {one["algorithm"] for one in evidence.results}
     wanted = ("learning_rate", "step_size", "epochs", "batch_size", "proximal", "alpha")
     rows = [
         [NAMES[name], *(f"{of[key]:g}" if of.get(key) is not None else "" for key in wanted)]
-        for name, of in given.items()
+        for name, of in settings.items()
         if name in there
     ]
     heads = ("η", "h", "epochs", "batch", "μ", "α")

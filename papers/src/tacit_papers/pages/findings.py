@@ -87,8 +87,8 @@ def price(evidence: StudyEvidence, measure: str) -> str:
     parts = []
     for series, line in lines.items():
         gaps = {e: line[e][measure]["mean"] - free["mean"] for e in (min(line), max(line))}
-        told = listed([f"{signed(gap)} at ε = {e:g}" for e, gap in gaps.items()])
-        parts.append(f"{evidence.name(series, lines)} {told}")
+        points = listed([f"{signed(gap)} at ε = {e:g}" for e, gap in gaps.items()])
+        parts.append(f"{evidence.name(series, lines)} {points}")
     return f"Without privacy: {shown(free)}. Against that: {'; '.join(parts)}."
 
 
@@ -120,7 +120,7 @@ def central(evidence: StudyEvidence, measure: str) -> str:
         raise Missing("a central ε")
     heads = ("Against the same without a central guarantee", "With a central ε that is not proved")
     said = zip(heads, parts, strict=True)
-    return " ".join(f"{head}: {'; '.join(found)}." for head, found in said if found)
+    return " ".join(f"{head}: {'; '.join(sentences)}." for head, sentences in said if sentences)
 
 
 def _proved(line: dict[float, Result]) -> bool:

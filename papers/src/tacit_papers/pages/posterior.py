@@ -25,8 +25,8 @@ def errors(evidence: StudyEvidence, _: str = "") -> str:
     sizes = sorted({r["records"] for r in results})
     rows = []
     for mechanism in _mechanisms(results):
-        found = {r["records"]: r for r in results if r["mechanism"] == mechanism}
-        cells = [" / ".join(_short(found[n][name]["mean"]) for name in WHERE) for n in sizes]
+        by_size = {r["records"]: r for r in results if r["mechanism"] == mechanism}
+        cells = [" / ".join(_short(by_size[n][name]["mean"]) for name in WHERE) for n in sizes]
         rows.append([mechanism, *cells])
     if not rows:
         raise Missing("errors at the uniform prior and ε = 1")
@@ -84,13 +84,13 @@ def privacy(evidence: StudyEvidence, _: str = "") -> str:
 def claims(evidence: StudyEvidence, _: str = "") -> str:
     """Say which mechanisms stay within their claim, and which do not."""
     ratios = _ratios(evidence)
-    broken = {name: found for name, found in ratios.items() if _beyond(found)}
+    broken = {name: factors for name, factors in ratios.items() if _beyond(factors)}
     kept = [name for name in ratios if name not in broken]
     parts = [f"Within the claim at every setting: {listed(kept)}."]
     parts += [
-        f"**{name}** spends more than it claims in {_beyond(found)} of {len(found)} settings, "
-        f"up to {max(found):.2f} ε."
-        for name, found in broken.items()
+        f"**{name}** spends more than it claims in {_beyond(factors)} of {len(factors)} settings, "
+        f"up to {max(factors):.2f} ε."
+        for name, factors in broken.items()
     ]
     if "hellinger-stated" in kept:
         used = median(ratios["hellinger-stated"])
@@ -102,10 +102,10 @@ def claims(evidence: StudyEvidence, _: str = "") -> str:
 
 
 def _ratios(evidence: StudyEvidence) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     for r in evidence.results:
-        found.setdefault(r["mechanism"], []).append(r["exact_over_claimed"]["mean"])
-    return found
+        ratios.setdefault(r["mechanism"], []).append(r["exact_over_claimed"]["mean"])
+    return ratios
 
 
 def _beyond(ratios: Iterable[float]) -> int:
@@ -114,13 +114,13 @@ def _beyond(ratios: Iterable[float]) -> int:
 
 def coverage(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the coverage of naive and noise-aware intervals at one prior, by n and ε."""
-    found = [r for r in evidence.results if "aware_coverage" in r]
-    if not found:
+    simulated = [r for r in evidence.results if "aware_coverage" in r]
+    if not simulated:
         raise Missing("simulated coverage")
-    settings = sorted({(r["records"], r["epsilon"]) for r in found})
+    settings = sorted({(r["records"], r["epsilon"]) for r in simulated})
     rows = []
-    for mechanism in _mechanisms(found):
-        mine = {(r["records"], r["epsilon"]): r for r in found if r["mechanism"] == mechanism}
+    for mechanism in _mechanisms(simulated):
+        mine = {(r["records"], r["epsilon"]): r for r in simulated if r["mechanism"] == mechanism}
         cells = [
             f"{mine[key]['naive_coverage']['mean']:.3f} / {mine[key]['aware_coverage']['mean']:.3f}"
             for key in settings
@@ -149,9 +149,9 @@ def _pairs(evidence: StudyEvidence, noise: str, name: str) -> dict[Any, tuple[fl
         key = (r["prior"], r["records"], r["epsilon"])
         settings.setdefault(key, {})[r["mechanism"]] = r[name]["mean"]
     return {
-        key: (min(found[one] for one in CALIBRATED if one in found), found[noise])
-        for key, found in settings.items()
-        if noise in found and set(found) & set(CALIBRATED)
+        key: (min(errors[one] for one in CALIBRATED if one in errors), errors[noise])
+        for key, errors in settings.items()
+        if noise in errors and set(errors) & set(CALIBRATED)
     }
 
 

@@ -196,10 +196,10 @@ def _paid(one: Result) -> tuple[str, ...]:
 
 def settings(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the settings, with one line where several ε share them."""
-    given = evidence.records[0]["parameters"]["settings"]
+    settings = evidence.records[0]["parameters"]["settings"]
     wanted = ("rounds", "learning_rate", "batch_size", "momentum", "normal", "frozen")
     alike: dict[tuple[str, ...], list[str]] = {}
-    for name, one in given.items():
+    for name, one in settings.items():
         model, at, epsilon = name.partition(" at ")
         if at:
             cells = (NAMES[model], *(_setting(one[key]) for key in wanted))
@@ -221,8 +221,10 @@ def _said(difference: str, pairs: dict[str, Pairs]) -> str:
         [name, *(_difference(results[e], measure) if e in results else "" for e in epsilons)]
         for name, results, measure in lines
     ]
-    told = "\n".join(f"- {name}: {_told(results, measure)}." for name, results, measure in lines)
-    return f"{table([difference, *map(_epsilon, epsilons)], rows)}\n\n{told}"
+    sentences = "\n".join(
+        f"- {name}: {_told(results, measure)}." for name, results, measure in lines
+    )
+    return f"{table([difference, *map(_epsilon, epsilons)], rows)}\n\n{sentences}"
 
 
 def _told(results: Pairs, measure: str) -> str:

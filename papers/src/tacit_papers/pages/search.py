@@ -11,10 +11,10 @@ from tacit_papers.pages.evidence import StudyEvidence, table
 def covered(evidence: StudyEvidence, measure: str = "interval") -> str:
     """Count the winners' intervals that hold the accuracy on test rows."""
     pairs = [
-        (low <= truth <= high, abs(told - truth))
+        (low <= truth <= high, abs(estimate - truth))
         for line in evidence.lines(measure).values()
         for r in line.values()
-        for (low, high), truth, told in zip(
+        for (low, high), truth, estimate in zip(
             _trials(r["interval"]),
             r["test_accuracy"]["trials"],
             r["estimated_accuracy"]["trials"],
@@ -28,8 +28,8 @@ def covered(evidence: StudyEvidence, measure: str = "interval") -> str:
     )
 
 
-def _trials(given: Any) -> Any:
-    return given["trials"] if isinstance(given, dict) else given
+def _trials(measure: Any) -> Any:
+    return measure["trials"] if isinstance(measure, dict) else measure
 
 
 def regret(evidence: StudyEvidence, measure: str = "candidates") -> str:
@@ -60,10 +60,12 @@ def winners(evidence: StudyEvidence, measure: str = "winner") -> str:
     return table(["mechanism", "ε", "won", "the paper's"], rows)
 
 
-def _settings(given: Any) -> str:
-    if not isinstance(given, dict):
-        return str(given)
-    return ", ".join(f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in given.items())
+def _settings(settings: Any) -> str:
+    if not isinstance(settings, dict):
+        return str(settings)
+    return ", ".join(
+        f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in settings.items()
+    )
 
 
 FIELDS = {

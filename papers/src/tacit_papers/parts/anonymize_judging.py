@@ -90,12 +90,12 @@ class Judge:
         """Measure the training's own adversary on test rows, and the bound (14) from its loss."""
         losses = -np.log(np.maximum(chances[np.arange(len(truth)), truth], _LEAST_CHANCE))
         loss = float(losses.mean())
-        told = information.mutual_information(losses, self.dataset.private[self.split.test])
+        estimate = information.mutual_information(losses, self.dataset.private[self.split.test])
         return {
             "adversary_accuracy": float((chances.argmax(axis=1) == truth).mean()),
             "adversary_loss": loss,
             "bound_accuracy": bounds.error_bound_from_adversary(loss, chances.shape[1]).accuracy,
-            "information": _information(told),
+            "information": _information(estimate),
         }
 
     def code_ceiling(self, shown: Representations) -> float:
@@ -117,8 +117,8 @@ class Judge:
         """
         scores: dict[str, float] = {}
         by_row: dict[str, Reals] = {}
-        for name, given in self.dataset.others.items():
-            truth = np.squeeze(given)
+        for name, column in self.dataset.others.items():
+            truth = np.squeeze(column)
             whole = truth.dtype.kind in "iub"
             missed = self._missed(shown, truth, _classifiers if whole else _regressors)
             if whole:
@@ -180,5 +180,5 @@ def _rmse(squares: Reals) -> Any:
     return np.sqrt(squares.mean(axis=-1))
 
 
-def _information(told: information.Information) -> dict[str, float]:
-    return {"nats": told.value, "low": told.interval[0], "high": told.interval[1]}
+def _information(estimate: information.Information) -> dict[str, float]:
+    return {"nats": estimate.value, "low": estimate.interval[0], "high": estimate.interval[1]}

@@ -76,7 +76,7 @@ def ours(
     takes, rows = inspect.signature(kind).parameters, encoding(case, estimator)
     # A tree cuts a column within its bounds; what is linear measures rows from their middle.
     bounds = (rows.lower, rows.upper) if estimator in _TREES else rows.centred
-    given = {"epsilon": epsilon, "bounds": bounds, "delta": delta, "rng": rng}
+    common = {"epsilon": epsilon, "bounds": bounds, "delta": delta, "rng": rng}
     possible = {
         "algorithm": algorithm,
         # Of a network it is the norm of its private components, of which there are none.
@@ -84,7 +84,7 @@ def ours(
         "classes": list(range(len(case.classes))),
         "target_bounds": case.target_bounds,
     }
-    return kind(**given, **{name: value for name, value in possible.items() if name in takes})
+    return kind(**common, **{name: value for name, value in possible.items() if name in takes})
 
 
 def plain(estimator: str, columns: int, seed: int) -> Any:

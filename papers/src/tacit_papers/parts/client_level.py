@@ -161,14 +161,14 @@ def measure(
 
 
 def _outcome(accuracy: float, end: rounds.RunResult, private: ClientPrivacy) -> ClientLevelResult:
-    asked = sum(one.asked for one in end.history)
+    requests = sum(one.asked for one in end.history)
     return ClientLevelResult(
         accuracy=accuracy,
         epsilon=private.spent,
         delta=private.plan.delta,
         rounds=len(end.history),
         skipped=sum(one.skipped for one in end.history),
-        answered=sum(one.counted for one in end.history) / max(asked, 1),
+        answered=sum(one.counted for one in end.history) / max(requests, 1),
         noise_multiplier=float(private.plan.multiplier),
     )
 

@@ -44,5 +44,5 @@ def table(record: Mapping[str, Any]) -> Table:
 def _cell(one: Mapping[str, Any] | None) -> str:
     if one is None:
         return ""
-    lost, told = one["accuracy_loss"]["mean"], one["membership_advantage"]["mean"]
-    return f"{lost:.3f}\n{told:+.3f}\nε {one['proved_epsilon']:.3g}"
+    lost, advantage = one["accuracy_loss"]["mean"], one["membership_advantage"]["mean"]
+    return f"{lost:.3f}\n{advantage:+.3f}\nε {one['proved_epsilon']:.3g}"

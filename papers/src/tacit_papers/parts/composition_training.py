@@ -137,7 +137,7 @@ def attacked(module: nn.Module, records: MembershipRecords) -> dict[str, Any]:
         right.append(float((module(rows).argmax(dim=1) == labels).double().mean()))
         mine.append(_finite(losses(module, rows, labels)))
     seen = membership.loss_threshold(mine[0], mine[1], threshold="mean")
-    told = attributes.attribute_inference(
+    inference = attributes.attribute_inference(
         _losses_of(module),
         _numpy(records.members),
         _numpy(records.others),
@@ -150,9 +150,9 @@ def attacked(module: nn.Module, records: MembershipRecords) -> dict[str, Any]:
         "training_accuracy": right[0],
         "membership_advantage": seen.advantage.value,
         "membership_interval": [seen.advantage.low, seen.advantage.high],
-        "attribute_advantage": told.advantage.value,
-        "attribute_interval": [told.advantage.low, told.advantage.high],
-        "attribute_right": told.on_members.value,
+        "attribute_advantage": inference.advantage.value,
+        "attribute_interval": [inference.advantage.low, inference.advantage.high],
+        "attribute_right": inference.on_members.value,
     }
 
 

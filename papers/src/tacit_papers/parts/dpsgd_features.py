@@ -78,8 +78,8 @@ def features(images: Tensor, image: tuple[int, int], device: str) -> Tensor:
 
 
 def _frame(image: tuple[int, int], device: str, count: int) -> FeatureScale:
-    made = torch.from_numpy(strokes(count, image, _STROKES_SEED)).reshape(-1, *image).to(device)
-    centred = torch.cat([features(block, image, device) for block in torch.split(made, _BLOCK)])
+    images = torch.from_numpy(strokes(count, image, _STROKES_SEED)).reshape(-1, *image).to(device)
+    centred = torch.cat([features(block, image, device) for block in torch.split(images, _BLOCK)])
     mean = centred.mean(dim=0)
     centred -= mean
     variances, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))

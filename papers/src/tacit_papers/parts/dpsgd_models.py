@@ -53,7 +53,7 @@ def network(
     task: Task, epsilon: float, delta: float, settings: dict[str, Any], rng: Randomness
 ) -> tuple[Codes, Event]:
     """Train the network of the paper; return predictions and the event."""
-    made = MLPClassifier(
+    classifier = MLPClassifier(
         epsilon=epsilon,
         delta=delta,
         bounds=(-1.0, 1.0),  # pixels from 0 to 1, measured from 0
@@ -65,8 +65,8 @@ def network(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MostlyNoise)  # the accuracy shows how much
-        made.fit(task.rows[:, 0], task.labels)
-    return np.asarray(made.predict(task.test_rows[:, 0])), made.event_
+        classifier.fit(task.rows[:, 0], task.labels)
+    return np.asarray(classifier.predict(task.test_rows[:, 0])), classifier.event_
 
 
 def linear(

@@ -181,8 +181,8 @@ class Anonymize:
         training, strength, epsilon = cell["training"], cell["strength"], cell["epsilon"]
         if epsilon is not None:
             styles = EPSILON_STYLES[training]
-            made = self._encoder(strength, training=training, epsilon=epsilon, styles=styles)
-            return made.fit(*self._rows("training"), **self._hidden())
+            encoder = self._encoder(strength, training=training, epsilon=epsilon, styles=styles)
+            return encoder.fit(*self._rows("training"), **self._hidden())
         frontier = self._once(training, lambda: self._frontier(training))
         return frontier[strength]  # type: ignore[no-any-return]
 

@@ -164,18 +164,20 @@ class Collect:
 
     def _tuned(self, cell: Cell, trial: Trial) -> Measured:
         rng, epsilon = generator(trial.seed, cell), cell["epsilon"]
-        made = tuned.learn(trial.contenders, epsilon, *trial.people, rng)
+        learned = tuned.learn(trial.contenders, epsilon, *trial.people, rng)
         rows, truth = trial.test
-        share = float(made.mechanism.epsilon * (1 - made.mechanism.label_share))
-        answers = made.of_reports(made.mechanism.at(share).release(rows, rng=rng)).argmax(axis=1)
+        share = float(learned.mechanism.epsilon * (1 - learned.mechanism.label_share))
+        answers = learned.of_reports(learned.mechanism.at(share).release(rows, rng=rng)).argmax(
+            axis=1
+        )
         return self._measured(
-            made.of_rows(rows),
+            learned.of_rows(rows),
             answers,
             truth,
             share,
             {},
             {
-                "guarantee": str(made.mechanism.channel(True).guarantee),
+                "guarantee": str(learned.mechanism.channel(True).guarantee),
                 "inhouse_guarantee": "not private: the classifier is fitted with in-house rows",
                 "central_proved": False,
             },

@@ -140,8 +140,10 @@ class Join:
         if self._last is None or self._last[0] != trial:
             seed = self.parameters.seed + trial
             inhouse = _take(self.theirs, train)
-            made = Contenders(inhouse, self.theirs.schema, len(train), None, self.parameters, seed)
-            self._last = trial, made
+            contenders = Contenders(
+                inhouse, self.theirs.schema, len(train), None, self.parameters, seed
+            )
+            self._last = trial, contenders
         return self._last[1]
 
     def _rows(self, trial: int) -> tuple[Any, Any]:

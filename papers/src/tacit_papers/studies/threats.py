@@ -183,7 +183,7 @@ class Threats:
         backdoor = threats.backdoor(
             self._trigger, SETTINGS["backdoor_target"], SETTINGS["backdoor_share"]
         )
-        made = (
+        attacks = (
             threats.label_flip(len(self.dataset.classes)),
             threats.noise(SETTINGS["noise_sigma"]),
             threats.sign_flip(SETTINGS["sign_flip_scale"]),
@@ -191,7 +191,7 @@ class Threats:
             threats.replacement(backdoor, SETTINGS["replacement_boost"]),
             threats.sybil(backdoor),
         )
-        return {attack.name: attack for attack in made}[name]
+        return {attack.name: attack for attack in attacks}[name]
 
 
 def corner(image: tuple[int, int]) -> threats.Trigger:

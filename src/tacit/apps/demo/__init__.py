@@ -111,13 +111,13 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstr
     setting = DemoData.of_digits()
     folder = DemoFolder.opened(out)
     no_vlm = _no_torch()
-    found = _all_measured(
+    collections = _all_measured(
         setting,
         [name for name in MECHANISMS if name != "vlm" or no_vlm is None],
         sorted({*EPSILONS, epsilon}),
         progress or _silent,
     )
-    shown = {name: by_epsilon[epsilon][0] for name, by_epsilon in found.items()}
+    shown = {name: by_epsilon[epsilon][0] for name, by_epsilon in collections.items()}
     person = Person.of(setting, shown)
     certificate, no_picture = folder.write(shown["codebook"], person.pictures(epsilon))
     return Demonstration(
@@ -125,7 +125,7 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstr
         sizes={**setting.sizes, "draws": DRAWS},
         trials={
             name: {at: [one.accuracy for one in draws] for at, draws in by_epsilon.items()}
-            for name, by_epsilon in found.items()
+            for name, by_epsilon in collections.items()
         },
         no_privacy=setting.no_privacy(),
         largest_class=setting.largest_class(),
@@ -152,12 +152,12 @@ def _measured(
 ) -> dict[float, list[Collection]]:
     """Collections by ε."""
     mechanism_at = setting.fitted(name, lambda *parts: progress(f"fit {name}", *parts))
-    found: dict[float, list[Collection]] = {}
+    collections: dict[float, list[Collection]] = {}
     for done, epsilon in enumerate(epsilons, start=1):
         mechanism = mechanism_at(epsilon)
-        found[epsilon] = [setting.collect(mechanism) for _ in range(DRAWS)]
+        collections[epsilon] = [setting.collect(mechanism) for _ in range(DRAWS)]
         progress(f"collect and learn: {name}", done, len(epsilons))
-    return found
+    return collections
 
 
 def _no_torch() -> str | None:

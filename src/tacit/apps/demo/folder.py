@@ -53,8 +53,8 @@ class DemoFolder:
     ) -> tuple[Certificate, str | None]:
         """All made before any is replaced. With the certificate, why there is no picture, if so."""
         reports = collection.reports
-        with tempfile.TemporaryDirectory(prefix=".demo-", dir=self.path) as made:
-            partial = Path(made)
+        with tempfile.TemporaryDirectory(prefix=".demo-", dir=self.path) as temporary:
+            partial = Path(temporary)
             reports.mechanism.save(partial / "mechanism")
             collection.model.save(partial / "model")
             certificate = _certificate(reports, reports.write(partial / "reports.parquet"))
@@ -101,9 +101,9 @@ def _list(folder: Path) -> None:
 def _listed(path: Path) -> dict[str, str]:
     """Hashes by name; of the list itself too, which is ours where it reads like one."""
     try:
-        found = json.loads(path.read_bytes())
-        if found["made_by"] == _MAKER:
-            return {**found["sha256"], LIST: _sha256(path)}
+        listing = json.loads(path.read_bytes())
+        if listing["made_by"] == _MAKER:
+            return {**listing["sha256"], LIST: _sha256(path)}
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return {}

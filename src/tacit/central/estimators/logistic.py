@@ -183,8 +183,8 @@ class LogisticRegression(LinearClassifier):
         size, scores = dimension, self._problems
         steps = self._usual_steps(name) if self.steps is None else self.steps
         if name == "objective":
-            given = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
-            return ObjectivePerturbation(LearningProblem(where, *given))
+            settings = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
+            return ObjectivePerturbation(LearningProblem(where, *settings))
         if name == "functional":
             return Functional(where, size, scores, epsilon, delta, self.alpha, self.unit)
         if name == "gradient":

@@ -110,8 +110,8 @@ class _MLP(PrivateEstimator):
         return epsilon, errors.probability(where, "delta", self.delta, zero=False)
 
     def _hidden(self) -> tuple[int, ...]:
-        where, given = type(self).__name__, self.hidden_layer_sizes
-        sizes = [given] if np.ndim(given) == 0 else list(given)
+        where, stated = type(self).__name__, self.hidden_layer_sizes
+        sizes = [stated] if np.ndim(stated) == 0 else list(stated)
         return tuple(
             errors.whole(where, "hidden_layer_sizes", one, least=1, most=_WIDEST) for one in sizes
         )

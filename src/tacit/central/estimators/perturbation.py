@@ -115,26 +115,26 @@ class ObjectivePerturbation:
     @cached_property
     def penalty(self) -> Fraction:
         """Return λ: if none is given, as small as its share of ε allows."""
-        given = self.problem
-        if given.penalty is not None:
-            return given.stated_penalty
-        spread = math.expm1(VOLUME_SHARE * float(given.epsilon) / given.count)
-        return max(_rational(float(given.loss.smoothness) / spread), _LEAST_PENALTY)
+        problem = self.problem
+        if problem.penalty is not None:
+            return problem.stated_penalty
+        spread = math.expm1(VOLUME_SHARE * float(problem.epsilon) / problem.count)
+        return max(_rational(float(problem.loss.smoothness) / spread), _LEAST_PENALTY)
 
     @cached_property
     def event(self) -> events.ObjectivePerturbation:
         """Return the event of `solve`."""
-        given, off = self.problem, self._grid[1]
+        problem, off = self.problem, self._grid[1]
         return events.ObjectivePerturbation(
-            "gaussian" if given.delta else "laplace",
+            "gaussian" if problem.delta else "laplace",
             self._sensitivity,
             self._scales[0] * self._sensitivity,
-            given.loss.smoothness,
+            problem.loss.smoothness,
             self.penalty,
             off,
             self._scales[1] * off,
-            given.count,
-            **given.scope,
+            problem.count,
+            **problem.scope,
         )
 
     @property
@@ -163,18 +163,20 @@ class ObjectivePerturbation:
     @cached_property
     def _scales(self) -> tuple[Fraction, Fraction]:
         """Return the noise of the linear term and of the output, over their sensitivities."""
-        given = self.problem
-        lost = given.count * math.log1p(float(given.loss.smoothness / self.penalty))
-        left = float(given.epsilon) * _SPARE - lost
-        if left <= 0:
-            least = float(given.loss.smoothness) / math.expm1(float(given.epsilon) / given.count)
+        problem = self.problem
+        lost = problem.count * math.log1p(float(problem.loss.smoothness / self.penalty))
+        remaining = float(problem.epsilon) * _SPARE - lost
+        if remaining <= 0:
+            least = float(problem.loss.smoothness) / math.expm1(
+                float(problem.epsilon) / problem.count
+            )
             remedy = "A weaker penalty alone costs more than this ε."
-            errors.refuse(given.where, "alpha", f"above {least:.4g}", given.penalty, remedy)
-        if not given.delta:
-            top = _PURE_OUTPUT_SHARE * left / given.count
-            return _rational(1 / (left / given.count - top)), _rational(1 / top)
-        chance = given.delta / 2**given.count
-        z = gaussian.noise_multiplier_for(left, chance) * math.sqrt(given.count)
+            errors.refuse(problem.where, "alpha", f"above {least:.4g}", problem.penalty, remedy)
+        if not problem.delta:
+            top = _PURE_OUTPUT_SHARE * remaining / problem.count
+            return _rational(1 / (remaining / problem.count - top)), _rational(1 / top)
+        chance = problem.delta / 2**problem.count
+        z = gaussian.noise_multiplier_for(remaining, chance) * math.sqrt(problem.count)
         first = z * math.sqrt(1 + _OUTPUT_SHARE)
         return _rational(first), _rational(first / math.sqrt(_OUTPUT_SHARE))
 
@@ -191,11 +193,11 @@ class ObjectivePerturbation:
     @cached_property
     def _grid(self) -> tuple[float, Fraction]:
         """Return the grid step of the output, and its sensitivity in steps."""
-        given = self.problem
+        problem = self.problem
         distance = self._tolerance / float(self.penalty)
         step = 2.0 ** math.floor(math.log2(distance))
-        off = 2 * distance / step + math.sqrt(given.dimension)
-        return step, _rational(off if given.delta else off * math.sqrt(given.dimension))
+        off = 2 * distance / step + math.sqrt(problem.dimension)
+        return step, _rational(off if problem.delta else off * math.sqrt(problem.dimension))
 
 
 @dataclass(frozen=True)
@@ -248,18 +250,20 @@ class OutputPerturbation:
     @cached_property
     def _scale(self) -> Fraction:
         """Return the noise over its sensitivity."""
-        given = self.problem
-        epsilon = float(errors.epsilon_in_range(given.where, given.epsilon)) * _SPARE
-        if not given.delta:
+        problem = self.problem
+        epsilon = float(errors.epsilon_in_range(problem.where, problem.epsilon)) * _SPARE
+        if not problem.delta:
             return _rational(1 / epsilon)
-        return _rational(gaussian.noise_multiplier_for(epsilon, given.delta))
+        return _rational(gaussian.noise_multiplier_for(epsilon, problem.delta))
 
     @cached_property
     def _norms(self) -> float:
         """Return the factor from the distance of one minimiser to the norm of all together."""
-        given = self.problem
-        together = math.sqrt(given.count)
-        return together if given.delta else together * math.sqrt(given.count * given.dimension)
+        problem = self.problem
+        together = math.sqrt(problem.count)
+        return (
+            together if problem.delta else together * math.sqrt(problem.count * problem.dimension)
+        )
 
     @cached_property
     def _grid(self) -> tuple[float, int]:

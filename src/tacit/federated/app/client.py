@@ -39,7 +39,7 @@ FAILED = "client: its part of the exchange must not raise. It did"
 
 T = TypeVar("T")
 
-Told = Callable[[Message, Context, errors.TacitError | None], None]
+Notify = Callable[[Message, Context, errors.TacitError | None], None]
 """Called on the client's side for each message that was answered or refused."""
 
 
@@ -82,7 +82,7 @@ def client_app(
     mods: Mods = Mods(),  # noqa: B008
     simulated: bool = False,
     evaluates: bool = False,
-    told: Told = lambda message, context, refusal: None,
+    notify: Notify = lambda message, context, refusal: None,
 ) -> ClientApp:
     """Build the app that a node runs.
 
@@ -100,10 +100,10 @@ def client_app(
         Whether all nodes are simulated. Attack mods are refused otherwise.
     evaluates : bool
         Whether to answer `evaluate` with loss and accuracy on the client's rows, without noise.
-    told : callable
+    notify : callable
         Called with every message and, if it was refused, the reason: for the client's owner.
     """
-    app = ClientApp(mods=[_discreet(told), *mods.ordered(simulated=simulated)])
+    app = ClientApp(mods=[_discreet(notify), *mods.ordered(simulated=simulated)])
 
     def train(message: Message, context: Context) -> Message:
         return _train(message, context, client_of(context), keeper_of(context))
@@ -133,7 +133,7 @@ def client_app(
     return app
 
 
-def _discreet(told: Told) -> Mod:
+def _discreet(notify: Notify) -> Mod:
     """Build the outermost mod, which keeps the text of errors from the server.
 
     Flower sends the text of an error to the server. It may contain a row, a path of this machine, a
@@ -156,7 +156,7 @@ def _discreet(told: Told) -> Mod:
                 raise errors.TacitError(_in_its_app(error)) from None
             watch.check()
         with suppress(Exception):  # a paid reply must not be lost because its owner cannot be told
-            told(message, context, refusal)
+            notify(message, context, refusal)
         return reply
 
     return mod
@@ -239,9 +239,9 @@ def _confusion(message: Message, client: FederatedClient) -> Message:
 
 def _normalise(silo: Silo, message: Message) -> None:
     """Normalise as the message says: a process that was just started has no state."""
-    told = wire.normalisation(message, silo.privacy.bounds)
-    if told is not None:
-        silo.normalise(told)
+    normalisation = wire.normalisation(message, silo.privacy.bounds)
+    if normalisation is not None:
+        silo.normalise(normalisation)
 
 
 def _spent(silo: Silo) -> tuple[float, float]:

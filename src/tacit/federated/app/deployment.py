@@ -179,14 +179,14 @@ class SuperLink:
 
     def follow(
         self,
-        told: Callable[[dict[str, Any]], object],
+        on_round: Callable[[dict[str, Any]], object],
         limit: float,
         needed: Mapping[str, subprocess.Popen[bytes]] = MappingProxyType({}),
         arrived: Callable[[int], object] = lambda here: None,
     ) -> Path:
         """Follow a run until it ends, and return the folder of its result.
 
-        `told` is called with every round, `arrived` with the number of clients that are online.
+        `on_round` is called with every round, `arrived` with the number of clients that are online.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class SuperLink:
                 if "here" in line:
                     arrived(line["here"])
                 else:
-                    told(line)
+                    on_round(line)
             heard = len(lines)
             if (self.work / RESULT).is_dir():
                 return self.work / RESULT
@@ -246,7 +246,7 @@ def deploy(
     work: Path,
     *,
     test: Data | None = None,
-    told: Callable[[dict[str, Any]], object] = lambda line: None,
+    on_round: Callable[[dict[str, Any]], object] = lambda line: None,
     certificates: Certificates | None = None,
     patience: float = 120.0,
     limit: float = 3600.0,
@@ -264,7 +264,7 @@ def deploy(
         An empty folder.
     test : Data, optional
         The server's own rows, for evaluation.
-    told : callable
+    on_round : callable
         Called with every round.
     certificates : Certificates, optional
         Files for TLS.
@@ -293,7 +293,7 @@ def deploy(
             for name in names
         }
         link.submit(job, patience, ledger)
-        return link.follow(told, limit, needed)
+        return link.follow(on_round, limit, needed)
 
 
 def own_budget(job: Job, work: Path, name: str) -> Terms:

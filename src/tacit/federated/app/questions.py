@@ -135,9 +135,9 @@ class Questions:
     ) -> list[SiloMoments]:
         """Ask for moments, and return those that can be read, in the order of silos."""
         there = roster.there(grid, range(server.clients))
-        asked = [Message(RecordDict(), node, wire.STATISTICS) for node in there.values()]
+        requests = [Message(RecordDict(), node, wire.STATISTICS) for node in there.values()]
         by_client = {}
-        for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
+        for message in grid.send_and_receive(requests, timeout=timeout) if requests else ():
             client, moments = self._believed(message, roster, server), wire.read_moments(message)
             if client is not None and moments is not None:
                 by_client[client] = moments

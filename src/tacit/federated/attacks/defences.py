@@ -201,11 +201,11 @@ class Robust(Coordinator):
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
         """Refuse too small a cohort, and algorithms that are wrong without the mean."""
         _require_stateless("Robust", algorithm)
-        asked = len(self.over.choose(1, clients))
-        if asked < self.least:
+        cohort = len(self.over.choose(1, clients))
+        if cohort < self.least:
             condition = f"at least {self.least} in a round for {self.rule} and {self.attackers} "
             remedy = "Ask more clients, assume fewer attackers, or use the median."
-            errors.refuse("Robust", "clients", condition + "attackers", asked, remedy)
+            errors.refuse("Robust", "clients", condition + "attackers", cohort, remedy)
         self.over.admit(algorithm, config, clients)
 
     def choose(self, number: int, clients: int) -> list[int]:

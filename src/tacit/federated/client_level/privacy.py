@@ -243,9 +243,9 @@ class ClientPrivacy(Coordinator):
         if self._payment.charges:  # else `run` is the count
             self._payment.begin("round", self.run + 1, self.plan.event())
         self.run += 1
-        asked = self.plan.sample(self._rng)
-        self._asked, self._open = set(asked), list(self._phases)
-        return asked
+        sampled = self.plan.sample(self._rng)
+        self._asked, self._open = set(sampled), list(self._phases)
+        return sampled
 
     def gather(
         self, number: int, phase: Phase, taken: Mapping[int, Payload], layout: Layout
@@ -356,13 +356,13 @@ def _units(name: str, phase: Phase) -> list[str]:
     return units
 
 
-def _norms(given: float | Mapping[str, float]) -> float | dict[str, float]:
-    if isinstance(given, Mapping):
+def _norms(clip_norm: float | Mapping[str, float]) -> float | dict[str, float]:
+    if isinstance(clip_norm, Mapping):
         return {
             unit: float(errors.positive("ClientPrivacy", f"clip_norm of {unit}", norm))
-            for unit, norm in given.items()
+            for unit, norm in clip_norm.items()
         }
-    return float(errors.positive("ClientPrivacy", "clip_norm", given))
+    return float(errors.positive("ClientPrivacy", "clip_norm", clip_norm))
 
 
 def _joined(reply: Payload, names: list[str]) -> Vector:

@@ -113,7 +113,7 @@ def combine(moments: Sequence[SiloMoments], bounds: Bounds = EVERYTHING) -> Norm
 
     Examples
     --------
-    >>> one, two = Moments([0.0], [1.0], 10), SiloMoments([1.0], [2.0], 10)
+    >>> one, two = SiloMoments([0.0], [1.0], 10), SiloMoments([1.0], [2.0], 10)
     >>> both = combine([one, two])
     >>> both.mean.tolist(), (both.deviation**2).round(3).tolist()
     ([0.5], [1.25])
