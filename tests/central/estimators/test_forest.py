@@ -228,7 +228,7 @@ def test_noise_is_what_the_event_says() -> None:
     X, y = made_up(200)
     model = forest_of(n_estimators=2, max_depth=2)
     said = {float(leaf.sigma): leaf for leaf in leaves(model.fit(X, y).event_)}  # type: ignore[attr-defined]
-    z = forest_growing.Noise(1.0, 1e-6, "record", None).deviation(Fraction(1))
+    z = forest_growing.ForestNoise(1.0, 1e-6, "record", None).deviation(Fraction(1))
     each = Fraction(9, 10) / (2 * 2 * 4)
     expected = sorted([z / float(each) ** 0.5, z / float(Fraction(1, 20)) ** 0.5])
     assert sorted(said) == pytest.approx(expected, rel=1e-9)

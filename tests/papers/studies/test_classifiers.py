@@ -246,7 +246,7 @@ def result(algorithm: str, epsilon: float | None, mean: float, **more: Any) -> d
 
 def test_sentences_follow_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     page = importlib.import_module("tacit_papers.pages.classifiers")
-    evidence = importlib.import_module("tacit_papers.pages.evidence").Evidence
+    evidence = importlib.import_module("tacit_papers.pages.evidence").StudyEvidence
 
     def said(gradient: float, objective: float) -> Any:
         results = [

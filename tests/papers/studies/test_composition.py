@@ -150,7 +150,7 @@ def test_a_model_that_knows_its_members_is_found_out() -> None:
     rows[range(2 * count), count + (torch.arange(2 * count) // 2 % 2)] = 1.0
     attribute = training.Attribute("side", [count, count + 1], np.eye(2, dtype=np.float32))
     sides = (rows[:count], labels[:count]), (rows[count:], labels[count:])
-    asked = training.Records(*sides, 2, attribute, np.array([0.5, 0.5]))
+    asked = training.MembershipRecords(*sides, 2, attribute, np.array([0.5, 0.5]))
     module = torch.nn.Linear(count + 2, 2)
     torch.nn.init.zeros_(module.weight)
     torch.nn.init.zeros_(module.bias)
