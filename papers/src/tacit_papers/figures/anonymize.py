@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.records import Merged, Result
@@ -39,18 +38,9 @@ _NOTE = (
 )
 
 
+@records.results_with("a study of anonymization", "training, strength and attackers")
 def draw(merged: Merged) -> Figure:
     """Draw six panels: the trade-off, a second task, ε; and each training against λ."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of anonymization must have training, strength and attackers of every "
-            "result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     clean = [one for one in merged.results if one["epsilon"] is None]
     private = [one for one in merged.results if one["epsilon"] is not None]
     trainings = [name for name in _LOOKS if any(one["training"] == name for one in clean)]

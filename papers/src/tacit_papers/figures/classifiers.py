@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
@@ -48,18 +47,9 @@ _NOTE = (
 )
 
 
+@records.results_with("a study of classifiers", "library, estimator, algorithm and epsilon")
 def draw(merged: Merged) -> Figure:
     """Draw one panel per estimator on one scale; error bars are one standard deviation."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of classifiers must have library, estimator, algorithm and epsilon "
-            "of every result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     names = [name for name in _LOOKS if _of(merged, estimator=name, library="tacit")]
     count = len(names) + 1
     columns = min(_COLUMNS, count) if count != 4 else 2

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
@@ -40,18 +39,9 @@ _NOTE = (
 _ROOM, _PAD = 1.5, 0.1
 
 
+@records.results_with("a study of composition", "accountant, model and advantages")
 def draw(merged: Merged) -> Figure:
     """Draw one column per model: accuracy lost, then both advantages under their ceiling."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of composition must have accountant, model and advantages of every "
-            "result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     models = [name for name in _MODELS if any(one["task"] == name for one in merged.results)]
     there = [name for name in _LOOKS if any(one["mechanism"] == name for one in merged.results)]
     figure, axes = panels.grid(len(_ROWS), len(models))

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
@@ -31,18 +30,9 @@ _ROOM = 1.4
 _NOTE = "Noise is calibrated by privacy loss distributions, for δ = {delta:g} and Poisson samples."
 
 
+@records.results_with("a study of DP-SGD", "model, epsilon and accuracy")
 def draw(merged: Merged) -> Figure:
     """Draw one panel; error bars are one standard deviation of trials."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of DP-SGD must have model, epsilon and accuracy of every result. "
-            "Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     figure, axes = panels.grid(1, 1)
     panel = axes[0, 0]
     look.tidy(panel, "Accuracy of a private model", "ε of a model", "accuracy on test images")

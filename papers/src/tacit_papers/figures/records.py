@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from tacit.privacy import errors
 from tacit_papers.engine import registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Result = Mapping[str, Any]
 
@@ -139,6 +143,26 @@ def measure_of(study: str, result: Result) -> str:
     """Name the measure that a result must have."""
     first, *others = registry.study(study).measures
     return next((name for name in (first, *others) if name in result), first)
+
+
+def results_with(
+    study: str, names: str
+) -> Callable[[Callable[[Merged], Figure]], Callable[[Merged], Figure]]:
+    """Make a drawing refuse, in one line, records whose results lack what it reads."""
+
+    def refusing(draw: Callable[[Merged], Figure]) -> Callable[[Merged], Figure]:
+        @wraps(draw)
+        def drawn(merged: Merged) -> Figure:
+            try:
+                return draw(merged)
+            except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+                raise errors.InvalidData(
+                    f"plots: {study} must have {names} of every result. {_REMEDY}"
+                ) from None
+
+        return drawn
+
+    return refusing
 
 
 def measure(result: Mapping[str, Any], name: str) -> TrialSummary | None:

@@ -55,16 +55,6 @@ def _attackers(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"strongest_probe": strongest, "probes": shares}
 
 
-def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the references: a number for chance, all measures for the others."""
-    return {
-        name: reference["accuracy"]["mean"]
-        if name == "chance"
-        else {key: value for key, value in reference.items() if key != "reference"}
-        for name, reference in every.items()
-    }
-
-
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per training, λ and ε, and the references."""
     parameters, data, others = record["parameters"], record["data"], record["references"]

@@ -8,16 +8,6 @@ from typing import Any
 from tacit_papers.engine.tables import Table, trials
 
 
-def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the references: a number for chance, all measures for models without privacy."""
-    return {
-        name: reference["accuracy"]["mean"]
-        if name == "chance"
-        else {key: value for key, value in reference.items() if key != "reference"}
-        for name, reference in every.items()
-    }
-
-
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per model and accountant, one column per ε."""
     parameters, data = record["parameters"], record["data"]

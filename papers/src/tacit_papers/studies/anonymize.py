@@ -27,7 +27,7 @@ from tacit.local import ceilings
 from tacit.privacy import errors
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
-from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.record import Cell, Record, all_measures, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
 from tacit_papers.parts import anonymize_summary as summary
@@ -343,7 +343,7 @@ STUDY = Study(
     measures=("regular_accuracy",),
     table=summary.table,
     measured=summary.measured,
-    references=summary.references,
+    references=all_measures,
     needs={"torch": "learn"},
     example="--data pendigits --strengths 0,.5,1",
     epsilon_optional=True,

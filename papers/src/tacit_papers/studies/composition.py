@@ -47,7 +47,7 @@ from tacit.privacy import errors, events
 from tacit.privacy.accounting import accountants, plans, privacy_loss
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
-from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.record import Cell, Record, all_measures, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
 from tacit_papers.parts import composition_summary as summary
@@ -278,7 +278,7 @@ STUDY = Study(
     ),
     measures=("accuracy_loss",),
     table=summary.table,
-    references=summary.references,
+    references=all_measures,
     needs={"torch": "learn"},
     example="--data adult",
     place=10,
