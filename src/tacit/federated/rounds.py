@@ -145,10 +145,8 @@ def computed(
     rng: np.random.Generator,
 ) -> tuple[Reply, State]:
     """Compute a client's reply on a model that only this client uses."""
-    computed_payload, kept = phase.client(config, model, received, state, data, rng)
-    return Reply(
-        payload.encode(computed_payload, phase.parts, model.layout), computed_payload.weight
-    ), kept
+    sent, kept = phase.client(config, model, received, state, data, rng)
+    return Reply(payload.encode(sent, phase.parts, model.layout), sent.weight), kept
 
 
 def accept(

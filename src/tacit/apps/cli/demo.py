@@ -77,7 +77,10 @@ def _print_table(console: Console, outcome: Demonstration) -> None:
     for title in ("ε", *(TITLES[name] for name in names), "no privacy", "always\none digit"):
         table.add_column(title, style="bold" if title == TITLES["codebook"] else "")
     for at in outcome.trials["codebook"]:
-        cells = [f"{outcome.mean(name, at):.2f} ± {outcome.spread(name, at):.2f}" for name in names]
+        cells = [
+            f"{outcome.mean(name, at):.2f} ± {outcome.standard_deviation(name, at):.2f}"
+            for name in names
+        ]
         same = f"{outcome.no_privacy:.2f}", f"{outcome.largest_class:.2f}"
         table.add_row(f"{at:g}", *cells, *same)
     console.print(table)

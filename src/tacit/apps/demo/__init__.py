@@ -21,40 +21,41 @@ from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-"""Of the table."""
+"""Values of ε in the table."""
 
 MECHANISMS = ("codebook", "direct", "vlm")
-"""In the order of the time that they take."""
+"""Mechanisms, the fastest first."""
 
 DRAWS = 5
-"""How often everybody reports, with fresh noise; accuracies are means."""
+"""Number of times that everybody reports, each with fresh noise; accuracies are means."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many parts of it are done, and how many there are."""
+"""Called with a stage, the number of its parts that are done, and their total."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """What the demonstration found, and where its files are.
+    """The results of the demonstration, and its files.
 
     Parameters
     ----------
     epsilon : float
-        Of the report that is shown, and of all that is saved.
+        ε of the report that is shown, and of everything that is saved.
     sizes : dict of str to int
-        Rows in-house, people, test rows, and draws.
+        Numbers of in-house rows, people, test rows and draws.
     trials : dict
-        Accuracy on clean test rows: by mechanism, by ε, one a draw.
+        Accuracy on clean test rows, by mechanism and by ε: one per draw.
     no_privacy, largest_class : float
-        Accuracy of whoever sees all rows and labels in the clear, and of whoever sees nothing.
+        Accuracy of a classifier that sees all raw rows and labels, and of naming the most frequent
+        class.
     person : Person
-        One of those who reported.
+        One of the people who reported.
     certificate : Certificate
-        Of the saved reports.
+        The certificate of the saved reports.
     folder : DemoFolder
-        What was written.
+        The folder, with the files that were written.
     missing : tuple of str
-        What a lighter installation left out, a sentence each.
+        One sentence for each part that was left out because a package is missing.
     """
 
     epsilon: float
@@ -68,15 +69,15 @@ class Demonstration:
     missing: tuple[str, ...]
 
     def mean(self, mechanism: str, epsilon: float) -> float:
-        """Accuracy of a mechanism at an ε of the table."""
+        """Average the accuracy of a mechanism at one ε over draws."""
         return float(np.mean(self.trials[mechanism][epsilon]))
 
-    def spread(self, mechanism: str, epsilon: float) -> float:
-        """Its deviation from draw to draw."""
+    def standard_deviation(self, mechanism: str, epsilon: float) -> float:
+        """Return the standard deviation of that accuracy over draws."""
         return float(np.std(self.trials[mechanism][epsilon], ddof=1))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; results are in the form of the records of studies."""
+        """Return plain values for JSON; results have the form of the records of studies."""
         return {
             "epsilon": self.epsilon,
             "data": {"name": "digits", **self.sizes},
@@ -99,13 +100,13 @@ class Demonstration:
     def _summary(self, mechanism: str, epsilon: float) -> dict[str, Any]:
         return {
             "mean": self.mean(mechanism, epsilon),
-            "std": self.spread(mechanism, epsilon),
+            "std": self.standard_deviation(mechanism, epsilon),
             "trials": self.trials[mechanism][epsilon],
         }
 
 
 def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstration:
-    """Fit, collect, learn and write."""
+    """Fit mechanisms, collect reports, learn classifiers, and write the files."""
     if not 0.01 <= epsilon <= 100:
         errors.refuse("demo", "epsilon", "from 0.01 to 100", epsilon)
     setting = DemoData.of_digits()
@@ -139,10 +140,11 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstr
 def _all_measured(
     setting: DemoData, names: list[str], epsilons: list[float], progress: Progress
 ) -> dict[str, dict[float, list[Collection]]]:
-    """Collections by mechanism and ε; several each."""
+    """Make several collections for each mechanism and ε."""
     from threadpoolctl import threadpool_limits
 
-    # Arrays are small here: more threads would only wait for each other, minutes if cores are busy.
+    # Arrays are small here: several threads would only wait for each other, for minutes on busy
+    # cores.
     with threadpool_limits(1):
         return {name: _measured(setting, name, epsilons, progress) for name in names}
 
@@ -150,7 +152,7 @@ def _all_measured(
 def _measured(
     setting: DemoData, name: str, epsilons: list[float], progress: Progress
 ) -> dict[float, list[Collection]]:
-    """Collections by ε."""
+    """Make several collections for each ε."""
     mechanism_at = setting.fitted(name, lambda *parts: progress(f"fit {name}", *parts))
     collections: dict[float, list[Collection]] = {}
     for done, epsilon in enumerate(epsilons, start=1):
@@ -161,7 +163,7 @@ def _measured(
 
 
 def _no_torch() -> str | None:
-    """Why there is no VLM, if there is none."""
+    """Return why there is no VLM; None if there is one."""
     try:
         from tacit import VLM  # noqa: F401
     except ImportError as error:

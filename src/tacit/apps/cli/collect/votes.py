@@ -149,7 +149,7 @@ class _Poll:
         from tacit.local.inference.votes import outcomes
 
         if self.group is not None and self.group not in batch.schema.names:
-            errors.refuse("data", "--group", f"a column of {data}", self.group, "Has it a header?")
+            errors.refuse("data", "--group", f"a column of {data}", self.group, "Check its header.")
         rest, groups = tables.split_label(batch, self.group, data)
         if self.group in self.model.mechanism_.schema.names:
             rest = batch  # the group is a feature too
