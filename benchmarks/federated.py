@@ -1,12 +1,11 @@
-"""What do messages cost? A round through Flower's apps in this process against a plain loop.
+"""The cost of messages: a round through Flower's apps in this process, over one of a plain loop.
 
     python benchmarks/federated.py [--rounds 40] [--ray]
 
 FedAvg on the 8 × 8 digits that come with scikit-learn, a network 64-32-10, 5 local epochs, IID over
-10 and over 100 clients, all of them asked in every round. Both engines train at the same time in
-one run, a round of one and then a round of the other, on one thread; printed is the median over
-pairs of neighbouring rounds of the ratio of their times. `--ray` adds Flower's own simulation; its
-rounds are timed without its start.
+10 and over 100 clients, all of them in every round. Both engines take turns in one run, round by
+round, on one thread. Prints the median ratio of the times of neighbouring rounds. `--ray` adds
+Flower's own simulation, without its start.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def network() -> TorchModel:
 
 
 def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -> list[list[float]]:
-    """Seconds of every round of both, taken in turns: two threads, of which one runs."""
+    """Return the seconds of every round of both engines, which take turns in two threads."""
     turns = [threading.Semaphore(1), threading.Semaphore(0)]
     times: list[list[float]] = [[], []]
 
@@ -72,7 +71,7 @@ def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -
 
 
 def ratio(left: Engine, right: Engine, count: int, repeats: int) -> float:
-    """Of a round of the first to one of the second; the first round of each warms up."""
+    """Return the median ratio of a round of the first to one of the second, after a warm-up."""
     first, second = side_by_side(left, right, clients_of(count), repeats + 1)
     pairs = zip(first[1:], second[1:], strict=True)
     return round(median(one / other for one, other in pairs), 3)

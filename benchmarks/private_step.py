@@ -1,22 +1,22 @@
-"""One step of DP-Adam over one of plain Adam, beside Opacus: one JSON object on stdout.
+"""One step of DP-Adam over one of plain Adam, compared with Opacus: one JSON object on stdout.
 
-A step is forward, backward, clipping, noise and the optimiser, on a batch that is there already:
-sampling is left out for everyone. The network is 784-400-150-50-8 with ReLU. Everyone's optimiser
-is torch's fused Adam. Noise of ours comes from AES-256 in counter mode; that of Opacus from torch's
-generator in its default mode, which can be predicted.
+A step is forward pass, backward pass, clipping, noise and the optimiser on a given batch, without
+sampling. The network is 784-400-150-50-8 with ReLU, the optimiser torch's fused Adam for all. Our
+noise comes from AES-256 in counter mode; that of Opacus from torch's generator in its default mode,
+which can be predicted.
 
-All take turns in one process, with one thread (processor time) and with two (time on the wall,
-which means something only where nothing else runs), and a time is the median of many turns.
-A figure on stdout is the worse for us of one thread and two. The table with everything, peak memory
-included, goes to stderr, and to a file with --json FILE.
+All take turns in one process, with one thread (processor time) and with two (wall-clock time, which
+is meaningful only on an idle machine); a time is the median of many turns. The figures on stdout
+are the worse ones for us of one and two threads. The complete table, with peak memory, goes to
+stderr, and to a file with --json FILE.
 
-Peak memory is that of 5 steps at batch 1024 in a process of its own: the highest resident set minus
-that before weights and optimiser were made, after a warm-up on a small network.
+Peak memory is measured over 5 steps at batch size 1024 in a separate process: the highest resident
+set minus that before weights and optimiser were made, after a warm-up on a small network.
 
 With --against FOLDER, another source tree (say, `git worktree add FOLDER COMMIT`) takes turns with
-this one, each in a process of its own: `ours_over_before` is the ratio of steps.
+this one, each in a separate process: `ours_over_before` is the ratio of their times per step.
 
-Opacus lives in `.bench/opacus`, made on first use; torch is that of the environment at hand.
+Opacus is installed in `.bench/opacus` on first use; torch is that of the current environment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIZES = (784, 400, 150, 50, 8)
 BATCHES = (64, 1024)
 THREADS = (1, 2)
 TURNS = {64: 150, 1024: 32}
-SELDOM = 8  # Opacus with hooks takes a second a step at 1024: one turn in so many rounds
+SELDOM = 8  # Opacus with hooks takes one second per step at 1024: one turn in this many rounds
 CLIP_NORM, MULTIPLIER, RATE = 1.0, 1.0, 1e-3
 RIVALS = ("opacus_hooks", "opacus_ghost")
 MARK = "TACIT_BENCH_OPACUS"
@@ -55,7 +55,7 @@ Step = Callable[[], object]
 
 
 def in_environment() -> None:
-    """Run this file again where Opacus is; without it, go on and measure ours alone."""
+    """Run this file again in the environment of Opacus; without one, measure only ours."""
     if find_spec("opacus") or MARK in os.environ:
         return
     folder = ENVIRONMENTS / "opacus"
@@ -65,7 +65,7 @@ def in_environment() -> None:
             say(f"opacus: making an environment with {', '.join(WANTED)}")
             shutil.rmtree(folder, ignore_errors=True)
             _quietly(sys.executable, "-m", "venv", folder)
-            # Without dependencies: torch and the rest are those of the environment at hand.
+            # Without dependencies: torch and the rest are those of the current environment.
             pip = (python, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps")
             _quietly(*pip, *WANTED)
             stamp.write_text("\n".join(WANTED))
@@ -224,7 +224,7 @@ def contenders() -> list[str]:
 
 
 def check_sums() -> dict[str, float]:
-    """Largest difference of a clipped sum from the loop over examples, as a share of its norm."""
+    """Return the largest relative difference of a clipped sum from the loop over examples."""
     import torch
 
     batch, module = rows(64), network()
@@ -242,9 +242,9 @@ def check_sums() -> dict[str, float]:
 
 
 def times(batch_size: int, threads: int) -> dict[str, float]:
-    """Median seconds of a step; everyone has a turn in every round.
+    """Return the median seconds of a step; each contender has a turn in every round.
 
-    With one thread, processor time: waiting for a processor that others use is nobody's fault.
+    With one thread this is processor time, which does not count waiting for a processor.
     """
     import torch
 
@@ -266,7 +266,7 @@ def times(batch_size: int, threads: int) -> dict[str, float]:
 
 
 def answer_turns(batch_size: int, threads: int) -> None:
-    """In a process of its own: a step for every line that comes, and how long it took."""
+    """Run one step per input line, and print its time; called in a separate process."""
     import torch
 
     clock = time.process_time if threads == 1 else time.perf_counter
@@ -281,7 +281,7 @@ def answer_turns(batch_size: int, threads: int) -> None:
 
 
 def against(folder: Path, batch_size: int, threads: int) -> float:
-    """Median step of this tree over that of another, turn by turn."""
+    """Return the median time of a step of this tree over that of another, in turns."""
     script = [sys.executable, __file__, "--turns", str(batch_size), str(threads)]
     trees = [HERE.parent / "src", folder / "src"]
     processes = [
@@ -308,7 +308,7 @@ def against(folder: Path, batch_size: int, threads: int) -> float:
 
 
 def resident(field: str) -> int:
-    """VmRSS or VmHWM in bytes."""
+    """Read VmRSS or VmHWM, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -316,7 +316,7 @@ def resident(field: str) -> int:
 
 
 def print_peak(name: str) -> None:
-    """In a process of its own: the peak of 5 steps above what was there before the network."""
+    """Print the peak memory of 5 steps above that before the network; in a separate process."""
     import torch
 
     torch.set_num_threads(1)
@@ -328,7 +328,7 @@ def print_peak(name: str) -> None:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+    Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
     step = CONTENDERS[name](network(), batch)[0]
     for _ in range(5):
         step()
@@ -349,7 +349,7 @@ def peaks() -> dict[str, float | None]:
 
 
 def ratios(seconds: dict[tuple[int, int], dict[str, float]]) -> dict[str, float | None]:
-    """Every figure with the number of threads that is the worse for us."""
+    """Return each figure with the number of threads that is worse for us."""
     figures: dict[str, float | None] = {}
     for batch in BATCHES:
         runs = [seconds[batch, threads] for threads in THREADS]

@@ -1,14 +1,15 @@
-"""Is the winner of a private search good, and does its interval hold?
+"""Quality of the winner of a private search, and coverage of its interval.
 
     python benchmarks/search.py [--repeats 500]
 
-12 candidates, 15,000 voters, ε = 2 a voter. Who votes on what, how votes are noised, who wins and
-its 95 % interval are the library's own, at its defaults; the candidates' true accuracies are
-given, in several spreads. Printed for each: how far the winner is below the best candidate on
-average, how often its interval covers its true accuracy (to ± .02 by chance at 500 repeats), and
-how often all candidates' intervals cover at once. Who wins has no say in what fresh voters answer:
-`exactly` is the mean over the winners of their intervals' exact coverage, a sum of binomial
-probabilities. `reused` is the mistake to avoid: the interval of the votes that chose the winner.
+12 candidates, 15,000 voters, ε = 2 per voter. The library assigns voters, adds noise to votes,
+chooses the winner and computes its 95 % interval, all with its defaults; the candidates' true
+accuracies are given, with several spacings. Prints for each how far the winner is below the best
+candidate on average, how often its interval covers its true accuracy (within ± 0.02 by chance at
+500 repeats), and how often all candidates' intervals cover at once. The votes of fresh voters do
+not depend on who wins: `exactly` is the mean over winners of the exact coverage of their intervals,
+a sum of binomial probabilities. `reused` is the mistake to avoid: the interval from the votes that
+chose the winner.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def covers(estimate: Estimate, truth: float) -> bool:
 
 @cache
 def coverage(truth: float, voters: int) -> float:
-    """Of the interval of so many fresh voters, exactly."""
+    """Compute the exact coverage of the interval from this number of fresh voters."""
     true, false = answers(Ballot(epsilon=EPSILON))
     share = false + truth * (true - false)
     likely = range(*map(int, binom.interval(1 - 1e-9, voters, share)))
@@ -60,7 +61,7 @@ def coverage(truth: float, voters: int) -> float:
 def votes_on(
     truths: np.ndarray, composition: str, mine: np.ndarray, draws: np.ndarray, rng: Randomness
 ) -> list[Votes]:
-    """Voters have one row each: easy for all candidates that are good enough, or hard."""
+    """Draw one row per voter: easy for all candidates that are good enough, or hard."""
     if composition == "parallel":
         ballot = Ballot(epsilon=EPSILON)
         return [ballot.release(draws[mine == j] < a, rng=rng) for j, a in enumerate(truths)]

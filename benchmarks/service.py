@@ -1,18 +1,18 @@
-"""Load on the collection service: reports a second, as ratios to what cannot be done without.
+"""Load on the collection service: reports per second, over those of the bare server and database.
 
     python benchmarks/service.py [--quick]
 
-One run starts a real server on SQLite, and one on a PostgreSQL of its own where its programs are
-here, and asks them at 1, 16 and 64 connections: reports in batches of 100, single reports, and an
-empty POST that the same server answers with nothing. Rounds of the three are interleaved, and
-ratios are medians over rounds: of reports a second to empty POSTs a second, and of batches to the
-database's own bulk insert of the same rows. Memory is the server's resident set before and after a
-million reports. Prints one JSON object; `p99_ms_64` is of single reports, on the slower database,
-and everything else is under `details`.
+One run starts a real server on SQLite, and one on its own PostgreSQL if that is installed. At 1, 16
+and 64 connections it sends reports in batches of 100, single reports, and empty POSTs, which the
+server answers with nothing. Rounds of the three are interleaved, and ratios are medians over
+rounds: of reports per second to empty POSTs per second, and of batches to the database's bulk
+insert of the same rows. Memory is the server's resident set before and after a million reports.
+Prints one JSON object; `p99_ms_64` is for single reports on the slower database, and all details
+are under `details`.
 
-The load comes from another process, over keep-alive sockets, from requests written beforehand: its
-share of a processor is told (`client`), as it must not be what limits. Rate limits are off; every
-report is valid, new, drawn from the operating system's entropy, and flushed to disk before it is
+The load comes from another process, over keep-alive sockets, with prepared requests; its share of a
+processor is printed (`client`), since it must not be the bottleneck. Rate limits are off; every
+report is valid, new, drawn with the operating system's entropy, and flushed to disk before it is
 acknowledged.
 """
 
@@ -52,7 +52,7 @@ EMPTY = b"POST /v1/empty HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 
 
 class LoadLink(asyncio.Protocol):
-    """One connection: sends the next request as soon as the last one was answered."""
+    """A connection that sends the next request as soon as the last one was answered."""
 
     def __init__(self, requests: Iterator[bytes], took: list[float], bad: list[bytes]) -> None:
         self.requests, self.took, self.bad = requests, took, bad
@@ -95,7 +95,7 @@ class LoadLink(asyncio.Protocol):
 
 @dataclass
 class LoadResult:
-    """What one round of load saw."""
+    """Measurements of one round of load."""
 
     requests: int
     seconds: float
@@ -108,7 +108,7 @@ class LoadResult:
 
 
 def load(port: int, requests: Sequence[bytes], connections: int) -> LoadResult:
-    """Send all of them from a process of its own; anything but success is an error."""
+    """Send all requests from a separate process; any reply but success is an error."""
     here, there = multiprocessing.Pipe(duplex=False)
     worker = multiprocessing.get_context("fork").Process(
         target=_worker, args=(there, port, requests, connections)
@@ -151,7 +151,7 @@ def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -
         pipe.send(f"{type(error).__name__}: {error}")
 
 
-# --- the server, and what is sent to it ----------------------------------------------------------
+# --- the server, and its requests ----------------------------------------------------------------
 
 
 class ServiceProcess:
@@ -173,7 +173,7 @@ class ServiceProcess:
         raise RuntimeError("the server did not start")
 
     def memory(self) -> float:
-        """Resident megabytes."""
+        """Resident memory of the server, in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
@@ -184,7 +184,7 @@ class ServiceProcess:
 
 
 def serve(url: str, secret: str, port: str) -> None:
-    """In the server's process."""
+    """Serve; called in the server's process."""
     from tacit.apps.service.app import Limits
     from tacit.apps.service.server import serve
     from tacit.apps.service.store import Store
@@ -246,12 +246,12 @@ class Supply:
         return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
-# --- measuring -----------------------------------------------------------------------------------
+# --- measurements --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """How much is sent in a round, by connections: empty POSTs, batches, single reports."""
+    """Numbers of empty POSTs, batches and single reports in a round, by number of connections."""
 
     rounds: int
     sent: dict[int, tuple[int, int, int]]
@@ -271,7 +271,7 @@ class LoadPlan:
 
 
 def rounds(server: ServiceProcess, supply: Supply, plan: LoadPlan) -> dict[str, Any]:
-    """At each number of connections: medians over rounds, and latencies of all of them."""
+    """Return, by number of connections, medians over rounds and the latencies of all rounds."""
     summaries: dict[str, Any] = {}
     for connections, (empty, batches, singles) in plan.sent.items():
         seen: dict[str, list[LoadResult]] = {kind: [] for kind in KINDS}
@@ -311,7 +311,7 @@ def _summary(seen: dict[str, list[LoadResult]]) -> dict[str, Any]:
 
 
 def bulk_insert(url: str, count: int) -> float:
-    """Rows a second of the database alone: the same columns, one transaction, its quickest way."""
+    """Measure rows per second of the database alone: same columns, one transaction, bulk insert."""
     rows = sorted((secrets.token_bytes(16), 1, 0, secrets.token_bytes(3)) for _ in range(count))
     make = (
         'CREATE TABLE bulk ("row" {0} NOT NULL PRIMARY KEY, campaign INTEGER NOT NULL, '
@@ -342,7 +342,7 @@ def bulk_insert(url: str, count: int) -> float:
 
 
 def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]:
-    """Megabytes that the server's memory grows by in a million reports, after a warm-up."""
+    """Measure the growth of the server's memory in a million reports, in MB, after a warm-up."""
     supply = Supply.prepare(url, secret, reports + 20 * BATCH * 10)
     server = ServiceProcess(url, secret)
     try:
@@ -359,7 +359,7 @@ def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]
 
 
 def measure(name: str, url: str, secret: Path, plan: LoadPlan) -> dict[str, Any]:
-    """All of one database."""
+    """Measure everything on one database."""
     supply = Supply.prepare(url, secret, plan.people)
     server = ServiceProcess(url, secret)
     try:
@@ -377,7 +377,7 @@ def measure(name: str, url: str, secret: Path, plan: LoadPlan) -> dict[str, Any]
 
 @contextmanager
 def databases(folder: Path) -> Iterator[dict[str, str]]:
-    """Addresses of fresh databases; PostgreSQL where it is."""
+    """Yield addresses of fresh databases, with PostgreSQL if it is installed."""
     import postgres
 
     urls = {"sqlite": f"sqlite:///{folder / 'campaign.db'}"}
@@ -391,10 +391,12 @@ def databases(folder: Path) -> Iterator[dict[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="less of everything; memory scaled up")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer requests; memory is extrapolated"
+    )
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=["sqlite", "postgresql"], help="one database")
-    parser.add_argument("--no-memory", action="store_true", help="leave out the million reports")
+    parser.add_argument("--only", choices=["sqlite", "postgresql"], help="measure one database")
+    parser.add_argument("--no-memory", action="store_true", help="do not send the million reports")
     args = parser.parse_args()
     if args.serve:
         return serve(*args.serve)

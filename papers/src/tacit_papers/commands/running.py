@@ -20,7 +20,7 @@ from tacit_papers.engine.registry import Study
 def run_study(
     study: Study, options: dict[str, Any], json_file: Path | None, plot: Path | None
 ) -> None:
-    """Check what was asked for, load the data, run, print the table, and draw."""
+    """Check the parameters, load the data, run the study, print its table, and draw its figure."""
     from tacit_papers.engine.running import run
 
     study.need_packages()

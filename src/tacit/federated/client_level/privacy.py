@@ -76,7 +76,7 @@ _STEPS = 2**20
 """Grid steps in a clip norm: far below the noise, and exact in integers."""
 _LARGEST_MULTIPLIER = 2**20
 _BLOCK = 2**20
-"""How many numbers are clipped at a time."""
+"""Number of values that are clipped at a time."""
 _BALL = GridBall("ClientPrivacy", 1.0, 1 / _STEPS, order=2)
 
 
