@@ -123,7 +123,8 @@ def test_ray_comes_to_the_arrays_of_the_plain_loop() -> None:
 
 
 def test_without_tls_only_loopback_is_served(tmp_path: Path) -> None:
-    with pytest.raises(errors.InvalidParameter, match=r"^Link: host must be 127.0.0.1 without TLS"):
+    message = r"^SuperLink: host must be 127.0.0.1 without TLS"
+    with pytest.raises(errors.InvalidParameter, match=message):
         deployment.SuperLink(tmp_path, host="0.0.0.0")
     given: dict[str, Any] = {"name": "a", "data": tmp_path / "a.npz", "work": tmp_path}
     with pytest.raises(errors.InvalidParameter, match="exactly one of authority, insecure"):
