@@ -1,13 +1,13 @@
 """Canaries through whole fits, at two central budgets: one JSON object on stdout.
 
-`Codebook.fit`, `VLM.fit` and `train` run many times with a canary and without it, and
-`tacit.audit.canaries` bounds ε from what they released, with confidence. A lower bound above what
-is claimed would refute the fit. Beside them: wrong ones that must be refuted, and the steps of
-training one by one, seen by someone who knows the sampling rate (the strongest score there is).
+`Codebook.fit`, `VLM.fit` and `train` run many times with and without a canary, and
+`tacit.audit.canaries` bounds ε from what they released, with confidence. A lower bound above the
+claim would refute the fit. The run also includes mutants, which must be refuted, and single steps
+of training, seen by an attacker who knows the sampling probability (the strongest score).
 
     python benchmarks/canaries.py [--runs 120] [--seconds 300]
 
-`not_refuted` and `mutants_refuted` say whether all went as it must. What is run is cut to the time.
+`not_refuted` and `mutants_refuted` must be true. Audits that do not fit into the time are skipped.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ def audit(fit: Any, data: Any, canary: Any, runs: int, **options: Any) -> Bound:
 def codebook(claim: float) -> Callable[[Any], np.ndarray]:
     def fit(raw: np.ndarray) -> np.ndarray:
         central: dict[str, Any] = {"central_epsilon": claim, "central_delta": DELTA}
-        made = Codebook(epsilon=1, codewords=3, features="raw", **central)
+        codebook = Codebook(epsilon=1, codewords=3, features="raw", **central)
         try:
-            arrays = made.fit(raw, schema=SCHEMA).parts()[1]
-        except InvalidParameter:  # a refusal is seen too
+            arrays = codebook.fit(raw, schema=SCHEMA).parts()[1]
+        except InvalidParameter:  # a refusal is a release too
             return np.zeros(0)
         apart = np.log(np.ptp(arrays["prototypes"], axis=1).max() + 1e-9)
         said = [arrays["counts"].sum(), arrays["counts"].max(), apart]
@@ -65,7 +65,7 @@ def codebook(claim: float) -> Callable[[Any], np.ndarray]:
 
 
 def spared(name: str, claim: float, runs: int) -> Bound:
-    """The same fit with so large a share for one query that no noise is left on it."""
+    """Fit with so large a share of the budget for one query that it has no noise."""
     kept = private_quantizer.SHARES[name]
     private_quantizer.SHARES[name] = 1e9
     try:
@@ -76,11 +76,11 @@ def spared(name: str, claim: float, runs: int) -> Bound:
 
 def vlm(claim: float, **options: Any) -> Callable[[Any], np.ndarray]:
     def fit(raw: np.ndarray) -> np.ndarray:
-        made = VLM(epsilon=1, latent_dimension=2, central_epsilon=claim, central_delta=DELTA)
+        vlm = VLM(epsilon=1, latent_dimension=2, central_epsilon=claim, central_delta=DELTA)
         settings: dict[str, Any] = {"batch_size": len(raw), "epochs": 2, "public_rows": None}
-        made.fit(raw, schema=SCHEMA, **settings, **options)
-        arrays = made.parts()[1]
-        # Of half a million weights those next to inputs and outputs, and all biases.
+        vlm.fit(raw, schema=SCHEMA, **settings, **options)
+        arrays = vlm.parts()[1]
+        # Only the weights next to inputs and outputs, and all biases, of half a million weights.
         seen = [arrays[name] for name in sorted(arrays) if arrays[name].size <= MOST_WEIGHTS]
         return np.concatenate([np.ravel(array) for array in seen])
 
@@ -91,7 +91,7 @@ def vlm(claim: float, **options: Any) -> Callable[[Any], np.ndarray]:
 
 
 def minus_output(module: nn.Module, rows: Tensor) -> Tensor:
-    """A gradient that is the row itself, whatever the weights."""
+    """Make the gradient the row itself, whatever the weights."""
     return -module(rows)[:, 0]
 
 
@@ -102,7 +102,7 @@ def linear(width: int) -> nn.Linear:
 
 
 def trained(claim: float, steps: int, batch: int, whole: bool) -> Callable[[Any], np.ndarray]:
-    """Final weights, or the noisy gradient of every step."""
+    """Return the final weights, or the noisy gradient of every step."""
 
     def fit(rows: np.ndarray) -> np.ndarray:
         module, path = linear(rows.shape[1]), []
@@ -123,7 +123,10 @@ def trained(claim: float, steps: int, batch: int, whole: bool) -> Callable[[Any]
 
 
 def step_by_step(multiplier: float, probability: float, steps: int) -> Callable[[Any], np.ndarray]:
-    r"""Likelihood ratio of all steps: :math:`\sum_t \ln(1 - q + q e^{(x_t - 1/2)/z^2})`."""
+    r"""Compute the log-likelihood ratio of all steps.
+
+    .. math:: \sum_t \ln(1 - q + q e^{(x_t - 1/2)/z^2})
+    """
 
     def score(draws: np.ndarray) -> np.ndarray:
         along = draws[:, : steps * WIDTH].reshape(len(draws), steps, WIDTH)[..., 1]
@@ -134,14 +137,14 @@ def step_by_step(multiplier: float, probability: float, steps: int) -> Callable[
 
 
 def final_weights(claim: float, runs: int) -> float:
-    """One step on everybody, seen through what is left at the end."""
+    """Audit one step on all records by the final weights."""
     others, nobody = np.zeros((OTHERS, WIDTH), np.float32), np.zeros(WIDTH, np.float32)
     fit = trained(claim, 1, OTHERS + 1, whole=False)
     return audit(fit, others, LOUD, runs, absent=nobody, scores=[matched_filter(LOUD)]).epsilon
 
 
 def every_step(claim: float, runs: int, batch: int = 15, steps: int = 10) -> float:
-    """Sampled steps, each seen by someone who knows rate and noise."""
+    """Audit sampled steps, each seen by an attacker who knows sampling probability and noise."""
     others, nobody = np.zeros((OTHERS, WIDTH), np.float32), np.zeros(WIDTH, np.float32)
     options: dict[str, Any] = {"epsilon": claim, "delta": DELTA, "steps": steps}
     rows = torch.zeros(OTHERS + 1, WIDTH)
@@ -152,7 +155,7 @@ def every_step(claim: float, runs: int, batch: int = 15, steps: int = 10) -> flo
 
 
 def one_run(spent: float) -> float:
-    """A thousand canaries in one training that spends `spent`, at the δ that this can show."""
+    """Audit one training that spends `spent` with 1,000 canaries, at a δ that these can show."""
     count, delta = 1000, 1e-9
     multiplier = Fraction(noise_multiplier_for(spent, delta))
 
@@ -164,7 +167,7 @@ def one_run(spent: float) -> float:
         train(module, data, minus_output, noise_multiplier=float(multiplier) * 1.0001, **options)
         return module.weight.detach().numpy().ravel()
 
-    found = one_run_bound(
+    bound = one_run_bound(
         fit,
         np.zeros((0, count), np.float32),
         100 * np.eye(count, dtype=np.float32),
@@ -174,7 +177,7 @@ def one_run(spent: float) -> float:
         delta=delta,
         confidence=CONFIDENCE,
     )
-    return found.epsilon
+    return bound.epsilon
 
 
 # --- all of it -------------------------------------------------------------------------------
@@ -203,16 +206,16 @@ def figures(runs: int, seconds: float) -> dict[str, Any]:
     table: dict[str, Any] = {"delta": DELTA, "confidence": CONFIDENCE, "runs": runs, "skipped": []}
 
     def measured(name: str, audits: dict[str, Callable[[], float]]) -> list[float]:
-        found = table[name] = {}
+        bounds = table[name] = {}
         for what, bound in audits.items():
             if time.monotonic() - started > seconds:
                 table["skipped"].append(f"{name}: {what}")
                 continue
-            found[what] = bound()
-            print(f"{name} {what} {found[what]:.3f}", file=sys.stderr, flush=True)
-        return list(found.values())
+            bounds[what] = bound()
+            print(f"{name} {what} {bounds[what]:.3f}", file=sys.stderr, flush=True)
+        return list(bounds.values())
 
-    # The wrong ones first: an audit that is blind to them says nothing of the right ones.
+    # Mutants first: an audit that does not refute them shows nothing about the correct fits.
     least = min(CLAIMS)
     refuted = [bound > least for bound in measured(f"mutants_at_{least:g}", wrong(least, runs))]
     kept = [
@@ -220,7 +223,7 @@ def figures(runs: int, seconds: float) -> dict[str, Any]:
         for claim in CLAIMS
         for bound in measured(f"claimed_{claim:g}", right(claim, runs))
     ]
-    # Nothing measured is nothing shown.
+    # Without a measurement nothing is shown.
     table |= {
         "not_refuted": bool(kept) and all(kept),
         "mutants_refuted": bool(refuted) and all(refuted),
@@ -230,8 +233,12 @@ def figures(runs: int, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=120, help="fits with the canary, and without")
-    parser.add_argument("--seconds", type=float, default=300, help="start nothing after so long")
+    parser.add_argument(
+        "--runs", type=int, default=120, help="number of fits with the canary, and without it"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="start no audit after this many seconds"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(json.dumps(figures(options.runs, options.seconds), indent=2))

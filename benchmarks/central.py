@@ -1,26 +1,26 @@
-"""Accuracy after local reports when the in-house data are protected too.
+"""Accuracy of classifiers learned from local reports if the in-house rows are protected too.
 
     python benchmarks/central.py codebook
     python benchmarks/central.py vlm --device cuda
     python benchmarks/central.py basis
 
-The protocol is that of `tacit study collect --data mnist`: 45,000 in-house images without labels
-(D1), 13,500 people, 2,500 test images, means over random splits with their standard error. Central
-ε is what all that is learned from D1 costs at δ = 1e-5. Here is what the records of that study do
-not hold.
+The protocol is that of `tacit study collect --data mnist`: 45,000 in-house images without labels,
+13,500 people, 2,500 test images, means over random splits with their standard errors. Central ε is
+the cost, at δ = 1e-5, of everything learned from the in-house images. The results here are not in
+the records of that study.
 
-codebook: scattering features, K by the rule. `table` is the label table over the codebook and
-`private_student` a network taught on D1 with DP-Adam, for a fifth more of central ε and δ: both may
-leave the house. `student` is taught on D1 without noise and stays inside; the encoder that people
-get is the private one in all of them.
+codebook: scattering features, K by the rule. `table` is the label table over the codebook, and
+`private_student` a network trained on the in-house images with DP-Adam, for a fifth more of central
+ε and δ; both may leave the house. `student` is trained on them without noise and stays in-house.
+People get the private encoder in all cases.
 
-vlm: one mechanism for each ε, the first of the lists in `vlm.py`, as trying several on D1 would
-cost the budget of each. `joint` is DP-Adam on encoder and decoder from synthetic strokes, `random`
-the same from random weights, `paper` the two-stage way of which nothing is proved, `infinity` no
-central noise.
+vlm: one mechanism for each ε, the first of the lists in `vlm.py`, since each further one that is
+fitted in-house would cost its own budget. `joint` is DP-Adam on encoder and decoder from synthetic
+strokes, `random` the same from random weights, `paper` the two-stage training, which is unproven,
+`infinity` training without central noise.
 
-The shares, the number of cells and the steps of the private codebook, and batch, epochs and rate of
-DP-Adam, were settled while looking at split 0; it is not among the default splits.
+The shares, the number of cells and the steps of the private codebook, and the batch size, epochs
+and learning rate of DP-Adam were chosen on split 0, which is not among the default splits.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ LOCAL = {
 }
 
 
-class Remembered:
-    """Scattering features that are computed once for every image, in whatever order they come."""
+class CachedScattering:
+    """Scattering features that are computed once for each image, whatever the order of images."""
 
     kind = "scattering"
 
@@ -81,7 +81,7 @@ def codebook(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     data = datasets.load("mnist")
     images, labels, split = data.rows.reshape(len(data), -1), data.labels, data.collection(seed)
     inhouse, people, test = split.inhouse, split.people, split.test
-    features = Remembered(images, args.vectors / "scattering.npy")
+    features = CachedScattering(images, args.vectors / "scattering.npy")
     lines = []
     for central in args.central:
         for epsilon in args.epsilons:
@@ -111,7 +111,7 @@ def codebook(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
                 ).fit(reports)
                 line["private_student"] = taught.score(images[test], labels[test])
             lines.append(line)
-            say(f"split {seed}: {line}, towards D1 {mechanism.inhouse_.guarantee}")
+            say(f"split {seed}: {line}, for the in-house rows {mechanism.inhouse_.guarantee}")
     return lines
 
 
@@ -128,8 +128,8 @@ def vlm(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
             ways = ("infinity",) if central == np.inf else args.ways
             for way in ways:
                 if (central, candidate, way) not in fits:
-                    made = fitted(VLM, study, data, seed, args, central, candidate, way)
-                    fits[central, candidate, way] = made
+                    fit = fitted(VLM, study, data, seed, args, central, candidate, way)
+                    fits[central, candidate, way] = fit
                 one = fits[central, candidate, way]
                 rng = Seeded(np.random.default_rng([seed, round(1000 * epsilon)]))
                 columns = study.released(one, data.people[1], epsilon, rng)
@@ -160,12 +160,12 @@ def fitted(VLM, study, data, seed, args, central, candidate, way):
 
 
 def basis(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
-    """How much of the variance of D1's features public directions hold."""
+    """Measure the share of the variance of in-house features in public directions."""
     from tacit.data import datasets
     from tacit.local.learned import private_quantizer
 
     data = datasets.load("mnist")
-    features = Remembered(data.rows, args.vectors / "scattering.npy")
+    features = CachedScattering(data.rows, args.vectors / "scattering.npy")
     inhouse = data.collection(seed).inhouse[:10_000]
     seen = features.known[np.sort(inhouse)].astype(np.float32)
     seen -= seen.mean(axis=0)

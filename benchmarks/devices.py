@@ -1,9 +1,10 @@
-"""Same artifact, same codeword or latent? CPU against another device, on MNIST-sized images.
+"""Compare codewords and latents of one artifact on the CPU and on another device.
 
     python benchmarks/devices.py --device cuda
 
-Prints how many of 10,000 images change their codeword (invariant encoder, 1,024 cells), and how
-many grid steps of VLM latents differ by one, or by more. The weights need not be trained for that.
+Prints how many of 10,000 images of the size of MNIST change their codeword (invariant encoder,
+1,024 cells), and how many grid steps of VLM latents differ by one, or by more. The weights are
+untrained, which makes no difference here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     args = parser.parse_args()
     rng = np.random.default_rng(0)
-    # Smooth blobs: independent pixels would be unlike any image.
+    # Smooth blobs, since independent pixels would not resemble images.
     coarse = rng.random((args.rows, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
     images = (255 * coarse).astype(np.uint8)
     schema = tacit.ArraySchema(784, 0, 255, image=(28, 28))

@@ -26,13 +26,13 @@ class Cases:
         self.answers, self.test_answers = answers[:ROWS], answers[ROWS:]
         self.labels, self.test_labels = labels[:ROWS], labels[ROWS:]
         self.grown, self.test_grown = grown[:ROWS], grown[ROWS:]
-        # Of the public weights of the making, as somebody who knows the question would bound it.
+        # From the public weights that made the target, as someone who knows the question would.
         reach = float(np.ceil(3 * np.sqrt((weights**2).sum() + 1)))
         self.target_bounds = (-reach, reach)
 
 
 def grow(rng: np.random.Generator, rows: np.ndarray) -> np.ndarray:
-    """Labels of a tree of depth 4: other columns at every node, leaves of either class in turn."""
+    """Label rows by a tree of depth 4: other columns at every node, leaves of alternating class."""
     place = np.zeros(len(rows), int)
     for _ in range(LABEL_DEPTH):
         nodes = int(place.max()) + 1

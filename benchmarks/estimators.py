@@ -1,12 +1,12 @@
-"""What a central guarantee costs an estimator: accuracy and time beside scikit-learn and a peer.
+"""Accuracy and time of private estimators, compared with scikit-learn and a peer.
 
     python benchmarks/estimators.py [--repeats 5]
 
 Prints one JSON object. 50,000 rows of 20 standard-normal columns within [−3, 3], seed 0; ε = 1, and
-δ = 10⁻⁶ where one is used. Losses are on 20,000 other rows, ours averaged over the repeats, whose
-noise is drawn anew; times are medians of interleaved fits, ours over scikit-learn's, both as they
-come (its forest on one core, unless asked for more; ours likewise). Points are hundredths of
-accuracy; the forest's are ours less diffprivlib's. null is what could not be measured.
+δ = 10⁻⁶ where one is used. Losses are on 20,000 other rows, ours averaged over the repeats, each
+with fresh noise. Times are medians of interleaved fits, ours over scikit-learn's, both with default
+settings (both forests on one core). Points are hundredths of accuracy; for the forest they are ours
+less diffprivlib's. null means not measured.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ BOUNDS = (LOWER, UPPER)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What it gives, and seconds."""
+    """Return a result, and the seconds that it took."""
     began = time.perf_counter()
-    found = work()
-    return found, time.perf_counter() - began
+    result = work()
+    return result, time.perf_counter() - began
 
 
 def compared(
@@ -41,9 +41,9 @@ def compared(
     test: tuple[Any, Any],
     repeats: int,
 ) -> tuple[float, float, float]:
-    """Mean score of ours, score of scikit-learn's, and the ratio of the medians of their times."""
+    """Return our mean score, scikit-learn's score, and the ratio of their median times."""
     scores, times, theirs = [], [], []
-    for _ in range(repeats + 1):  # the first pays for caches, and its times do not count
+    for _ in range(repeats + 1):  # a warm-up for caches, which is not timed
         model, seconds = timed(lambda: ours().fit(*rows))
         scores.append(model.score(*test))
         times.append(seconds)
@@ -112,7 +112,7 @@ def measured(repeats: int) -> dict[str, float | None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="fits of each estimator")
+    parser.add_argument("--repeats", type=int, default=5, help="number of fits of each estimator")
     print(json.dumps(measured(parser.parse_args().repeats), indent=1))
 
 

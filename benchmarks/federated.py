@@ -1,12 +1,11 @@
-"""What do messages cost? A round through Flower's apps in this process against a plain loop.
+"""The cost of messages: a round through Flower's apps in this process, over one of a plain loop.
 
     python benchmarks/federated.py [--rounds 40] [--ray]
 
 FedAvg on the 8 × 8 digits that come with scikit-learn, a network 64-32-10, 5 local epochs, IID over
-10 and over 100 clients, all of them asked in every round. Both engines train at the same time in
-one run, a round of one and then a round of the other, on one thread; printed is the median over
-pairs of neighbouring rounds of the ratio of their times. `--ray` adds Flower's own simulation; its
-rounds are timed without its start.
+10 and over 100 clients, all of them in every round. Both engines take turns in one run, round by
+round, on one thread. Prints the median ratio of the times of neighbouring rounds. `--ray` adds
+Flower's own simulation, without its start.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sklearn.datasets import load_digits
 
 from tacit.federated import Data, TorchModel, partition, rounds
 from tacit.federated.app import engines
-from tacit.federated.rounds import Round
+from tacit.federated.rounds import Round, RunOptions
 from tacit.federated.torch_model import mlp
 
 Engine = Callable[..., object]
@@ -44,7 +43,7 @@ def network() -> TorchModel:
 
 
 def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -> list[list[float]]:
-    """Seconds of every round of both, taken in turns: two threads, of which one runs."""
+    """Return the seconds of every round of both engines, which take turns in two threads."""
     turns = [threading.Semaphore(1), threading.Semaphore(0)]
     times: list[list[float]] = [[], []]
 
@@ -60,7 +59,7 @@ def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -
 
         turns[me].acquire()
         started = time.perf_counter()
-        engine("fedavg", network(), clients, count, callback=told)
+        engine("fedavg", network(), clients, count, RunOptions(callback=told))
         turns[1 - me].release()
 
     threads = [threading.Thread(target=work, args=pair) for pair in enumerate((left, right))]
@@ -72,7 +71,7 @@ def side_by_side(left: Engine, right: Engine, clients: list[Data], count: int) -
 
 
 def ratio(left: Engine, right: Engine, count: int, repeats: int) -> float:
-    """Of a round of the first to one of the second; the first round of each warms up."""
+    """Return the median ratio of a round of the first to one of the second, after a warm-up."""
     first, second = side_by_side(left, right, clients_of(count), repeats + 1)
     pairs = zip(first[1:], second[1:], strict=True)
     return round(median(one / other for one, other in pairs), 3)
@@ -82,18 +81,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--ray", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     result = {
-        f"local_over_plain_{count}": ratio(engines.run, rounds.run, count, given.rounds)
+        f"local_over_plain_{count}": ratio(engines.run, rounds.run, count, arguments.rounds)
         for count in (10, 100)
     }
-    if given.ray:
+    if arguments.ray:
         from tacit.federated.app import simulation
 
-        def on_ray(name: str, model: object, *others: object, **named: object) -> object:
-            return simulation.run(name, network, *others, **named)  # type: ignore[arg-type]
+        def on_ray(name: str, model: object, *others: object) -> object:
+            return simulation.run(name, network, *others)  # type: ignore[arg-type]
 
-        result["ray_over_plain_10"] = ratio(on_ray, rounds.run, 10, given.rounds)
+        result["ray_over_plain_10"] = ratio(on_ray, rounds.run, 10, arguments.rounds)
     print(json.dumps(result))
 
 

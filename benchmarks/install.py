@@ -1,10 +1,10 @@
-"""The wheel in empty environments: alone and with each extra.
+"""The wheel in empty environments, alone and with each extra.
 
     make dist && python benchmarks/install.py
 
 For each extra: the megabytes that it installs, the milliseconds of `import tacit`, and the
-number of public names that load. Every name that does not load must say which extra to install,
-and that extra must bring it: a wrong hint ends the run with exit code 1. Prints one JSON object.
+number of public names that load. A name that does not load must state which extra to install,
+and that extra must provide it: a wrong hint ends the run with exit code 1. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def environment(wheel: Path, extra: str, folder: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt"]
-    if extra in ("learn", "federated"):  # by its pin: any other way brings GPU libraries
+    if extra in ("learn", "federated"):  # pinned, since otherwise GPU libraries are installed
         pins = (ROOT / "constraints.txt").read_text().splitlines()
         subprocess.run([*install, next(p for p in pins if p.startswith("torch=="))], check=True)
     subprocess.run([*install, f"{wheel}[{extra}]" if extra else str(wheel)], check=True)
@@ -62,13 +62,13 @@ def environment(wheel: Path, extra: str, folder: Path) -> Path:
 
 
 def measured(python: Path) -> dict[str, object]:
-    """Size, import time, and what loads."""
+    """Measure size and import time, and list the names that load."""
     site = next(python.parents[1].glob("lib/python*/site-packages"))
     size = sum(p.stat().st_size for p in site.rglob("*") if p.is_file() and "/pip/" not in str(p))
     run = [python, "-c"]
     times = sorted(float(subprocess.check_output([*run, TIME])) for _ in range(5))
-    found = json.loads(subprocess.check_output([*run, LOAD]))
-    return {"megabytes": round(size / 1e6), "milliseconds": round(1e3 * times[2]), **found}
+    loaded = json.loads(subprocess.check_output([*run, LOAD]))
+    return {"megabytes": round(size / 1e6), "milliseconds": round(1e3 * times[2]), **loaded}
 
 
 def main() -> None:
@@ -80,7 +80,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             results[extra] = measured(environment(wheel, extra, Path(folder) / "env"))
     wrong = {extra: one["wrong"] for extra, one in results.items() if one["wrong"]}
-    for extra, one in results.items():  # what a hint promises must be true
+    for extra, one in results.items():  # the hint must be right
         for name, hint in one["hints"].items():
             promised = hint.rpartition("tacit[")[2].partition("]")[0]
             if promised in results and name in results[promised]["hints"]:

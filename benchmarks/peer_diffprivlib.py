@@ -1,6 +1,6 @@
-"""diffprivlib's statistics. The number of rows is public and a neighbour replaces one of them.
+"""diffprivlib's statistics. The number of rows is public, and a neighbour replaces one row.
 
-Except that its histogram adds noise for one count that moves by one: add-remove.
+Only its histogram adds noise for add-remove neighbours: one count moves by one.
 """
 
 import numpy as np

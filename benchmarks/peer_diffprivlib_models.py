@@ -14,21 +14,21 @@ bounds = (LOWER, UPPER)
 
 
 def forest():
-    made = models.RandomForestClassifier(
+    model = models.RandomForestClassifier(
         TREES, epsilon=EPSILON, bounds=bounds, classes=[0, 1], max_depth=DEPTH
     )
-    return made.fit(cases.rows, cases.grown).score(cases.test, cases.test_grown)
+    return model.fit(cases.rows, cases.grown).score(cases.test, cases.test_grown)
 
 
 def linear():
-    made = models.LinearRegression(epsilon=EPSILON, bounds_X=bounds, bounds_y=cases.target_bounds)
-    return made.fit(cases.rows, cases.answers).score(cases.test, cases.test_answers)
+    model = models.LinearRegression(epsilon=EPSILON, bounds_X=bounds, bounds_y=cases.target_bounds)
+    return model.fit(cases.rows, cases.answers).score(cases.test, cases.test_answers)
 
 
 def logistic():
     norm = float((max(abs(LOWER), UPPER) ** 2 * cases.rows.shape[1]) ** 0.5)
-    made = models.LogisticRegression(epsilon=EPSILON, data_norm=norm)
-    return made.fit(cases.rows, cases.labels).score(cases.test, cases.test_labels)
+    model = models.LogisticRegression(epsilon=EPSILON, data_norm=norm)
+    return model.fit(cases.rows, cases.labels).score(cases.test, cases.test_labels)
 
 
 tasks = {"forest": forest, "linear": linear, "logistic": logistic}

@@ -1,15 +1,15 @@
 """OpenDP: exact discrete noise on a vector of integers, and statistics of bounded rows.
 
-Its count, sum and histogram are add-remove, as one distance of its rows. Its mean takes the number
-of rows as public, so its neighbours replace one row: two of that distance. Where the number of rows
-is hidden, a mean is a sum over a count, for half of ε each.
+Neighbours of its count, sum and histogram are add-remove, at distance 1. Its mean takes the number
+of rows as public, so its neighbours replace one row, at distance 2. If the number of rows is
+hidden, a mean is a sum over a count, each with half of ε.
 """
 
 import opendp.prelude as dp
 
 from query_cases import ABOVE, EDGES, EPSILON, LOW, LOWER, UPPER, VALUES, serve
 
-COUNT = 2_000  # as fast as at 100,000, and many calls fit into a turn
+COUNT = 2_000  # as fast as with 100,000, and many calls fit into a turn
 
 dp.enable_features("contrib")
 vectors = dp.vector_domain(dp.atom_domain(T="i64"))
@@ -28,7 +28,7 @@ bins = (
 
 
 def noised(statistic, d_in, epsilon=EPSILON):
-    """The statistic with the least Laplace noise that gives ε."""
+    """Return the statistic with the least Laplace noise that gives ε."""
     return dp.binary_search_chain(lambda s: statistic >> dp.m.then_laplace(s), d_in, epsilon)
 
 

@@ -1,7 +1,7 @@
 """pure-ldp's clients. Version 1.2.0 has no bulk call, so the quickest loop over items is timed.
 
-It has no subset selection either; unary encoding is the nearest it has, since both report a set
-of categories. Items are plain integers, which it handles faster than numpy's.
+It has no subset selection either; unary encoding comes closest, since both report a set of
+categories. Items are Python integers, which it handles faster than numpy's.
 """
 
 from pure_ldp.frequency_oracles.direct_encoding import DEClient

@@ -1,7 +1,7 @@
-"""Peers in environments of their own, so that their dependencies never meet ours.
+"""Peers in separate environments, so that their dependencies do not conflict with ours.
 
-A peer is a long-lived process that times one task each time it is asked: its imports are paid
-once, and its measurements can be interleaved with ours. Only the standard library is used here,
+A peer is a long-lived process that times one task per request: its imports are paid once, and
+its measurements can be interleaved with ours. Only the standard library is used here,
 because the peers' own scripts import `serve` and `rate` from this module.
 """
 
@@ -20,20 +20,20 @@ HERE = Path(__file__).resolve().parent
 ENVIRONMENTS = HERE.parent / ".bench"
 
 Task = tuple[Callable[[], object], int]
-"""What to time, and how many draws one call of it makes."""
+"""A function to time, and the number of draws that one call makes."""
 
 
 def say(line: str) -> None:
-    """Progress goes to stderr: stdout is for the result alone."""
+    """Print progress on stderr; stdout is for the result."""
     print(line, file=sys.stderr, flush=True)
 
 
 def rate(task: Task, seconds: float = 0.9) -> float:
-    """Draws a second in the fastest of the calls that fit into this turn.
+    """Measure draws per second in the fastest of the calls that fit into this turn.
 
-    Other work on the machine only ever slows a call, and a process that has just been woken runs
-    slowly at first: an average would charge that to whoever waited longest. Processor time is
-    counted, not waiting for a processor; everything measured here uses one thread.
+    Other work on the machine only slows calls down, and a process that was just woken is slow at
+    first, so an average would be unfair to the process that waited longest. Time is processor
+    time; everything measured here uses one thread.
     """
     work, draws = task
     fastest = math.inf
@@ -46,7 +46,7 @@ def rate(task: Task, seconds: float = 0.9) -> float:
 
 
 def serve(tasks: dict[str, Task]) -> None:
-    """The peer's side: a line with a task's name comes in, its rate goes out as JSON."""
+    """Run the peer's side: read a task's name per line, and print its rate as JSON."""
     for work, _ in tasks.values():
         work()  # caches and lazy imports
     print(json.dumps(sorted(tasks)), flush=True)
@@ -55,7 +55,7 @@ def serve(tasks: dict[str, Task]) -> None:
 
 
 class Peer:
-    """Our side: the peer's process, or nothing where its environment cannot be made."""
+    """Our side: the peer's process, or None if its environment cannot be made."""
 
     def __init__(self, name: str, *requirements: str, script: str | None = None) -> None:
         self.name, self._script = name, script or name
@@ -74,7 +74,9 @@ class Peer:
             stdout=subprocess.PIPE,
             text=True,
         )
-        tasks = self._read()  # waits for the peer's imports, so that they disturb no measurement
+        tasks = (
+            self._read()
+        )  # wait for the peer's imports, so that they do not disturb a measurement
         say(f"{self.name}: ready to time {', '.join(tasks)}")
 
     def _read(self) -> object:
@@ -84,7 +86,7 @@ class Peer:
         return json.loads(line)
 
     def rate(self, task: str) -> float | None:
-        """What the peer answers to this line; None without a peer."""
+        """Return the peer's answer to this line; None without a peer."""
         if self._process is None:
             return None
         self._process.stdin.write(task + "\n")
@@ -92,7 +94,7 @@ class Peer:
         return self._read()
 
     def close(self) -> None:
-        """End of input ends the peer's loop."""
+        """End the peer's loop by the end of its input."""
         if self._process is not None:
             self._process.stdin.close()
             self._process.wait()
@@ -100,10 +102,10 @@ class Peer:
 
 
 def _environment(name: str, requirements: tuple[str, ...]) -> Path:
-    """The environment's interpreter; the environment is made on first use and kept."""
+    """Return the environment's interpreter; the environment is made on first use and kept."""
     folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
-    # The stamp is written last, so that a half-made environment is made again.
+    # The stamp is written last, so that an incomplete environment is made again.
     stamp = folder / ".requirements"
     if stamp.exists() and stamp.read_text().split() == list(requirements):
         return python

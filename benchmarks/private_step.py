@@ -1,22 +1,22 @@
-"""One step of DP-Adam over one of plain Adam, beside Opacus: one JSON object on stdout.
+"""One step of DP-Adam over one of plain Adam, compared with Opacus: one JSON object on stdout.
 
-A step is forward, backward, clipping, noise and the optimiser, on a batch that is there already:
-sampling is left out for everyone. The network is 784-400-150-50-8 with ReLU. Everyone's optimiser
-is torch's fused Adam. Noise of ours comes from AES-256 in counter mode; that of Opacus from torch's
-generator in its default mode, which can be predicted.
+A step is forward pass, backward pass, clipping, noise and the optimiser on a given batch, without
+sampling. The network is 784-400-150-50-8 with ReLU, the optimiser torch's fused Adam for all. Our
+noise comes from AES-256 in counter mode; that of Opacus from torch's generator in its default mode,
+which can be predicted.
 
-All take turns in one process, with one thread (processor time) and with two (time on the wall,
-which means something only where nothing else runs), and a time is the median of many turns.
-A figure on stdout is the worse for us of one thread and two. The table with everything, peak memory
-included, goes to stderr, and to a file with --json FILE.
+All take turns in one process, with one thread (processor time) and with two (wall-clock time, which
+is meaningful only on an idle machine); a time is the median of many turns. The figures on stdout
+are the worse ones for us of one and two threads. The complete table, with peak memory, goes to
+stderr, and to a file with --json FILE.
 
-Peak memory is that of 5 steps at batch 1024 in a process of its own: the highest resident set minus
-that before weights and optimiser were made, after a warm-up on a small network.
+Peak memory is measured over 5 steps at batch size 1024 in a separate process: the highest resident
+set minus that before weights and optimiser were made, after a warm-up on a small network.
 
 With --against FOLDER, another source tree (say, `git worktree add FOLDER COMMIT`) takes turns with
-this one, each in a process of its own: `ours_over_before` is the ratio of steps.
+this one, each in a separate process: `ours_over_before` is the ratio of their times per step.
 
-Opacus lives in `.bench/opacus`, made on first use; torch is that of the environment at hand.
+Opacus is installed in `.bench/opacus` on first use; torch is that of the current environment.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIZES = (784, 400, 150, 50, 8)
 BATCHES = (64, 1024)
 THREADS = (1, 2)
 TURNS = {64: 150, 1024: 32}
-SELDOM = 8  # Opacus with hooks takes a second a step at 1024: one turn in so many rounds
+SELDOM = 8  # Opacus with hooks takes one second per step at 1024: one turn in this many rounds
 CLIP_NORM, MULTIPLIER, RATE = 1.0, 1.0, 1e-3
 RIVALS = ("opacus_hooks", "opacus_ghost")
 MARK = "TACIT_BENCH_OPACUS"
@@ -55,7 +55,7 @@ Step = Callable[[], object]
 
 
 def in_environment() -> None:
-    """Run this file again where Opacus is; without it, go on and measure ours alone."""
+    """Run this file again in the environment of Opacus; without one, measure only ours."""
     if find_spec("opacus") or MARK in os.environ:
         return
     folder = ENVIRONMENTS / "opacus"
@@ -65,7 +65,7 @@ def in_environment() -> None:
             say(f"opacus: making an environment with {', '.join(WANTED)}")
             shutil.rmtree(folder, ignore_errors=True)
             _quietly(sys.executable, "-m", "venv", folder)
-            # Without dependencies: torch and the rest are those of the environment at hand.
+            # Without dependencies: torch and the rest are those of the current environment.
             pip = (python, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps")
             _quietly(*pip, *WANTED)
             stamp.write_text("\n".join(WANTED))
@@ -168,9 +168,9 @@ def opacus_hooks(module, batch) -> tuple[Step, Step]:
         optimizer.zero_grad()
         F.cross_entropy(wrapped(batch[0]), batch[1], reduction="sum").backward()
         optimizer.clip_and_accumulate()
-        found = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
+        summed = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
         optimizer.zero_grad()
-        return found
+        return summed
 
     return step, sums
 
@@ -204,9 +204,9 @@ def opacus_ghost(module, batch) -> tuple[Step, Step]:
         optimizer.zero_grad()
         criterion(wrapped(batch[0]), batch[1]).backward()
         optimizer.accumulate()
-        found = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
+        summed = torch.cat([p.summed_grad.flatten() for p in wrapped.parameters()])
         optimizer.zero_grad()
-        return found
+        return summed
 
     return step, sums
 
@@ -224,15 +224,15 @@ def contenders() -> list[str]:
 
 
 def check_sums() -> dict[str, float]:
-    """Largest difference of a clipped sum from the loop over examples, as a share of its norm."""
+    """Return the largest relative difference of a clipped sum from the loop over examples."""
     import torch
 
     batch, module = rows(64), network()
     total = 0
     for i in range(64):
         value = loss(module, batch[0][i : i + 1], batch[1][i : i + 1]).sum()
-        found = torch.cat([g.flatten() for g in torch.autograd.grad(value, module.parameters())])
-        total = total + found * min(1.0, CLIP_NORM / float(found.norm()))
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(value, module.parameters())])
+        total = total + gradient * min(1.0, CLIP_NORM / float(gradient.norm()))
     differences = {}
     for name in contenders()[1:]:
         sums = CONTENDERS[name](network(), batch)[1]()
@@ -242,9 +242,9 @@ def check_sums() -> dict[str, float]:
 
 
 def times(batch_size: int, threads: int) -> dict[str, float]:
-    """Median seconds of a step; everyone has a turn in every round.
+    """Return the median seconds of a step; each contender has a turn in every round.
 
-    With one thread, processor time: waiting for a processor that others use is nobody's fault.
+    With one thread this is processor time, which does not count waiting for a processor.
     """
     import torch
 
@@ -253,7 +253,7 @@ def times(batch_size: int, threads: int) -> dict[str, float]:
     torch.set_num_threads(threads)
     batch = rows(batch_size)
     steps = {name: CONTENDERS[name](network(), batch)[0] for name in contenders()}
-    taken: dict[str, list[float]] = {name: [] for name in steps}
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(-3, TURNS[batch_size]):
         for name, step in steps.items():
             if name == "opacus_hooks" and turn % SELDOM:
@@ -261,12 +261,12 @@ def times(batch_size: int, threads: int) -> dict[str, float]:
             start = clock()
             step()
             if turn >= 0:
-                taken[name].append(clock() - start)
-    return {name: median(values) for name, values in taken.items()}
+                seconds[name].append(clock() - start)
+    return {name: median(values) for name, values in seconds.items()}
 
 
 def answer_turns(batch_size: int, threads: int) -> None:
-    """In a process of its own: a step for every line that comes, and how long it took."""
+    """Run one step per input line, and print its time; called in a separate process."""
     import torch
 
     clock = time.process_time if threads == 1 else time.perf_counter
@@ -281,10 +281,10 @@ def answer_turns(batch_size: int, threads: int) -> None:
 
 
 def against(folder: Path, batch_size: int, threads: int) -> float:
-    """Median step of this tree over that of another, turn by turn."""
+    """Return the median time of a step of this tree over that of another, in turns."""
     script = [sys.executable, __file__, "--turns", str(batch_size), str(threads)]
     trees = [HERE.parent / "src", folder / "src"]
-    asked = [
+    processes = [
         subprocess.Popen(
             script,
             env={**os.environ, "PYTHONPATH": str(tree)},
@@ -294,21 +294,21 @@ def against(folder: Path, batch_size: int, threads: int) -> float:
         )
         for tree in trees
     ]
-    taken: list[list[float]] = [[], []]
+    elapsed: list[list[float]] = [[], []]
     for _ in range(TURNS[batch_size]):
-        for one, seconds in zip(asked, taken, strict=True):
+        for one, seconds in zip(processes, elapsed, strict=True):
             assert one.stdin is not None
             assert one.stdout is not None
             one.stdin.write("\n")
             one.stdin.flush()
             seconds.append(float(one.stdout.readline()))
-    for one in asked:
+    for one in processes:
         one.communicate()
-    return median(taken[0]) / median(taken[1])
+    return median(elapsed[0]) / median(elapsed[1])
 
 
 def resident(field: str) -> int:
-    """VmRSS or VmHWM in bytes."""
+    """Read VmRSS or VmHWM, in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) * 1024
@@ -316,7 +316,7 @@ def resident(field: str) -> int:
 
 
 def print_peak(name: str) -> None:
-    """In a process of its own: the peak of 5 steps above what was there before the network."""
+    """Print the peak memory of 5 steps above that before the network; in a separate process."""
     import torch
 
     torch.set_num_threads(1)
@@ -328,7 +328,7 @@ def print_peak(name: str) -> None:
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts again from here
+    Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
     step = CONTENDERS[name](network(), batch)[0]
     for _ in range(5):
         step()
@@ -336,7 +336,7 @@ def print_peak(name: str) -> None:
 
 
 def peaks() -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    memory: dict[str, float | None] = {}
     for name in contenders():
         command = [sys.executable, __file__, "--peak-of", name]
         runs = []
@@ -344,12 +344,12 @@ def peaks() -> dict[str, float | None]:
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
                 runs.append(int(done.stdout))
-        found[name] = median(runs) if runs else None
-    return found
+        memory[name] = median(runs) if runs else None
+    return memory
 
 
 def ratios(seconds: dict[tuple[int, int], dict[str, float]]) -> dict[str, float | None]:
-    """Every figure with the number of threads that is the worse for us."""
+    """Return each figure with the number of threads that is worse for us."""
     figures: dict[str, float | None] = {}
     for batch in BATCHES:
         runs = [seconds[batch, threads] for threads in THREADS]
@@ -386,11 +386,11 @@ def main() -> None:
     if arguments.turns:
         return answer_turns(*arguments.turns)
     if arguments.against:
-        found = {
+        rounded = {
             f"ours_over_before_{batch}": max(against(arguments.against, batch, t) for t in THREADS)
             for batch in BATCHES
         }
-        return print(json.dumps({name: float(f"{v:.4g}") for name, v in found.items()}, indent=2))
+        return print(json.dumps({name: float(f"{v:.4g}") for name, v in rounded.items()}, indent=2))
     in_environment()
     warnings.filterwarnings("ignore", message="Full backward hook is firing")  # of Opacus
     differences = check_sums()

@@ -1,11 +1,11 @@
-"""Speed and memory of `release`, against the bare feature or encoder pass, in one run.
+"""Speed and memory of `release`, compared with the bare feature or encoder pass.
 
     python benchmarks/privatize.py
 
-Prints one JSON object: how long `release` of MNIST-sized rows takes over the pass that it cannot do
-without (features, projection and cells for the codebook, the encoder network for the VLM), rows a
-second of the codebook, and the peak memory of the command line's streamed path for 10⁵ and 10⁶ rows
-of 64 columns. Ratios are medians of interleaved rounds; at most 2 is "half the speed".
+Prints one JSON object: the time of `release` of rows of the size of MNIST over that of the pass
+which it needs (features, projection and cells for the codebook, the encoder network for the VLM),
+rows per second of the codebook, and the peak memory of the streaming command line for 10⁵ and 10⁶
+rows of 64 columns. Ratios are medians of interleaved rounds; 2 is half the speed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROUNDS = 5
 
 
 def ratio(numerator: Callable[[], Any], denominator: Callable[[], Any]) -> tuple[float, float]:
-    """Median over interleaved rounds, and seconds of the first."""
+    """Return the median ratio over interleaved rounds, and the seconds of the first."""
     pairs = []
     for _ in range(ROUNDS):
         seconds = []
@@ -43,7 +43,7 @@ def ratio(numerator: Callable[[], Any], denominator: Callable[[], Any]) -> tuple
 
 
 def images(count: int) -> tuple[Any, Any]:
-    """MNIST where $TACIT_DATA has it; otherwise strokes of the same size."""
+    """Load MNIST if $TACIT_DATA has it, else strokes of the same size."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 10, count)
     path = Path(os.environ.get("TACIT_DATA", "../shared/data"), "mnist")
@@ -87,7 +87,7 @@ def vlm(rows: int) -> float:
 
 
 def memory(rows: int, folder: Path) -> float:
-    """Peak resident megabytes of `tacit collect privatize` on so many rows."""
+    """Return the peak resident megabytes of `tacit collect privatize` on this many rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -117,7 +117,9 @@ def memory(rows: int, folder: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=5_000, help="for the speed of the codebook")
+    parser.add_argument(
+        "--rows", type=int, default=5_000, help="number of rows for the speed of the codebook"
+    )
     parser.add_argument("--vlm-rows", type=int, default=100_000)
     args = parser.parse_args()
     over, speed = codebook(args.rows)

@@ -1,20 +1,20 @@
-"""What privacy costs a query: time and memory beside the plain one, error beside the peers'.
+"""The cost of privacy for a query: time and memory over the plain query, error over the peers'.
 
     python benchmarks/queries.py [--quick]
 
 Prints one JSON object. Times are medians of interleaved runs, in one process, over a Parquet file
 of 10 million rows that DuckDB makes first: `select region, count(*), avg(income) … group by
-region`, asked of the curator and of DuckDB with the same threads and memory limit. `unit` has one
-row a person (the most people there can be), `unit5` five rows each in random order. Each ratio is
-over the same plain query; `busy` compares seconds of processors instead of a clock's, which other
-work on the machine disturbs less. Peak memory is that of the process that does all of this.
+region`, by the curator and by DuckDB with the same threads and memory limit. `unit` has one row
+per person (the largest possible number of people), `unit5` five rows per person in random order.
+Each ratio is over the same plain query; `busy` compares processor time instead of wall-clock time,
+which other work on the machine disturbs less. Peak memory is that of the whole process.
 
 Errors are mean squared errors over the same rows, ε and bounds, ours over the peer's, each with its
-standard error; below 1 ours is the better. Neighbours are the peer's own: OpenDP adds or removes a
+standard error; below 1 ours is better. Neighbours are those of the peer: OpenDP adds or removes a
 row for count, sum and histogram; its mean, and everything of diffprivlib but the histogram, takes
 the number of rows as public and replaces a row; `mean_low` is that mean where values are near a
-bound: we hide how many rows lack a value, they do not. `mean_add_remove` hides the number of rows,
-for which OpenDP divides a sum by a count. null is what could not be measured.
+bound: we hide the number of missing values, they do not. `mean_add_remove` hides the number of
+rows, for which OpenDP divides a sum by a count. null means not measured.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PLAIN = "SELECT region, count(*), avg(income) FROM read_parquet(?) GROUP BY regi
 
 
 def make_table(path: Path, rows: int) -> None:
-    """People with a region and an income; `person5` has five rows each, in no order."""
+    """Make people with a region and an income; `person5` has five rows each, in random order."""
     import duckdb
 
     with duckdb.connect() as db:
@@ -58,21 +58,21 @@ def make_table(path: Path, rows: int) -> None:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of a clock, and of all processors."""
+    """Return wall-clock seconds, and seconds of all processors."""
     clock, busy = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - clock, time.process_time() - busy
 
 
 def contestants(path: Path) -> dict[str, Callable[[], Any]]:
-    """The plain query and the private ones."""
+    """Return the plain query and the private ones."""
     import duckdb
 
     from tacit.central.queries import sql
     from tacit.central.queries.curator import Curator
 
     db = duckdb.connect(config={"threads": THREADS, "memory_limit": MEMORY})
-    asked = sql.parse("select region, count(*), avg(income) from data group by region").query
+    query = sql.parse("select region, count(*), avg(income) from data group by region").query
 
     def private(unit: str | None) -> Callable[[], Any]:
         curator = Curator(
@@ -84,7 +84,7 @@ def contestants(path: Path) -> dict[str, Callable[[], Any]]:
             memory=MEMORY,
             threads=THREADS,
         )
-        return lambda: curator.answer(asked, epsilon=EPSILON)
+        return lambda: curator.answer(query, epsilon=EPSILON)
 
     return {
         "plain": lambda: db.execute(PLAIN, [str(path)]).fetchall(),
@@ -95,7 +95,7 @@ def contestants(path: Path) -> dict[str, Callable[[], Any]]:
 
 
 def times(path: Path, rounds: int) -> dict[str, float]:
-    """Medians over rounds in which each takes its turn, and the peak of this process."""
+    """Return medians over rounds in which each takes a turn, and the peak memory."""
     works = contestants(path)
     seen: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for name, work in works.items():
@@ -117,7 +117,7 @@ def times(path: Path, rounds: int) -> dict[str, float]:
 
 
 def in_a_process(rows: int, rounds: int) -> dict[str, float]:
-    """`times` where nothing else has used memory."""
+    """Run `times` in a fresh process, so that nothing else has used memory."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "people.parquet"
         say(f"making {rows:,} rows")
@@ -128,7 +128,7 @@ def in_a_process(rows: int, rounds: int) -> dict[str, float]:
 
 
 def ours(adjacency: str) -> dict[str, Draw]:
-    """One answer of a fresh budget each."""
+    """Return one answer per statistic, each with a fresh budget."""
     import pandas as pd
 
     from tacit.central.queries.curator import Curator
@@ -174,7 +174,7 @@ CONTESTS = {
 
 
 def errors(draws: int) -> dict[str, float | None]:
-    """Our mean squared errors over the peers', each ratio with its standard error."""
+    """Return our mean squared errors over the peers', each ratio with its standard error."""
     peers = [
         Peer("opendp", "opendp==0.16.0"),
         Peer("diffprivlib", "diffprivlib==0.6.6", "scikit-learn<1.8"),
@@ -187,7 +187,7 @@ def errors(draws: int) -> dict[str, float | None]:
             if (name, adjacency) not in known:
                 draw = answers[adjacency][name]
                 known[name, adjacency] = squared_errors(name, draw, draws)
-            theirs: Any = peer.rate(f"{name} {draws}")  # asks, and reads what comes back
+            theirs: Any = peer.rate(f"{name} {draws}")  # send a request, and read the reply
             ratio, error = compared(known[name, adjacency], theirs)
             results[f"mse_over_{peer.name}_{name}"] = ratio
             results[f"mse_over_{peer.name}_{name}_error"] = error

@@ -15,7 +15,7 @@ from peers import Task, rate
 EPSILON = 0.5
 LOWER, UPPER = 0.0, 100.0
 EDGES = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
-ABOVE = 50.0  # where a neighbour replaces a row, a count of all rows is public: count these
+ABOVE = 50.0  # if a neighbour replaces a row, the number of all rows is public: count these
 VALUES = [100 * (i / 1000) ** 1.7 for i in range(1, 1000)]  # in the bounds, with mean 37
 LOW = [100 * (i / 1000) ** 9 for i in range(1, 1000)]  # with mean 10: near a bound
 MEAN = sum(VALUES) / len(VALUES)
@@ -33,9 +33,9 @@ Draw = Callable[[], Sequence[float]]
 
 
 def squared_errors(name: str, draw: Draw, draws: int) -> tuple[float, float]:
-    """Mean squared error over independent draws, and its standard error."""
+    """Return the mean squared error over independent draws, and its standard error."""
     each = [
-        sum((found - true) ** 2 for found, true in zip(draw(), TRUTH[name], strict=True))
+        sum((released - true) ** 2 for released, true in zip(draw(), TRUTH[name], strict=True))
         for _ in range(draws)
     ]
     mean = sum(each) / draws
@@ -43,7 +43,7 @@ def squared_errors(name: str, draw: Draw, draws: int) -> tuple[float, float]:
 
 
 def serve(tasks: dict[str, Task], draws: dict[str, Draw]) -> None:
-    """`peers.serve`, with a second kind of question: "mean 2000" asks for errors of 2,000 draws."""
+    """Serve as `peers.serve` does; "mean 2000" requests the errors of 2,000 draws."""
     for work, _ in tasks.values():
         work()  # caches and lazy imports
     print(json.dumps(sorted((*tasks, *draws))), flush=True)

@@ -1,10 +1,10 @@
-"""Where the rule's constant comes from: how impure are codewords, at so many of them a class?
+"""The constant of the rule for codewords: their impurity at several numbers per class.
 
     python benchmarks/rule.py
 
 Codebooks of several sizes on the 8 × 8 digits that come with scikit-learn, scattering and raw
-features, five random halves each: the share of rows of the other half whose digit is not the main
-one of their codeword, and that share times K/C, which the rule takes to be constant.
+features, five random halves each. Prints the share of rows of the other half whose digit is not the
+most frequent one of their codeword, and that share times K/C, which the rule takes as constant.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ def main() -> None:
     lines = []
     for features in ("scattering", "raw"):
         for ratio in PER_CLASS:
-            found = np.mean([impurity(features, round(10 * ratio), seed) for seed in range(5)])
+            mean_impurity = np.mean(
+                [impurity(features, round(10 * ratio), seed) for seed in range(5)]
+            )
             lines.append(
                 {
                     "features": features,
                     "codewords_per_class": ratio,
-                    "impurity": round(float(found), 3),
-                    "constant": round(float(found * ratio), 3),
+                    "impurity": round(float(mean_impurity), 3),
+                    "constant": round(float(mean_impurity * ratio), 3),
                 }
             )
     print(json.dumps({"in_use": IMPURITY, "measured": lines}, indent=1))

@@ -1,11 +1,11 @@
-"""Draws a second, ours beside peers, as one JSON object on stdout; a ratio > 1: ours is faster.
+"""Draws per second, ours over the peers', as one JSON object on stdout; above 1 ours is faster.
 
-Ours are exact, from the operating system's entropy. Of the others only OpenDP is exact and
-unpredictable; pure-ldp uses Python's Mersenne Twister, and the numpy lines are what one would
-write for speed alone: floating point and, unless they say otherwise, a predictable generator.
+Our draws are exact and use the operating system's entropy. Among the peers only OpenDP is exact and
+unpredictable; pure-ldp uses Python's Mersenne Twister, and the numpy lines are written for speed
+alone: floating point and, unless stated otherwise, a predictable generator.
 
-Machines are noisy, so ours and its rivals take turns, in several rounds. A rate is the median of
-the rounds' rates, a ratio the quotient of two such rates; null is what could not be measured.
+Machines are noisy, so all take turns, in several rounds. A rate is the median of
+the rounds' rates, a ratio the quotient of two such rates; null means not measured.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def numpy_noise(draw: Callable[..., np.ndarray]) -> Rival:
 
 
 def numpy_krr(categories: int, words: Callable[[], np.ndarray]) -> Rival:
-    """Randomized response in floating point, from any source of COUNT 64-bit words."""
+    """Draw randomized response in floating point, from any source of COUNT 64-bit words."""
     values = data(categories)
     stay = math.e / (math.e + categories - 1)
 
@@ -61,7 +61,7 @@ def system_words() -> np.ndarray:
 
 
 def cases(opendp: Peer, pure_ldp: Peer) -> dict[str, tuple[Task, dict[str, Rival]]]:
-    """Ours and its rivals, by the name that the results carry."""
+    """Return our function and its rivals, by the name in the results."""
     generator = np.random.default_rng()
 
     def generator_words() -> np.ndarray:
@@ -100,7 +100,9 @@ def cases(opendp: Peer, pure_ldp: Peer) -> dict[str, tuple[Task, dict[str, Rival
         "subset_selection": (
             ours(tacit.SubsetSelection(categories=100, epsilon=1), data(100, SUBSETS)),
             {
-                "pure_ldp": lambda: None,  # it has none; unary encoding is its nearest
+                "pure_ldp": lambda: (
+                    None
+                ),  # it has no subset selection; unary encoding comes closest
                 "pure_ldp_unary": lambda: pure_ldp.rate("unary100"),
             },
         ),

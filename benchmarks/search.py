@@ -1,14 +1,15 @@
-"""Is the winner of a private search good, and does its interval hold?
+"""Quality of the winner of a private search, and coverage of its interval.
 
     python benchmarks/search.py [--repeats 500]
 
-12 candidates, 15,000 voters, ε = 2 a voter. Who votes on what, how votes are noised, who wins and
-its 95 % interval are the library's own, at its defaults; the candidates' true accuracies are
-given, in several spreads. Printed for each: how far the winner is below the best candidate on
-average, how often its interval covers its true accuracy (to ± .02 by chance at 500 repeats), and
-how often all candidates' intervals cover at once. Who wins has no say in what fresh voters answer:
-`exactly` is the mean over the winners of their intervals' exact coverage, a sum of binomial
-probabilities. `reused` is the mistake to avoid: the interval of the votes that chose the winner.
+12 candidates, 15,000 voters, ε = 2 per voter. The library assigns voters, adds noise to votes,
+chooses the winner and computes its 95 % interval, all with its defaults; the candidates' true
+accuracies are given, with several spacings. Prints for each how far the winner is below the best
+candidate on average, how often its interval covers its true accuracy (within ± 0.02 by chance at
+500 repeats), and how often all candidates' intervals cover at once. The votes of fresh voters do
+not depend on who wins: `exactly` is the mean over winners of the exact coverage of their intervals,
+a sum of binomial probabilities. `reused` is the mistake to avoid: the interval from the votes that
+chose the winner.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ SPREADS = {
 }
 
 
-def covers(found: Estimate, truth: float) -> bool:
-    return found.interval[0] <= truth <= found.interval[1]
+def covers(estimate: Estimate, truth: float) -> bool:
+    return estimate.interval[0] <= truth <= estimate.interval[1]
 
 
 @cache
 def coverage(truth: float, voters: int) -> float:
-    """Of the interval of so many fresh voters, exactly."""
+    """Compute the exact coverage of the interval from this number of fresh voters."""
     true, false = answers(Ballot(epsilon=EPSILON))
     share = false + truth * (true - false)
     likely = range(*map(int, binom.interval(1 - 1e-9, voters, share)))
@@ -60,7 +61,7 @@ def coverage(truth: float, voters: int) -> float:
 def votes_on(
     truths: np.ndarray, composition: str, mine: np.ndarray, draws: np.ndarray, rng: Randomness
 ) -> list[Votes]:
-    """Voters have one row each: easy for all candidates that are good enough, or hard."""
+    """Draw one row per voter: easy for all candidates that are good enough, or hard."""
     if composition == "parallel":
         ballot = Ballot(epsilon=EPSILON)
         return [ballot.release(draws[mine == j] < a, rng=rng) for j, a in enumerate(truths)]
@@ -82,14 +83,14 @@ def measure(
         votes = votes_on(truths, composition, mine, draws, rng)
         chosen = select(votes, independent=parallel)
         truth = float(truths[chosen.winner])
-        found = chosen.estimates[chosen.winner]
+        estimate = chosen.estimates[chosen.winner]
         if plan.fresh:
             fresh = Ballot(epsilon=EPSILON).release(draws[mine == FRESH] < truth, rng=rng)
-            found = whole_estimate(fresh, 0.95)
+            estimate = whole_estimate(fresh, 0.95)
             exactly.append(coverage(truth, plan.fresh))
         lost.append(truths.max() - truth)
-        held.append(covers(found, truth))
-        width.append((found.interval[1] - found.interval[0]) / 2)
+        held.append(covers(estimate, truth))
+        width.append((estimate.interval[1] - estimate.interval[0]) / 2)
         all_held.append(all(map(covers, chosen.estimates, truths.tolist())))
         reused.append(covers(whole_estimate(votes[chosen.winner], 0.95), truth))
     return {
@@ -113,8 +114,8 @@ def main() -> None:
                 name: measure(truths, composition, confirm, repeats, seed)
                 for seed, (name, truths) in enumerate(SPREADS.items())
             }
-    given = {"candidates": CANDIDATES, "voters": VOTERS, "epsilon": EPSILON, "repeats": repeats}
-    print(json.dumps({**given, "measured": result}, indent=1))
+    setting = {"candidates": CANDIDATES, "voters": VOTERS, "epsilon": EPSILON, "repeats": repeats}
+    print(json.dumps({**setting, "measured": result}, indent=1))
 
 
 if __name__ == "__main__":

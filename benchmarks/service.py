@@ -1,18 +1,18 @@
-"""Load on the collection service: reports a second, as ratios to what cannot be done without.
+"""Load on the collection service: reports per second, over those of the bare server and database.
 
     python benchmarks/service.py [--quick]
 
-One run starts a real server on SQLite, and one on a PostgreSQL of its own where its programs are
-here, and asks them at 1, 16 and 64 connections: reports in batches of 100, single reports, and an
-empty POST that the same server answers with nothing. Rounds of the three are interleaved, and
-ratios are medians over rounds: of reports a second to empty POSTs a second, and of batches to the
-database's own bulk insert of the same rows. Memory is the server's resident set before and after a
-million reports. Prints one JSON object; `p99_ms_64` is of single reports, on the slower database,
-and everything else is under `details`.
+One run starts a real server on SQLite, and one on its own PostgreSQL if that is installed. At 1, 16
+and 64 connections it sends reports in batches of 100, single reports, and empty POSTs, which the
+server answers with nothing. Rounds of the three are interleaved, and ratios are medians over
+rounds: of reports per second to empty POSTs per second, and of batches to the database's bulk
+insert of the same rows. Memory is the server's resident set before and after a million reports.
+Prints one JSON object; `p99_ms_64` is for single reports on the slower database, and all details
+are under `details`.
 
-The load comes from another process, over keep-alive sockets, from requests written beforehand: its
-share of a processor is told (`client`), as it must not be what limits. Rate limits are off; every
-report is valid, new, drawn from the operating system's entropy, and flushed to disk before it is
+The load comes from another process, over keep-alive sockets, with prepared requests; its share of a
+processor is printed (`client`), since it must not be the bottleneck. Rate limits are off; every
+report is valid, new, drawn with the operating system's entropy, and flushed to disk before it is
 acknowledged.
 """
 
@@ -51,8 +51,8 @@ EMPTY = b"POST /v1/empty HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 # --- the load: another process -------------------------------------------------------------------
 
 
-class Link(asyncio.Protocol):
-    """One connection: sends the next request as soon as the last one was answered."""
+class LoadLink(asyncio.Protocol):
+    """A connection that sends the next request as soon as the last one was answered."""
 
     def __init__(self, requests: Iterator[bytes], took: list[float], bad: list[bytes]) -> None:
         self.requests, self.took, self.bad = requests, took, bad
@@ -94,8 +94,8 @@ class Link(asyncio.Protocol):
 
 
 @dataclass
-class Measured:
-    """What one round of load saw."""
+class LoadResult:
+    """Measurements of one round of load."""
 
     requests: int
     seconds: float
@@ -107,8 +107,8 @@ class Measured:
         return self.requests / self.seconds
 
 
-def load(port: int, requests: Sequence[bytes], connections: int) -> Measured:
-    """Send all of them from a process of its own; anything but success is an error."""
+def load(port: int, requests: Sequence[bytes], connections: int) -> LoadResult:
+    """Send all requests from a separate process; any reply but success is an error."""
     here, there = multiprocessing.Pipe(duplex=False)
     worker = multiprocessing.get_context("fork").Process(
         target=_worker, args=(there, port, requests, connections)
@@ -116,12 +116,12 @@ def load(port: int, requests: Sequence[bytes], connections: int) -> Measured:
     worker.start()
     there.close()
     try:
-        found: Any = here.recv()
+        received: Any = here.recv()
     finally:
         worker.join()
-    if isinstance(found, str):
-        raise RuntimeError(found)
-    return Measured(len(requests), *found)
+    if isinstance(received, str):
+        raise RuntimeError(received)
+    return LoadResult(len(requests), *received)
 
 
 def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -> None:
@@ -133,11 +133,11 @@ def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -
     async def all_links() -> float:
         loop, waiting = asyncio.get_running_loop(), iter(requests)
         began = time.perf_counter()
-        made = [
-            await loop.create_connection(lambda: Link(waiting, took, bad), "127.0.0.1", port)
+        links = [
+            await loop.create_connection(lambda: LoadLink(waiting, took, bad), "127.0.0.1", port)
             for _ in range(connections)
         ]
-        await asyncio.gather(*(link.done for _, link in made))
+        await asyncio.gather(*(link.done for _, link in links))
         return time.perf_counter() - began
 
     try:
@@ -151,10 +151,10 @@ def _worker(pipe: Any, port: int, requests: Sequence[bytes], connections: int) -
         pipe.send(f"{type(error).__name__}: {error}")
 
 
-# --- the server, and what is sent to it ----------------------------------------------------------
+# --- the server, and its requests ----------------------------------------------------------------
 
 
-class Server:
+class ServiceProcess:
     """A server process on a database that was prepared before it started."""
 
     def __init__(self, url: str, secret: Path) -> None:
@@ -173,7 +173,7 @@ class Server:
         raise RuntimeError("the server did not start")
 
     def memory(self) -> float:
-        """Resident megabytes."""
+        """Resident memory of the server, in MB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
@@ -184,7 +184,7 @@ class Server:
 
 
 def serve(url: str, secret: str, port: str) -> None:
-    """In the server's process."""
+    """Serve; called in the server's process."""
     from tacit.apps.service.app import Limits
     from tacit.apps.service.server import Listener, serve
     from tacit.apps.service.store import Store
@@ -246,19 +246,19 @@ class Supply:
         return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
 
 
-# --- measuring -----------------------------------------------------------------------------------
+# --- measurements --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much is sent in a round, by connections: empty POSTs, batches, single reports."""
+class LoadPlan:
+    """Numbers of empty POSTs, batches and single reports in a round, by number of connections."""
 
     rounds: int
     sent: dict[int, tuple[int, int, int]]
     memory: int
 
     @classmethod
-    def of(cls, quick: bool) -> Plan:
+    def of(cls, quick: bool) -> LoadPlan:
         if quick:
             return cls(2, {1: (500, 20, 100), 16: (2000, 60, 600), 64: (3000, 100, 1500)}, 50_000)
         sent = {1: (2000, 100, 300), 16: (6000, 250, 2000), 64: (8000, 300, 4000)}
@@ -270,11 +270,11 @@ class Plan:
         return (self.rounds + 1) * each
 
 
-def rounds(server: Server, supply: Supply, plan: Plan) -> dict[str, Any]:
-    """At each number of connections: medians over rounds, and latencies of all of them."""
-    found: dict[str, Any] = {}
+def rounds(server: ServiceProcess, supply: Supply, plan: LoadPlan) -> dict[str, Any]:
+    """Return, by number of connections, medians over rounds and the latencies of all rounds."""
+    summaries: dict[str, Any] = {}
     for connections, (empty, batches, singles) in plan.sent.items():
-        seen: dict[str, list[Measured]] = {kind: [] for kind in KINDS}
+        seen: dict[str, list[LoadResult]] = {kind: [] for kind in KINDS}
         for number in range(plan.rounds + 1):
             for kind, requests in (
                 ("empty", [EMPTY] * empty),
@@ -284,11 +284,11 @@ def rounds(server: Server, supply: Supply, plan: Plan) -> dict[str, Any]:
                 one = load(server.port, requests, connections)
                 if number:  # the first round warms up
                     seen[kind].append(one)
-        found[str(connections)] = _summary(seen)
-    return found
+        summaries[str(connections)] = _summary(seen)
+    return summaries
 
 
-def _summary(seen: dict[str, list[Measured]]) -> dict[str, Any]:
+def _summary(seen: dict[str, list[LoadResult]]) -> dict[str, Any]:
     def ratio(kind: str, each: int) -> float:
         pairs = zip(seen[kind], seen["empty"], strict=True)
         return statistics.median(each * one.rate / empty.rate for one, empty in pairs)
@@ -311,7 +311,7 @@ def _summary(seen: dict[str, list[Measured]]) -> dict[str, Any]:
 
 
 def bulk_insert(url: str, count: int) -> float:
-    """Rows a second of the database alone: the same columns, one transaction, its quickest way."""
+    """Measure rows per second of the database alone: same columns, one transaction, bulk insert."""
     rows = sorted((secrets.token_bytes(16), 1, 0, secrets.token_bytes(3)) for _ in range(count))
     make = (
         'CREATE TABLE bulk ("row" {0} NOT NULL PRIMARY KEY, campaign INTEGER NOT NULL, '
@@ -342,9 +342,9 @@ def bulk_insert(url: str, count: int) -> float:
 
 
 def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]:
-    """Megabytes that the server's memory grows by in a million reports, after a warm-up."""
+    """Measure the growth of the server's memory in a million reports, in MB, after a warm-up."""
     supply = Supply.prepare(url, secret, reports + 20 * BATCH * 10)
-    server = Server(url, secret)
+    server = ServiceProcess(url, secret)
     try:
         load(server.port, supply.batches(200), 16)
         before, seen = server.memory(), []
@@ -358,47 +358,49 @@ def growth(url: str, secret: Path, reports: int) -> tuple[float, dict[str, Any]]
     return each, {**said, "extrapolated": reports < 1_000_000}
 
 
-def measure(name: str, url: str, secret: Path, plan: Plan) -> dict[str, Any]:
-    """All of one database."""
+def measure(name: str, url: str, secret: Path, plan: LoadPlan) -> dict[str, Any]:
+    """Measure everything on one database."""
     supply = Supply.prepare(url, secret, plan.people)
-    server = Server(url, secret)
+    server = ServiceProcess(url, secret)
     try:
-        found = rounds(server, supply, plan)
+        measured = rounds(server, supply, plan)
     finally:
         server.stop()
     bulk = bulk_insert(url, 50_000)
-    found["bulk_insert_rows_per_second"] = round(bulk)
+    measured["bulk_insert_rows_per_second"] = round(bulk)
     for connections in plan.sent:
-        one = found[str(connections)]
+        one = measured[str(connections)]
         one["batch_over_bulk_insert"] = round(one["batch"]["reports_per_second"] / bulk, 3)
-    print(f"{name}: {json.dumps(found)}", file=sys.stderr)
-    return found
+    print(f"{name}: {json.dumps(measured)}", file=sys.stderr)
+    return measured
 
 
 @contextmanager
 def databases(folder: Path) -> Iterator[dict[str, str]]:
-    """Addresses of fresh databases; PostgreSQL where it is."""
+    """Yield addresses of fresh databases, with PostgreSQL if it is installed."""
     import postgres
 
-    found = {"sqlite": f"sqlite:///{folder / 'campaign.db'}"}
+    urls = {"sqlite": f"sqlite:///{folder / 'campaign.db'}"}
     with ExitStack() as stack:
         if postgres.present():
-            found["postgresql"] = stack.enter_context(postgres.started()).create()
+            urls["postgresql"] = stack.enter_context(postgres.started()).create()
         else:
             print(postgres.ABSENT, file=sys.stderr)
-        yield found
+        yield urls
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="less of everything; memory scaled up")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer requests; memory is extrapolated"
+    )
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--only", choices=["sqlite", "postgresql"], help="one database")
-    parser.add_argument("--no-memory", action="store_true", help="leave out the million reports")
+    parser.add_argument("--only", choices=["sqlite", "postgresql"], help="measure one database")
+    parser.add_argument("--no-memory", action="store_true", help="do not send the million reports")
     args = parser.parse_args()
     if args.serve:
         return serve(*args.serve)
-    plan, details, result = Plan.of(args.quick), {}, {}
+    plan, details, result = LoadPlan.of(args.quick), {}, {}
     with tempfile.TemporaryDirectory() as name, databases(Path(name)) as urls:
         for database in ("sqlite", "postgresql"):
             if database in urls and args.only in (None, database):

@@ -1,31 +1,31 @@
 """MNIST data collection with the variational Laplace mechanism: clean accuracy at several ε.
 
-Of a random permutation of the 60,000 training images, 45,000 are in-house and without labels (D1),
-13,500 people report an image and its label with ε in all, and 1,500 more vote. Accuracy is counted
-on 2,500 test images, and test labels are used for nothing else.
+The 60,000 training images are permuted at random: 45,000 are in-house, without labels; 13,500
+people report one image and its label each with ε in total; 1,500 more people vote. Accuracy is
+measured on 2,500 test images, whose labels are used for nothing else.
 
-How a classifier is picked, for each ε and split:
+For each ε and split, a classifier is chosen as follows:
 
-1. A few mechanisms (radius, training noise, likelihood) are fitted on D1: below ε = 3 those of
-   `SMALL`, whose latents stand heavy noise, else those of `LARGE`. Half of ε is the label's.
-2. For each of them a classifier of clean latents is fitted through the noise of rows and labels.
-   Below ε = 3 that is `fit_score`, which has nothing to tune. From there on it is
-   `fit_clean_network`, linear or with 50 hidden units, by the likelihood of held-out *reports*.
-3. Each of the 1,500 voters is assigned one mechanism at random, tries its classifier on the own
-   image, and answers whether it was right through randomized response with ε: one answer a voter.
+1. A few mechanisms (radius, training noise, likelihood) are fitted in-house: below ε = 3 those
+   of `SMALL`, whose latents tolerate much noise, else those of `LARGE`. Half of ε is for the label.
+2. For each mechanism a classifier of clean latents is fitted through the noise of rows and labels.
+   Below ε = 3 this is `fit_score`, which has nothing to tune. Otherwise it is `fit_clean_network`,
+   linear or with 50 hidden units, whichever gives held-out *reports* the higher likelihood.
+3. Each of the 1,500 voters is assigned one mechanism at random, tries its classifier on
+   their image, and answers whether it was right by randomized response with ε, once per voter.
    The mechanism with the highest estimated accuracy wins.
 
-The likelihood of reports cannot pick the mechanism: it prefers the one whose latents stand the
-noise best, and in trials these kept less of a clean image.
+The likelihood of reports cannot choose the mechanism: it prefers latents that tolerate the noise
+best, and in trials these kept less of a clean image.
 
-Generous to this mechanism, as the paper's own search is: the people report to every mechanism, and
-only one report each is counted. `first` is the honest figure without that: the first mechanism of
-the list, no votes. `plain` is the classifier of equation 7 (linear, fitted to released latents,
-flipped labels only) on the winner, for comparison.
+This favours the mechanism, as the paper's own search does: people report through every mechanism,
+and only one report per person is counted. `first` is the honest figure without that: the first
+mechanism of the list, without votes. `plain` is the classifier of equation 7 (linear, fitted to
+released latents, flipped labels only) on the winner, for comparison.
 
-The two lists, the share of the label and the settings below were settled while looking at test
-accuracy on splits 0 and 1, so these are no fair judges and not among the defaults; the other splits
-draw their test images from the same 10,000.
+The two lists, the share of the label and the settings below were chosen by test accuracy on
+splits 0 and 1, so these are biased and not among the defaults; the other splits draw their test
+images from the same 10,000.
 
     python benchmarks/vlm.py --device cuda --jobs 3 --json vlm.json
 """
@@ -57,33 +57,33 @@ from tacit.privacy.randomness import Seeded
 TARGETS = {1.0: 0.25, 2.0: 0.34, 4.0: 0.54, 6.0: 0.77, 8.0: 0.79, 10.0: 0.81}
 MARGIN = 0.03
 INHOUSE, PEOPLE, TEST = 45_000, 13_500, 2_500
-POINTS = 1_500  # in-house latents that stand for the people's, in the sum over what was hidden
+POINTS = 1_500  # in-house latents that represent the people's in the marginal likelihood
 
 
 @dataclass(frozen=True)
-class Candidate:
+class VLMCandidate:
     radius: float
     pretraining_epsilon: float
     likelihood: str
 
 
 SMALL = (
-    Candidate(5.0, 6.0, "logits"),
-    Candidate(5.0, 6.0, "bernoulli"),
-    Candidate(5.0, 10.0, "logits"),
-    Candidate(5.0, 15.0, "logits"),
-    Candidate(5.0, 15.0, "bernoulli"),
-    Candidate(10.0, 6.0, "logits"),
-    Candidate(10.0, 10.0, "logits"),
-    Candidate(10.0, 15.0, "bernoulli"),
+    VLMCandidate(5.0, 6.0, "logits"),
+    VLMCandidate(5.0, 6.0, "bernoulli"),
+    VLMCandidate(5.0, 10.0, "logits"),
+    VLMCandidate(5.0, 15.0, "logits"),
+    VLMCandidate(5.0, 15.0, "bernoulli"),
+    VLMCandidate(10.0, 6.0, "logits"),
+    VLMCandidate(10.0, 10.0, "logits"),
+    VLMCandidate(10.0, 15.0, "bernoulli"),
 )
 LARGE = (
-    Candidate(5.0, 27.0, "bernoulli"),
-    Candidate(5.0, 40.0, "bernoulli"),
-    Candidate(10.0, 27.0, "bernoulli"),
-    Candidate(10.0, 40.0, "logits"),
+    VLMCandidate(5.0, 27.0, "bernoulli"),
+    VLMCandidate(5.0, 40.0, "bernoulli"),
+    VLMCandidate(10.0, 27.0, "bernoulli"),
+    VLMCandidate(10.0, 40.0, "logits"),
 )
-ENOUGH = 3.0  # from this ε on the second list, and held-out reports may pick the classifier
+ENOUGH = 3.0  # from this ε on use the second list, and let held-out reports choose the classifier
 
 FULL = {"batch_size": 1 << 16, "learning_rate": 0.05, "epochs": 120, "patience": 15}
 NETWORKS = (
@@ -95,8 +95,8 @@ PLAIN = Settings(hidden=(), weight_decay=1e-3, output_bias=False, **FULL)
 
 
 @dataclass(frozen=True)
-class Split:
-    """Images and labels; those of D1 have none."""
+class DigitSplit:
+    """Images and labels; in-house images have no labels."""
 
     inhouse: np.ndarray
     people: tuple[np.ndarray, np.ndarray]
@@ -106,9 +106,9 @@ class Split:
 
 @dataclass(frozen=True)
 class Encoded:
-    """One fitted mechanism, and grid steps of everyone's latents."""
+    """A fitted mechanism, and the grid steps of everyone's latents."""
 
-    candidate: Candidate
+    candidate: VLMCandidate
     mechanism: VLM
     inhouse: np.ndarray
     people: np.ndarray
@@ -130,13 +130,13 @@ def load(part: str) -> tuple[np.ndarray, np.ndarray]:
     return images, read(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int64)
 
 
-def split(seed: int) -> Split:
+def split(seed: int) -> DigitSplit:
     rng = np.random.default_rng(seed)
     (images, labels), (test_images, test_labels) = load("train"), load("t10k")
     order = rng.permutation(len(images))
     people, voters = order[INHOUSE : INHOUSE + PEOPLE], order[INHOUSE + PEOPLE :]
     test = rng.permutation(len(test_images))[:TEST]
-    return Split(
+    return DigitSplit(
         images[order[:INHOUSE]],
         (images[people], labels[people]),
         (images[voters], labels[voters]),
@@ -144,7 +144,7 @@ def split(seed: int) -> Split:
     )
 
 
-def fitted(candidate: Candidate, data: Split, seed: int, arguments) -> Encoded:
+def fitted(candidate: VLMCandidate, data: DigitSplit, seed: int, arguments) -> Encoded:
     mechanism = VLM(epsilon=1, classes=10, label_share=0.5, **asdict(candidate))
     mechanism.fit(
         data.inhouse,
@@ -159,7 +159,7 @@ def fitted(candidate: Candidate, data: Split, seed: int, arguments) -> Encoded:
 
 
 def learned(one: Encoded, reports: Reports, epsilon: float, seed: int, device: str) -> Network:
-    """A classifier of clean latents; from ε = 3 on the best of a few by held-out reports."""
+    """Fit a classifier of clean latents; from ε = 3 on the best of a few by held-out reports."""
     weights = reports.mechanism.posterior(reports, one.inhouse)
     flip = reports.channel.flip.matrix
     seen = (one.features(one.inhouse), weights, reports.columns["label"], flip)
@@ -170,7 +170,7 @@ def learned(one: Encoded, reports: Reports, epsilon: float, seed: int, device: s
 
 
 def released(one: Encoded, labels: np.ndarray, epsilon: float, rng: Seeded) -> Reports:
-    """What `release` gives, from latents that were encoded once for every ε."""
+    """Release as `release` does, from latents that were encoded once for every ε."""
     mechanism = one.mechanism.at(epsilon)
     channel = mechanism.channel(True)
     columns = channel.release(channel.combine(one.people, labels), rng)
@@ -182,7 +182,7 @@ def correct(network: Network, features: np.ndarray, labels: np.ndarray) -> np.nd
 
 
 def vote(right: np.ndarray, mine: np.ndarray, epsilon: float, rng: Seeded) -> np.ndarray:
-    """Estimated accuracy of each candidate from voters who answered about theirs alone."""
+    """Estimate the accuracy of each candidate from voters who each tried one candidate."""
     answer = RandomizedResponse(categories=2, epsilon=epsilon)
     said = answer.release(right[mine, np.arange(len(mine))].astype(np.int64), rng)
     flipped = answer.matrix[0, 1]
@@ -190,7 +190,9 @@ def vote(right: np.ndarray, mine: np.ndarray, epsilon: float, rng: Seeded) -> np
     return (np.array(shares) - flipped) / (1 - 2 * flipped)
 
 
-def run_one(encoded: list[Encoded], data: Split, epsilon: float, seed: int, device: str) -> dict:
+def run_one(
+    encoded: list[Encoded], data: DigitSplit, epsilon: float, seed: int, device: str
+) -> dict:
     rng = Seeded(np.random.default_rng([seed, round(1000 * epsilon)]))
     reports = [released(one, data.people[1], epsilon, rng) for one in encoded]
     networks = [
@@ -247,21 +249,21 @@ def summary(epsilon: float, runs: list[dict]) -> dict:
 
 
 def run_split(seed: int, epsilons: list[float], arguments: argparse.Namespace) -> list[dict]:
-    """Every ε on one split, on mechanisms that are fitted once."""
+    """Run every ε on one split, with mechanisms that are fitted once."""
     began = time.perf_counter()
     data = split(seed)
-    fits: dict[Candidate, Encoded] = {}
-    found = []
+    fits: dict[VLMCandidate, Encoded] = {}
+    results = []
     for epsilon in epsilons:
         chosen = SMALL if epsilon < ENOUGH else LARGE
         for candidate in chosen:
             if candidate not in fits:
                 fits[candidate] = fitted(candidate, data, seed, arguments)
         encoded = [fits[candidate] for candidate in chosen]
-        found.append(run_one(encoded, data, epsilon, seed, arguments.device))
-        text = f"split {seed}, ε = {epsilon:g}: {found[-1]['accuracy']:.3f} of"
-        say(f"{text} {found[-1]['every']}, {time.perf_counter() - began:.0f} s")
-    return found
+        results.append(run_one(encoded, data, epsilon, seed, arguments.device))
+        text = f"split {seed}, ε = {epsilon:g}: {results[-1]['accuracy']:.3f} of"
+        say(f"{text} {results[-1]['every']}, {time.perf_counter() - began:.0f} s")
+    return results
 
 
 def parsed() -> argparse.Namespace:
@@ -271,8 +273,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--epsilons", default="1,2,4,6,8,10")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--jobs", type=int, default=1, help="splits side by side")
-    parser.add_argument("--json", type=Path, help="write the record here too")
+    parser.add_argument("--jobs", type=int, default=1, help="number of splits that run at once")
+    parser.add_argument("--json", type=Path, help="also write the record to this file")
     return parser.parse_args()
 
 

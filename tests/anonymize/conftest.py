@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tacit.anonymize.training import Schedule
+from tacit.anonymize.training import AdversarialSchedule
 
 
 class Planted(NamedTuple):
@@ -36,5 +36,5 @@ def planted() -> Planted:
 @pytest.fixture
 def small() -> dict[str, Any]:
     """Settings that learn in a second."""
-    schedule = Schedule(pretraining=20, adversary=10, rounds=8)
+    schedule = AdversarialSchedule(pretraining=20, adversary=10, rounds=8)
     return {"encoder": (32,), "branches": (16,), "schedule": schedule, "device": "cpu"}

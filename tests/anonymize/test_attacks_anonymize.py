@@ -27,7 +27,7 @@ from tacit import AnonymizingEncoder, Seeded
 from tacit.anonymize import bounds
 from tacit.anonymize import encoder as encoders
 from tacit.anonymize.probes import probe
-from tacit.anonymize.training import Schedule, represent_alone
+from tacit.anonymize.training import AdversarialSchedule, represent_alone
 from tacit.apps.cli import app
 from tacit.local import ceilings, inhouse
 from tacit.privacy import artifact, errors, events
@@ -38,7 +38,7 @@ NAMES = ("ann smith", "bob jones", "cy doe")
 SMALL: dict[str, Any] = {
     "encoder": (4,),
     "branches": (4,),
-    "schedule": Schedule(pretraining=1, adversary=1, rounds=1),
+    "schedule": AdversarialSchedule(pretraining=1, adversary=1, rounds=1),
     "device": "cpu",
 }
 
@@ -386,20 +386,20 @@ def test_ceilings_of_shares_are_those_of_the_linear_programme() -> None:
 def test_the_ceiling_of_a_study_is_that_of_its_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nine rows in ten one person's, naming that one is right in nine of ten, at any ε."""
     from tacit.data.datasets.twice import labelled
-    from tacit_papers.parts.anonymize_judging import Judge, Shown
+    from tacit_papers.parts.anonymize_judging import Judge, Representations
     from tacit_papers.studies import anonymize as study
 
     monkeypatch.setattr(Judge, "attacked", lambda *_: {"strongest_accuracy": 0.0, "probes": {}})
     rng = np.random.default_rng(0)
     images = rng.integers(0, 255, (400, 2, 2)).astype(np.uint8)
     given = labelled("faces", images, np.arange(400) % 2, (np.arange(400) % 10 == 0).astype(int))
-    asked = study.Asked((0.0,), ("robust",), (0.1,), trials=1, quick=True)
+    asked = study.AnonymizeParameters((0.0,), ("robust",), (0.1,), trials=1, quick=True)
     made = study.Anonymize(given, asked)
     cell = next(one for one in made.cells() if one.get("epsilon"))
     made._trial = cell["trial"]
     encoder = made._fitted(cell)
     shown = encoder.represent(given.take(made._judge.split.test))
-    values = made._judged(encoder, Shown(shown, shown), {}).values
+    values = made._judged(encoder, Representations(shown, shown), {}).values
     assert values["ceiling"] >= made._judge.chance - 1e-9
 
 

@@ -18,7 +18,7 @@ from torch import nn
 
 import tacit
 from tacit import AnonymizingEncoder, NotPrivate, Seeded
-from tacit.anonymize.training import Schedule
+from tacit.anonymize.training import AdversarialSchedule
 from tacit.privacy import errors
 from tacit.privacy.artifact import ArtifactError
 
@@ -59,7 +59,7 @@ def test_robust_codes_keep_the_task_and_lose_the_person(
 def test_adversarial_training_moves_its_own_adversary(
     planted: Any, small: dict[str, Any], training: str
 ) -> None:
-    small["schedule"] = Schedule(20, 10, rounds=25, rate=0.1, encoder_rate=0.2)
+    small["schedule"] = AdversarialSchedule(20, 10, rounds=25, rate=0.1, encoder_rate=0.2)
     plain, strong = AnonymizingEncoder(training=training, **small).frontier(
         [2.0, 0.0], planted.rows, planted.task, private=planted.person
     )
@@ -255,7 +255,7 @@ def test_rows_that_do_not_do(planted: Any, robust: AnonymizingEncoder) -> None:
 def test_saved_and_loaded(
     planted: Any, small: dict[str, Any], settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    small["schedule"] = Schedule(pretraining=2, adversary=1, rounds=1)
+    small["schedule"] = AdversarialSchedule(pretraining=2, adversary=1, rounds=1)
     made = AnonymizingEncoder(0.5, **small, **settings)
     made.fit(planted.rows, planted.task, private=planted.person)
     found = tacit.load(made.save(tmp_path / "encoder"))
@@ -288,7 +288,7 @@ def test_a_module_of_ones_own_is_not_saved_and_in_house_rows_stay(
 ) -> None:
     with pytest.raises(errors.InvalidParameter, match="export: in-house rows must be public"):
         robust.export(tmp_path / "out")
-    chosen = {**small, "encoder": nn.Linear(5, 3), "schedule": Schedule(2, 1, 1)}
+    chosen = {**small, "encoder": nn.Linear(5, 3), "schedule": AdversarialSchedule(2, 1, 1)}
     made = AnonymizingEncoder(0.0, **chosen).fit(
         planted.rows, planted.task, private=planted.person, inhouse_public=True
     )

@@ -21,7 +21,7 @@ import tacit
 from tacit.apps import demo
 from tacit.apps.cli.pictures import print_pictures
 from tacit.apps.demo import folder
-from tacit.apps.demo.collection import Setting
+from tacit.apps.demo.collection import DemoData
 from tacit.local.reports import Reports
 
 pytestmark = pytest.mark.heavy
@@ -32,7 +32,7 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[demo.Outcome]:
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[demo.Demonstration]:
     """All of it once, but for the time that a VLM takes."""
     fit = tacit.VLM.fit
     with pytest.MonkeyPatch.context() as patch:
@@ -61,7 +61,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_the_codebook_reads_digits_and_noise_on_every_pixel_does_not(
-    outcome: demo.Outcome,
+    outcome: demo.Demonstration,
 ) -> None:
     assert set(outcome.trials) == {"codebook", "vlm", "direct"}
     assert all(list(row) == [1.0, 8.0] for row in outcome.trials.values())
@@ -72,8 +72,8 @@ def test_the_codebook_reads_digits_and_noise_on_every_pixel_does_not(
     assert outcome.missing == ()
 
 
-def test_a_collection_has_fresh_noise(outcome: demo.Outcome) -> None:
-    setting = Setting.of_digits()
+def test_a_collection_has_fresh_noise(outcome: demo.Demonstration) -> None:
+    setting = DemoData.of_digits()
     mechanism = setting.fitted("codebook", lambda done, total: None)(4.0)
     first, second = (setting.collect(mechanism).reports for _ in range(2))
     assert not np.array_equal(first.columns["symbols"], second.columns["symbols"])
@@ -81,12 +81,12 @@ def test_a_collection_has_fresh_noise(outcome: demo.Outcome) -> None:
 
 
 def test_noise_on_every_pixel_fails_for_want_of_epsilon_and_not_of_a_learner() -> None:
-    setting = Setting.of_digits()
+    setting = DemoData.of_digits()
     mechanism = setting.fitted("direct", lambda done, total: None)(100.0)
     assert setting.collect(mechanism).accuracy > 0.6
 
 
-def test_in_json_results_have_the_form_of_studies(outcome: demo.Outcome) -> None:
+def test_in_json_results_have_the_form_of_studies(outcome: demo.Demonstration) -> None:
     found = json.loads(json.dumps(outcome.to_dict(), allow_nan=False))
     assert len(found["results"]) == 6
     for one in found["results"]:
@@ -107,20 +107,20 @@ def test_in_json_results_have_the_form_of_studies(outcome: demo.Outcome) -> None
 # --- one person ---------------------------------------------------------------------------------
 
 
-def test_the_person_who_is_shown_is_the_first_in_the_file(outcome: demo.Outcome) -> None:
+def test_the_person_who_is_shown_is_the_first_in_the_file(outcome: demo.Demonstration) -> None:
     reports = Reports.read(outcome.folder.path / "reports.parquet")
     channel = reports.channel.symbols
     person = outcome.person
     (symbols,) = channel.from_bytes(np.frombuffer(person.sent, np.uint8)[None])
     assert symbols.tolist() == reports.columns["symbols"][0].tolist()
     assert [10 * codeword + digit for codeword, digit in person.symbols] == symbols.tolist()
-    setting = Setting.of_digits()
+    setting = DemoData.of_digits()
     rows, digits = setting.rows("people")
     assert person.digit == digits[0]
     np.testing.assert_allclose(person.record, rows[0] / 16, rtol=1e-6)
 
 
-def test_the_codebooks_picture_is_the_posterior_mean(outcome: demo.Outcome) -> None:
+def test_the_codebooks_picture_is_the_posterior_mean(outcome: demo.Demonstration) -> None:
     reports = Reports.read(outcome.folder.path / "reports.parquet")[:1]
     mechanism, total, mass = reports.mechanism, np.zeros(64), 0.0
     for codeword, count in enumerate(mechanism.counts_):
@@ -131,7 +131,7 @@ def test_the_codebooks_picture_is_the_posterior_mean(outcome: demo.Outcome) -> N
     np.testing.assert_allclose(outcome.person.seen["codebook"].ravel(), total / mass, atol=1e-6)
 
 
-def test_every_mechanism_has_its_picture(outcome: demo.Outcome) -> None:
+def test_every_mechanism_has_its_picture(outcome: demo.Demonstration) -> None:
     assert list(outcome.person.seen) == ["codebook", "vlm", "direct"]
     for picture in outcome.person.seen.values():
         assert picture.shape == (8, 8)
@@ -177,7 +177,7 @@ def test_pictures_without_colour_are_shades(terminal: bool) -> None:
 
 
 def test_what_it_writes_is_what_the_other_commands_take(
-    outcome: demo.Outcome, run: Callable[..., Any]
+    outcome: demo.Demonstration, run: Callable[..., Any]
 ) -> None:
     made = outcome.folder.path
     assert {path.name for path in made.iterdir()} == FILES
@@ -185,14 +185,14 @@ def test_what_it_writes_is_what_the_other_commands_take(
     assert (verified["verified"], verified["seeded"]) == (True, False)
     for name in ("certificate.json", "reports.parquet", "mechanism", "model"):
         assert "8-DP" in run("account", "explain", made / name, "--json").json["guarantee"]
-    setting = Setting.of_digits()
+    setting = DemoData.of_digits()
     rows, digits = setting.rows("test")
     found = float(np.mean(tacit.load(made / "model").predict(rows) == digits))
     assert found == outcome.trials["codebook"][8.0][0]
     assert (made / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_no_file_holds_the_label_that_was_hidden(outcome: demo.Outcome) -> None:
+def test_no_file_holds_the_label_that_was_hidden(outcome: demo.Demonstration) -> None:
     table = Reports.read(outcome.folder.path / "reports.parquet").columns
     assert set(table) == {"symbols"}
 
@@ -271,7 +271,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_folder_of_a_demo_is_known_again(made: Path) -> None:
-    assert folder.Folder.opened(made).path == made
+    assert folder.DemoFolder.opened(made).path == made
 
 
 @pytest.mark.parametrize("change", FOREIGN)
@@ -309,7 +309,7 @@ def test_it_reads_well_at_eighty_columns(
     assert [line.split()[1] for line in outcome.out.splitlines() if " ± 0" in line] == ["2", "8"]
 
 
-def test_all_columns_fit_into_eighty(outcome: demo.Outcome) -> None:
+def test_all_columns_fit_into_eighty(outcome: demo.Demonstration) -> None:
     from tacit.apps.cli import demo as command
 
     console = Console(file=io.StringIO(), width=80, highlight=False)

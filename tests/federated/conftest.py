@@ -14,7 +14,7 @@ from tacit.federated import partition
 from tacit.federated.model import Data, Evaluation
 from tacit.federated.payload import Layout
 from tacit.federated.torch_model import TorchModel, mlp
-from tacit_papers.parts.convergence import Setting
+from tacit_papers.parts.convergence import FederatedTask
 
 SIZE = 6
 
@@ -73,17 +73,17 @@ def quadratic() -> Problem:
 
 
 @pytest.fixture(scope="session")
-def digits() -> Callable[[int], Setting]:
+def digits() -> Callable[[int], FederatedTask]:
     found = load_digits()
     rows = (found.data / 8 - 1).astype(np.float32)
 
-    def make(seed: int) -> Setting:
+    def make(seed: int) -> FederatedTask:
         order = np.random.default_rng(seed).permutation(len(rows))
         train, test = order[360:], order[:360]
         labels = found.target[train]
         parts = partition.shards(labels, 10, per_client=2, seed=seed)
         held = [Data(rows[train[part]], labels[part]) for part in parts]
-        return Setting(
+        return FederatedTask(
             TorchModel(mlp(64, 32, 10), seed=seed), held, Data(rows[test], found.target[test])
         )
 

@@ -21,7 +21,7 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data, serving
-from tacit.federated.rounds import Reply
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors
 
@@ -380,7 +380,7 @@ def replies(model: TorchModel, first: Data, order: int = 1, **settings: Any) -> 
         return reply
 
     config = algorithm("fedavg").config(weighted=False, batch_size=4, epochs=2, **settings)
-    rounds.run("fedavg", model, shared, 2, config=config, intercept=keep)
+    rounds.run("fedavg", model, shared, 2, RunOptions(config=config, intercept=keep))
     return found
 
 
@@ -444,12 +444,7 @@ def test_any_model_is_copied_whole_or_refused_before_anybody_is_asked() -> None:
     privacy = ClientPrivacy(4, cohort=4, epsilon=8, delta=1e-5, rounds=1)
     with pytest.raises(errors.InvalidParameter, match="run: model must be one that"):
         rounds.run(
-            "fedavg",
-            Remembers(),  # type: ignore[arg-type]
-            [FAR, *OTHERS],
-            1,
-            config=config,
-            coordinator=privacy,
+            "fedavg", Remembers(), [FAR, *OTHERS], 1, RunOptions(config=config, coordinator=privacy)
         )
 
 
@@ -471,7 +466,9 @@ def test_under_a_guarantee_no_error_of_any_kind_ends_the_run(
     ended = []
     for first in (FAR, BLANK):
         privacy = ClientPrivacy(1, cohort=1, epsilon=1, delta=1e-5, rounds=2)
-        found = run("fedavg", TorchModel(Raises), [first], 2, config=config, coordinator=privacy)
+        found = run(
+            "fedavg", TorchModel(Raises), [first], 2, RunOptions(config=config, coordinator=privacy)
+        )
         ended.append((len(found.history), found.stopped))
     assert ended == [(2, ""), (2, "")]
 
@@ -548,11 +545,15 @@ def test_under_a_guarantee_no_client_stops_the_run(rows: str) -> None:
     config = algorithm("fedavg").config(weighted=False)
     privacy = ClientPrivacy(4, cohort=4, epsilon=8, delta=1e-5, rounds=1)
     found = rounds.run(
-        "fedavg", TorchModel(Base), [*OTHERS, odd], 1, config=config, coordinator=privacy
+        "fedavg",
+        TorchModel(Base),
+        [*OTHERS, odd],
+        1,
+        RunOptions(config=config, coordinator=privacy),
     )
     assert found.history[0].counted == 3
     with pytest.raises((IndexError, errors.InvalidData)):
-        rounds.run("fedavg", TorchModel(Base), [*OTHERS, odd], 1, config=config)
+        rounds.run("fedavg", TorchModel(Base), [*OTHERS, odd], 1, RunOptions(config=config))
 
 
 def test_rows_that_do_not_fit_are_refused_by_their_shape() -> None:
@@ -560,7 +561,9 @@ def test_rows_that_do_not_fit_are_refused_by_their_shape() -> None:
     privacy = ClientPrivacy(1, cohort=1, epsilon=8, delta=1e-5, rounds=1)
     config = algorithm("fedavg").config(weighted=False)
     with pytest.raises(errors.InvalidData, match=r"must take rows of shape \(7,\)"):
-        rounds.run("fedavg", TorchModel(Base), [wide], 1, config=config, coordinator=privacy)
+        rounds.run(
+            "fedavg", TorchModel(Base), [wide], 1, RunOptions(config=config, coordinator=privacy)
+        )
 
 
 def test_one_client_moves_the_clipped_sum_by_its_clip_norm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,6 +583,10 @@ def test_one_client_moves_the_clipped_sum_by_its_clip_norm(monkeypatch: pytest.M
         privacy = ClientPrivacy(21, cohort=21, epsilon=1, delta=1e-5, rounds=1, clip_norm=0.02)
         config = algorithm("fedavg").config(weighted=False)
         rounds.run(
-            "fedavg", TorchModel(Buffer), [first, *held], 1, config=config, coordinator=privacy
+            "fedavg",
+            TorchModel(Buffer),
+            [first, *held],
+            1,
+            RunOptions(config=config, coordinator=privacy),
         )
     assert np.linalg.norm(sums[0] - sums[1]) <= 2  # two replies of one client, each of norm 1

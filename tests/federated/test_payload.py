@@ -12,11 +12,11 @@ import pytest
 
 from tacit.federated.payload import (
     Layout,
-    Limits,
-    Part,
     Payload,
+    PayloadPart,
     Record,
     Rejected,
+    ReplyLimits,
     decode,
     encode,
     nbytes,
@@ -24,8 +24,8 @@ from tacit.federated.payload import (
 )
 
 LAYOUT = Layout((("a.weight", (3, 4)), ("a.bias", (3,)), ("scale", ())))
-UPDATE = (Part("update"),)
-PRUNED = (Part("mask", clip_unit=None, binary=True), Part("update", kept="mask"))
+UPDATE = (PayloadPart("update"),)
+PRUNED = (PayloadPart("mask", clip_unit=None, binary=True), PayloadPart("update", kept="mask"))
 RNG = np.random.default_rng(0)
 VECTOR = RNG.normal(size=LAYOUT.size).astype(np.float32)
 
@@ -66,10 +66,10 @@ def test_only_what_is_kept_is_sent(kept: float) -> None:
 
 def test_one_norm_over_all_parts_of_a_unit() -> None:
     declared = (
-        Part("one"),
-        Part("two"),
-        Part("three", clip_unit="own"),
-        Part("four", clip_unit=None),
+        PayloadPart("one"),
+        PayloadPart("two"),
+        PayloadPart("three", clip_unit="own"),
+        PayloadPart("four", clip_unit=None),
     )
     parts = {
         name: np.full(1, value)
@@ -134,5 +134,5 @@ def test_values_that_do_not_fit_their_mask_are_refused() -> None:
 
 
 def test_limits_are_the_servers() -> None:
-    assert isinstance(decode(sent(), 5, UPDATE, LAYOUT, Limits(weight=4)), Rejected)
-    assert isinstance(decode(sent(), 5, UPDATE, LAYOUT, Limits(magnitude=0.01)), Rejected)
+    assert isinstance(decode(sent(), 5, UPDATE, LAYOUT, ReplyLimits(weight=4)), Rejected)
+    assert isinstance(decode(sent(), 5, UPDATE, LAYOUT, ReplyLimits(magnitude=0.01)), Rejected)

@@ -9,8 +9,8 @@ import pytest
 
 from tacit.federated import payload, rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
-from tacit.federated.coordinator import Plain
-from tacit.federated.rounds import Reply
+from tacit.federated.coordinator import PlainMean
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.privacy import errors
 
 
@@ -18,7 +18,13 @@ from tacit.privacy import errors
 def test_a_seed_fixes_every_array(name: str, quadratic: Any) -> None:
     given = {"config": algorithm(name).config(**({} if name == "fedsgd" else {"batch_size": 2}))}
     runs = [
-        rounds.run(name, quadratic.model, quadratic.held, 3, seed=seed, participation=0.6, **given)
+        rounds.run(
+            name,
+            quadratic.model,
+            quadratic.held,
+            3,
+            RunOptions(seed=seed, participation=0.6, **given),
+        )
         for seed in (4, 4, 5)
     ]
     np.testing.assert_array_equal(runs[0].model, runs[1].model)
@@ -49,7 +55,7 @@ def test_a_round_goes_on_without_those_who_are_missing(quadratic: Any) -> None:
     def drop(number: int, client: int, reply: Reply) -> Reply | None:
         return None if client in (1, 3) else reply
 
-    found = rounds.run("fedsgd", quadratic.model, held, 5, intercept=drop)
+    found = rounds.run("fedsgd", quadratic.model, held, 5, RunOptions(intercept=drop))
     rest = [held[k] for k in (0, 2, 4)]
     np.testing.assert_array_equal(found.model, rounds.run("fedsgd", quadratic.model, rest, 5).model)
     assert [(one.asked, one.counted, one.skipped) for one in found.history] == [(5, 3, False)] * 5
@@ -61,7 +67,13 @@ def test_a_round_without_any_reply_keeps_the_model_and_says_so(name: str, quadra
         return None if number == 2 else reply
 
     ends = [
-        rounds.run(name, quadratic.model, quadratic.held, n, intercept=drop, test=quadratic.held[0])
+        rounds.run(
+            name,
+            quadratic.model,
+            quadratic.held,
+            n,
+            RunOptions(intercept=drop, test=quadratic.held[0]),
+        )
         for n in (1, 2, 3)
     ]
     np.testing.assert_array_equal(ends[0].model, ends[1].model)
@@ -78,7 +90,7 @@ def test_fsvrg_asks_again_only_those_who_answered(quadratic: Any) -> None:
         calls.append(client)
         return None if client == 0 else reply
 
-    found = rounds.run("fsvrg", quadratic.model, quadratic.held, 1, intercept=drop)
+    found = rounds.run("fsvrg", quadratic.model, quadratic.held, 1, RunOptions(intercept=drop))
     assert calls == [0, 1, 2, 3, 4, 1, 2, 3, 4]
     assert found.history[0].bytes_up == 9 * 6 * 4
     assert found.history[0].bytes_down == (5 + 4 * 2) * 6 * 4
@@ -98,8 +110,8 @@ def test_hostile_replies_count_for_nothing(name: str, poison: float, quadratic: 
     def drop(number: int, client: int, reply: Reply) -> Reply | None:
         return None if client == 2 else reply
 
-    attacked = rounds.run(name, quadratic.model, quadratic.held, 3, intercept=attack)
-    without = rounds.run(name, quadratic.model, quadratic.held, 3, intercept=drop)
+    attacked = rounds.run(name, quadratic.model, quadratic.held, 3, RunOptions(intercept=attack))
+    without = rounds.run(name, quadratic.model, quadratic.held, 3, RunOptions(intercept=drop))
     np.testing.assert_array_equal(attacked.model, without.model)
     assert all(dict(one.rejected).keys() == {2} for one in attacked.history)
 
@@ -110,7 +122,7 @@ def test_a_state_counts_once_its_reply_was_taken(quadratic: Any) -> None:
         quadratic.model,
         quadratic.held,
         2,
-        intercept=lambda number, client, reply: None if client == 0 else reply,
+        RunOptions(intercept=lambda number, client, reply: None if client == 0 else reply),
     )
     assert set(lost.states) == {1, 2, 3, 4}
 
@@ -122,7 +134,7 @@ def test_a_callback_hears_every_round_and_may_end_the_run(quadratic: Any) -> Non
         heard.append(one.number)
         return one.number == 3
 
-    found = rounds.run("fedavg", quadratic.model, quadratic.held, 9, callback=callback)
+    found = rounds.run("fedavg", quadratic.model, quadratic.held, 9, RunOptions(callback=callback))
     assert heard == [1, 2, 3] == [one.number for one in found.history]
 
 
@@ -137,21 +149,16 @@ def test_a_callback_hears_every_round_and_may_end_the_run(quadratic: Any) -> Non
     ],
 )
 def test_impossible_runs_are_refused(given: dict[str, Any], message: str, quadratic: Any) -> None:
-    usual = {
-        "algorithm": "fedavg",
-        "model": quadratic.model,
-        "clients": quadratic.held,
-        "rounds": 1,
-    }
+    clients, number = given.pop("clients", quadratic.held), given.pop("rounds", 1)
     with pytest.raises(errors.InvalidParameter, match=f"^run: {message}"):
-        rounds.run(**{**usual, **given})
+        rounds.run("fedavg", quadratic.model, clients, number, RunOptions(**given))
 
 
 def test_a_server_is_the_loop_without_its_clients(quadratic: Any) -> None:
     chosen = algorithm("fsvrg")
     config, held, model = chosen.config(), quadratic.held, quadratic.model
     sizes = [len(one) for one in held]
-    server = rounds.Server(chosen, config, model, sizes, Plain(seed=3, participation=0.6))
+    server = rounds.Server(chosen, config, model, sizes, PlainMean(seed=3, participation=0.6))
     for number in (1, 2):
         up, asked = 0, server.open(number)
         for index, phase in enumerate(chosen.phases):
@@ -168,7 +175,7 @@ def test_a_server_is_the_loop_without_its_clients(quadratic: Any) -> None:
             closed = server.close_phase(index, replies)
             assert closed == rounds.Closed(asked, {}, False)
         last = server.close(up, server.judge(held[0]))
-    whole = rounds.run("fsvrg", model, held, 2, participation=0.6, seed=3, test=held[0])
+    whole = rounds.run("fsvrg", model, held, 2, RunOptions(participation=0.6, seed=3, test=held[0]))
     np.testing.assert_array_equal(server.state.model, whole.model)
     assert last == whole.history[-1]
 
@@ -176,7 +183,7 @@ def test_a_server_is_the_loop_without_its_clients(quadratic: Any) -> None:
 def test_a_server_takes_no_reply_of_those_it_did_not_ask(quadratic: Any) -> None:
     chosen, model = algorithm("fedsgd"), quadratic.model
     sizes = [len(one) for one in quadratic.held]
-    server = rounds.Server(chosen, chosen.config(), model, sizes, Plain(0, participation=0.2))
+    server = rounds.Server(chosen, chosen.config(), model, sizes, PlainMean(0, participation=0.2))
     (asked,) = server.open(1)
     arrays = {f"gradient/{name}": np.ones(shape, np.float32) for name, shape in model.layout.shapes}
     before = server.state.model
@@ -186,7 +193,7 @@ def test_a_server_takes_no_reply_of_those_it_did_not_ask(quadratic: Any) -> None
     assert server.close(0).skipped
 
 
-class Frugal(Plain):
+class Frugal(PlainMean):
     """Three rounds and no more."""
 
     def choose(self, number: int, clients: int) -> list[int]:
@@ -196,7 +203,9 @@ class Frugal(Plain):
 
 
 def test_a_run_that_is_refused_a_round_keeps_what_it_has(quadratic: Any) -> None:
-    found = rounds.run("fedsgd", quadratic.model, quadratic.held, 9, coordinator=Frugal())
+    found = rounds.run(
+        "fedsgd", quadratic.model, quadratic.held, 9, RunOptions(coordinator=Frugal())
+    )
     three = rounds.run("fedsgd", quadratic.model, quadratic.held, 3)
     np.testing.assert_array_equal(found.model, three.model)
     assert (len(found.history), found.stopped, three.stopped) == (3, "no more", "")

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.model import Data
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors
 
@@ -48,7 +49,11 @@ def test_local_steps_are_those_of_torchs_optimiser() -> None:
     chosen = {"learning_rate": 0.1, "momentum": 0.5, "weight_decay": 0.01, "epochs": 3}
     config = algorithm("fedavg").config(**chosen, batch_size=16)
     found = rounds.run(
-        "fedavg", TorchModel(mlp(5, 4, 3), seed=3), [Data(ROWS, LABELS)], 1, config=config
+        "fedavg",
+        TorchModel(mlp(5, 4, 3), seed=3),
+        [Data(ROWS, LABELS)],
+        1,
+        RunOptions(config=config),
     )
     plain = network()
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.5, weight_decay=0.01)

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 
 from tacit.central.estimators.base import Box
-from tacit.central.estimators.components import Components
+from tacit.central.estimators.components import PrivateComponents
 from tacit.central.estimators.frames import Frame
-from tacit.central.estimators.scores import Scores
+from tacit.central.estimators.scores import RowScaling
 from tacit.central.estimators.softmax import NoisyDescent
 from tacit.central.statistics.rows import Ball
 from tacit.data import schema as schemas
@@ -91,13 +91,13 @@ def estimators():
     for width in (30, 9000):
         box = Box(-np.ones(width), np.ones(width))
         rows = RNG.uniform(-1, 1, (20, width))
-        scores = Scores.of("probe", box, None, intercept=True)
+        scores = RowScaling.of("probe", box, None, intercept=True)
         compare(f"scores {width}", lambda x, s=scores: s.rows(x)[0], rows)
         frame = Frame.of("probe", box, Box(-np.ones(1), np.ones(1)), None, intercept=True, order=2)
         compare(f"frame {width}", lambda x, f=frame: f.rows(x, np.zeros(len(x))), rows)
     box = Box(-np.ones(30), np.ones(30))
     rows = RNG.uniform(-1, 1, (900, 30))
-    made, _ = Components("probe", box, 7, None, 1.0, 1e-5, "record").fit(rows, Seeded(1))
+    made, _ = PrivateComponents("probe", box, 7, None, 1.0, 1e-5, "record").fit(rows, Seeded(1))
     compare("components", made, rows)
     zeros = np.zeros(900, dtype=np.int64)
     for count in (1, 3):

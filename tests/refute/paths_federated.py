@@ -16,6 +16,7 @@ from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.silo import Silo
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import TorchModel, mlp
 
 from .adversary import FEW, Columns, hostile_rows, neighbours
@@ -56,7 +57,9 @@ def clients(name: str, chosen: str, module: Any, **options: Any) -> Path:
         torch.manual_seed(0)
         made = TorchModel(module)
         config = algorithm(chosen).config(weighted=False)
-        found = rounds.run(chosen, made, people, 2, config=config, coordinator=privacy, seed=0)
+        found = rounds.run(
+            chosen, made, people, 2, RunOptions(config=config, coordinator=privacy, seed=0)
+        )
         return Outcome((np.asarray(found.model), privacy.clip_norms), privacy.event)
 
     def pairs(everything: bool) -> Iterator[Pair]:

@@ -11,7 +11,7 @@ from torch import nn
 
 import tacit
 from tacit.anonymize.encoder import AnonymizingEncoder
-from tacit.anonymize.training import Schedule
+from tacit.anonymize.training import AdversarialSchedule
 from tacit.data import schema as schemas
 from tacit.local.inference.votes import Ballot
 from tacit.privacy.randomness import Seeded
@@ -21,7 +21,7 @@ from .refuter import Outcome, Pair, Path
 from .tape import Coins
 
 COLUMNS, CLASSES, PEOPLE = 4, 3, 12
-SCHEDULE = Schedule(pretraining=1, adversary=1, rounds=1)
+SCHEDULE = AdversarialSchedule(pretraining=1, adversary=1, rounds=1)
 SCHEMA = schemas.ArraySchema(COLUMNS, 0.0, 1.0, outside="clip")
 
 

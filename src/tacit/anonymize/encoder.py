@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from tacit.anonymize.fitting import Fitted, FittingProblem
-    from tacit.anonymize.training import Schedule
+    from tacit.anonymize.training import AdversarialSchedule
 
 Floats = npt.NDArray[np.float32]
 Progress = Callable[[str, int, int], None]
@@ -73,8 +73,8 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
     epsilon : float, optional
         Local ε of one released representation. Representations are then bounded, and `transform`
         adds exact noise. Without it there is no guarantee.
-    schedule : Schedule, optional
-        Duration and rates of training: `tacit.anonymize.training.Schedule`.
+    schedule : AdversarialSchedule, optional
+        Duration and rates of training: `tacit.anonymize.training.AdversarialSchedule`.
     unit : {"record", "person"}
         The unit that ε protects: a person, if everyone releases one row once.
     seed : int
@@ -129,7 +129,7 @@ class AnonymizingEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=
         dimensions: int | None = None,
         styles: int = 8,
         epsilon: float | None = None,
-        schedule: Schedule | None = None,
+        schedule: AdversarialSchedule | None = None,
         unit: str = "record",
         seed: int = 0,
         device: str = "auto",

@@ -17,7 +17,7 @@ from tacit.anonymize.labelling import Classes, same_length
 from tacit.anonymize.local import DIMENSIONS, Local
 from tacit.anonymize.networks import Networks
 from tacit.anonymize.rows import RowReader
-from tacit.anonymize.training import Data, Schedule, Trainer, copied_whole
+from tacit.anonymize.training import AdversarialSchedule, Trainer, TrainingRows, copied_whole
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Unit
 
@@ -50,7 +50,7 @@ class FittingProblem:
         The encoder, of which only parameters are read.
     reader, classes
         Readers of rows and labels.
-    training, validation : Data
+    training, validation : TrainingRows
         Rows to train on; rows for early stopping.
     device : str
         The torch device.
@@ -59,8 +59,8 @@ class FittingProblem:
     settings: AnonymizingEncoder
     reader: RowReader
     classes: Classes
-    training: Data
-    validation: Data
+    training: TrainingRows
+    validation: TrainingRows
     device: str
 
     @property
@@ -178,11 +178,11 @@ class FittingProblem:
 
     def _trainer(self, net: Networks, progress: Progress | None) -> Trainer:
         settings = self.settings
-        schedule = settings.schedule or Schedule()
+        schedule = settings.schedule or AdversarialSchedule()
         net.to(self.device)
         private = net.private  # a plain classifier has none
         training, validation = (
-            Data(rows.inputs, rows.regular, rows.private if private else ())
+            TrainingRows(rows.inputs, rows.regular, rows.private if private else ())
             for rows in (self.training, self.validation)
         )
         return Trainer(net, training, validation, schedule, settings.seed, progress)
@@ -202,18 +202,20 @@ def posed(
     return FittingProblem(settings, reader, classes, training, held, device)
 
 
-def labelled(reader: RowReader, classes: Classes, given: tuple[Any, Any, Any], device: str) -> Data:
+def labelled(
+    reader: RowReader, classes: Classes, columns: tuple[Any, Any, Any], device: str
+) -> TrainingRows:
     """Read rows and the codes of their labels as tensors."""
-    X, y, private = given
+    X, y, private = columns
     inputs = reader.read(X, WHERE)
     regular, hidden = classes.regular_codes(WHERE, y), classes.private_codes(WHERE, private)
     lengths = {name: len(label) for name, label in hidden.items()}
     same_length(WHERE, len(inputs), y=len(regular), **lengths)
     as_tensor = [torch.from_numpy(label).to(device) for label in (regular, *hidden.values())]
-    return Data(inputs.to(device), as_tensor[0], tuple(as_tensor[1:]))
+    return TrainingRows(inputs.to(device), as_tensor[0], tuple(as_tensor[1:]))
 
 
-def _divided(data: Data, seed: int) -> tuple[Data, Data]:
+def _divided(data: TrainingRows, seed: int) -> tuple[TrainingRows, TrainingRows]:
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
     held = max(len(data) // _HELD_OUT, 1)
     if len(data) < 2 * _HELD_OUT:

@@ -36,13 +36,13 @@ class Classes:
             {name: _classes(where, f"{name} label", label) for name, label in named.items()},
         )
 
-    def regular_codes(self, where: str, given: Any) -> Integers:
+    def regular_codes(self, where: str, labels: Any) -> Integers:
         """Return the codes of regular labels; refuse unknown ones."""
-        return _codes(where, "the regular label", given, self.regular)
+        return _codes(where, "the regular label", labels, self.regular)
 
-    def private_codes(self, where: str, given: Any) -> dict[str, Integers]:
+    def private_codes(self, where: str, labels: Any) -> dict[str, Integers]:
         """Return the codes of every private label."""
-        named = private_columns(where, given)
+        named = private_columns(where, labels)
         if list(named) != list(self.private):
             wanted = ", ".join(self.private)
             raise errors.InvalidData(f"{where}: private must hold, in this order: {wanted}.")
@@ -70,16 +70,16 @@ def private_columns(where: str, private: Any) -> dict[str, npt.NDArray[Any]]:
     return {f"{PRIVATE} {i}": column for i, column in enumerate(array.T)}
 
 
-def same_length(where: str, rows: int, **given: int) -> None:
+def same_length(where: str, rows: int, **counts: int) -> None:
     """Refuse labels of another number than the rows."""
-    for name, count in given.items():
+    for name, count in counts.items():
         if count != rows:
             condition = f"as long as the rows, {rows}"
             raise errors.InvalidData(f"{where}: {name} must be {condition}, got {count}.")
 
 
-def _classes(where: str, what: str, given: Any) -> tuple[Any, ...]:
-    values = np.unique(_present(where, what, given))
+def _classes(where: str, what: str, column: Any) -> tuple[Any, ...]:
+    values = np.unique(_present(where, what, column))
     if len(values) > MOST:
         raise errors.InvalidData(f"{where}: {what} must take at most {MOST} values.")
     if len(values) < 2:
@@ -88,8 +88,8 @@ def _classes(where: str, what: str, given: Any) -> tuple[Any, ...]:
     return labels.declare(where, [value.item() for value in values])
 
 
-def _codes(where: str, what: str, given: Any, classes: tuple[Any, ...]) -> Integers:
-    present = _present(where, what, given)
+def _codes(where: str, what: str, column: Any, classes: tuple[Any, ...]) -> Integers:
+    present = _present(where, what, column)
     try:
         return labels.codes(where, present, classes)
     except errors.InvalidData:
@@ -99,9 +99,9 @@ def _codes(where: str, what: str, given: Any, classes: tuple[Any, ...]) -> Integ
         ) from None
 
 
-def _present(where: str, what: str, given: Any) -> npt.NDArray[Any]:
+def _present(where: str, what: str, labels: Any) -> npt.NDArray[Any]:
     """Return whole numbers or strings; refuse missing values."""
-    array = np.asarray(given)
+    array = np.asarray(labels)
     if array.ndim != 1 or array.size == 0:
         raise errors.InvalidData(f"{where}: {what} must be one column with at least one row.")
     missing = np.array([_missing(value) for value in array.tolist()])

@@ -129,8 +129,8 @@ def branch(inputs: int, hidden: Sequence[int], dropout: float, outputs: int) -> 
     return nn.Sequential(*layers(sizes, dropout), nn.Linear(sizes[-1], outputs))
 
 
-def _sizes(name: str, given: Sequence[int]) -> list[int]:
+def _sizes(name: str, sizes: Sequence[int]) -> list[int]:
     where = "AnonymizingEncoder"
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        errors.refuse(where, name, "sizes of layers, or a torch module", given)
-    return [errors.whole(where, f"a layer of {name}", size, least=1, most=2**16) for size in given]
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+        errors.refuse(where, name, "sizes of layers, or a torch module", sizes)
+    return [errors.whole(where, f"a layer of {name}", size, least=1, most=2**16) for size in sizes]

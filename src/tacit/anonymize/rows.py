@@ -78,7 +78,7 @@ def _named(raw: Any) -> Any:
     return {f"column {index}": column for index, column in enumerate(array.T)}
 
 
-def _front_end(given: Schema) -> Any:
+def _front_end(schema: Schema) -> Any:
     from tacit.local.learned.encoders import front_end
 
-    return front_end(given)
+    return front_end(schema)

@@ -59,7 +59,7 @@ def rebuilt(
     import torch
 
     from tacit.anonymize.fitting import Fitted, FittingProblem
-    from tacit.anonymize.training import Data
+    from tacit.anonymize.training import TrainingRows
 
     for name, array in arrays.items():
         if array.dtype.kind != "f" or not np.isfinite(array).all():
@@ -73,7 +73,7 @@ def rebuilt(
     reader = RowReader(schema.from_plain(parameters["schema"]), *floats)
     declared = {name: labels.declare("AnonymizingEncoder", v) for name, v in parameters["private"]}
     classes = Classes(labels.declare("AnonymizingEncoder", parameters["regular"]), declared)
-    empty = Data(torch.empty(0), torch.empty(0), ())
+    empty = TrainingRows(torch.empty(0), torch.empty(0), ())
     problem = FittingProblem(encoder, reader, classes, empty, empty, "cpu")
     weights = {k: torch.tensor(a) for k, a in codec.part(arrays, "networks").items()}
     with torch.random.fork_rng(devices=[]):  # initial weights are drawn, but not used

@@ -36,7 +36,7 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class Schedule:
+class AdversarialSchedule:
     """The duration and the learning rates of training.
 
     Parameters
@@ -71,7 +71,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class TrainingRows:
     """Inputs and codes of labels on one device."""
 
     inputs: Tensor
@@ -81,9 +81,9 @@ class Data:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def __getitem__(self, rows: Tensor) -> Data:
+    def __getitem__(self, rows: Tensor) -> TrainingRows:
         private = tuple(codes[rows] for codes in self.private)
-        return Data(self.inputs[rows], self.regular[rows], private)
+        return TrainingRows(self.inputs[rows], self.regular[rows], private)
 
 
 @dataclass(eq=False)
@@ -94,9 +94,9 @@ class Trainer:
     ----------
     networks : Networks
         Changed in place.
-    training, validation : Data
+    training, validation : TrainingRows
         Rows to train on; rows for early stopping.
-    schedule : Schedule
+    schedule : AdversarialSchedule
         Duration and learning rates.
     seed : int
         Seed of the order of rows. Dropout and noise use torch's own generator.
@@ -105,9 +105,9 @@ class Trainer:
     """
 
     networks: Networks
-    training: Data
-    validation: Data
-    schedule: Schedule = field(default_factory=Schedule)
+    training: TrainingRows
+    validation: TrainingRows
+    schedule: AdversarialSchedule = field(default_factory=AdversarialSchedule)
     seed: int = 0
     progress: Callable[[str, int, int], None] | None = None
 
@@ -323,13 +323,13 @@ class Trainer:
         return iter(torch.split(order, self.schedule.batch))
 
     def _sgd(self, parts: Sequence[nn.Module], rate: float | None = None) -> torch.optim.SGD:
-        given = self.schedule
+        schedule = self.schedule
         return torch.optim.SGD(
             _parameters(parts),
-            lr=rate or given.rate,
-            momentum=given.momentum,
+            lr=rate or schedule.rate,
+            momentum=schedule.momentum,
             nesterov=True,
-            weight_decay=given.decay,
+            weight_decay=schedule.decay,
         )
 
 
@@ -349,24 +349,24 @@ def represent_alone(encoder: nn.Module, inputs: Tensor, width: int) -> npt.NDArr
     error of any kind too, is a row of zeros: to be refused would tell something of the row. A
     module whose copy shares what can change with it is refused, before its copy meets a row.
     """
-    found = np.zeros((len(inputs), width), np.float32)
+    representations = np.zeros((len(inputs), width), np.float32)
     with silence.watching() as watch:
         for place in range(len(inputs)):
             alone = copied_whole(encoder).eval()
             with watch.silent(), devices.seeded(0), torch.no_grad():
                 shown = np.asarray(alone(inputs[place : place + 1].clone()).cpu(), np.float32)
                 if shown.shape == (1, width):
-                    found[place] = shown[0]
-    return found
+                    representations[place] = shown[0]
+    return representations
 
 
 def copied_whole(encoder: nn.Module) -> nn.Module:
     """Copy a module whole; every time, as the way in which it copies itself may change."""
-    found = copy.deepcopy(encoder)
-    if copies.shared(encoder, found):
+    copied = copy.deepcopy(encoder)
+    if copies.shared(encoder, copied):
         remedy = "What one row's pass writes would reach the next. Leave out its __deepcopy__."
         errors.refuse("AnonymizingEncoder", "encoder", "one that is copied whole", "a part", remedy)
-    return found
+    return copied
 
 
 def _parameters(parts: Sequence[nn.Module]) -> list[nn.Parameter]:

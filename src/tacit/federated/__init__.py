@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tacit.federated.record_level.privacy import RecordPrivacy as RecordPrivacy
     from tacit.federated.record_level.server import SiloServer as SiloServer
     from tacit.federated.record_level.silo import Silo as Silo
+    from tacit.federated.rounds import RunOptions as RunOptions
     from tacit.federated.rounds import run as run
     from tacit.federated.torch_model import TorchModel as TorchModel
 
@@ -41,7 +42,7 @@ __getattr__, __dir__, __all__ = lazy.attach(
         "record_level.privacy": ["RecordPrivacy"],
         "record_level.server": ["SiloServer"],
         "record_level.silo": ["Silo"],
-        "rounds": ["run"],
+        "rounds": ["RunOptions", "run"],
         "torch_model": ["TorchModel"],
     },
 )

@@ -60,7 +60,7 @@ class Coordinator(Protocol):
 
 
 @dataclass(frozen=True)
-class Plain(Coordinator):
+class PlainMean(Coordinator):
     """The weighted mean over a fraction of the clients, without any guarantee.
 
     Parameters

@@ -70,7 +70,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Part:
+class PayloadPart:
     """The declaration of one part of a payload: its type, and how it may be processed.
 
     Parameters
@@ -122,7 +122,7 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReplyLimits:
     """Limits that no honest reply exceeds: the magnitude of a number, the weight, a stated ε."""
 
     magnitude: float = 1e6
@@ -130,12 +130,12 @@ class Limits:
     epsilon: float = 700.0
 
     def __post_init__(self) -> None:
-        errors.positive("Limits", "magnitude", self.magnitude)
-        errors.positive("Limits", "weight", self.weight)
-        errors.positive("Limits", "epsilon", self.epsilon)
+        errors.positive("ReplyLimits", "magnitude", self.magnitude)
+        errors.positive("ReplyLimits", "weight", self.weight)
+        errors.positive("ReplyLimits", "epsilon", self.epsilon)
 
 
-def norms(payload: Payload, declared: Sequence[Part]) -> dict[str, float]:
+def norms(payload: Payload, declared: Sequence[PayloadPart]) -> dict[str, float]:
     r"""Compute the :math:`\ell_2` norm of each clip unit, over all its parts together."""
     squares: dict[str, float] = {}
     for part in declared:
@@ -145,7 +145,7 @@ def norms(payload: Payload, declared: Sequence[Part]) -> dict[str, float]:
     return {unit: math.sqrt(square) for unit, square in squares.items()}
 
 
-def encode(payload: Payload, declared: Sequence[Part], layout: Layout) -> Record:
+def encode(payload: Payload, declared: Sequence[PayloadPart], layout: Layout) -> Record:
     """Encode for the wire: float32, packed bits for masks, only kept values for sparse parts."""
     sent: Record = {}
     for part in declared:
@@ -167,9 +167,9 @@ def encode(payload: Payload, declared: Sequence[Part], layout: Layout) -> Record
 def decode(
     record: object,
     weight: object,
-    declared: Sequence[Part],
+    declared: Sequence[PayloadPart],
     layout: Layout,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
     *,
     stated: object = None,
 ) -> Payload | Rejected:
@@ -179,11 +179,11 @@ def decode(
     ----------
     record, weight : object
         What arrived over the wire.
-    declared : sequence of Part
+    declared : sequence of PayloadPart
         What the phase asked for.
     layout : Layout
         Layout of the model.
-    limits : Limits
+    limits : ReplyLimits
         A reply beyond these is rejected.
     stated : object
         The cost that the reply states; None if it states none.
@@ -212,7 +212,7 @@ def decode(
 
 def read_statement(
     stated: object,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: ReplyLimits = ReplyLimits(),  # noqa: B008
 ) -> tuple[float, float] | Rejected | None:
     """Read an untrusted statement of cost: (ε, δ), None if absent, or why it is rejected."""
     if stated is None:
@@ -240,7 +240,7 @@ def _is_number(value: object) -> bool:
 
 
 def _read(
-    record: Mapping[str, Any], part: Part, known: Mapping[str, Vector], layout: Layout
+    record: Mapping[str, Any], part: PayloadPart, known: Mapping[str, Vector], layout: Layout
 ) -> Vector | Rejected:
     """Read one part as a vector; only types and shapes are checked."""
     flat = np.zeros(layout.size, dtype=np.float32)

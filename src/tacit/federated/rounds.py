@@ -25,10 +25,10 @@ from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.algorithms.server_updates import ServerState
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.coordinator import cohort as cohort
 from tacit.federated.model import Data, Evaluation, Model, copied, serving
-from tacit.federated.payload import Layout, Limits, Payload, Record, Rejected, Vector
+from tacit.federated.payload import Layout, Payload, Record, Rejected, ReplyLimits, Vector
 from tacit.privacy import errors, silence
 
 
@@ -145,15 +145,15 @@ def computed(
     rng: np.random.Generator,
 ) -> tuple[Reply, State]:
     """Compute a client's reply on a model that only this client uses."""
-    found, kept = phase.client(config, model, received, state, data, rng)
-    return Reply(payload.encode(found, phase.parts, model.layout), found.weight), kept
+    sent, kept = phase.client(config, model, received, state, data, rng)
+    return Reply(payload.encode(sent, phase.parts, model.layout), sent.weight), kept
 
 
 def accept(
-    phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: Limits
+    phase: Phase, layout: Layout, replies: Mapping[int, Reply], limits: ReplyLimits
 ) -> tuple[dict[int, Payload], dict[int, str]]:
     """Return the replies that count, by client, and why the others do not."""
-    taken: dict[int, Payload] = {}
+    accepted: dict[int, Payload] = {}
     refused: dict[int, str] = {}
     for client, reply in sorted(replies.items()):
         record, weight, stated = reply
@@ -161,8 +161,8 @@ def accept(
         if isinstance(read, Rejected):
             refused[client] = read.reason
         else:
-            taken[client] = read
-    return taken, refused
+            accepted[client] = read
+    return accepted, refused
 
 
 def begin(config: Config, model: Model, sizes: Sequence[int]) -> ServerState:
@@ -198,7 +198,7 @@ class Server:
         Number of rows of each client; without weights only the number of clients is used.
     coordinator : Coordinator
         Chooses clients and combines replies.
-    limits : Limits
+    limits : ReplyLimits
         Limits that no honest reply exceeds.
     """
 
@@ -209,7 +209,7 @@ class Server:
         model: Model,
         sizes: Sequence[int],
         coordinator: Coordinator,
-        limits: Limits = Limits(),  # noqa: B008
+        limits: ReplyLimits = ReplyLimits(),  # noqa: B008
     ) -> None:
         coordinator.admit(algorithm, config, len(sizes))
         self.algorithm, self.config, self.model = algorithm, config, model
@@ -243,14 +243,14 @@ class Server:
         phase, layout = self.algorithm.phases[index], self.model.layout
         asked = set(self._there)
         heard = {client: reply for client, reply in replies.items() if client in asked}
-        taken, refused = accept(phase, layout, heard, self.limits)
-        for client, reply in list(taken.items()):
+        accepted, refused = accept(phase, layout, heard, self.limits)
+        for client, reply in list(accepted.items()):
             if why := self.coordinator.refuses(self._number, client, reply):
                 refused[client] = why
-                del taken[client]
+                del accepted[client]
         self._rejected += refused.items()
-        self._there = list(taken)
-        averaged = self.coordinator.gather(self._number, phase, taken, layout)
+        self._there = list(accepted)
+        averaged = self.coordinator.gather(self._number, phase, accepted, layout)
         if averaged is None:
             self._skipped = True
         else:
@@ -270,20 +270,57 @@ class Server:
         return copy.deepcopy(self.model).evaluate(self.state.model, test.rows, test.labels)
 
 
+@dataclass(frozen=True, eq=False)
+class RunOptions:
+    """The options of a run, which every engine takes.
+
+    Parameters
+    ----------
+    config : Config, optional
+        Settings; by default the algorithm's own.
+    participation : float
+        C, the fraction of the clients that are asked in a round, if no coordinator is given.
+    seed : int
+        Seed of the choice of clients, and of the order of rows at each client.
+    test : Data, optional
+        Rows on which the global model is evaluated after each round.
+    limits : ReplyLimits
+        Limits that no honest reply exceeds.
+    coordinator : Coordinator, optional
+        Chooses clients and combines replies: the place of a guarantee or a defence. By default the
+        weighted mean.
+    intercept : callable, optional
+        Changes or drops replies on their way.
+    callback : callable, optional
+        Called with every round. A true result ends the run.
+    """
+
+    config: Config | None = None
+    participation: float = 1.0
+    seed: int = 0
+    test: Data | None = None
+    limits: ReplyLimits = ReplyLimits()  # noqa: RUF009
+    coordinator: Coordinator | None = None
+    intercept: Intercept | None = None
+    callback: Callable[[Round], object] | None = None
+
+    def server(
+        self, algorithm: Algorithm, config: Config, model: Model, clients: Sequence[Data | Party]
+    ) -> Server:
+        """Build the server of a run over these clients."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            coordinator = PlainMean(self.seed, self.participation)
+        sizes = [len(client) for client in clients]
+        return Server(algorithm, config, model, sizes, coordinator, self.limits)
+
+
 def run(
     algorithm: Algorithm | str,
     model: Model,
     clients: Sequence[Data | Party],
     rounds: int,
-    *,
-    config: Config | None = None,
-    participation: float = 1.0,
-    seed: int = 0,
-    test: Data | None = None,
-    limits: Limits = Limits(),  # noqa: B008
-    coordinator: Coordinator | None = None,
-    intercept: Intercept | None = None,
-    callback: Callable[[Round], object] | None = None,
+    options: RunOptions = RunOptions(),  # noqa: B008
 ) -> RunResult:
     """Run an algorithm over clients in this process.
 
@@ -297,23 +334,8 @@ def run(
         The rows of each client, or a client that protects them itself (`tacit.federated.Silo`).
     rounds : int
         Number of rounds.
-    config : Config, optional
-        Settings; by default the algorithm's own.
-    participation : float
-        C, the fraction of the clients that are asked in a round, if no coordinator is given.
-    seed : int
-        Seed of the choice of clients, and of the order of rows at each client.
-    test : Data, optional
-        Rows on which the global model is evaluated after each round.
-    limits : Limits
-        Limits that no honest reply exceeds.
-    coordinator : Coordinator, optional
-        Chooses clients and combines replies: the place of a guarantee or a defence. By default the
-        weighted mean.
-    intercept : callable, optional
-        Changes or drops replies on their way.
-    callback : callable, optional
-        Called with every round. A true result ends the run.
+    options : RunOptions
+        Settings, seed, test rows, coordinator and more.
 
     Notes
     -----
@@ -330,28 +352,39 @@ def run(
     BudgetExceeded
         If not even the first round can be paid.
     """
-    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
-    errors.whole("run", "rounds", rounds, least=1)
-    errors.whole("run", "seed", seed, least=0)
-    if not clients:
-        errors.refuse("run", "clients", "at least one", 0)
-    settled = chosen.config() if config is None else config
-    must_agree(clients, settled)
-    must_fit(model, clients)
-    coordinator = Plain(seed, participation) if coordinator is None else coordinator
-    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
-    loop = _Loop(server, clients, seed, intercept)
+    chosen, config = checked(algorithm, model, clients, rounds, options)
+    server = options.server(chosen, config, model, clients)
+    loop = _Loop(server, clients, options.seed, options.intercept)
     history: list[Round] = []
     for number in range(1, rounds + 1):
         try:
-            history.append(loop.round(number, test))
+            history.append(loop.round(number, options.test))
         except errors.BudgetExceeded as refusal:
             if not history:
                 raise
             return RunResult(server.state, loop.states, tuple(history), str(refusal))
-        if callback is not None and callback(history[-1]):
+        if options.callback is not None and options.callback(history[-1]):
             break
     return RunResult(server.state, loop.states, tuple(history))
+
+
+def checked(
+    algorithm: Algorithm | str,
+    model: Model,
+    clients: Sequence[Data | Party],
+    rounds: int,
+    options: RunOptions,
+) -> tuple[Algorithm, Config]:
+    """Return algorithm and settings of a run, after refusing what cannot run."""
+    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
+    errors.whole("run", "rounds", rounds, least=1)
+    errors.whole("run", "seed", options.seed, least=0)
+    if not clients:
+        errors.refuse("run", "clients", "at least one", 0)
+    config = chosen.config() if options.config is None else options.config
+    must_agree(clients, config)
+    must_fit(model, clients)
+    return chosen, config
 
 
 def must_fit(model: Model, clients: Sequence[object]) -> None:
@@ -378,13 +411,13 @@ def personal_accuracy(
 
     A client without its own model uses the global model.
     """
-    found = []
+    accuracies = []
     for client, test in enumerate(tests):
         state = outcome.states.get(client, {})
         own = outcome.model if algorithm.personal is None else state.get(algorithm.personal)
         weights = outcome.model if own is None else own
-        found.append(copy.deepcopy(model).evaluate(weights, test.rows, test.labels).accuracy)
-    return float(np.mean(found))
+        accuracies.append(copy.deepcopy(model).evaluate(weights, test.rows, test.labels).accuracy)
+    return float(np.mean(accuracies))
 
 
 class _Loop:
@@ -430,26 +463,26 @@ class _Loop:
         self, number: int, index: int, sent: Global, clients: Sequence[int]
     ) -> dict[int, tuple[Reply, State, int]]:
         """Answers of those who are not silent, with their bytes."""
-        found: dict[int, tuple[Reply, State, int]] = {}
+        answers: dict[int, tuple[Reply, State, int]] = {}
         if self.server.coordinator.hides_failures:
             with silence.watching() as watch:
                 for client in clients:
                     with watch.silent():
-                        found[client] = self._answer(number, index, sent, client)
-            return found
+                        answers[client] = self._answer(number, index, sent, client)
+            return answers
         refusal: errors.BudgetExceeded | None = None
         for client in clients:
             try:
-                found[client] = self._answer(number, index, sent, client)
+                answers[client] = self._answer(number, index, sent, client)
             except errors.BudgetExceeded as refused:
                 if isinstance(self.clients[client], Data):
                     # Not the text: whoever raised it keeps no budget, and may quote rows.
                     said = "run: a client without a budget must not raise BudgetExceeded."
                     raise errors.TacitError(said) from None
                 refusal = refused
-        if refusal is not None and not found:
+        if refusal is not None and not answers:
             raise refusal
-        return found
+        return answers
 
     def _answer(
         self, number: int, index: int, sent: Global, client: int

@@ -99,9 +99,9 @@ class TorchModel:
 
     def __deepcopy__(self, memo: object) -> TorchModel:
         """Return the model as it was built."""
-        found = copy.copy(self)
-        found._open()
-        return found
+        copied = copy.copy(self)
+        copied._open()
+        return copied
 
     def serving(self, data: Data, rng: np.random.Generator) -> AbstractContextManager[TorchModel]:
         """Provide a copy for one client in one phase, with its own random draws.
@@ -130,7 +130,7 @@ class TorchModel:
             return
         first, *others = (_made_up(like, *probe) for probe in _PROBES)
         try:
-            found = [self._alone(one) for one in (first, *others, first)]
+            gradients = [self._alone(one) for one in (first, *others, first)]
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
             rows, labels = (tuple(one.shape[1:]) for one in like)
             raise errors.InvalidData(
@@ -138,8 +138,8 @@ class TorchModel:
                 f"{labels}, as these have. {type(error).__name__} on made-up ones: {error}"
             ) from None
         slack = 0.0 if self._device.type == "cpu" else 1e-3  # sums on a GPU have no fixed order
-        size = slack * float(np.abs(found[0]).max())
-        if not np.allclose(found[0], found[-1], rtol=slack, atol=size, equal_nan=True):
+        size = slack * float(np.abs(gradients[0]).max())
+        if not np.allclose(gradients[0], gradients[-1], rtol=slack, atol=size, equal_nan=True):
             remedy = "It keeps something outside itself, which would carry one client into others."
             errors.refuse("TorchModel", "module", "unchanged by passes", "another one", remedy)
         self._admitted.add(key)
@@ -249,7 +249,7 @@ def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
     Every copy is checked: how a module copies itself may change from one copy to the next.
     """
     try:
-        found = copy.deepcopy(built)
+        copied = copy.deepcopy(built)
     except Exception as error:  # whatever an attribute raises
         remedy = (
             "Every client works on a copy. For weight normalisation and the like use "
@@ -257,10 +257,10 @@ def _copied(built: tuple[nn.Module, Loss]) -> tuple[nn.Module, Loss]:
         )
         got = f"{type(error).__name__} in a copy"
         errors.refuse("TorchModel", "module", "one that copy.deepcopy takes", got, remedy)
-    if copies.shared(built, found):
+    if copies.shared(built, copied):
         remedy = "What one client's pass writes would reach the next."
         errors.refuse("TorchModel", "module", "one that is copied whole", "a part", remedy)
-    return found
+    return copied
 
 
 def _made_up(like: tuple[Tensor, Tensor], count: int, scale: float) -> Data:
@@ -282,5 +282,5 @@ def _check(module: nn.Module, trained: dict[str, nn.Parameter]) -> None:
     for part in module.modules():
         if isinstance(part, _NormBase) and part.track_running_stats:
             remedy = "Use group normalisation, or track_running_stats=False."
-            found = type(part).__name__
-            errors.refuse("TorchModel", "module", "without running statistics", found, remedy)
+            layer = type(part).__name__
+            errors.refuse("TorchModel", "module", "without running statistics", layer, remedy)

@@ -19,6 +19,7 @@ from tacit.apps import cli
 from tacit.apps.cli import federate
 from tacit.federated import Data, rounds
 from tacit.federated.app.nodes import write_data
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 
@@ -71,7 +72,7 @@ def test_a_run_writes_model_certificate_and_history(table: Data, tmp_path: Path)
     assert read.test is not None
     assert len(read.test) == 12
     given = {"config": read.job.config(), "test": read.test}
-    plain = rounds.run("fedavg", read.job.model(), read.clients, 2, **given)
+    plain = rounds.run("fedavg", read.job.model(), read.clients, 2, RunOptions(**given))
     assert told["accuracy"] == plain.history[-1].accuracy
     for name, array in read.job.model().layout.unflatten(plain.model).items():
         np.testing.assert_array_equal(load_file(out / "model.safetensors")[name], array)

@@ -24,9 +24,9 @@ from tacit.central.estimators.forest.classifier import RandomForestClassifier
 from tacit.central.estimators.fourier import Fourier
 from tacit.central.estimators.linear import LinearRegression
 from tacit.central.estimators.logistic import LogisticRegression
-from tacit.central.estimators.losses import BLOCK, Logistic, Objective
+from tacit.central.estimators.losses import BLOCK, Logistic, PenalizedObjective
 from tacit.central.estimators.scalers import MinMaxScaler, StandardScaler
-from tacit.central.estimators.scores import Scores
+from tacit.central.estimators.scores import RowScaling
 from tacit.central.estimators.softmax import NoisyDescent
 from tacit.central.estimators.svm import SVC, LinearSVC
 from tacit.central.estimators.unsupervised import PCA, KMeans
@@ -70,8 +70,8 @@ def test_a_tiny_norm_does_not_lengthen_rows() -> None:
     """Squares of 1e-170 are no floats: such a row seemed to be short, and came out at 1e130."""
     box = Box.of("test", "bounds", (-1, 1), 2)
     with pytest.raises(InvalidParameter, match="norm must be at least 1e-6"):
-        Scores.of("test", box, 1e-300, intercept=False)
-    frame = Scores.of("test", box, 1e-6, intercept=False)
+        RowScaling.of("test", box, 1e-300, intercept=False)
+    frame = RowScaling.of("test", box, 1e-6, intercept=False)
     sizes = [1e-320, 1e-170, 1e-160, 1e-100, 1e-7, 1e-6, 1.0]
     rows, _ = frame.rows(np.array([[size, -size] for size in sizes]))
     assert max(math.fsum(v * v for v in row) for row in rows.tolist()) <= 1
@@ -100,7 +100,7 @@ def test_rounding_counts_a_large_linear_term_with_every_block() -> None:
     """Beside 2^53 floats are 2 apart: a block that adds 0.99 adds nothing."""
     blocks = 32
     rows = np.full((blocks * BLOCK, 1), 2 * 0.99 / BLOCK)
-    objective = Objective(Logistic(), rows, -np.ones(len(rows)), 1.0, np.array([2.0**53]))
+    objective = PenalizedObjective(Logistic(), rows, -np.ones(len(rows)), 1.0, np.array([2.0**53]))
     missed = 0.99 * blocks - (objective.gradient(np.zeros(1))[0] - 2.0**53)
     assert missed == pytest.approx(0.99 * blocks)
     assert missed <= objective.rounding(np.zeros(1))

@@ -19,7 +19,7 @@ from tacit.central.estimators.forest import classifier as forest
 from tacit.central.estimators.forest import growing as forest_growing
 from tacit.central.estimators.forest import splits as forest_splits
 from tacit.central.estimators.forest.classifier import RandomForestClassifier
-from tacit.central.estimators.forest.noise import Noise
+from tacit.central.estimators.forest.noise import ForestNoise
 from tacit.central.estimators.forest.splits import blended, blended_sensitivity, consistent, gains
 from tacit.central.estimators.forest.tree import Growth, ancestors, chances, places_of
 from tacit.privacy.accounting.derivation import guarantee_of
@@ -228,20 +228,20 @@ def test_noise_is_what_the_event_says() -> None:
     X, y = made_up(200)
     model = forest_of(n_estimators=2, max_depth=2)
     said = {float(leaf.sigma): leaf for leaf in leaves(model.fit(X, y).event_)}  # type: ignore[attr-defined]
-    z = forest_growing.Noise(1.0, 1e-6, "record", None).deviation(Fraction(1))
+    z = forest_growing.ForestNoise(1.0, 1e-6, "record", None).deviation(Fraction(1))
     each = Fraction(9, 10) / (2 * 2 * 4)
     expected = sorted([z / float(each) ** 0.5, z / float(Fraction(1, 20)) ** 0.5])
     assert sorted(said) == pytest.approx(expected, rel=1e-9)
-    noise = Noise(1.0, 1e-6, "record", Seeded(0))
+    noise = ForestNoise(1.0, 1e-6, "record", Seeded(0))
     drawn = noise.add(np.zeros(20_000, dtype=np.int64), 1, each)
     assert drawn.std() == pytest.approx(noise.deviation(each), rel=0.03)
-    laplace = Noise(1.0, 0.0, "record", Seeded(0))
+    laplace = ForestNoise(1.0, 0.0, "record", Seeded(0))
     drawn = laplace.add(np.zeros(20_000, dtype=np.int64), 1, Fraction(1, 10))
     assert drawn.std() == pytest.approx(laplace.deviation(Fraction(1, 10)), rel=0.05)
 
 
 def test_no_more_is_handed_out_than_there_is() -> None:
-    noise = Noise(1.0, 0.0, "record", Seeded(0))
+    noise = ForestNoise(1.0, 0.0, "record", Seeded(0))
     noise.charge(2, Fraction(1, 2))
     assert guarantee_of(noise.event).epsilon == 1  # type: ignore[attr-defined]
     with pytest.raises(TacitError, match="add up"):
@@ -347,25 +347,25 @@ def test_an_audit_catches_leaves_without_noise(
     case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutant: one block, the counts of the leaves, is paid for and has no noise."""
-    right = Noise.add
+    right = ForestNoise.add
 
-    def add(self: Noise, counts: np.ndarray, queries: int, share: Fraction) -> np.ndarray:
+    def add(self: ForestNoise, counts: np.ndarray, queries: int, share: Fraction) -> np.ndarray:
         released = right(self, counts, queries, share)
         return counts if counts.ndim == 2 else released
 
-    monkeypatch.setattr(Noise, "add", add)
+    monkeypatch.setattr(ForestNoise, "add", add)
     assert audited(**case) > 1
 
 
 @pytest.mark.slow
 def test_an_audit_catches_histograms_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Noise.add
+    right = ForestNoise.add
 
-    def add(self: Noise, counts: np.ndarray, queries: int, share: Fraction) -> np.ndarray:
+    def add(self: ForestNoise, counts: np.ndarray, queries: int, share: Fraction) -> np.ndarray:
         released = right(self, counts, queries, share)
         return counts if counts.ndim == 4 else released
 
-    monkeypatch.setattr(Noise, "add", add)
+    monkeypatch.setattr(ForestNoise, "add", add)
     assert audited(algorithm="histograms") > 1
 
 

@@ -164,7 +164,8 @@ def test_the_ledger_is_charged_first(algorithm, tmp_path, monkeypatch):
         fitted.fit(X, y)
         read = []
         monkeypatch.setattr(
-            "tacit.central.estimators.scores.Scores.rows", lambda self, X: read.append(X) or (X, 0)
+            "tacit.central.estimators.scores.RowScaling.rows",
+            lambda self, X: read.append(X) or (X, 0),
         )
         with pytest.raises(errors.BudgetExceeded):
             fitted.fit(X, y)

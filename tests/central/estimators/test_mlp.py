@@ -17,7 +17,7 @@ from torch import nn
 from tacit.audit.canaries import canary_bound, matched_filter
 from tacit.central.estimators import network
 from tacit.central.estimators.base import Box, MostlyNoise
-from tacit.central.estimators.components import Components, plain
+from tacit.central.estimators.components import PrivateComponents, plain
 from tacit.central.estimators.mlp import MLPClassifier, MLPRegressor
 from tacit.central.statistics.released import Spending
 from tacit.central.statistics.rows import Ball
@@ -129,13 +129,13 @@ def test_what_ran_is_what_was_charged_and_uses_the_budget(components):
 def test_nothing_is_kept_of_components_that_cost_something_else(monkeypatch):
     X, y = labelled(400)
     model = classifier(**QUICK, components=2)
-    charged = Components.event.func
+    charged = PrivateComponents.event.func
 
-    def cheaper(self: Components) -> events.Event:
+    def cheaper(self: PrivateComponents) -> events.Event:
         found = charged(self)
         return events.Composed(found.events[:1])
 
-    monkeypatch.setattr(Components, "event", property(cheaper))
+    monkeypatch.setattr(PrivateComponents, "event", property(cheaper))
     with pytest.raises(errors.TacitError, match="not what was charged"):
         model.fit(X, y)
     assert not hasattr(model, "event_")
@@ -226,7 +226,7 @@ def test_starts_come_from_the_stream_alone():
 # --- sensitivity, by brute force ------------------------------------------------------------------
 
 
-def sums_of(made: Components, rows: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
+def sums_of(made: PrivateComponents, rows: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
     """What noise is added to, and the sensitivities that it is calibrated to."""
     sums, bounds = [], []
     charge, products = Spending.charge, Ball.products
@@ -256,7 +256,9 @@ def sums_of(made: Components, rows: np.ndarray) -> tuple[list[np.ndarray], list[
 
 def test_one_record_moves_the_sums_of_components_by_their_sensitivity_at_most():
     generator, worst = np.random.default_rng(0), np.zeros(4)
-    made = Components("test", Box.of("test", "bounds", (-3, 3), 4), 2, 1.5, 1.0, 1e-6, "record")
+    made = PrivateComponents(
+        "test", Box.of("test", "bounds", (-3, 3), 4), 2, 1.5, 1.0, 1e-6, "record"
+    )
     for _ in range(20):
         rows = generator.normal(size=(5, 4)) * generator.choice([0.5, 3, 50])
         rows = made.box.clip(rows)[0]

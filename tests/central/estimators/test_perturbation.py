@@ -14,10 +14,14 @@ from hypothesis.extra import numpy as hnp
 from tacit.central.estimators import perturbation
 from tacit.central.estimators.base import Box
 from tacit.central.estimators.fourier import Fourier
-from tacit.central.estimators.losses import HuberHinge, Logistic, Objective
+from tacit.central.estimators.losses import HuberHinge, Logistic, PenalizedObjective
 from tacit.central.estimators.minimum import minimum
-from tacit.central.estimators.perturbation import ObjectivePerturbation, OutputPerturbation, Problem
-from tacit.central.estimators.scores import Scores
+from tacit.central.estimators.perturbation import (
+    LearningProblem,
+    ObjectivePerturbation,
+    OutputPerturbation,
+)
+from tacit.central.estimators.scores import RowScaling
 from tacit.privacy import events
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import InvalidParameter
@@ -28,12 +32,12 @@ LOSSES = [Logistic(), HuberHinge(0.5), HuberHinge(1 / 16)]
 by_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 
 
-def problem(loss: Any = LOSSES[0], **changes: Any) -> Problem:
+def problem(loss: Any = LOSSES[0], **changes: Any) -> LearningProblem:
     stated = {
         "where": "test", "loss": loss, "dimension": 3, "count": 1, "epsilon": 1.0, "delta": 1e-6,
         "penalty": None, "unit": "record",
     }  # fmt: skip
-    return Problem(**{**stated, **changes})
+    return LearningProblem(**{**stated, **changes})
 
 
 def ball(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -49,7 +53,7 @@ def ball(rows: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_row_at_the_edge_does_not_depend_on_one_beyond_it():
     """One float above its bound, a row looks like one within: it is held all the same."""
     low, high = -0.22681171498665703, 0.5233523402148308
-    frame = Scores.of("test", Box.of("test", "bounds", (low, high), 1), None, intercept=True)
+    frame = RowScaling.of("test", Box.of("test", "bounds", (low, high), 1), None, intercept=True)
     edge = np.array([[np.nextafter(high, np.inf)]])
     beside = np.array([[edge[0, 0]], [1e3]])
     np.testing.assert_array_equal(frame.rows(edge)[0][0], frame.rows(beside)[0][0])
@@ -60,7 +64,7 @@ def test_a_row_at_the_edge_does_not_depend_on_one_beyond_it():
 def test_rows_are_in_the_ball_and_each_is_its_own(X, norm):
     box = Box.of("test", "bounds", (-3, 3), 4)
     for intercept in (True, False):
-        frame = Scores.of("test", box, norm, intercept=intercept)
+        frame = RowScaling.of("test", box, norm, intercept=intercept)
         rows, clipped = frame.rows(X)
         assert max(math.fsum(v * v for v in row) for row in rows.tolist()) <= 1
         assert clipped == int((np.abs(X) > 3).any(axis=1).sum())
@@ -105,7 +109,7 @@ def test_slopes_and_curvatures_are_within_what_the_proof_needs(loss):
 # --- the minimum --------------------------------------------------------------------------------
 
 
-def exact_gradient(objective: Objective, theta: np.ndarray) -> np.ndarray:
+def exact_gradient(objective: PenalizedObjective, theta: np.ndarray) -> np.ndarray:
     """In extended precision, summed exactly."""
     rows, signs = objective.rows.astype(np.longdouble), objective.signs.astype(np.longdouble)
     score = signs * (rows @ theta.astype(np.longdouble))
@@ -125,7 +129,7 @@ def exact_gradient(objective: Objective, theta: np.ndarray) -> np.ndarray:
 def test_the_tolerance_is_met(loss, size, penalty):
     rows, signs = ball(*size, seed=size[0])
     linear = np.random.default_rng(3).normal(size=size[1]) * 5
-    objective = Objective(loss, rows, signs, penalty, linear)
+    objective = PenalizedObjective(loss, rows, signs, penalty, linear)
     found = minimum(objective, 2.0**-16)
     exact = exact_gradient(objective, found)
     assert np.linalg.norm(exact) <= 2.0**-16
@@ -137,7 +141,7 @@ def test_the_tolerance_is_met(loss, size, penalty):
 def test_separable_data_constant_columns_and_one_class_have_a_minimum(loss):
     rows = np.column_stack([np.linspace(-1, 1, 400), np.full(400, 0.1)]) / 1.1
     for signs in (np.sign(rows[:, 0]), np.ones(400)):
-        found = minimum(Objective(loss, rows, signs, 2.0**-10, np.zeros(2)), 2.0**-16)
+        found = minimum(PenalizedObjective(loss, rows, signs, 2.0**-10, np.zeros(2)), 2.0**-16)
         assert np.isfinite(found).all()
 
 
@@ -166,7 +170,7 @@ def test_output_moves_by_its_sensitivity_at_most(loss, delta, monkeypatch):
 def test_the_bound_of_output_perturbation_is_reached():
     rows, codes = np.array([[1.0, 0.0, 0.0]]), np.array([1])
     solver = OutputPerturbation(problem(HuberHinge(0.5), penalty=8.0, epsilon=100.0))
-    objective = Objective(HuberHinge(0.5), rows, np.ones(1), 8.0, np.zeros(3))
+    objective = PenalizedObjective(HuberHinge(0.5), rows, np.ones(1), 8.0, np.zeros(3))
     moved = np.linalg.norm(minimum(objective, 1e-9))
     assert moved / solver._grid[0] > 0.99 * float(solver.event.l2_sensitivity)
     assert codes.size == 1
@@ -179,11 +183,11 @@ def test_one_record_moves_the_gradient_by_its_sensitivity_at_most(loss, delta):
     sensitivity = float(ObjectivePerturbation(problem(loss, delta=delta)).event.sensitivity)
     rows, signs = ball(40, 3, 5)
     box = Box.of("test", "bounds", (-3, 3), 2)
-    corners, _ = Scores.of("test", box, 9.0, intercept=True).rows(np.array([[3.0, 3], [-3, 3]]))
+    corners, _ = RowScaling.of("test", box, 9.0, intercept=True).rows(np.array([[3.0, 3], [-3, 3]]))
     rows, signs = np.concatenate([rows, corners]), np.append(signs, [1, 1])
     for theta in np.random.default_rng(0).normal(size=(20, 3)) * 30:
         for row, sign in zip(rows, signs, strict=True):
-            one = Objective(loss, row[None], np.array([sign]), 0.0, np.zeros(3))
+            one = PenalizedObjective(loss, row[None], np.array([sign]), 0.0, np.zeros(3))
             slope = one.gradient(theta)
             assert np.linalg.norm(slope, ord=2 if delta else 1) <= sensitivity
             assert np.linalg.eigvalsh(one.hessian(theta))[-1] <= float(loss.smoothness) + 1e-12

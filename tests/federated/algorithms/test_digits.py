@@ -13,9 +13,10 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
-from tacit_papers.parts.convergence import Measured, Setting, first_at, measure
+from tacit.federated.rounds import RunOptions
+from tacit_papers.parts.convergence import Convergence, FederatedTask, first_at, measure
 
-Digits = Callable[[int], Setting]
+Digits = Callable[[int], FederatedTask]
 
 
 @pytest.mark.heavy
@@ -42,7 +43,7 @@ def test_fedavg_needs_more_rounds_than_feddyn(digits: Digits) -> None:
     assert (fedavg.rounds_to["0.9"] or math.inf) > 1.3 * (feddyn.rounds_to["0.9"] or math.inf)
 
 
-def own_tests(setting: Setting) -> list[Data]:
+def own_tests(setting: FederatedTask) -> list[Data]:
     """For each client the test rows with labels that it knows."""
     rows, labels = setting.test.rows, setting.test.labels
     known = [np.isin(labels, one.labels) for one in setting.clients]
@@ -53,7 +54,7 @@ def own_tests(setting: Setting) -> list[Data]:
 def test_a_pruned_model_of_ones_own(kind: str, digits: Digits) -> None:
     setting, chosen = digits(0), algorithm("subfedavg")
     config = chosen.config(pruning=Pruning(kind, target=0.4, step=0.2))
-    found = rounds.run(chosen, setting.model, setting.clients, 5, config=config)
+    found = rounds.run(chosen, setting.model, setting.clients, 5, RunOptions(config=config))
     ups = [one.bytes_up for one in found.history]
     masks = 10 * (256 + 4 + 40 + 2)  # packed bits
     left = {"unstructured": 1 - 0.4 * 2368 / 2410, "structured": 1 - 12 * 65 / 2410}[kind]
@@ -73,4 +74,4 @@ def test_medians_and_what_is_not_reached() -> None:
 
     assert first_at(history(0.5, 0.9, 0.8), 0.8) == (2, 30)
     assert first_at(history(0.5, 0.6), 0.8) == (math.inf, math.inf)
-    assert Measured("fedavg", {"0.9": None}, {"0.9": None}, 0.5).rounds_to["0.9"] is None
+    assert Convergence("fedavg", {"0.9": None}, {"0.9": None}, 0.5).rounds_to["0.9"] is None

@@ -18,6 +18,7 @@ from tacit.federated.algorithms.server_updates import Averaged, ServerState
 from tacit.federated.config import Config, Pruning
 from tacit.federated.model import Data, Model
 from tacit.federated.payload import Payload
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 
 
@@ -31,7 +32,9 @@ def test_fedsgd_is_centralised_gradient_descent(weighted: bool, quadratic: Any) 
     for number in (1, 2, 3):
         slopes = [quadratic.model.gradient(central, one.rows, one.labels) for one in quadratic.held]
         central = central - 0.3 * np.average(slopes, axis=0, weights=sizes)
-        found = rounds.run("fedsgd", quadratic.model, quadratic.held, number, config=config).model
+        found = rounds.run(
+            "fedsgd", quadratic.model, quadratic.held, number, RunOptions(config=config)
+        ).model
         assert np.abs(found - central).max() < 1e-6
     assert np.abs(central - quadratic.model.start()).max() > 0.1
 
@@ -44,7 +47,9 @@ def test_fedsgd_on_all_rows_in_one_place(quadratic: Any) -> None:
 
 def test_fedavg_with_one_full_batch_step_is_fedsgd(quadratic: Any) -> None:
     once = algorithm("fedavg").config(learning_rate=0.5, epochs=1, batch_size=None)
-    averaged = rounds.run("fedavg", quadratic.model, quadratic.held, 10, config=once).model
+    averaged = rounds.run(
+        "fedavg", quadratic.model, quadratic.held, 10, RunOptions(config=once)
+    ).model
     assert (
         np.abs(averaged - rounds.run("fedsgd", quadratic.model, quadratic.held, 10).model).max()
         < 1e-6
@@ -66,7 +71,7 @@ def test_feddyn_and_fsvrg_reach_the_optimum_and_fedavg_does_not(
     for name, chosen in settings.items():
         config = algorithm(name).config(**chosen)
         ends[name] = quadratic.distance(
-            rounds.run(name, quadratic.model, quadratic.held, 60, config=config).model,
+            rounds.run(name, quadratic.model, quadratic.held, 60, RunOptions(config=config)).model,
             weighted=weighted,
         )
     assert ends["feddyn"] < 1e-5
@@ -77,7 +82,7 @@ def test_feddyn_and_fsvrg_reach_the_optimum_and_fedavg_does_not(
         quadratic.model,
         quadratic.held,
         120,
-        config=algorithm("fedavg").config(**local_steps),
+        RunOptions(config=algorithm("fedavg").config(**local_steps)),
     )
     assert quadratic.distance(longer.model, weighted=weighted) == pytest.approx(
         ends["fedavg"], abs=1e-5
@@ -92,7 +97,7 @@ def test_feddyn_reaches_the_optimum_when_a_third_drops_out(quadratic: Any) -> No
         return None if lost[number, client] else reply
 
     found = rounds.run(
-        "feddyn", quadratic.model, quadratic.held, 120, config=config, intercept=drop
+        "feddyn", quadratic.model, quadratic.held, 120, RunOptions(config=config, intercept=drop)
     )
     assert quadratic.distance(found.model, weighted=True) < 1e-4
 
@@ -124,7 +129,7 @@ def test_a_feddyn_client_that_remembers_lost_replies_is_biased(quadratic: Any) -
             return None if lossy and n in (1, 2) and k == 0 else r
 
         found = rounds.run(
-            mutant, quadratic.model, quadratic.held, 60, config=config, intercept=drop
+            mutant, quadratic.model, quadratic.held, 60, RunOptions(config=config, intercept=drop)
         )
         assert quadratic.distance(found.model, weighted=True) < bound
     assert quadratic.distance(found.model, weighted=True) > 1e-3
@@ -137,14 +142,14 @@ def test_fedprox_without_pull_is_fedavg_and_with_pull_stays_nearer(quadratic: An
         quadratic.model,
         quadratic.held,
         1,
-        config=algorithm("fedprox").config(proximal=0),
+        RunOptions(config=algorithm("fedprox").config(proximal=0)),
     )
     held = rounds.run(
         "fedprox",
         quadratic.model,
         quadratic.held,
         1,
-        config=algorithm("fedprox").config(proximal=5),
+        RunOptions(config=algorithm("fedprox").config(proximal=5)),
     )
     np.testing.assert_array_equal(free.model, same.model)
     start = quadratic.model.start()
@@ -153,7 +158,7 @@ def test_fedprox_without_pull_is_fedavg_and_with_pull_stays_nearer(quadratic: An
 
 def test_subfedavg_with_full_masks_is_fedavg(quadratic: Any) -> None:
     config = algorithm("subfedavg").config(pruning=Pruning(target=0))
-    full = rounds.run("subfedavg", quadratic.model, quadratic.held, 8, config=config)
+    full = rounds.run("subfedavg", quadratic.model, quadratic.held, 8, RunOptions(config=config))
     assert (
         np.abs(full.model - rounds.run("fedavg", quadratic.model, quadratic.held, 8).model).max()
         < 1e-6
@@ -167,7 +172,9 @@ def test_subfedavg_prunes_and_is_not_fedavg(epochs: int, digits: Any) -> None:
     model, held, test = digits(0)
     shared = {"epochs": epochs, "learning_rate": 0.1}
     pruned, plain = (
-        rounds.run(name, model, held, 6, config=algorithm(name).config(**shared), test=test)
+        rounds.run(
+            name, model, held, 6, RunOptions(config=algorithm(name).config(**shared), test=test)
+        )
         for name in ("subfedavg", "fedavg")
     )
     shares = [float(np.mean(state["mask"] == 0)) for state in pruned.states.values()]

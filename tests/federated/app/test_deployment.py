@@ -24,6 +24,7 @@ from sklearn.datasets import load_digits
 from tacit.federated import Data, partition, rounds
 from tacit.federated.app import deployment, processes
 from tacit.federated.app.job import Job
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 
@@ -50,8 +51,10 @@ def must_equal(folder: Path, job: Job, model: np.ndarray) -> None:
 def test_two_nodes_come_to_the_arrays_of_the_plain_loop(held: list[Data], tmp_path: Path) -> None:
     job = Job("fedavg", clients=2, rounds=2, layers=LAYERS, settings={"epochs": 2}, seed=3)
     told: list[dict[str, Any]] = []
-    folder = deployment.deploy(job, held, tmp_path, test=held[0], told=told.append, limit=500)
-    plain = rounds.run(job.chosen, job.model(), held, 2, config=job.config(), seed=3, test=held[0])
+    folder = deployment.deploy(job, held, tmp_path, test=held[0], on_round=told.append, limit=500)
+    plain = rounds.run(
+        job.chosen, job.model(), held, 2, RunOptions(config=job.config(), seed=3, test=held[0])
+    )
     must_equal(folder, job, plain.model)
     assert [one["accuracy"] for one in told] == [one.accuracy for one in plain.history]
     Certificate.load(folder / "certificate.json").verify(folder / "model.safetensors")
@@ -64,7 +67,7 @@ def test_a_node_killed_in_a_round_comes_back_with_its_state(
 ) -> None:
     """Answers that it did not give are missing; nothing else is."""
     job = Job("feddyn", clients=2, rounds=4, layers=LAYERS, settings={"epochs": 1})
-    link = deployment.Link(tmp_path)
+    link = deployment.SuperLink(tmp_path)
     told: list[dict[str, Any]] = []
     with link.serving(), ExitStack() as nodes:
         nodes.enter_context(deployment.silo(link, "north", held[0]))
@@ -85,9 +88,11 @@ def test_a_node_killed_in_a_round_comes_back_with_its_state(
         job.model(),
         held,
         4,
-        config=job.config(),
-        intercept=lambda number, client, reply: (
-            None if client == 1 and counted[number - 1] == 1 else reply
+        RunOptions(
+            config=job.config(),
+            intercept=lambda number, client, reply: (
+                None if client == 1 and counted[number - 1] == 1 else reply
+            ),
         ),
     )
     must_equal(folder, job, plain.model)
@@ -98,12 +103,13 @@ import numpy as np
 from tacit.federated import Data, rounds
 from tacit.federated.app import simulation
 from tacit.federated.app.job import Job
+from tacit.federated.rounds import RunOptions
 
 rng = np.random.default_rng(0)
 held = [Data(rng.normal(k, 1, (20, 4)).astype(np.float32), np.arange(20) % 3) for k in range(3)]
 job = Job("feddyn", clients=3, rounds=3, layers=(4, 3))
-found = simulation.run(job.chosen, job.model, held, 3, test=held[0])
-plain = rounds.run(job.chosen, job.model(), held, 3, test=held[0])
+found = simulation.run(job.chosen, job.model, held, 3, RunOptions(test=held[0]))
+plain = rounds.run(job.chosen, job.model(), held, 3, RunOptions(test=held[0]))
 np.testing.assert_array_equal(found.model, plain.model)
 assert found.history == plain.history
 """
@@ -117,8 +123,9 @@ def test_ray_comes_to_the_arrays_of_the_plain_loop() -> None:
 
 
 def test_without_tls_only_loopback_is_served(tmp_path: Path) -> None:
-    with pytest.raises(errors.InvalidParameter, match=r"^Link: host must be 127.0.0.1 without TLS"):
-        deployment.Link(tmp_path, host="0.0.0.0")
+    message = r"^SuperLink: host must be 127.0.0.1 without TLS"
+    with pytest.raises(errors.InvalidParameter, match=message):
+        deployment.SuperLink(tmp_path, host="0.0.0.0")
     given: dict[str, Any] = {"name": "a", "data": tmp_path / "a.npz", "work": tmp_path}
     with pytest.raises(errors.InvalidParameter, match="exactly one of authority, insecure"):
         deployment.node("fed.example:8000", **given)

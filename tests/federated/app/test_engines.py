@@ -16,11 +16,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from tacit.federated import flower, rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
 from tacit.federated.app import Faults, Mods, Transport, engines
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.roster import Named
 from tacit.federated.client_level.privacy import ClientPrivacy
-from tacit.federated.coordinator import Plain
+from tacit.federated.coordinator import PlainMean
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
 
@@ -43,23 +44,30 @@ def same(left: rounds.RunResult, right: rounds.RunResult) -> None:
 def test_arrays_are_those_of_the_plain_loop(name: str, quadratic: Any, tmp_path: Path) -> None:
     given = {"config": algorithm(name).config(**({} if name == "fedsgd" else {"batch_size": 2}))}
     given |= {"participation": 0.6, "seed": 4, "test": quadratic.held[0]}
-    plain = rounds.run(name, quadratic.model, quadratic.held, 5, **given)
-    same(plain, engines.run(name, quadratic.model, quadratic.held, 5, **given))
+    plain = rounds.run(name, quadratic.model, quadratic.held, 5, RunOptions(**given))
+    same(plain, engines.run(name, quadratic.model, quadratic.held, 5, RunOptions(**given)))
     same(
         plain,
         engines.run(
-            name, quadratic.model, quadratic.held, 5, transport=Transport(state=tmp_path), **given
+            name,
+            quadratic.model,
+            quadratic.held,
+            5,
+            RunOptions(**given),
+            transport=Transport(state=tmp_path),
         ),
     )
-    other = engines.run(name, quadratic.model, quadratic.held, 5, **{**given, "seed": 5})
+    other = engines.run(
+        name, quadratic.model, quadratic.held, 5, RunOptions(**{**given, "seed": 5})
+    )
     assert not np.array_equal(plain.model, other.model)
 
 
 @pytest.mark.parametrize("name", ["fsvrg", "feddyn"])
 def test_digits_too(name: str, digits: Any) -> None:
     model, held, test = digits(0)
-    plain = rounds.run(name, model, held, 2, test=test)
-    same(plain, engines.run(name, model, held, 2, test=test))
+    plain = rounds.run(name, model, held, 2, RunOptions(test=test))
+    same(plain, engines.run(name, model, held, 2, RunOptions(test=test)))
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fsvrg"])
@@ -71,8 +79,12 @@ def test_a_guarantee_is_the_gatherings_own_on_any_engine(name: str, quadratic: A
         return ClientPrivacy(5, **given, rng=Seeded(np.random.default_rng(0)))
 
     one, other = coordinator(), coordinator()
-    plain = rounds.run(name, quadratic.model, quadratic.held, 4, config=config, coordinator=one)
-    local = engines.run(name, quadratic.model, quadratic.held, 4, config=config, coordinator=other)
+    plain = rounds.run(
+        name, quadratic.model, quadratic.held, 4, RunOptions(config=config, coordinator=one)
+    )
+    local = engines.run(
+        name, quadratic.model, quadratic.held, 4, RunOptions(config=config, coordinator=other)
+    )
     same(plain, local)
     assert len(local.history) == 3
     assert local.stopped.startswith("ClientPrivacy: rounds must be at most 3")
@@ -97,7 +109,9 @@ def test_lost_answers_leave_the_others_and_their_states(quadratic: Any) -> None:
         quadratic.model,
         quadratic.held,
         8,
-        intercept=lambda number, client, reply: None if (number, client) in missing else reply,
+        RunOptions(
+            intercept=lambda number, client, reply: None if (number, client) in missing else reply
+        ),
     )
     np.testing.assert_array_equal(local.model, plain.model)
     assert [one.counted for one in local.history] == [one.counted for one in plain.history]
@@ -173,7 +187,7 @@ def test_hostile_answers_count_for_nothing(kind: str, quadratic: Any) -> None:
         quadratic.model,
         quadratic.held,
         2,
-        intercept=lambda number, client, reply: None if client == 2 else reply,
+        RunOptions(intercept=lambda number, client, reply: None if client == 2 else reply),
     )
     np.testing.assert_array_equal(found.model, without.model)
     assert all([client for client, _ in one.rejected] == [2] for one in found.history)
@@ -182,7 +196,9 @@ def test_hostile_answers_count_for_nothing(kind: str, quadratic: Any) -> None:
 
 def test_a_client_that_raises_is_silent_and_its_text_stays_with_it(quadratic: Any) -> None:
     held = [
-        Client(algorithm("fedavg"), algorithm("fedavg").config(), quadratic.model, str(k), data)
+        FederatedClient(
+            algorithm("fedavg"), algorithm("fedavg").config(), quadratic.model, str(k), data
+        )
         for k, data in enumerate(quadratic.held)
     ]
     app = client_app(
@@ -245,7 +261,7 @@ def test_mods_stand_in_their_order_and_attacks_are_simulated_only() -> None:
 
 def test_a_client_is_asked_for_scores_only_where_its_owner_agreed(quadratic: Any) -> None:
     chosen = algorithm("fedavg")
-    one = Client(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
+    one = FederatedClient(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
     model = flower.array_record({"model": quadratic.model.start().astype(np.float32)})
     for agreed in (False, True):
         app = client_app(lambda context: one, evaluates=agreed)
@@ -261,7 +277,7 @@ def test_a_client_is_asked_for_scores_only_where_its_owner_agreed(quadratic: Any
 def test_nodes_tell_their_rows_only_where_they_count(weighted: bool, quadratic: Any) -> None:
     chosen = algorithm("fedavg")
     held = [
-        Client(chosen, chosen.config(weighted=weighted), quadratic.model, name, data)
+        FederatedClient(chosen, chosen.config(weighted=weighted), quadratic.model, name, data)
         for name, data in zip("caedb", quadratic.held, strict=True)
     ]
     app = client_app(lambda context: held[int(context.node_config["partition-id"])])
@@ -278,7 +294,11 @@ def test_nodes_tell_their_rows_only_where_they_count(weighted: bool, quadratic: 
 
 def test_a_callback_may_end_the_run(quadratic: Any) -> None:
     found = engines.run(
-        "fsvrg", quadratic.model, quadratic.held, 9, callback=lambda one: one.number == 2
+        "fsvrg",
+        quadratic.model,
+        quadratic.held,
+        9,
+        RunOptions(callback=lambda one: one.number == 2),
     )
     same(rounds.run("fsvrg", quadratic.model, quadratic.held, 2), found)
 
@@ -307,6 +327,6 @@ def test_arrays_on_the_wire_are_flowers_own() -> None:
 def test_flower_is_left_as_it_was(quadratic: Any) -> None:
     from flwr.supercore.task_identity import TaskIdentity
 
-    engines.run("fedavg", quadratic.model, quadratic.held, 1, coordinator=Plain(0))
+    engines.run("fedavg", quadratic.model, quadratic.held, 1, RunOptions(coordinator=PlainMean(0)))
     with pytest.raises(RuntimeError):
         _ = TaskIdentity.run_id

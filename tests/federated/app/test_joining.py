@@ -31,12 +31,13 @@ from safetensors.numpy import load_file
 from tacit.federated import Data, flower, rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.app import deployment, nodes, processes, wire
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms
 from tacit.federated.app.polling import Polling
 from tacit.federated.app.roster import Named
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 
 pytestmark = pytest.mark.heavy
@@ -134,7 +135,7 @@ def test_three_processes_over_tls_with_keys(tmp_path: Path) -> None:
         assert server.wait(400) == 0, (tmp_path / "server.log").read_text()
     found = load_file(tmp_path / "out" / "model.safetensors")
     read = Job.from_plain(job)
-    plain = rounds.run(read.chosen, read.model(), parts, 2, config=read.config())
+    plain = rounds.run(read.chosen, read.model(), parts, 2, RunOptions(config=read.config()))
     for name, array in read.model().layout.unflatten(plain.model).items():
         np.testing.assert_array_equal(found[name], array)
     said = (tmp_path / "stranger.log").read_text()
@@ -145,7 +146,7 @@ def test_three_processes_over_tls_with_keys(tmp_path: Path) -> None:
 def test_names_of_authenticated_nodes_are_those_of_their_keys(quadratic: Any) -> None:
     chosen = algorithm("fedavg")
     there = [
-        Client(chosen, chosen.config(), quadratic.model, name, data)
+        FederatedClient(chosen, chosen.config(), quadratic.model, name, data)
         for name, data in zip(["south", "x", "x", "south", "b"], quadratic.held, strict=True)
     ]
     app = client_app(lambda context: there[int(context.node_config["partition-id"])])
@@ -160,7 +161,7 @@ def test_names_of_authenticated_nodes_are_those_of_their_keys(quadratic: Any) ->
 
 def test_authentication_needs_tls_and_keys_that_exist(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidParameter, match="certificates must be given with auth"):
-        deployment.Link(tmp_path, authenticated={})
+        deployment.SuperLink(tmp_path, authenticated={})
     with pytest.raises(errors.InvalidParameter, match="key must be left out without TLS"):
         deployment.node(
             "127.0.0.1:1",
@@ -236,7 +237,7 @@ def test_errors_that_reach_the_server_hold_no_path_and_no_number_of_rows(tmp_pat
 
 
 def test_a_roster_says_why_a_node_refused(quadratic: Any) -> None:
-    def refuses(context: Any) -> Client:
+    def refuses(context: Any) -> FederatedClient:
         raise errors.InvalidData("client: a job must have a guarantee for clients here.")
 
     with flower.identity(1), flower.quiet():
@@ -250,7 +251,7 @@ def test_a_refusal_is_an_answer_and_no_answer_is_lost_for_a_line_to_the_owner(
 ) -> None:
     """What is raised Flower prints with a traceback, and the server gets the same words."""
 
-    def refuses(context: Any) -> Client:
+    def refuses(context: Any) -> FederatedClient:
         raise errors.BudgetExceeded("Ledger.charge: epsilon must be less, left 0.25.")
 
     def broken(message: Message, context: Any, refusal: errors.TacitError | None) -> None:
@@ -259,12 +260,12 @@ def test_a_refusal_is_an_answer_and_no_answer_is_lost_for_a_line_to_the_owner(
 
     heard: list[str] = []
     chosen = algorithm("fedavg")
-    one = Client(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
+    one = FederatedClient(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
     with flower.identity(1):
         message = flower.delivered(Message(RecordDict(), 1, "query.describe"), "1")
         context: Any = SimpleNamespace()
-        refused = client_app(refuses, told=broken)(message, context)
-        answered = client_app(lambda _: one, told=broken)(message, context)
+        refused = client_app(refuses, notify=broken)(message, context)
+        answered = client_app(lambda _: one, notify=broken)(message, context)
     assert wire.spent(refused)
     assert "left" not in str(refused.error.reason)
     assert "remaining" not in str(refused.error.reason)
@@ -273,7 +274,7 @@ def test_a_refusal_is_an_answer_and_no_answer_is_lost_for_a_line_to_the_owner(
 
 
 def test_whoever_waits_hears_how_many_clients_are_here(tmp_path: Path) -> None:
-    link, here, told = deployment.Link(tmp_path / "work"), [], []
+    link, here, told = deployment.SuperLink(tmp_path / "work"), [], []
     for line in ({"here": 1}, {"here": 2}, {"number": 1}):
         nodes._tell(link.work, line)
     (link.work / nodes.RESULT).mkdir()
@@ -283,7 +284,7 @@ def test_whoever_waits_hears_how_many_clients_are_here(tmp_path: Path) -> None:
 
 def test_files_of_a_server_are_its_owners_alone(tmp_path: Path) -> None:
     """And progress of a run with a guarantee for clients does not say who answered."""
-    link = deployment.Link(tmp_path / "work")
+    link = deployment.SuperLink(tmp_path / "work")
     nodes._tell(link.work, {"number": 1})
     for path in (link.work, link.work / "flower", link.work / nodes.PROGRESS):
         assert stat.S_IMODE(os.stat(path).st_mode) & 0o077 == 0
@@ -304,7 +305,7 @@ def test_progress_holds_no_counts_under_a_guarantee_for_clients(
     job = Job("fedavg", 2, 1, (3, 2), privacy=privacy)
     parts = held()
     clients = [
-        Client(job.chosen, job.config(), job.model(), f"silo {k}", data)
+        FederatedClient(job.chosen, job.config(), job.model(), f"silo {k}", data)
         for k, data in enumerate(parts)
     ]
     app = client_app(lambda context: clients[int(context.node_config["partition-id"])])
@@ -319,7 +320,7 @@ def test_progress_holds_no_counts_under_a_guarantee_for_clients(
 
 def test_a_polling_grid_gives_what_the_other_does(quadratic: Any) -> None:
     chosen = algorithm("fedavg")
-    one = Client(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
+    one = FederatedClient(chosen, chosen.config(), quadratic.model, "one", quadratic.held[0])
     with flower.identity(1):
         grid = LocalGrid(client_app(lambda context: one), 3, 1)
         asked = [Message(RecordDict(), node, "query.describe") for node in (1, 2, 3)]

@@ -17,14 +17,14 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from tacit.federated import flower, rounds
 from tacit.federated.algorithms.registry import algorithm
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import LocalGrid
-from tacit.federated.app.keeping import Keeper, Kept, digest
+from tacit.federated.app.keeping import Keeper, KeptStates, digest
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Federation
-from tacit.federated.coordinator import Plain
+from tacit.federated.coordinator import PlainMean
 from tacit.federated.model import Data
-from tacit.federated.rounds import RunResult, Server
+from tacit.federated.rounds import RunOptions, RunResult, Server
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.guarantees import Adjacency, PureDP, Unit
@@ -35,7 +35,7 @@ def federation(
 ) -> tuple[Federation, LocalGrid]:
     chosen = algorithm("feddyn")
     held = [
-        Client(chosen, chosen.config(), problem.model, f"silo {k}", data)
+        FederatedClient(chosen, chosen.config(), problem.model, f"silo {k}", data)
         for k, data in enumerate(problem.held)
     ]
     app = client_app(
@@ -44,7 +44,7 @@ def federation(
     )
     grid = LocalGrid(app, len(held), run_id, lost=lost)
     sizes = [len(one.data) for one in held]
-    server = Server(chosen, chosen.config(), problem.model, sizes, Plain())
+    server = Server(chosen, chosen.config(), problem.model, sizes, PlainMean())
     return Federation(server, Numbered(list(grid.contexts))), grid
 
 
@@ -98,7 +98,9 @@ def test_killed_between_answer_and_acceptance(quadratic: Any, tmp_path: Path) ->
         quadratic.model,
         quadratic.held,
         5,
-        intercept=lambda number, client, reply: None if (number, client) == (2, 3) else reply,
+        RunOptions(
+            intercept=lambda number, client, reply: None if (number, client) == (2, 3) else reply
+        ),
     )
     np.testing.assert_array_equal(found.model, plain.model)
     assert [one.counted for one in found.history] == [5, 4, 5, 5, 5]
@@ -114,7 +116,7 @@ def test_another_run_begins_afresh_in_the_same_folder(quadratic: Any, tmp_path: 
 
 def test_what_is_kept() -> None:
     one, two = {"a": np.ones(2)}, {"a": np.zeros(2)}
-    kept = Kept(5).then(1, one)
+    kept = KeptStates(5).then(1, one)
     assert kept.at(5, 1).state is one
     assert kept.at(5, 0).state == {}
     later = kept.at(5, 1).then(3, two)
@@ -131,7 +133,7 @@ def test_files_are_by_client_and_rows_and_damage_is_refused(tmp_path: Path) -> N
     others = Data(np.arange(6.0).reshape(3, 2), np.arange(3)[::-1].copy())
     assert digest(rows) != digest(others)
     keeper, context = Keeper(tmp_path), Context(1, 1, {}, RecordDict(), {})
-    kept = Kept(2**63 + 1, 3, {"a": np.ones(4, np.float32)}, 4, {"a": np.arange(4.0)})
+    kept = KeptStates(2**63 + 1, 3, {"a": np.ones(4, np.float32)}, 4, {"a": np.arange(4.0)})
     keeper.save(context, "north/../x", rows, kept)
     (path,) = tmp_path.glob("client-*")
     for found in (
@@ -154,8 +156,8 @@ def test_names_of_files_do_not_give_rows_away(tmp_path: Path) -> None:
     """Who guesses the rows cannot check the guess by the name of a file: it is keyed."""
     rows, found = Data(np.eye(2), np.arange(2)), []
     for folder in (tmp_path / "one", tmp_path / "two"):
-        Keeper(folder).save(Context(1, 1, {}, RecordDict(), {}), "north", rows, Kept(1))
-        Keeper(folder).save(Context(1, 1, {}, RecordDict(), {}), "north", rows, Kept(2))
+        Keeper(folder).save(Context(1, 1, {}, RecordDict(), {}), "north", rows, KeptStates(1))
+        Keeper(folder).save(Context(1, 1, {}, RecordDict(), {}), "north", rows, KeptStates(2))
         (path,) = folder.glob("client-*")
         found.append(path.name)
         assert stat.S_IMODE((folder / ".key").stat().st_mode) == 0o600
@@ -174,7 +176,7 @@ from tacit.accounting.ledger import Ledger
 from tacit.federated import flower
 from tacit.federated.algorithms import algorithm
 from tacit.federated.app import keeping, wire
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import LocalGrid
 from tacit.federated.app.mods import Mods
 from tacit.federated.model import Data
@@ -197,7 +199,7 @@ def charged(*given):
 
 phase = dataclasses.replace(chosen.phases[0], client=charged)
 paying = dataclasses.replace(chosen, phases=(phase,))
-one = Client(paying, paying.config(), Model(), "silo", Data(np.eye(3), np.arange(3)))
+one = FederatedClient(paying, paying.config(), Model(), "silo", Data(np.eye(3), np.arange(3)))
 
 def killed(message, context, call_next):
     reply = call_next(message, context)

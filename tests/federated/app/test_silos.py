@@ -33,10 +33,11 @@ from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.job import Job
 from tacit.federated.app.questions import Questions, scores
 from tacit.federated.app.roster import Numbered
-from tacit.federated.record_level.normalisation import Moments, combine
+from tacit.federated.record_level.normalisation import SiloMoments, combine
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import mlp
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
@@ -85,7 +86,9 @@ def test_silos_on_the_grid_come_to_the_arrays_of_the_plain_loop(name: str) -> No
     for silo in one:
         silo.normalise(normalisation)
     server = SiloServer(1e-3)
-    plain = rounds.run(name, TorchModel(mlp(3, 2)), one, 3, config=config, coordinator=server)
+    plain = rounds.run(
+        name, TorchModel(mlp(3, 2)), one, 3, RunOptions(config=config, coordinator=server)
+    )
     counts = sum(silo.evaluate(plain.model) for silo in one)
 
     other, _ = silos(name, privacy, epochs=2)
@@ -96,11 +99,13 @@ def test_silos_on_the_grid_come_to_the_arrays_of_the_plain_loop(name: str) -> No
         TorchModel(mlp(3, 2)),
         other,
         3,
-        config=config,
-        coordinator=coordinator,
+        RunOptions(
+            config=config,
+            coordinator=coordinator,
+            test=test,
+            callback=lambda one: told.append((one.number, dict(asked.scores))),
+        ),
         questions=asked,
-        test=test,
-        callback=lambda one: told.append((one.number, dict(asked.scores))),
     )
     np.testing.assert_array_equal(plain.model, found.model)
     assert asked.normalisation is not None
@@ -117,17 +122,21 @@ def test_a_run_ends_where_no_silo_can_pay_and_goes_on_where_one_can() -> None:
     privacy = RecordPrivacy(4, 1e-3, 2)
     some, config = silos("fedavg", privacy, epochs=1)
     given: dict[str, Any] = {"config": config, "coordinator": SiloServer(1e-3)}
-    found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 3, **given)
+    found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 3, RunOptions(**given))
     assert len(found.history) == 2
     assert "must have budget remaining" in found.stopped
     fresh, _ = silos("fedavg", privacy, epochs=1)
     mixed = [some[0], *fresh[1:]]
     given["coordinator"] = SiloServer(1e-3)
-    found = engines.run("fedavg", TorchModel(mlp(3, 2)), mixed, 2, **given)
+    found = engines.run("fedavg", TorchModel(mlp(3, 2)), mixed, 2, RunOptions(**given))
     assert [one.counted for one in found.history] == [2, 2]
     with pytest.raises(errors.BudgetExceeded, match="must have budget remaining"):
         engines.run(
-            "fedavg", TorchModel(mlp(3, 2)), some, 1, **{**given, "coordinator": SiloServer(1e-3)}
+            "fedavg",
+            TorchModel(mlp(3, 2)),
+            some,
+            1,
+            RunOptions(**{**given, "coordinator": SiloServer(1e-3)}),
         )
 
 
@@ -136,16 +145,13 @@ def test_where_every_budget_is_spent_the_run_says_so_before_it_trains() -> None:
     some, config = silos("fedavg", privacy, epochs=1)
     for silo in some:
         silo.statistics()
-    given: dict[str, Any] = {"config": config, "coordinator": SiloServer(1e-3)}
-    given["questions"] = Questions.of(privacy, 2, 2)
+    run = ("fedavg", TorchModel(mlp(3, 2)), some, 2)
+    options = RunOptions(config=config, coordinator=SiloServer(1e-3))
     with pytest.raises(errors.BudgetExceeded, match=r"got 3 of 3 that refused.*Nothing was train"):
-        engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
-    given |= {
-        "questions": Questions.of(privacy, 2, 2),
-        "transport": Transport(Faults(dropout=1 - 1e-12)),
-    }
+        engines.run(*run, options, questions=Questions.of(privacy, 2, 2))
+    lossy = Transport(Faults(dropout=1 - 1e-12))
     with pytest.raises(errors.InvalidData, match="got 0 replies from 3 silos"):
-        engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
+        engines.run(*run, options, transport=lossy, questions=Questions.of(privacy, 2, 2))
 
 
 def test_a_silo_that_ended_its_budget_is_counted_in_the_history(
@@ -156,11 +162,15 @@ def test_a_silo_that_ended_its_budget_is_counted_in_the_history(
     assert privacy is not None
     some, config = silos("fedavg", privacy, epochs=1)
     engines.run(
-        "fedavg", TorchModel(mlp(3, 2)), some[:1], 2, config=config, coordinator=SiloServer(1e-3)
+        "fedavg",
+        TorchModel(mlp(3, 2)),
+        some[:1],
+        2,
+        RunOptions(config=config, coordinator=SiloServer(1e-3)),
     )
     asked, coordinator = Questions(), SiloServer(1e-3)
-    given: dict[str, Any] = {"config": config, "coordinator": coordinator, "questions": asked}
-    found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, **given)
+    options = RunOptions(config=config, coordinator=coordinator)
+    found = engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, options, questions=asked)
     result.save(found, job, job.model().layout, coordinator, tmp_path / "out", asked)
     history = json.loads((tmp_path / "out" / "history.json").read_text())
     assert history["ended_budgets"] == 1
@@ -257,7 +267,7 @@ def test_scores_are_those_of_counts_and_noise_below_zero_is_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["nan", "negative", "none", "text", "beyond"])
 def test_hostile_moments_and_statements_count_for_nothing(kind: str) -> None:
-    told = Moments(np.array([0.1]), np.array([0.5]), 10)
+    told = SiloMoments(np.array([0.1]), np.array([0.5]), 10)
     bad: dict[str, Callable[[], RecordDict]] = {
         "nan": lambda: wire.moments(told, (float("nan"), 1e-3)),
         "negative": lambda: wire.moments(told, (-1.0, 1e-3)),
@@ -309,7 +319,7 @@ def node(job: Job, tmp_path: Path, run_id: int = 3) -> Callable[[Message], Messa
     )
     app = client_app(
         lambda _: nodes.client_of(context),
-        told=lambda message, _, refusal: owner.tell(message, context, refusal),
+        notify=lambda message, _, refusal: owner.tell(message, context, refusal),
     )
     grid = LocalGrid(app, 1, run_id)
 
@@ -403,12 +413,15 @@ def test_lost_moments_leave_the_others() -> None:
     lost = [np.isinf(faults.draw(1, node)) for node in (1, 2, 3)]
     assert 0 < sum(lost) < 3
     asked, coordinator = Questions.of(privacy, 2, 2), SiloServer(1e-3)
-    given: dict[str, Any] = {
-        "config": config,
-        "coordinator": coordinator,
-        "transport": Transport(faults),
-    }
-    engines.run("fedavg", TorchModel(mlp(3, 2)), some, 2, questions=asked, **given)
+    engines.run(
+        "fedavg",
+        TorchModel(mlp(3, 2)),
+        some,
+        2,
+        RunOptions(config=config, coordinator=coordinator),
+        transport=Transport(faults),
+        questions=asked,
+    )
     assert asked.normalisation is not None
 
 
@@ -421,7 +434,7 @@ def test_a_silo_killed_in_a_round_has_paid_and_does_not_answer_that_round_again(
     # Seconds lie between the charge and the answer.
     long = {"batch_size": None, "epochs": 1500, "learning_rate": 0.001}
     job = Job("fedavg", 2, 3, (3, 2), settings=long, privacy=privacy)
-    link, told = deployment.Link(tmp_path), []
+    link, told = deployment.SuperLink(tmp_path), []
 
     def keys(name: str) -> list[str]:
         with Ledger(tmp_path / name / "ledger.db") as ledger:

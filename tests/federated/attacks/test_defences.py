@@ -10,8 +10,8 @@ import pytest
 
 from tacit.federated import algorithm, rounds
 from tacit.federated.attacks.defences import RULES, NormBounding, Robust, bounded_mean, combined
-from tacit.federated.coordinator import Coordinator, Plain
-from tacit.federated.rounds import Reply
+from tacit.federated.coordinator import Coordinator, PlainMean
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.privacy import errors
 
 SIZE = 5
@@ -121,7 +121,7 @@ def run(quadratic: Any, coordinator: Coordinator, *, lost: int = 0, liar: float 
 
     held = quadratic.held
     return rounds.run(
-        "fedsgd", quadratic.model, held, 3, coordinator=coordinator, intercept=intercept
+        "fedsgd", quadratic.model, held, 3, RunOptions(coordinator=coordinator, intercept=intercept)
     )
 
 
@@ -131,7 +131,7 @@ def run(quadratic: Any, coordinator: Coordinator, *, lost: int = 0, liar: float 
 def test_a_claimed_weight_counts_for_nothing(quadratic: Any, coordinator: Coordinator) -> None:
     honest, lied = (run(quadratic, coordinator, liar=liar).model for liar in (1.0, 1e6))
     np.testing.assert_array_equal(honest, lied)
-    plain = [run(quadratic, Plain(), liar=liar).model for liar in (1.0, 1e6)]
+    plain = [run(quadratic, PlainMean(), liar=liar).model for liar in (1.0, 1e6)]
     assert np.abs(plain[0] - plain[1]).max() > 0.01
 
 
@@ -149,9 +149,9 @@ def test_cohorts_that_are_too_small_are_refused(quadratic: Any) -> None:
     for name, attackers in [("median", 3), ("trimmed-mean", 3), ("krum", 2), ("bulyan", 1)]:
         with pytest.raises(errors.InvalidParameter, match=f"clients must be .* for {name}"):
             run(quadratic, Robust(name, attackers))
-    run(quadratic, Robust("median", 1, Plain(participation=0.6)))
+    run(quadratic, Robust("median", 1, PlainMean(participation=0.6)))
     with pytest.raises(errors.InvalidParameter, match="at least 3 in a round"):
-        run(quadratic, Robust("median", 1, Plain(participation=0.4)))
+        run(quadratic, Robust("median", 1, PlainMean(participation=0.4)))
 
 
 class Private(Coordinator):

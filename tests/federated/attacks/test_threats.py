@@ -13,7 +13,7 @@ from tacit.federated import rounds
 from tacit.federated.app import Mods, Transport, engines, simulation
 from tacit.federated.attacks import threats
 from tacit.federated.model import Data, Evaluation
-from tacit.federated.rounds import Reply
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.privacy import errors
 
 ROWS = Data(np.zeros((40, 2, 3), np.float32), np.arange(40) % 4)
@@ -107,7 +107,7 @@ def test_a_run_under_attack(quadratic: object) -> None:
     held, model = problem.held, problem.model  # type: ignore[attr-defined]
     attackers = threats.Attackers(threats.sign_flip(20.0), [4], engine="local")
     clean, hit = (
-        rounds.run("fedsgd", model, held, 20, intercept=intercept).model
+        rounds.run("fedsgd", model, held, 20, RunOptions(intercept=intercept)).model
         for intercept in (None, attackers.intercept)
     )
     assert problem.distance(clean) < 0.1 < 10 < problem.distance(hit)  # type: ignore[attr-defined]
@@ -133,9 +133,10 @@ def test_attacks_on_flower_come_to_the_arrays_of_the_plain_loop(kind: str, quadr
     name, intercept = ON_FLOWER[kind]
     given = (name, quadratic.model, quadratic.held, 3)
     plain, flower = (
-        engine(*given, seed=4, intercept=intercept) for engine in (rounds.run, engines.run)
+        engine(*given, RunOptions(seed=4, intercept=intercept))
+        for engine in (rounds.run, engines.run)
     )
-    clean = rounds.run(*given, seed=4)
+    clean = rounds.run(*given, RunOptions(seed=4))
     np.testing.assert_array_equal(flower.model, plain.model)
     assert [one.counted for one in flower.history] == [one.counted for one in plain.history]
     assert not np.array_equal(plain.model, clean.model)
@@ -143,17 +144,19 @@ def test_attacks_on_flower_come_to_the_arrays_of_the_plain_loop(kind: str, quadr
 
 ON_RAY = """
 import numpy as np
-from tacit.federated import Data, rounds, threats
+from tacit.federated import Data, rounds
+from tacit.federated.attacks import threats
 from tacit.federated.app import simulation
 from tacit.federated.app.job import Job
+from tacit.federated.rounds import RunOptions
 
 rng = np.random.default_rng(0)
 held = [Data(rng.normal(k, 1, (20, 4)).astype(np.float32), np.arange(20) % 3) for k in range(3)]
 job = Job("feddyn", clients=3, rounds=2, layers=(4, 3))
 attackers = threats.Attackers(threats.noise(2.0), [1], engine="ray", seed=3)
-given = {"intercept": attackers.intercept}
-found = simulation.run(job.chosen, job.model, held, 2, **given)
-plain = rounds.run(job.chosen, job.model(), held, 2, **given)
+attacked = RunOptions(intercept=attackers.intercept)
+found = simulation.run(job.chosen, job.model, held, 2, attacked)
+plain = rounds.run(job.chosen, job.model(), held, 2, attacked)
 np.testing.assert_array_equal(found.model, plain.model)
 assert not np.array_equal(plain.model, rounds.run(job.chosen, job.model(), held, 2).model)
 """
@@ -173,10 +176,14 @@ def test_attacks_that_cannot_be_run_are_refused(quadratic: Any) -> None:
         mods.ordered(simulated=False)
     with pytest.raises(errors.InvalidParameter, match="left out where mods have an attack"):
         engines.run(
-            "fedavg", quadratic.model, *given, transport=Transport(mods=mods), intercept=lost
+            "fedavg",
+            quadratic.model,
+            *given,
+            RunOptions(intercept=lost),
+            transport=Transport(mods=mods),
         )
     with pytest.raises(errors.InvalidParameter, match="intercept must be without clones"):
-        simulation.run("fedavg", type(quadratic.model), *given, intercept=clones)
+        simulation.run("fedavg", type(quadratic.model), *given, RunOptions(intercept=clones))
 
 
 def test_a_forged_reply_states_what_the_honest_one_did() -> None:

@@ -23,6 +23,7 @@ from tacit.federated.app import deployment
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.nodes import write_data
 from tacit.federated.flower import _read
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 
 
@@ -108,6 +109,6 @@ def test_draws_of_a_client_do_not_go_by_who_else_is_asked(part: nn.Module) -> No
         model = TorchModel(lambda: nn.Sequential(nn.Linear(2, 2), part, nn.Linear(2, 2)))
         held = [Data(np.ones((n, 2), np.float32), np.zeros(n, np.int64)) for n in (rows, 5)]
         lost = {"intercept": lambda number, client, sent: sent if client else None}
-        return rounds.run("fedavg", model, held, 2, **lost).model  # type: ignore[arg-type]
+        return rounds.run("fedavg", model, held, 2, RunOptions(**lost)).model  # type: ignore[arg-type]
 
     assert np.array_equal(reply(3), reply(50))

@@ -27,7 +27,11 @@ LOUD = 1e3
 """Clip norms that a canary would add, were it not clipped."""
 
 
-# --- one guess a run --------------------------------------------------------------------------
+def planned(clients: int, **options: Any) -> ClientPrivacy:
+    return ClientPrivacy(clients, **{"cohort": clients, "delta": 1e-5, "rounds": 1, **options})
+
+
+# --- one guess per run ------------------------------------------------------------------------
 
 
 @pytest.mark.heavy
@@ -35,7 +39,7 @@ LOUD = 1e3
 def test_canary_clients_prove_much_and_no_more_than_is_claimed(
     epsilon: float, shown: float
 ) -> None:
-    found = audit_clients(50, epsilon=epsilon, delta=1e-5, rounds=1, runs=800, rng=Seeded(0))
+    found = audit_clients(planned(50, epsilon=epsilon), runs=800, rng=Seeded(0))
     assert found.epsilon == pytest.approx(epsilon)
     assert shown < found.certified <= found.epsilon
     assert not found.refuted
@@ -56,8 +60,8 @@ def test_canary_clients_prove_much_and_no_more_than_is_claimed(
 def test_more_runs_prove_more(
     epsilon: float, runs: int, shown: float, options: dict[str, Any]
 ) -> None:
-    given = {"delta": 1e-5, "rounds": 1, **options}
-    found = audit_clients(100, epsilon=epsilon, runs=runs, rng=Seeded(1), **given)
+    plan = planned(100, epsilon=epsilon, **options)
+    found = audit_clients(plan, runs=runs, rng=Seeded(1))
     assert shown < found.certified <= found.epsilon <= epsilon
 
 
@@ -81,16 +85,16 @@ def test_an_audit_refutes_what_is_not_clipped_or_hardly_noised(
 ) -> None:
     broken = {"clip": unclipped, "rounded_gaussian": hardly}
     monkeypatch.setattr(client_privacy, part, broken[part])
-    found = audit_clients(20, epsilon=1, delta=1e-5, rounds=1, runs=200, rng=Seeded(0))
+    found = audit_clients(planned(20, epsilon=1), runs=200, rng=Seeded(0))
     assert found.refuted
 
 
 @pytest.mark.slow
 def test_an_audit_refutes_cohorts_of_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"cohort": 2, "epsilon": 1, "delta": 1e-5, "rounds": 1, "noise_multiplier": 1}
-    assert not audit_clients(50, runs=300, rng=Seeded(0), **given).refuted
+    plan = planned(50, cohort=2, epsilon=1, noise_multiplier=1)
+    assert not audit_clients(plan, runs=300, rng=Seeded(0)).refuted
     monkeypatch.setattr(ClientPlan, "sample", lambda plan, rng: list(range(plan.clients)))
-    assert audit_clients(50, runs=300, rng=Seeded(0), **given).refuted
+    assert audit_clients(plan, runs=300, rng=Seeded(0)).refuted
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,7 @@ def test_an_audit_refutes_cohorts_of_everybody(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_impossible_audits_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidParameter, match=f"^audit_clients: {message}"):
-        audit_clients(5, epsilon=1, delta=1e-5, rounds=1, **options)
+        audit_clients(planned(5, epsilon=1), **options)
 
 
 # --- mutants ----------------------------------------------------------------------------------

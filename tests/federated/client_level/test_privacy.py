@@ -14,8 +14,8 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import ALGORITHMS, algorithm
 from tacit.federated.client_level import privacy as client_privacy
 from tacit.federated.client_level.privacy import ClientPrivacy
-from tacit.federated.payload import Layout, Limits, Payload
-from tacit.federated.rounds import Reply
+from tacit.federated.payload import Layout, Payload, ReplyLimits
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.privacy import errors
 from tacit.privacy.accounting import privacy_loss
 from tacit.privacy.accounting.ledger import Ledger
@@ -81,7 +81,7 @@ REJECTED = {"nan", "one nan", "inf", "1e30", "integers", "shape", "name", "missi
 def test_any_reply_moves_the_sum_by_the_clip_norm_or_is_rejected(kind: str, norm: float) -> None:
     phase = algorithm("fedavg").phases[0]
     replies = {0: Reply(HONEST, 1.0), 1: Reply(HOSTILE[kind], 1.0), 3: Reply(HONEST, 1.0)}
-    taken, refused = rounds.accept(phase, LAYOUT, replies, Limits())
+    taken, refused = rounds.accept(phase, LAYOUT, replies, ReplyLimits())
     assert set(refused) == ({1} if kind in REJECTED else set())
     with_it = steps_of(opened(clip_norm=norm), taken)
     without = steps_of(opened(clip_norm=norm), {k: v for k, v in taken.items() if k != 1})
@@ -206,7 +206,9 @@ def test_noise_beyond_measure_is_refused() -> None:
 def test_fsvrg_is_noised_in_both_phases_over_the_expected_cohort(quadratic: Any) -> None:
     found = privacy(clip_norm={"gradient": 2.0, "update": 0.5})
     config = algorithm("fsvrg").config(**ALIKE)
-    end = rounds.run("fsvrg", quadratic.model, quadratic.held, 4, config=config, coordinator=found)
+    end = rounds.run(
+        "fsvrg", quadratic.model, quadratic.held, 4, RunOptions(config=config, coordinator=found)
+    )
     assert not any(one.skipped for one in end.history)
     with pytest.raises(errors.TacitError, match="released once"):
         found.gather(5, algorithm("fsvrg").phases[0], {}, quadratic.model.layout)
@@ -217,9 +219,11 @@ def test_without_noise_and_clipping_it_is_the_plain_mean(
     name: str, quadratic: Any, silent: None
 ) -> None:
     given = {"config": algorithm(name).config(**ALIKE)}
-    plain = rounds.run(name, quadratic.model, quadratic.held, 4, **given)
+    plain = rounds.run(name, quadratic.model, quadratic.held, 4, RunOptions(**given))
     found = privacy(clip_norm=100.0)
-    private = rounds.run(name, quadratic.model, quadratic.held, 4, coordinator=found, **given)
+    private = rounds.run(
+        name, quadratic.model, quadratic.held, 4, RunOptions(coordinator=found, **given)
+    )
     np.testing.assert_allclose(private.model, plain.model, atol=5e-3)  # steps of 1e-4
 
 
@@ -229,7 +233,11 @@ def test_the_run_ends_before_the_round_that_would_overdraw(quadratic: Any) -> No
     within = found.plan.rounds
     assert found.plan.epsilon(within) <= 8 < found.plan.epsilon(within + 1)
     end = rounds.run(
-        "fedavg", quadratic.model, quadratic.held, within + 5, coordinator=found, **given
+        "fedavg",
+        quadratic.model,
+        quadratic.held,
+        within + 5,
+        RunOptions(coordinator=found, **given),
     )
     assert len(end.history) == found.run == within
     assert "rounds must be at most" in end.stopped
@@ -258,7 +266,7 @@ def test_drop_outs_cost_nothing_and_stop_nothing(quadratic: Any) -> None:
     for intercept in (None, drop):
         found = privacy(rounds=20)
         run = {"coordinator": found, "intercept": intercept, **given}
-        ends.append(rounds.run("feddyn", quadratic.model, quadratic.held, 20, **run))
+        ends.append(rounds.run("feddyn", quadratic.model, quadratic.held, 20, RunOptions(**run)))
         costs.append(found.spent)
     assert costs[0] == costs[1] <= 8
     assert len(ends[1].history) == 20
@@ -270,7 +278,9 @@ def test_drop_outs_cost_nothing_and_stop_nothing(quadratic: Any) -> None:
 def test_a_cohort_may_be_empty(quadratic: Any) -> None:
     given = {"config": algorithm("fedavg").config(**ALIKE)}
     found = privacy(cohort=1e-6, noise_multiplier=1, rounds=3, accountant="rdp")
-    end = rounds.run("fedavg", quadratic.model, quadratic.held, 3, coordinator=found, **given)
+    end = rounds.run(
+        "fedavg", quadratic.model, quadratic.held, 3, RunOptions(coordinator=found, **given)
+    )
     assert [one.asked for one in end.history] == [0, 0, 0]
     assert not any(one.skipped for one in end.history)
     assert found.run == 3
@@ -285,15 +295,19 @@ def test_a_ledger_is_charged_before_a_round(tmp_path: Path, quadratic: Any) -> N
         ledger.open("rounds", budget)
         found = privacy(ledger=ledger, account="rounds")
         run = {"coordinator": found, **given}
-        end = rounds.run("fedavg", quadratic.model, quadratic.held, 4, **run)
+        end = rounds.run("fedavg", quadratic.model, quadratic.held, 4, RunOptions(**run))
         assert len(end.history) == found.run == len(ledger.show("rounds").charges) == 2
         assert end.stopped.startswith("Ledger.charge: ")
         again = privacy(ledger=ledger, account="rounds")
         with pytest.raises(errors.BudgetExceeded):
-            rounds.run("fedavg", quadratic.model, quadratic.held, 4, coordinator=again, **given)
+            rounds.run(
+                "fedavg", quadratic.model, quadratic.held, 4, RunOptions(coordinator=again, **given)
+            )
         ledger.open("whole", ApproxDP(epsilon=8.001, delta=1e-5, **SCOPE))
         found = privacy(ledger=ledger, account="whole")
-        rounds.run("fedavg", quadratic.model, quadratic.held, 2, coordinator=found, **given)
+        rounds.run(
+            "fedavg", quadratic.model, quadratic.held, 2, RunOptions(coordinator=found, **given)
+        )
         (charge,) = ledger.show("whole").charges
         assert charge.event == found.plan.event(4)
 

@@ -21,6 +21,7 @@ from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.model import Data
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.silo import Silo
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy.randomness import Seeded
 
@@ -54,7 +55,7 @@ def proved(epsilon: float, count: int = 400, *, guesses: int = 60, seed: int = 3
 
     def fit(rows: Any) -> Any:
         silo = Silo(model, of(rows), privacy, chosen, config, rng=Seeded(seed))
-        found = rounds.run(chosen, model, [silo], 3, config=config)
+        found = rounds.run(chosen, model, [silo], 3, RunOptions(config=config))
         assert silo.spent == pytest.approx(epsilon)
         return found.model
 

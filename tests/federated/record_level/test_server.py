@@ -16,12 +16,12 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
 from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.model import Data
-from tacit.federated.payload import Part, Payload
+from tacit.federated.payload import Payload, PayloadPart
 from tacit.federated.payment import Payment
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
-from tacit.federated.rounds import Reply, RunResult
+from tacit.federated.rounds import Reply, RunOptions, RunResult
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import privacy_loss
@@ -59,7 +59,7 @@ def custom(before: Callable[[], object]) -> Algorithm:
         before()
         return Payload({"update": found}, float(len(data))), state
 
-    phase = Phase("train", client, follow, (Part("update"),))
+    phase = Phase("train", client, follow, (PayloadPart("update"),))
     return Algorithm("custom", (phase,), ("epochs", "batch_size", "server_rate"))
 
 
@@ -196,7 +196,9 @@ def federated(silos: Any, number: int = 3, **options: Any) -> tuple[RunResult, S
     given = {name: options.pop(name) for name in ("intercept",) if name in options}
     server = SiloServer(1e-4, **options)
     config = FEDAVG.config(**SETTINGS)
-    found = rounds.run(FEDAVG, MODEL, silos, number, config=config, coordinator=server, **given)
+    found = rounds.run(
+        FEDAVG, MODEL, silos, number, RunOptions(config=config, coordinator=server, **given)
+    )
     return found, server
 
 
@@ -320,4 +322,4 @@ def test_settings_that_are_not_the_silos_are_refused() -> None:
     app, chosen = pytest.importorskip("tacit.federated.app"), algorithm("fedavg")
     for run in (rounds.run, app.run):
         with pytest.raises(errors.InvalidParameter, match="config must be that of the silos"):
-            run("fedavg", MODEL, [silo()], 1, config=chosen.config(learning_rate=7.0))
+            run("fedavg", MODEL, [silo()], 1, RunOptions(config=chosen.config(learning_rate=7.0)))

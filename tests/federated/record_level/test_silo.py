@@ -19,11 +19,12 @@ from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
 from tacit.federated.algorithms.server_updates import follow
 from tacit.federated.config import Pruning
 from tacit.federated.model import Data
-from tacit.federated.payload import Part, Payload
+from tacit.federated.payload import Payload, PayloadPart
 from tacit.federated.record_level import silo as silo_module
-from tacit.federated.record_level.normalisation import Moments, Normalisation, combine
+from tacit.federated.record_level.normalisation import Normalisation, SiloMoments, combine
 from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
 from tacit.federated.record_level.silo import Silo
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import TorchModel, mlp
 from tacit.privacy import errors, events
 from tacit.privacy.randomness import Seeded
@@ -59,7 +60,7 @@ def silo(
 
 def custom(client: Any) -> Algorithm:
     """An algorithm of one exchange, with this client function."""
-    phase = Phase("train", client, follow, (Part("update"),))
+    phase = Phase("train", client, follow, (PayloadPart("update"),))
     return Algorithm("custom", (phase,), ("epochs", "batch_size", "server_rate"))
 
 
@@ -97,8 +98,8 @@ def test_without_noise_and_clipping_it_is_the_plain_loop(name: str) -> None:
     given = {"clip_norm": 1e3, "rounds": 4}
     silos = [silo(one, name, settings=settings, given=given, model=model) for one in held]
     config = chosen.config(**settings)
-    plain = rounds.run(name, model, held, 4, config=config)
-    found = rounds.run(name, model, silos, 4, config=config)
+    plain = rounds.run(name, model, held, 4, RunOptions(config=config))
+    found = rounds.run(name, model, silos, 4, RunOptions(config=config))
     assert np.allclose(found.model, plain.model, atol=2e-3 * np.abs(plain.model).max())
     assert not np.allclose(plain.model, model.start(), atol=0.01)
 
@@ -163,7 +164,7 @@ def test_masks_are_read_off_private_weights() -> None:
     pruning = Pruning(target=0.5, accuracy=0, distance=0)
     settings = {"pruning": pruning, "epochs": 2, "batch_size": None}
     one = silo(name="subfedavg", settings=settings)
-    found = rounds.run("subfedavg", TorchModel(mlp(4, 3)), [one], 3, config=one.config)
+    found = rounds.run("subfedavg", TorchModel(mlp(4, 3)), [one], 3, RunOptions(config=one.config))
     assert 0 < np.mean(found.states[0]["mask"] == 0) < 0.5
 
 
@@ -374,10 +375,10 @@ def test_moments_from_strangers() -> None:
         ([1e200], [1e300], 5),
     ]:
         with pytest.raises(errors.InvalidData):
-            Moments(mean, second, count)  # type: ignore[arg-type]
+            SiloMoments(mean, second, count)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidParameter):
-        Moments([0.0], [1.0], 0)  # type: ignore[arg-type]
-    honest, far = Moments([0.5], [0.3], 10), Moments([90.0], [9000.0], 10**9)  # type: ignore[arg-type]
+        SiloMoments([0.0], [1.0], 0)  # type: ignore[arg-type]
+    honest, far = SiloMoments([0.5], [0.3], 10), SiloMoments([90.0], [9000.0], 10**9)  # type: ignore[arg-type]
     assert combine([honest, far], (0, 1)).mean == pytest.approx([0.5])
     with pytest.raises(errors.InvalidData, match="within the bounds"):
         combine([far], (0, 1))

@@ -22,8 +22,8 @@ STUDIES = (
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
-    """What a study of a test is asked for."""
+class ToyParameters(Parameters):
+    """Parameters of a study of these tests."""
 
     data: str = declare.option("rows", "The rows.", kw_only=True)
     words: tuple[str, ...] = declare.option(("one",), "Words", choices=("one", "two"))
@@ -58,7 +58,7 @@ def test_places_are_different() -> None:
 
 
 def test_what_a_record_holds() -> None:
-    assert Asked().recorded() == {
+    assert ToyParameters().recorded() == {
         "data": "rows",
         "words": ["one"],
         "counts": [1, 2],
@@ -71,10 +71,10 @@ def test_what_a_record_holds() -> None:
 
 
 def test_a_quick_run_has_values_of_its_own() -> None:
-    assert Asked.quickly().counts == (3,)
-    assert Asked.quickly(counts=(4,)).counts == (4,)
-    assert Asked.quickly().quick
-    assert Asked.quickly().epsilons == (1.0, None)
+    assert ToyParameters.quickly().counts == (3,)
+    assert ToyParameters.quickly(counts=(4,)).counts == (4,)
+    assert ToyParameters.quickly().quick
+    assert ToyParameters.quickly().epsilons == (1.0, None)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_quick_run_has_values_of_its_own() -> None:
 )
 def test_every_item_is_checked(given: dict[str, Any], line: str) -> None:
     with pytest.raises(InvalidParameter, match=line):
-        Asked(**given)
+        ToyParameters(**given)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_checks(check: Callable[..., Any], good: tuple[float, ...], bad: tuple[f
 
 
 def test_words_of_a_command_line_are_read_and_written() -> None:
-    hints = {field.name: field for field in fields(Asked)}
+    hints = {field.name: field for field in fields(ToyParameters)}
     assert parameters.read("words", tuple[str, ...], "one, two") == ("one", "two")
     assert parameters.read("counts", tuple[int, ...], "1,2") == (1, 2)
     assert parameters.read("epsilons", tuple[float | None, ...], "0.5,inf") == (0.5, None)
@@ -122,7 +122,7 @@ def test_words_of_a_command_line_are_read_and_written() -> None:
     assert parameters.default_of(hints["split"]) == "the first"
     assert parameters.default_of(hints["file"]) == ""
     assert parameters.of(hints["words"]).help == "Words: one or more of one, two."
-    assert "level" not in [field.name for field in parameters.offered(Asked)]
+    assert "level" not in [field.name for field in parameters.offered(ToyParameters)]
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:

@@ -21,15 +21,15 @@ from tacit_papers import figures as plots
 from tacit_papers.engine.record import Record
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.engine.running import words
-from tacit_papers.parts.anonymize_judging import Judge, Shown
+from tacit_papers.parts.anonymize_judging import Judge, Representations
 from tacit_papers.parts.anonymize_summary import measured, table
-from tacit_papers.studies.anonymize import REFERENCES, Anonymize, Asked
+from tacit_papers.studies.anonymize import REFERENCES, Anonymize, AnonymizeParameters
 
 pytest.importorskip("torch")
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
-FEW = Asked.quickly(trainings=("toggled", "robust"), device="cpu")
+FEW = AnonymizeParameters.quickly(trainings=("toggled", "robust"), device="cpu")
 
 
 def people(rows: int = 600, count: int = 5) -> TwiceLabelled:
@@ -161,8 +161,8 @@ def test_the_second_task_and_its_gain() -> None:
     telling = np.eye(3, dtype=np.float32)[dataset.regular]
     silent = np.ones((len(dataset), 2), np.float32)
 
-    def shown(rows: Any) -> Shown:
-        return Shown(rows[judge.known], rows[judge.split.test])
+    def shown(rows: Any) -> Representations:
+        return Representations(rows[judge.known], rows[judge.split.test])
 
     _, nothing = judge.second_task(shown(silent))
     better, _ = judge.second_task(shown(telling), nothing)

@@ -22,7 +22,7 @@ from tacit_papers.engine.running import words
 from tacit_papers.parts import classifier_data, classifier_models
 from tacit_papers.parts.classifier_data import encodings
 from tacit_papers.parts.classifier_models import CLASSIFIERS, REGRESSORS, Peer
-from tacit_papers.studies.classifiers import Asked, Classifiers, table
+from tacit_papers.studies.classifiers import Classifiers, ClassifiersParameters, table
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -49,7 +49,7 @@ def work(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module", name="found")
 def _found() -> dict[str, Any]:
     case = classifier_data.load("diabetes")
-    asked = Asked(("LinearRegression", "Ridge"), (0.1, 10.0), trials=2)
+    asked = ClassifiersParameters(("LinearRegression", "Ridge"), (0.1, 10.0), trials=2)
     return run_study(Classifiers(case, asked)).to_plain()
 
 
@@ -161,11 +161,11 @@ def test_numbers(found: dict[str, Any]) -> None:
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     case = classifier_data.load("diabetes")
-    study = Classifiers(case, Asked(("Ridge",), (1.0,)))
+    study = Classifiers(case, ClassifiersParameters(("Ridge",), (1.0,)))
     cells = [cell for cell in study.cells() if cell.get("algorithm") == "gradient"]
     first, second = (study.measure(cell) for cell in cells[:2])
     assert study.measure(cells[0]) == first != second
-    other = Classifiers(case, Asked(("Ridge",), (1.0,), seed=1))
+    other = Classifiers(case, ClassifiersParameters(("Ridge",), (1.0,), seed=1))
     assert other.measure(cells[0]) != first
     assert words(cells[0]) == "Ridge, gradient, tacit, ε = 1, trial 1"
 
@@ -180,7 +180,9 @@ def test_trials_split_anew_without_overlap() -> None:
 
 def test_a_peer(found: dict[str, Any], peer: Peer) -> None:
     case = classifier_data.load("diabetes")
-    study = Classifiers(case, Asked(("LinearRegression",), (0.1, 10.0), trials=1), peer)
+    study = Classifiers(
+        case, ClassifiersParameters(("LinearRegression",), (0.1, 10.0), trials=1), peer
+    )
     record = study.record()
     assert record.versions["diffprivlib"] == "9.9"
     assert record.parameters["peer"] == "PYTHON"  # no path of a machine
@@ -197,7 +199,7 @@ def test_a_peer(found: dict[str, Any], peer: Peer) -> None:
 
 def test_what_only_the_peer_has(peer: Peer) -> None:
     case = classifier_data.load("digits")
-    study = Classifiers(case, Asked(("LinearSVC",), (1.0,), trials=1), peer)
+    study = Classifiers(case, ClassifiersParameters(("LinearSVC",), (1.0,), trials=1), peer)
     theirs = [c["estimator"] for c in study.cells() if c.get("library") == "diffprivlib"]
     assert theirs == ["GaussianNB"]
 
@@ -244,7 +246,7 @@ def result(algorithm: str, epsilon: float | None, mean: float, **more: Any) -> d
 
 def test_sentences_follow_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     page = importlib.import_module("tacit_papers.pages.classifiers")
-    evidence = importlib.import_module("tacit_papers.pages.evidence").Evidence
+    evidence = importlib.import_module("tacit_papers.pages.evidence").StudyEvidence
 
     def said(gradient: float, objective: float) -> Any:
         results = [
@@ -290,6 +292,6 @@ def test_refusals(refuse: Any, arguments: tuple[str, ...], message: str) -> None
 
 
 def test_quick_is_quick() -> None:
-    assert Asked.quickly().trials == 1
-    study = Classifiers(classifier_data.load("digits"), Asked.quickly())
+    assert ClassifiersParameters.quickly().trials == 1
+    study = Classifiers(classifier_data.load("digits"), ClassifiersParameters.quickly())
     assert study.record().data["training"] == 400

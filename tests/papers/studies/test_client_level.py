@@ -12,20 +12,20 @@ from tacit.federated.model import Data
 from tacit.privacy import errors
 from tacit.privacy.randomness import Seeded
 from tacit_papers.parts import client_level
-from tacit_papers.parts.client_level import Prepared, Settings
+from tacit_papers.parts.client_level import ClientLevelSettings, PreparedImages
 
 
-def easy(rows: int = 1200, columns: int = 12) -> Prepared:
+def easy(rows: int = 1200, columns: int = 12) -> PreparedImages:
     """Two classes on either side of the origin."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 2 * rows)
     found = rng.normal(0, 0.3, (2 * rows, columns)) + (2 * labels[:, None] - 1) / columns**0.5
     found = found.astype(np.float32)
-    return Prepared(Data(found[:rows], labels[:rows]), Data(found[rows:], labels[rows:]), 2)
+    return PreparedImages(Data(found[:rows], labels[:rows]), Data(found[rows:], labels[rows:]), 2)
 
 
 def test_drop_outs_change_neither_rounds_nor_cost() -> None:
-    few = Settings(rounds=3, learning_rate=1.0, clip_norm=1.0)
+    few = ClientLevelSettings(rounds=3, learning_rate=1.0, clip_norm=1.0)
     ends = [
         client_level.measure(easy(), clients=100, dropout=share, settings=few, rng=Seeded(0))
         for share in (0.0, 0.1)
@@ -38,7 +38,7 @@ def test_drop_outs_change_neither_rounds_nor_cost() -> None:
 
 
 def test_less_budget_is_more_noise() -> None:
-    few = Settings(rounds=1, learning_rate=1.0)
+    few = ClientLevelSettings(rounds=1, learning_rate=1.0)
     noise = [
         client_level.measure(easy(), clients=50, epsilon=epsilon, settings=few).noise_multiplier
         for epsilon in (0.5, 8.0)
@@ -56,7 +56,7 @@ def test_only_images_have_features() -> None:
 def test_mnist_over_a_thousand_clients() -> None:
     prepared = client_level.prepare(datasets.load("mnist"))
     assert len(prepared.training) == 60_000
-    usual = Settings()
+    usual = ClientLevelSettings()
     ends = [client_level.measure(prepared, dropout=share, rng=Seeded(0)) for share in (0.0, 0.1)]
     assert min(end.accuracy for end in ends) >= 0.93
     assert {(end.rounds, end.skipped) for end in ends} == {(usual.rounds, 0)}

@@ -21,7 +21,7 @@ from tacit_papers.engine.record import Record
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts.composition_summary import table
 from tacit_papers.studies import composition
-from tacit_papers.studies.composition import Asked, Composition, ceiling
+from tacit_papers.studies.composition import Composition, CompositionParameters, ceiling
 
 torch = pytest.importorskip("torch")
 training = importlib.import_module("tacit_papers.parts.composition_training")
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def study(**asked: Any) -> Composition:
-    return Composition(datasets.load("digits"), Asked.quickly(**asked))
+    return Composition(datasets.load("digits"), CompositionParameters.quickly(**asked))
 
 
 @pytest.fixture(scope="module", name="record")
@@ -150,7 +150,7 @@ def test_a_model_that_knows_its_members_is_found_out() -> None:
     rows[range(2 * count), count + (torch.arange(2 * count) // 2 % 2)] = 1.0
     attribute = training.Attribute("side", [count, count + 1], np.eye(2, dtype=np.float32))
     sides = (rows[:count], labels[:count]), (rows[count:], labels[count:])
-    asked = training.Records(*sides, 2, attribute, np.array([0.5, 0.5]))
+    asked = training.MembershipRecords(*sides, 2, attribute, np.array([0.5, 0.5]))
     module = torch.nn.Linear(count + 2, 2)
     torch.nn.init.zeros_(module.weight)
     torch.nn.init.zeros_(module.bias)

@@ -23,11 +23,11 @@ from tacit.privacy.randomness import Seeded
 from tacit_papers import figures as plots
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts import dpsgd_features, dpsgd_models, dpsgd_settings
-from tacit_papers.studies.dpsgd import PUBLISHED, Asked, Dpsgd, spent, table
+from tacit_papers.studies.dpsgd import PUBLISHED, Dpsgd, DpsgdParameters, spent, table
 
 Run = Callable[..., Any]
 LINEAR = ("scattering-plain", "scattering")
-FEW = Asked.quickly(models=LINEAR, epsilons=(8.0,), trials=2)
+FEW = DpsgdParameters.quickly(models=LINEAR, epsilons=(8.0,), trials=2)
 
 
 @pytest.fixture(scope="module", name="digits")
@@ -54,7 +54,7 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
     record = json.loads(json_file.read_text())
     assert record["study"] == "dpsgd"
     assert record["parameters"]["data"] == "digits"
-    assert [one["epsilon"] for one in record["results"]] == list(Asked.quickly().epsilons)
+    assert [one["epsilon"] for one in record["results"]] == list(DpsgdParameters.quickly().epsilons)
     assert len(record["runs"]) == 3 == len(outcome.err.splitlines())
     assert "mean nothing" in outcome.out
     with Image.open(plot) as picture:

@@ -19,10 +19,16 @@ from tacit.privacy import errors
 from tacit_papers import figures as plots
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts import federated_clients
-from tacit_papers.studies.federated import ALGORITHMS, PARTITIONS, Asked, Federated, table
+from tacit_papers.studies.federated import (
+    ALGORITHMS,
+    PARTITIONS,
+    Federated,
+    FederatedParameters,
+    table,
+)
 
 Run = Callable[..., Any]
-FEW = Asked(
+FEW = FederatedParameters(
     algorithms=("fedsgd", "subfedavg"),
     partitions=("iid", "concept-shift"),
     rounds=4,
@@ -42,14 +48,14 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shared(kind: str) -> tuple[federated_clients.Federation, Data, Data]:
-    study = Federated(datasets.load("digits"), Asked())
+def shared(kind: str) -> tuple[federated_clients.ClientSplit, Data, Data]:
+    study = Federated(datasets.load("digits"), FederatedParameters())
     training, test = (Data(study._rows[i], study.dataset.labels[i]) for i in study._split(0))
     return federated_clients.federation(kind, training, test, 10, 0), training, test
 
 
 def test_fedsgd_on_shards_is_what_the_page_on_federated_learning_says() -> None:
-    asked = Asked(algorithms=("fedsgd",), partitions=("shards",), rounds=30)
+    asked = FederatedParameters(algorithms=("fedsgd",), partitions=("shards",), rounds=30)
     study = Federated(datasets.load("digits"), asked)
     (one,) = run_study(study).results()
     assert one["rounds_to"] == {"0.8": 7, "0.9": 15}
@@ -66,7 +72,9 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     results = json.loads(json_file.read_text())["results"]
     assert [(r["partition"], r["algorithm"]) for r in results] == [
-        (split, name) for split in Asked.quickly().partitions for name in Asked.quickly().algorithms
+        (split, name)
+        for split in FederatedParameters.quickly().partitions
+        for name in FederatedParameters.quickly().algorithms
     ]
     for one in results:
         assert set(one["rounds_to"]) == set(one["bytes_to"]) == {"0.8", "0.9"}
@@ -94,7 +102,7 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     cell = {"algorithm": "subfedavg", "partition": "dirichlet"}
     first = study.measure(cell)
     assert first == study.measure(cell)
-    later = Federated(study.dataset, replace(study.asked, seed=1))
+    later = Federated(study.dataset, replace(study.parameters, seed=1))
     assert first != later.measure(cell)
 
 
@@ -128,7 +136,7 @@ def test_test_rows_stay_and_own_ones_change_as_the_client_does() -> None:
             any(names[test.labels[i]] == label for i in rows)
             for rows, label in zip(matches, own.labels, strict=True)
         )
-    study = Federated(datasets.load("digits"), Asked())
+    study = Federated(datasets.load("digits"), FederatedParameters())
     assert np.array_equal(study._federation("concept-shift", 0)[1].labels, test.labels)
 
 
@@ -202,7 +210,7 @@ def test_the_page(found: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_all_is_tried_in_turn() -> None:
-    cells = Federated(datasets.load("digits"), Asked()).cells()
+    cells = Federated(datasets.load("digits"), FederatedParameters()).cells()
     assert len(cells) == len(ALGORITHMS) * len(PARTITIONS) == 42
 
 

@@ -13,15 +13,21 @@ from PIL import Image
 from tacit.privacy import errors
 from tacit_papers import figures as plots
 from tacit_papers.engine.running import run as run_study
-from tacit_papers.studies.posterior import MECHANISMS, OFFERED, Asked, Posterior, table
+from tacit_papers.studies.posterior import (
+    MECHANISMS,
+    OFFERED,
+    PosteriorParameters,
+    Posteriors,
+    table,
+)
 
 Run = Callable[..., Any]
-FEW = Asked(epsilons=(0.5, 1.0), records=(20,), priors=("1:1", "1:10"), draws=4000)
+FEW = PosteriorParameters(epsilons=(0.5, 1.0), records=(20,), priors=("1:1", "1:10"), draws=4000)
 
 
 @pytest.fixture(scope="module", name="found")
 def _found() -> dict[str, Any]:
-    return run_study(Posterior(FEW)).to_plain()
+    return run_study(Posteriors(FEW)).to_plain()
 
 
 @pytest.fixture
@@ -102,10 +108,14 @@ def test_profiles_fall_with_delta(found: dict[str, Any]) -> None:
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
-    study = Posterior(Asked(epsilons=(1.0,), records=(20,), priors=("1:1",), draws=200))
+    study = Posteriors(
+        PosteriorParameters(epsilons=(1.0,), records=(20,), priors=("1:1",), draws=200)
+    )
     cell = study.cells()[0]
     assert study.measure(cell) == study.measure(cell)
-    other = Posterior(Asked(epsilons=(1.0,), records=(20,), priors=("1:1",), draws=200, seed=1))
+    other = Posteriors(
+        PosteriorParameters(epsilons=(1.0,), records=(20,), priors=("1:1",), draws=200, seed=1)
+    )
     assert study.measure(cell) != other.measure(cell)
 
 

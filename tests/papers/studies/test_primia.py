@@ -21,7 +21,7 @@ from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts import primia_settings as settings
 from tacit_papers.parts import primia_training as training
 from tacit_papers.parts.primia_settings import MODELS
-from tacit_papers.studies.primia import ALONE, TASKS, TOGETHER, Asked, Primia, table
+from tacit_papers.studies.primia import ALONE, TASKS, TOGETHER, Primia, PrimiaParameters, table
 
 Run = Callable[..., Any]
 Images = tuple[datasets.Dataset, datasets.Dataset]
@@ -38,7 +38,7 @@ def _images() -> Images:
 
 @pytest.fixture(scope="module", name="found")
 def _found(images: Images) -> dict[str, Any]:
-    return run_study(Primia(*images, Asked.quickly(alone=True))).to_plain()
+    return run_study(Primia(*images, PrimiaParameters.quickly(alone=True))).to_plain()
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_quick_study(run: Run, images: Images, tmp_path: Path) -> None:
 
 
 def test_all_is_tried_in_turn(images: Images) -> None:
-    study = Primia(*images, Asked())
+    study = Primia(*images, PrimiaParameters())
     assert len(study.cells()) == 3 * len(MODELS) * len(TASKS) * 8
     sizes = [len(one) for one in study._hospitals(1)]
     assert sum(sizes) == 4708
@@ -95,9 +95,9 @@ def test_all_is_tried_in_turn(images: Images) -> None:
 def test_public_images_must_fit(images: Images) -> None:
     few = replace(images[1], rows=images[1].rows[:, :14])
     with pytest.raises(errors.InvalidParameter, match="same size"):
-        Primia(images[0], few, Asked())
+        Primia(images[0], few, PrimiaParameters())
     with pytest.raises(errors.InvalidParameter, match="two classes"):
-        Primia(images[1], images[1], Asked())
+        Primia(images[1], images[1], PrimiaParameters())
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0, 10.0, 50.0, None])
@@ -124,7 +124,7 @@ def test_features_of_public_images_repeat(images: Images) -> None:
 
 @pytest.mark.slow
 def test_hospitals_together_learn_under_noise(images: Images) -> None:
-    study = Primia(*images, Asked())
+    study = Primia(*images, PrimiaParameters())
     chosen = replace(settings.of("pretrained", 6.0), rounds=10, learning_rate=16.0)
     model = training.network((28, 28), chosen, study._pretrained(0), seed=0)
     found = training.private(model, study._hospitals(0), chosen, epsilon=6.0, delta=1.9e-4)

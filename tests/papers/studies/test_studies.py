@@ -26,7 +26,7 @@ from tacit_papers.engine.running import generator
 from tacit_papers.engine.running import run as run_study
 from tacit_papers.parts.contenders import STUDENT_SHARE
 from tacit_papers.studies.agnostic import Agnostic
-from tacit_papers.studies.collect import MECHANISMS, Asked, Collect
+from tacit_papers.studies.collect import MECHANISMS, Collect, CollectParameters
 from tacit_papers.studies.join import Join
 from tacit_papers.studies.novel_class import NovelClass
 
@@ -41,8 +41,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("studies")
 
 
-def quick(*mechanisms: str, epsilons: tuple[float, ...] = (4.0,), **more: Any) -> Asked:
-    return Asked.quickly(mechanisms=mechanisms, epsilons=epsilons, **more)
+def quick(*mechanisms: str, epsilons: tuple[float, ...] = (4.0,), **more: Any) -> CollectParameters:
+    return CollectParameters.quickly(mechanisms=mechanisms, epsilons=epsilons, **more)
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def test_one_set_of_reports_answers_all_tasks() -> None:
 
 def test_what_is_said_of_rows_that_a_classifier_sees_once_more() -> None:
     """A central ε is the encoder's; a classifier that is taught in-house has none."""
-    options = Asked(mechanisms=("codebook",), epsilons=(4.0,), central=(5.0,), trials=1)
+    options = CollectParameters(mechanisms=("codebook",), epsilons=(4.0,), central=(5.0,), trials=1)
     study = NovelClass(datasets.load("digits"), options)
     facts = study.measure(study.cells()[1]).facts
     assert "-DP (central" in facts["encoder_guarantee"]

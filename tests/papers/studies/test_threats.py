@@ -16,10 +16,17 @@ from tacit.data import datasets
 from tacit.privacy import errors
 from tacit_papers import figures as plots
 from tacit_papers.engine.running import run as run_study
-from tacit_papers.studies.threats import ATTACKS, DEFENCES, Asked, Threats, corner, table
+from tacit_papers.studies.threats import (
+    ATTACKS,
+    DEFENCES,
+    Threats,
+    ThreatsParameters,
+    corner,
+    table,
+)
 
 Run = Callable[..., Any]
-FEW = Asked(
+FEW = ThreatsParameters(
     attacks=("none", "sign-flip", "model-replacement"),
     defences=("mean", "multi-krum"),
     partitions=("iid",),
@@ -61,7 +68,9 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     record = json.loads(json_file.read_text())
     assert [(r["attack"], r["defence"]) for r in record["results"]] == [
-        (attack, defence) for attack in Asked.quickly().attacks for defence in ("mean", "bulyan")
+        (attack, defence)
+        for attack in ThreatsParameters.quickly().attacks
+        for defence in ("mean", "bulyan")
     ]
     assert "mean nothing" in outcome.out
     with Image.open(plot) as picture:
@@ -70,7 +79,7 @@ def test_a_quick_study(run: Run, tmp_path: Path) -> None:
 
 
 def test_all_is_tried_in_turn() -> None:
-    study = Threats(datasets.load("digits"), Asked(trials=2))
+    study = Threats(datasets.load("digits"), ThreatsParameters(trials=2))
     assert len(study.cells()) == 2 * 2 * len(ATTACKS) * len(DEFENCES)
     assert {study._attack(name).name for name in ATTACKS[1:]} == set(ATTACKS[1:])
     clients, attackers = study._attacked("sybil", study._clients("dirichlet", *_split(study)), 0)
@@ -83,7 +92,7 @@ def _split(study: Threats) -> tuple[Any, int]:
 
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
-    study = Threats(datasets.load("digits"), Asked.quickly())
+    study = Threats(datasets.load("digits"), ThreatsParameters.quickly())
     cell = {"partition": "dirichlet", "attack": "noise", "defence": "median", "trial": 0}
     assert study.measure(cell) == study.measure(cell)
     assert study.measure(cell) != study.measure({**cell, "trial": 1})

@@ -24,10 +24,10 @@ def command_of(study: Study) -> click.Command:
     hints = typing.get_type_hints(study.parameters)
     fields = parameters.offered(study.parameters)
 
-    def run(json_file: Path | None, plot: Path | None, **given: Any) -> None:
+    def run(json_file: Path | None, plot: Path | None, **options: Any) -> None:
         read = {
             name: parameters.read(name, hints[name], value)
-            for name, value in given.items()
+            for name, value in options.items()
             if value is not None
         }
         running.run_study(study, read, json_file, plot)

@@ -18,17 +18,17 @@ from tacit_papers.engine.registry import Study
 
 
 def run_study(
-    study: Study, given: dict[str, Any], json_file: Path | None, plot: Path | None
+    study: Study, options: dict[str, Any], json_file: Path | None, plot: Path | None
 ) -> None:
-    """Check what was asked for, load the data, run, print the table, and draw."""
+    """Check the parameters, load the data, run the study, print its table, and draw its figure."""
     from tacit_papers.engine.running import run
 
     study.need_packages()
-    quick = given.get("quick", False)
-    asked = study.parameters.quickly(**given) if quick else study.parameters(**given)
+    quick = options.get("quick", False)
+    parameters = study.parameters.quickly(**options) if quick else study.parameters(**options)
     must_be_writable(json_file, plot)
     with stages_progress() as progress:
-        experiment = study.prepare(asked, progress)
+        experiment = study.prepare(parameters, progress)
     with _cells() as shown, _stoppable(json_file):
         record = run(experiment, json_file, shown).to_plain()
     print_table(*study.table(record))

@@ -37,8 +37,8 @@ def option(
             checks.one_of(choices),
             f"{help}: {listed}" if help else f"{listed[0].upper()}{listed[1:]}",
         )
-    made = Option(help, check, **more)
-    return dataclasses.field(default=default, kw_only=kw_only, metadata={"option": made})
+    declared = Option(help, check, **more)
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={"option": declared})
 
 
 def delta(default: float, help: str) -> Any:

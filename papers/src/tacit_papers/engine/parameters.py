@@ -65,11 +65,11 @@ class Parameters:
             object.__setattr__(self, field.name, kept)
 
     @classmethod
-    def quickly(cls, **given: Any) -> Self:
+    def quickly(cls, **chosen: Any) -> Self:
         """Make parameters of a quick run: its own values where nothing else is given."""
         every = {field.name: of(field).quick for field in dataclasses.fields(cls)}
         few = {name: value for name, value in every.items() if value is not AS_USUAL}
-        return cls(**{**few, "quick": True, **given})
+        return cls(**{**few, "quick": True, **chosen})
 
     def recorded(self) -> dict[str, Any]:
         """Return what the record holds, ready for JSON: tuples as lists, ∞ as "inf"."""

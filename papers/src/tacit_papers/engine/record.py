@@ -163,6 +163,16 @@ def _measured(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: summary([run["values"][name] for run in runs]) for name in names}
 
 
+def all_measures(references: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the references: a number for chance, all measures for the others."""
+    return {
+        name: reference["accuracy"]["mean"]
+        if name == "chance"
+        else {key: value for key, value in reference.items() if key != "reference"}
+        for name, reference in references.items()
+    }
+
+
 def summary(trials: Sequence[Any]) -> Any:
     """Return mean and sample standard deviation of numbers or lists of numbers.
 

@@ -62,8 +62,8 @@ class Study:
         Options of the command in its help.
     variant : str, optional
         A parameter in the record that tells sections of the page apart, beside the data.
-    asked : callable, optional
-        Takes parameters of a record; adds those that are written there in another form.
+    requested : callable, optional
+        Takes the parameters in a record, and adds those that it states in another form.
     epsilon_optional : bool
         Whether results may have no ε.
     place : int
@@ -84,7 +84,7 @@ class Study:
     needs: Mapping[str, str] = field(default_factory=dict)
     example: str = ""
     variant: str | None = None
-    asked: Callable[[Plain], Plain] = dict
+    requested: Callable[[Plain], Plain] = dict
     epsilon_optional: bool = False
     place: int = 100
     quick_note: str = "A quick run, to see whether the study works: its numbers mean nothing."
@@ -150,8 +150,8 @@ def get(name: str) -> Study | None:
 def study(name: str) -> Study:
     """Return the study of this name."""
     errors.choice("study", "name", name, names())
-    found: Study = import_module(f"tacit_papers.studies.{_module(name)}").STUDY
-    return found
+    declared_study: Study = import_module(f"tacit_papers.studies.{_module(name)}").STUDY
+    return declared_study
 
 
 def studies() -> list[Study]:

@@ -46,6 +46,12 @@ def table(record: Mapping[str, Any]) -> Table:
     return _title(record), (header, *(f"ε = {e:g}" for e in epsilons)), lines
 
 
+def trials(record: Mapping[str, Any]) -> str:
+    """State the number of trials."""
+    count = record["parameters"]["trials"]
+    return "1 trial" if count == 1 else f"{count} trials"
+
+
 def _title(record: Mapping[str, Any]) -> str:
     data = record["data"]
     sizes = ", ".join(
@@ -53,9 +59,7 @@ def _title(record: Mapping[str, Any]) -> str:
         for name, words in (("inhouse", "in-house"), ("people", "people"), ("test", "test rows"))
         if name in data
     )
-    trials = record["parameters"]["trials"]
-    many = "1 trial" if trials == 1 else f"{trials} trials"
-    described = "; ".join(filter(None, (sizes, many)))
+    described = "; ".join(filter(None, (sizes, trials(record))))
     return f"{record['study']}, {record['parameters']['data']}: {described}"
 
 

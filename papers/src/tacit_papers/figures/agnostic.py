@@ -57,13 +57,13 @@ def _draw_task(axes: Axes, merged: Merged, task: str) -> None:
     series = list(_series(merged, mine))
     for index, (name, results, shown) in enumerate(series):
         aside = _APART * (index - (len(series) - 1) / 2)
-        found = [
+        points = [
             (epsilons.index(records.epsilon(one)) + aside, value)
             for one in sorted(results, key=records.epsilon)
             if (value := records.measure(one, name)) is not None
         ]
-        if found:
-            across, values = zip(*found, strict=True)
+        if points:
+            across, values = zip(*points, strict=True)
             panels.points(axes, across, values, shown)
     axes.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
     axes.set_xlim(-0.5, len(epsilons) - 0.5)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.records import Merged, Result
@@ -41,18 +40,9 @@ _NOTE = (
 )
 
 
+@records.results_with("a study of anonymization", "training, strength and attackers")
 def draw(merged: Merged) -> Figure:
     """Draw six panels: the trade-off, a second task, ε; and each training against λ."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of anonymization must have training, strength and attackers of every "
-            "result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     clean = [one for one in merged.results if one["epsilon"] is None]
     private = [one for one in merged.results if one["epsilon"] is not None]
     trainings = [name for name in _LOOKS if any(one["training"] == name for one in clean)]
@@ -181,9 +171,9 @@ def _adversary(results: Sequence[Result]) -> tuple[list[float], Any]:
 
 
 def _over_trials(results: Sequence[Result], name: str) -> tuple[list[float], Any]:
-    found = [records.required(one, name) for one in results]
-    deviations = [one.std for one in found]
-    return [one.mean for one in found], deviations if any(deviations) else None
+    summaries = [records.required(one, name) for one in results]
+    deviations = [one.std for one in summaries]
+    return [one.mean for one in summaries], deviations if any(deviations) else None
 
 
 def _strongest(results: Sequence[Result]) -> tuple[list[float], Any]:
@@ -204,21 +194,21 @@ def _plot(
 
 def _styled(base: Look, kind: str) -> Look:
     """Combine the colour of a training with the line and fill of a measure."""
-    given = _KINDS[kind]
-    marker = given.marker if kind == "task" else base.marker
+    shown = _KINDS[kind]
+    marker = shown.marker if kind == "task" else base.marker
     label = f"{base.label}, {_SHORT[kind]}"
-    return replace(base, label=label, marker=marker, line=given.line, fill=given.fill)
+    return replace(base, label=label, marker=marker, line=shown.line, fill=shown.fill)
 
 
 def _draw_reference(
     axes: Axes, merged: Merged, name: str, shown: Look, height: Callable[[Result], float]
 ) -> None:
     """Draw a single point at the strongest attacker's accuracy, where it was measured."""
-    found = merged.references.get(name)
-    if found is not None:
-        across = _strongest([found])[0]
+    reference = merged.references.get(name)
+    if reference is not None:
+        across = _strongest([reference])[0]
         label = _REFERENCES[name]
-        axes.plot(across, [height(found)], label=label, **{**shown.options(), "zorder": 5})
+        axes.plot(across, [height(reference)], label=label, **{**shown.options(), "zorder": 5})
 
 
 def _chance(axes: Axes, merged: Merged, upright: bool = False) -> None:
@@ -249,5 +239,5 @@ def _second_name(results: Sequence[Result]) -> str | None:
 
 
 def _labels(merged: Merged) -> tuple[str, str]:
-    given = merged.parameters
-    return str(given.get("regular", "task")), str(given.get("private", "person"))
+    parameters = merged.parameters
+    return str(parameters.get("regular", "task")), str(parameters.get("private", "person"))

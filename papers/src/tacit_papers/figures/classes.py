@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tacit.apps.plots import canvas
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Fill, Look
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +21,12 @@ _LONGEST_NAME, _LETTERS_ACROSS, _MOST_NAMES = 16, 26, 24
 
 
 @dataclass(frozen=True)
-class Spread:
+class ClassAccuracies:
     """Accuracy of each class at one ε."""
 
     who: str
     look: Look
-    classes: list[Measure]
+    classes: list[TrialSummary]
 
     @property
     def means(self) -> npt.NDArray[np.float64]:
@@ -34,7 +34,7 @@ class Spread:
         return np.array([one.mean for one in self.classes])
 
 
-def spreads(merged: Merged, level: str) -> list[Spread]:
+def spreads(merged: Merged, level: str) -> list[ClassAccuracies]:
     """Return the accuracies by class of the first mechanism, at its smallest and largest ε."""
     colours = look.mechanisms(merged.results)
     known = [
@@ -55,15 +55,15 @@ def spreads(merged: Merged, level: str) -> list[Spread]:
     return [last] if few is many else [_spread(who, few, colours[first], "none"), last]
 
 
-def _spread(who: str, result: Result, base: Look, fill: Fill) -> Spread:
+def _spread(who: str, result: Result, base: Look, fill: Fill) -> ClassAccuracies:
     label = f"ε = {records.epsilon(result):g}"
-    found = records.by_class(result)
-    size = base.size if len(found) <= _MOST_NAMES else base.size / 2
+    accuracies = records.by_class(result)
+    size = base.size if len(accuracies) <= _MOST_NAMES else base.size / 2
     shown = replace(base, label=label, line="none", fill=fill, size=size)
-    return Spread(who, shown, found)
+    return ClassAccuracies(who, shown, accuracies)
 
 
-def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread]) -> None:
+def draw_classes(axes: Axes, merged: Merged, shown: Sequence[ClassAccuracies]) -> None:
     """Draw one dot per class and ε, and a line between both ε: its length is the harm."""
     if not shown:
         axes.set_axis_off()
@@ -79,7 +79,7 @@ def draw_classes(axes: Axes, merged: Merged, shown: Sequence[Spread]) -> None:
     look.tidy(axes, title, f"class{_worst(few, many, names)}", up)
 
 
-def _worst(few: Spread, many: Spread, names: Sequence[str]) -> str:
+def _worst(few: ClassAccuracies, many: ClassAccuracies, names: Sequence[str]) -> str:
     """Name the class that the noise hurts most, if any."""
     losses = many.means - few.means
     if few is many:

@@ -8,17 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Line = dict[float, Measure]
+Line = dict[float, TrialSummary]
 
 _LOOKS = {
     "LogisticRegression": Look("logistic regression", "#0072B2", "o"),
@@ -48,18 +47,9 @@ _NOTE = (
 )
 
 
+@records.results_with("a study of classifiers", "library, estimator, algorithm and epsilon")
 def draw(merged: Merged) -> Figure:
     """Draw one panel per estimator on one scale; error bars are one standard deviation."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of classifiers must have library, estimator, algorithm and epsilon "
-            "of every result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     names = [name for name in _LOOKS if _of(merged, estimator=name, library="tacit")]
     count = len(names) + 1
     columns = min(_COLUMNS, count) if count != 4 else 2
@@ -90,7 +80,10 @@ def _headed(words: str) -> str:
 
 
 def _draw_panel(
-    panel: Axes, lines: Sequence[tuple[Look, Line]], free: Measure | None, chance: Measure | None
+    panel: Axes,
+    lines: Sequence[tuple[Look, Line]],
+    free: TrialSummary | None,
+    chance: TrialSummary | None,
 ) -> None:
     bottom = panel.get_ylim()[0]
     ends = []
@@ -98,11 +91,15 @@ def _draw_panel(
         across = sorted(line)
         aside = _APART * (place - (len(lines) - 1) / 2)
         # No error bar comes up from below: it may be as long as its point is low.
-        seen = [line[e] if line[e].mean > bottom else Measure(line[e].mean, 0, 1) for e in across]
+        seen = [
+            line[e] if line[e].mean > bottom else TrialSummary(line[e].mean, 0, 1) for e in across
+        ]
         panels.points(panel, across, seen, shown, aside)
         last = line[across[-1]]
         label = f"{shown.label}\n(below)" if last.mean < bottom else shown.label
-        ends.append(Reference(label, Measure(max(last.mean, bottom), 0, 1), colour=shown.colour))
+        ends.append(
+            Reference(label, TrialSummary(max(last.mean, bottom), 0, 1), colour=shown.colour)
+        )
     levels = [] if free is None else [Reference("no privacy", free, "-")]
     if chance is not None:
         levels.append(Reference("largest class", chance))
@@ -115,10 +112,10 @@ def _draw_panel(
 
 def _defaults(merged: Merged, names: Iterable[str]) -> list[tuple[Look, Line]]:
     """Draw the default of each of our estimators, and those that only diffprivlib has."""
-    found = [(_LOOKS[n], _line(_of(merged, estimator=n, default=True), merged)) for n in names]
+    lines = [(_LOOKS[n], _line(_of(merged, estimator=n, default=True), merged)) for n in names]
     alone = _of(merged, library="diffprivlib", estimator="GaussianNB")
     look_alone = replace(_PEER, label="naive Bayes of\ndiffprivlib")
-    return [(a, b) for a, b in [*found, (look_alone, _line(alone, merged))] if b]
+    return [(a, b) for a, b in [*lines, (look_alone, _line(alone, merged))] if b]
 
 
 def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
@@ -130,14 +127,14 @@ def _algorithms(merged: Merged, name: str) -> list[tuple[Look, Line]]:
         for algorithm in dict.fromkeys(one["algorithm"] for one in mine)
     }
     best = sorted(lines, key=lambda a: -sum(v.mean for v in lines[a].values()) / len(lines[a]))
-    found = []
+    drawn = []
     for place, algorithm in enumerate(best):
         style, marker = _STYLES[place % len(_STYLES)]
         label = f"{algorithm}, default" if algorithm in usual and len(best) > 1 else algorithm
         shown = Look(label, _LOOKS[name].colour, marker, style, "none" if place else "full")
-        found.append((shown, lines[algorithm]))
+        drawn.append((shown, lines[algorithm]))
     peer = _line(_of(merged, estimator=name, library="diffprivlib"), merged)
-    return found + ([(_PEER, peer)] if peer else [])
+    return drawn + ([(_PEER, peer)] if peer else [])
 
 
 def _of(merged: Merged, **wanted: Any) -> list[Result]:
@@ -152,14 +149,16 @@ def _line(results: Iterable[Result], merged: Merged) -> Line:
     }
 
 
-def _free(merged: Merged, name: str) -> Measure | None:
+def _free(merged: Merged, name: str) -> TrialSummary | None:
     for one in _of(merged, estimator=name, library="scikit-learn"):
         return records.required(one, records.measure_of(merged.study, one))
     return None
 
 
 def _limits(
-    lines: Iterable[tuple[Look, Line]], free: Iterable[Measure | None], chance: Measure | None
+    lines: Iterable[tuple[Look, Line]],
+    free: Iterable[TrialSummary | None],
+    chance: TrialSummary | None,
 ) -> tuple[float, float]:
     """Return the lower end of the axis: the lowest point, but not far below a constant answer."""
     values = [value for _, line in lines for value in line.values()]

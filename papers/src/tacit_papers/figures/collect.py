@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tacit.apps.plots import canvas
 from tacit_papers.figures import classes, curves, look, panels, records
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,13 +72,13 @@ def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
     levels = panels.references(merged)
     ends: list[Reference] = []
     for name, (label, line) in _CEILINGS.items():
-        found = sorted(_ceiling(merged.results, name).items())
-        if found:
-            end = Reference(label, Measure(found[-1][1], 0.0, 1), line, canvas.INK)
+        ceiling = sorted(_ceiling(merged.results, name).items())
+        if ceiling:
+            end = Reference(label, TrialSummary(ceiling[-1][1], 0.0, 1), line, canvas.INK)
             # One point makes no curve: it is drawn as a level.
-            (ends if len(found) > 1 else levels).append(end)
+            (ends if len(ceiling) > 1 else levels).append(end)
             curve = axes.plot(
-                *zip(*found, strict=True), color=end.colour, linestyle=line, linewidth=0.9
+                *zip(*ceiling, strict=True), color=end.colour, linestyle=line, linewidth=0.9
             )
             curve[0].set_label(label)
     panels.draw_references(axes, levels, ends)
@@ -86,10 +86,10 @@ def _draw_private(axes: Axes, merged: Merged, level: str, which: str) -> None:
 
 def _ceiling(results: Sequence[Result], name: str) -> dict[float, float]:
     """Return a ceiling at each ε; where mechanisms spend differently, the highest."""
-    found: dict[float, float] = {}
+    ceilings: dict[float, float] = {}
     for one in results:
         height = records.measure(one.get("ceilings") or {}, name)
         if height is not None:
             epsilon = records.epsilon(one)
-            found[epsilon] = max(height.mean, found.get(epsilon, 0.0))
-    return found
+            ceilings[epsilon] = max(height.mean, ceilings.get(epsilon, 0.0))
+    return ceilings

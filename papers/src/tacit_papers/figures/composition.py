@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,24 +39,17 @@ _NOTE = (
 _ROOM, _PAD = 1.5, 0.1
 
 
+@records.results_with("a study of composition", "accountant, model and advantages")
 def draw(merged: Merged) -> Figure:
     """Draw one column per model: accuracy lost, then both advantages under their ceiling."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of composition must have accountant, model and advantages of every "
-            "result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     models = [name for name in _MODELS if any(one["task"] == name for one in merged.results)]
     there = [name for name in _LOOKS if any(one["mechanism"] == name for one in merged.results)]
     figure, axes = panels.grid(len(_ROWS), len(models))
     for row, (measure, label) in zip(axes, _ROWS.items(), strict=True):
         values = [records.required(one, measure) for one in merged.results]
-        values += [found for m in models if (found := _plain(merged, m, measure)) is not None]
+        values += [
+            reference for m in models if (reference := _plain(merged, m, measure)) is not None
+        ]
         for panel, model in zip(row, models, strict=True):
             mine = [one for one in merged.results if one["task"] == model]
             look.tidy(panel, _MODELS[model], "ε claimed", label)
@@ -89,7 +81,7 @@ def _draw(panel: Axes, results: Sequence[Result], there: Sequence[str], measure:
         panel.plot(*zip(*allowed, strict=True), label=_CEILING.label, **_CEILING.options())
 
 
-def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:
+def _scales(panel: Axes, merged: Merged, values: Sequence[TrialSummary]) -> None:
     """Set a logarithmic ε axis, and a vertical axis that holds all measurements."""
     epsilons = sorted({records.epsilon(one) for one in merged.results})
     panel.set_xscale("log")
@@ -103,10 +95,14 @@ def _scales(panel: Axes, merged: Merged, values: Sequence[Measure]) -> None:
     panel.set_ylim(low - pad, high + pad)
 
 
-def _plain(merged: Merged, model: str, measure: str) -> Measure | None:
+def _plain(merged: Merged, model: str, measure: str) -> TrialSummary | None:
     """Return the measure of the model without privacy, whose accuracy loss is 0."""
-    found: Any = merged.references.get(model)
-    return None if found is None or measure not in found else records.measure(found, measure)
+    reference: Any = merged.references.get(model)
+    return (
+        None
+        if reference is None or measure not in reference
+        else records.measure(reference, measure)
+    )
 
 
 def _said(merged: Merged) -> str:

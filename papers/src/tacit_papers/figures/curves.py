@@ -11,7 +11,7 @@ from tacit.apps.plots import canvas
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,14 +34,14 @@ def draw_curves(
     series = [(key, c) for key in colours for c in styles if (key, c) in there]
     apart = min(apart, _SPREAD / len(series))
     for place, (key, central) in enumerate(series):
-        found = sorted(
+        points = sorted(
             (records.epsilon(one), value)
             for one in mine
             if _series(one) == (key, central)
             if (value := records.measure(one, name)) is not None
         )
-        if found:
-            across, values = zip(*found, strict=True)
+        if points:
+            across, values = zip(*points, strict=True)
             line, fill = styles[central]
             label = colours[key].label
             if len(styles) > 1:
@@ -57,22 +57,22 @@ def _series(result: Result) -> tuple[look.Key, float]:
 
 def sections(results: Sequence[Result]) -> list[Section]:
     """Return the sections of the legend: mechanisms, and central ε where there is one."""
-    found = [("mechanism", list(look.mechanisms(results).values()))]
+    titled = [("mechanism", list(look.mechanisms(results).values()))]
     styles = look.centrals(results)
     if set(styles) != {math.inf}:
         looks = [
             Look(look.said(value), canvas.GREY, "o", line, fill)
             for value, (line, fill) in styles.items()
         ]
-        found.append(("central ε", looks))
-    return found
+        titled.append(("central ε", looks))
+    return titled
 
 
 def levels_of(results: Iterable[Result]) -> list[str]:
     """List the levels in the order of the paper; "" where results have none."""
-    found = {str(one["level"]) for one in results if one.get("level") is not None}
-    known = [level for level in _LEVELS if level in found]
-    return [*known, *sorted(found.difference(_LEVELS))] or [""]
+    levels = {str(one["level"]) for one in results if one.get("level") is not None}
+    known = [level for level in _LEVELS if level in levels]
+    return [*known, *sorted(levels.difference(_LEVELS))] or [""]
 
 
 def suffix(level: str, levels: Sequence[str]) -> str:
@@ -84,5 +84,7 @@ def reaches(
     results: Iterable[Result], names: Sequence[str], shown: Iterable[Reference]
 ) -> list[tuple[float, float]]:
     """Return the lower and upper ends of error bars and reference lines."""
-    values: list[Measure | None] = [records.measure(one, name) for one in results for name in names]
+    values: list[TrialSummary | None] = [
+        records.measure(one, name) for one in results for name in names
+    ]
     return [value.reach for value in [*values, *(one.value for one in shown)] if value is not None]

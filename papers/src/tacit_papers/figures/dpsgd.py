@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
@@ -31,18 +30,9 @@ _ROOM = 1.4
 _NOTE = "Noise is calibrated by privacy loss distributions, for δ = {delta:g} and Poisson samples."
 
 
+@records.results_with("a study of DP-SGD", "model, epsilon and accuracy")
 def draw(merged: Merged) -> Figure:
     """Draw one panel; error bars are one standard deviation of trials."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of DP-SGD must have model, epsilon and accuracy of every result. "
-            "Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     figure, axes = panels.grid(1, 1)
     panel = axes[0, 0]
     look.tidy(panel, "Accuracy of a private model", "ε of a model", "accuracy on test images")
@@ -77,15 +67,15 @@ def _draw_model(panel: Axes, merged: Merged, name: str, aside: float) -> None:
 
 
 def _published(merged: Merged) -> dict[float, float]:
-    found = {float(at): value for at, value in merged.data.get("published", {}).items()}
-    return {at: value for at, value in found.items() if at < math.inf}
+    accuracies = {float(at): value for at, value in merged.data.get("published", {}).items()}
+    return {at: value for at, value in accuracies.items() if at < math.inf}
 
 
 def _references(merged: Merged) -> list[Reference]:
-    found = [(name, merged.reference(f"{name}_without_privacy")) for name in _LOOKS]
+    baselines = [(name, merged.reference(f"{name}_without_privacy")) for name in _LOOKS]
     return [
         Reference(_SHORT[name], value, _LOOKS[name].line, _LOOKS[name].colour)
-        for name, value in found
+        for name, value in baselines
         if value is not None
     ]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
-from tacit_papers.figures import look
+from tacit_papers.figures import look, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.records import Merged, Result
 
@@ -56,18 +55,11 @@ class _Panel(NamedTuple):
     last: float | None = None
 
 
+@records.results_with(
+    "a federated study", "algorithm, partition, rounds_to, bytes_to, best_accuracy and by_trial"
+)
 def draw(merged: Merged) -> Figure:
     """Draw four panels with one row per partition, and in it one line per algorithm."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a federated study must have algorithm, partition, rounds_to, bytes_to, "
-            "best_accuracy and by_trial of every result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     names = [one for one in _LOOKS if any(r["algorithm"] == one for r in merged.results)]
     splits = [one for one in _SPLITS if any(r["partition"] == one for r in merged.results)]
     height = max(len(splits) * len(names) * _LANE * 0.62, 0.8)
@@ -125,10 +117,10 @@ def _draw(
         shown = _LOOKS[result["algorithm"]]
         lane = names.index(result["algorithm"]) - (len(names) - 1) / 2
         at = splits.index(result["partition"]) + lane * _LANE
-        found = [min(value, never) for value in one.values(result)]
+        reached = [min(value, never) for value in one.values(result)]
         middle = one.middle(result)
-        ends += [value for value in found if value < never]
-        panel.plot([min(found), max(found)], [at, at], color=shown.colour, linewidth=1.0)
+        ends += [value for value in reached if value < never]
+        panel.plot([min(reached), max(reached)], [at, at], color=shown.colour, linewidth=1.0)
         options = shown.options() | ({"markerfacecolor": "white"} if middle == math.inf else {})
         panel.plot(
             [min(middle, never)], [at], label=shown.label, zorder=3, clip_on=False, **options
@@ -175,10 +167,10 @@ def _trials(merged: Merged) -> str:
 
 
 def _note(merged: Merged) -> str:
-    given = merged.parameters
-    share = float(given["participation"])
+    parameters = merged.parameters
+    share = float(parameters["participation"])
     return _NOTE.format(
-        clients=given["clients"],
+        clients=parameters["clients"],
         taking="all" if share == 1 else f"{_percent(share)} of them",
         model=merged.results[0]["model"],
         trials=_trials(merged),

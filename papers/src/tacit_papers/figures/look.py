@@ -83,7 +83,7 @@ def mechanisms(results: Iterable[Result]) -> dict[Key, Look]:
     order = list(_MECHANISMS)
     keys = list(dict.fromkeys(key(result) for result in results))
     keys.sort(key=lambda k: (order.index(k[0]) if k[0] in order else len(order), k[1] in _TRAINED))
-    found: dict[Key, Look] = {}
+    looks: dict[Key, Look] = {}
     spare = 0
     for mechanism, features in keys:
         variants = [k for k in keys if k[0] == mechanism]
@@ -93,8 +93,8 @@ def mechanisms(results: Iterable[Result]) -> dict[Key, Look]:
             look = Look(look.label if look else mechanism, colour, marker)
             spare += 1
         label = f"{look.label}, {features}" if len(variants) > 1 else look.label
-        found[mechanism, features] = replace(look, label=label)
-    return found
+        looks[mechanism, features] = replace(look, label=label)
+    return looks
 
 
 def centrals(results: Iterable[Result]) -> dict[float, tuple[Any, Fill]]:
@@ -125,7 +125,7 @@ def legend(figure: Figure, sections: Sequence[tuple[str, Sequence[Look]]]) -> No
     handles: list[Line2D] = []
     for heading, (_, looks) in zip(headings, sections, strict=True):
         handles += [Line2D([], [], linestyle="none", label=heading), *map(sample, looks)]
-    made = figure.legend(
+    drawn = figure.legend(
         handles=handles,
         loc="outside right upper",
         frameon=False,
@@ -133,7 +133,7 @@ def legend(figure: Figure, sections: Sequence[tuple[str, Sequence[Look]]]) -> No
         handlelength=2.6,
         labelspacing=0.6,
     )
-    for text in made.get_texts():
+    for text in drawn.get_texts():
         text.set_color(canvas.INK)
         if text.get_text() in headings:
             text.set_fontweight("bold")

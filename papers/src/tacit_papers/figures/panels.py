@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
 from tacit_papers.figures.look import Look
-from tacit_papers.figures.records import Measure, Merged
+from tacit_papers.figures.records import Merged, TrialSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ class Reference:
     """A level for comparison."""
 
     label: str
-    value: Measure
+    value: TrialSummary
     line: Any = (0, (1, 2))
     colour: str = canvas.GREY
 
@@ -41,13 +41,13 @@ CHANCE = "chance"
 def references(merged: Merged, **names: str) -> list[Reference]:
     """Return the references that were measured, given their names and labels; chance is last."""
     lines: list[Any] = ["-", (0, (5, 2, 1, 2))]
-    found = []
+    levels = []
     for index, (name, label) in enumerate(names.items()):
         value = merged.reference(name)
         if value is not None:
-            found.append(Reference(label, value, lines[index]))
+            levels.append(Reference(label, value, lines[index]))
     chance = merged.reference(CHANCE)
-    return found if chance is None else [*found, Reference(CHANCE, chance)]
+    return levels if chance is None else [*levels, Reference(CHANCE, chance)]
 
 
 def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:
@@ -58,7 +58,11 @@ def grid(rows: int, columns: int, width: float = WIDTH) -> tuple[Figure, Any]:
 
 
 def points(
-    axes: Axes, across: Sequence[float], values: Sequence[Measure], look: Look, aside: float = 0.0
+    axes: Axes,
+    across: Sequence[float],
+    values: Sequence[TrialSummary],
+    look: Look,
+    aside: float = 0.0,
 ) -> None:
     """Draw a curve with an error bar of one standard deviation at each point.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.records import Merged, Result
@@ -44,18 +43,9 @@ _NOTE = (
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
+@records.results_with("a posterior study", "records, prior and errors")
 def draw(merged: Merged) -> Figure:
     """Draw six panels: the upper ones at one prior and ε, the lower ones over all settings."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError):
-        raise errors.InvalidData(
-            "plots: a posterior study must have records, prior and errors of every result. "
-            "Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     prior, epsilon = merged.results[0]["prior"], _usual(merged, 1.0)
     figure, axes = panels.grid(2, 3)
     shown = [one for one in merged.results if one["prior"] == prior]
@@ -170,9 +160,9 @@ def ratios(results: Iterable[Result], noise: str, prior: str) -> list[tuple[floa
             key = (one["records"], one["epsilon"])
             settings.setdefault(key, {})[one["mechanism"]] = _mean(one, "error")
     return [
-        (n * epsilon, min(found[name] for name in _CALIBRATED if name in found) / found[noise])
-        for (n, epsilon), found in sorted(settings.items())
-        if noise in found and set(found) & set(_CALIBRATED)
+        (n * epsilon, min(errors[name] for name in _CALIBRATED if name in errors) / errors[noise])
+        for (n, epsilon), errors in sorted(settings.items())
+        if noise in errors and set(errors) & set(_CALIBRATED)
     ]
 
 

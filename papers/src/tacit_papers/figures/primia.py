@@ -6,11 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import look, panels, records
 from tacit_papers.figures.look import Look
 from tacit_papers.figures.panels import Reference
-from tacit_papers.figures.records import Measure, Merged, Result
+from tacit_papers.figures.records import Merged, Result, TrialSummary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,18 +41,9 @@ _NOTE = (
 )
 
 
+@records.results_with("a study of hospitals", "model, task, epsilon, mcc and mcc_validation")
 def draw(merged: Merged) -> Figure:
     """Draw one panel for test images and one for validation images."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of hospitals must have model, task, epsilon, mcc and mcc_validation "
-            "of every result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     figure, axes = panels.grid(1, len(_PANELS))
     keys = [key for key in _LOOKS if _points(merged, key, "mcc")]
     published = merged.data.get("published")
@@ -76,7 +66,7 @@ def _drawn(merged: Merged) -> Figure:
     return figure
 
 
-def _points(merged: Merged, key: tuple[str, str], name: str) -> list[tuple[float, Measure]]:
+def _points(merged: Merged, key: tuple[str, str], name: str) -> list[tuple[float, TrialSummary]]:
     mine = (one for one in merged.results if (one["model"], one["task"]) == key)
     return sorted(
         (records.epsilon(one), records.required(one, name))

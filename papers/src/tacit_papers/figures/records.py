@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from tacit.privacy import errors
 from tacit_papers.engine import registry
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Result = Mapping[str, Any]
 
@@ -44,7 +48,7 @@ _CELL = (
 _REMEDY = "Give records that `tacit study` wrote."
 
 
-class Measure(NamedTuple):
+class TrialSummary(NamedTuple):
     """Mean and standard deviation over a number of trials."""
 
     mean: float
@@ -57,7 +61,7 @@ class Measure(NamedTuple):
         return self.mean - self.std, self.mean + self.std
 
 
-_NONE = Measure(0.0, 0.0, 0)
+_NONE = TrialSummary(0.0, 0.0, 0)
 _BANDS = ("no_privacy", "all_clean", "clean_only")
 """References that are measured, and so have a standard deviation."""
 
@@ -75,8 +79,8 @@ class Merged:
     @property
     def name(self) -> str:
         """Name of the data set; that of a file is without folders."""
-        given = str(self.parameters["data"])
-        return _NAMES.get(given, Path(given).name)
+        data = str(self.parameters["data"])
+        return _NAMES.get(data, Path(data).name)
 
     @property
     def things(self) -> str:
@@ -110,28 +114,28 @@ class Merged:
         there = {one.get("mechanism") for one in mine}.union(_LEVELLED)
         return mine + [one for one in self.results if one.get("mechanism") not in there]
 
-    def reference(self, name: str) -> Measure | None:
+    def reference(self, name: str) -> TrialSummary | None:
         """Return a reference, or None where it was not measured."""
         return measure(self.references, name)
 
 
 def merge(records: Iterable[Mapping[str, Any]]) -> Merged:
     """Merge records of one study on one data set; references are those of the first record."""
-    found = [_checked(record) for record in records]
-    if not found:
-        errors.refuse("plots", "records", "at least one", len(found), _REMEDY)
-    first = found[0]
-    for other in found[1:]:
+    checked = [_checked(record) for record in records]
+    if not checked:
+        errors.refuse("plots", "records", "at least one", len(checked), _REMEDY)
+    first = checked[0]
+    for other in checked[1:]:
         _same("study", first.study, other.study)
         for name in _SAME_PARAMETERS:
             _same(name, first.parameters.get(name), other.parameters.get(name))
         for name in (*_SIZES, "classes"):
             _same(name, first.data.get(name), other.data.get(name))
-    results = [result for record in found for result in record.results]
+    results = [result for record in checked for result in record.results]
     cells = {tuple(str(result.get(name)) for name in _CELL) for result in results}
     if len(cells) < len(results):
         raise errors.InvalidData("plots: records must not hold the same point twice. Drop one.")
-    references = {k: v for record in reversed(found) for k, v in record.references.items()}
+    references = {k: v for record in reversed(checked) for k, v in record.references.items()}
     return Merged(first.study, first.parameters, first.data, references, results)
 
 
@@ -141,32 +145,54 @@ def measure_of(study: str, result: Result) -> str:
     return next((name for name in (first, *others) if name in result), first)
 
 
-def measure(result: Mapping[str, Any], name: str) -> Measure | None:
+def results_with(
+    study: str, names: str
+) -> Callable[[Callable[[Merged], Figure]], Callable[[Merged], Figure]]:
+    """Make a drawing refuse, in one line, records whose results lack what it reads."""
+
+    def refusing(draw: Callable[[Merged], Figure]) -> Callable[[Merged], Figure]:
+        @wraps(draw)
+        def drawn(merged: Merged) -> Figure:
+            try:
+                return draw(merged)
+            except (KeyError, TypeError, IndexError, ValueError, AttributeError):
+                raise errors.InvalidData(
+                    f"plots: {study} must have {names} of every result. {_REMEDY}"
+                ) from None
+
+        return drawn
+
+    return refusing
+
+
+def measure(result: Mapping[str, Any], name: str) -> TrialSummary | None:
     """Read a measure; a plain number has standard deviation 0, a missing one is None."""
-    found = result.get(name)
-    if found is None:
+    value = result.get(name)
+    if value is None:
         return None
     try:
-        if isinstance(found, Mapping):
-            read = Measure(float(found["mean"]), float(found["std"]), len(found["trials"]))
+        if isinstance(value, Mapping):
+            read = TrialSummary(float(value["mean"]), float(value["std"]), len(value["trials"]))
         else:
-            read = Measure(float(found), 0.0, 1)
+            read = TrialSummary(float(value), 0.0, 1)
     except (TypeError, ValueError, KeyError):
         _refuse_number(name)
     return read if math.isfinite(read.mean) and 0 <= read.std < math.inf else _refuse_number(name)
 
 
-def required(result: Mapping[str, Any], name: str) -> Measure:
+def required(result: Mapping[str, Any], name: str) -> TrialSummary:
     """Read a measure that must be there."""
     return measure(result, name) or _refuse_number(name)
 
 
-def by_class(result: Result) -> list[Measure]:
+def by_class(result: Result) -> list[TrialSummary]:
     """Read the accuracy of each class."""
     try:
-        found = result["by_class"]
-        pairs = zip(found["mean"], found["std"], strict=True)
-        return [Measure(float(mean), float(std), len(found["trials"])) for mean, std in pairs]
+        accuracies = result["by_class"]
+        pairs = zip(accuracies["mean"], accuracies["std"], strict=True)
+        return [
+            TrialSummary(float(mean), float(std), len(accuracies["trials"])) for mean, std in pairs
+        ]
     except (TypeError, ValueError, KeyError):
         _refuse_number("by_class")
 

@@ -76,13 +76,13 @@ def _draw_result(axes: Axes, place: int, result: Result, base: Look) -> None:
 
 def _candidates(result: Result, name: str) -> dict[str, float]:
     """Return estimates or test accuracies of the candidates, as means over trials."""
-    found: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     for one in result.get("candidates", ()):
         # A list for each trial, or a candidate with a list over the trials.
         for candidate in one if isinstance(one, list) else [one]:
             values = np.ravel(candidate.get(name, [])).tolist()
-            found.setdefault(_named(candidate["settings"]), []).extend(values)
-    return {settings: float(np.mean(values)) for settings, values in found.items() if values}
+            scores.setdefault(_named(candidate["settings"]), []).extend(values)
+    return {settings: float(np.mean(values)) for settings, values in scores.items() if values}
 
 
 def _named(settings: Any) -> str:
@@ -90,19 +90,19 @@ def _named(settings: Any) -> str:
 
 
 def _intervals(result: Result) -> list[Any]:
-    found = result.get("interval")
-    return list(found["trials"] if isinstance(found, dict) else found or [])
+    interval = result.get("interval")
+    return list(interval["trials"] if isinstance(interval, dict) else interval or [])
 
 
 def _reaches(results: Sequence[Result]) -> list[tuple[float, float]]:
     """Return what a panel must hold, and refuse a record that does not have it."""
-    found: list[tuple[float, float]] = []
+    ends: list[tuple[float, float]] = []
     try:
         for one in results:
-            found += [records.required(one, "test_accuracy").reach]
-            found += [(float(low), float(high)) for low, high in _intervals(one)]
+            ends += [records.required(one, "test_accuracy").reach]
+            ends += [(float(low), float(high)) for low, high in _intervals(one)]
             values = [v for n in ("estimated", "test") for v in _candidates(one, n).values()]
-            found += [(value, value) for value in values]
+            ends += [(value, value) for value in values]
             if len(_intervals(one)) != len(one["estimated_accuracy"]["trials"]):
                 raise ValueError
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -110,4 +110,4 @@ def _reaches(results: Sequence[Result]) -> list[tuple[float, float]]:
             "plots: a search must have an interval for each estimate, and numbers of candidates. "
             "Give records that `tacit study` wrote."
         ) from None
-    return found
+    return ends

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit.apps.plots import canvas
-from tacit.privacy import errors
 from tacit_papers.figures import records
 from tacit_papers.figures.records import Merged
 
@@ -49,18 +48,11 @@ class _Measure(NamedTuple):
     attacks: tuple[str, ...]
 
 
+@records.results_with(
+    "a study of threats", "partition, attack, defence, accuracy and backdoor_success"
+)
 def draw(merged: Merged) -> Figure:
     """Draw one column of panels per split: accuracy above, backdoors below."""
-    try:
-        return _drawn(merged)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
-        raise errors.InvalidData(
-            "plots: a study of threats must have partition, attack, defence, accuracy and "
-            "backdoor_success of every result. Give records that `tacit study` wrote."
-        ) from None
-
-
-def _drawn(merged: Merged) -> Figure:
     splits, attacks, kept = (
         list(dict.fromkeys(str(one[key]) for one in merged.results))
         for key in ("partition", "attack", "defence")
@@ -84,11 +76,11 @@ def _drawn(merged: Merged) -> Figure:
 def _measures(attacks: Sequence[str]) -> list[_Measure]:
     """Return the measures to draw: accuracy, and backdoors where one was planted."""
     planted = tuple(attack for attack in attacks if attack in _PLANTED)
-    found = [_Measure("accuracy", "Accuracy", "Blues", tuple(attacks))]
+    measures = [_Measure("accuracy", "Accuracy", "Blues", tuple(attacks))]
     if set(planted) - {"none"}:
         words = "Trigger taken for the target"
-        found.append(_Measure("backdoor_success", words, "Oranges", planted))
-    return found
+        measures.append(_Measure("backdoor_success", words, "Oranges", planted))
+    return measures
 
 
 def _map(panel: Axes, merged: Merged, one: _Measure, split: str, kept: Sequence[str]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tacit_papers.pages.evidence import Evidence, Missing, listed, signed
+from tacit_papers.pages.evidence import Missing, StudyEvidence, listed, signed
 
 
-def generality(evidence: Evidence, measure: str = "dedicated_accuracy") -> str:
+def generality(evidence: StudyEvidence, measure: str = "dedicated_accuracy") -> str:
     """Say what one set of reports for all tasks costs, against reports for each task."""
     moves: dict[str, list[tuple[float, str]]] = {}
     for series, line in evidence.lines(measure).items():
@@ -13,9 +13,9 @@ def generality(evidence: Evidence, measure: str = "dedicated_accuracy") -> str:
             change = r["clean_accuracy"]["mean"] - r[measure]["mean"]
             moves.setdefault(series[0], []).append((change, f"{series[4]}, ε = {epsilon:g}"))
     parts = [
-        f"{mechanism} {signed(min(found)[0])} ({min(found)[1]}) to {signed(max(found)[0])} "
-        f"({max(found)[1]})"
-        for mechanism, found in moves.items()
+        f"{mechanism} {signed(min(gaps)[0])} ({min(gaps)[1]}) to {signed(max(gaps)[0])} "
+        f"({max(gaps)[1]})"
+        for mechanism, gaps in moves.items()
     ]
     return (
         "One set of reports for all tasks, against reports made for that task alone: "
@@ -23,7 +23,7 @@ def generality(evidence: Evidence, measure: str = "dedicated_accuracy") -> str:
     )
 
 
-def above_chance(evidence: Evidence, measure: str = "clean_accuracy") -> str:
+def above_chance(evidence: StudyEvidence, measure: str = "clean_accuracy") -> str:
     """Say which mechanisms beat chance on every task, and where the others do not."""
     lost: dict[str, list[str]] = {}
     for series, line in evidence.lines(measure).items():

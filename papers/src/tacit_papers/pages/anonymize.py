@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, table
 
 TASK, OWN, FRESH = 0.97, 0.06, 0.12
 """Targets: least accuracy on the task, largest of the training's adversary and of any fresh one."""
 
 
-def frontier(evidence: Evidence, _: str = "") -> str:
+def frontier(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate task, attackers and bounds for every training and λ."""
     rows = []
     for one in _clean(evidence):
@@ -33,7 +33,7 @@ def frontier(evidence: Evidence, _: str = "") -> str:
     return table([*head, "nats, at least", "(14)", "ceiling of the codes"], rows)
 
 
-def attackers(evidence: Evidence, _: str = "") -> str:
+def attackers(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the accuracy of every fresh attacker."""
     results = _clean(evidence)
     names = list(results[0]["probes"])
@@ -48,22 +48,24 @@ def attackers(evidence: Evidence, _: str = "") -> str:
     return table(["training", "λ", *names], rows)
 
 
-def references(evidence: Evidence, _: str = "") -> str:
+def references(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the references."""
     task, person = _labels(evidence)
     rows = []
-    found = {name: evidence.reference(name) for name in ("dedicated", "raw", "trivial", "chance")}
-    dedicated, raw, trivial = found["dedicated"], found["raw"], found["trivial"]
+    reference = {
+        name: evidence.reference(name) for name in ("dedicated", "raw", "trivial", "chance")
+    }
+    dedicated, raw, trivial = reference["dedicated"], reference["raw"], reference["trivial"]
     rows.append([f"a network for the {person} alone", "", _percent(dedicated["accuracy"]), "", ""])
     rows.append(["fresh attackers on the rows themselves", "", _strongest(raw), *_errors(raw)])
     label = f"the predicted {task} alone"
     known = _percent(trivial["regular_accuracy"])
     rows.append([label, known, _strongest(trivial), *_errors(trivial)])
-    rows.append(["naming the most frequent one", "", f"{found['chance']:.1%}", "", ""])
+    rows.append(["naming the most frequent one", "", f"{reference['chance']:.1%}", "", ""])
     return table(["", task, person, *_second_heads(evidence)], rows)
 
 
-def verdict(evidence: Evidence, _: str = "") -> str:
+def verdict(evidence: StudyEvidence, _: str = "") -> str:
     """Say which representations reach all targets."""
     task, _person = _labels(evidence)
     aim = (
@@ -71,10 +73,10 @@ def verdict(evidence: Evidence, _: str = "") -> str:
         f"strongest fresh attacker at most {FRESH:.0%}, and a smaller error at the second task "
         f"than the predicted {task} alone, with the interval of the difference above 0."
     )
-    found = [one for one in _clean(evidence) if _reaches(one)]
-    if not found:
+    reaching = [one for one in _clean(evidence) if _reaches(one)]
+    if not reaching:
         return f"{aim} No representation reaches all of them."
-    named = listed(f"{one['training']} at λ = {one['strength']:g}" for one in found)
+    named = listed(f"{one['training']} at λ = {one['strength']:g}" for one in reaching)
     return f"{aim} **Reached by {named}.**"
 
 
@@ -84,7 +86,7 @@ def _reaches(one: Result) -> bool:
     return hidden and one["regular_accuracy"]["mean"] >= TASK and _gain(one, "gain_low") > 0
 
 
-def toggled(evidence: Evidence, _: str = "") -> str:
+def toggled(evidence: StudyEvidence, _: str = "") -> str:
     """Compare toggled with simultaneous training at every λ above 0, for both attackers."""
     by = {(one["training"], one["strength"]): one for one in _clean(evidence)}
     strengths = [s for (name, s) in by if name == "toggled" and s > 0]
@@ -118,7 +120,7 @@ def _at(strengths: list[float]) -> str:
     return f"λ = {listed(strengths)}" if strengths else "no λ"
 
 
-def bound(evidence: Evidence, _: str = "") -> str:
+def bound(evidence: StudyEvidence, _: str = "") -> str:
     """Say where a fresh attacker is right more often than (14) allows."""
     parts = []
     for training in dict.fromkeys(one["training"] for one in _clean(evidence)):
@@ -143,7 +145,7 @@ def _over(one: Result) -> float:
     return float(one["strongest_probe"]["accuracy"] - one["bound_accuracy"])
 
 
-def second(evidence: Evidence, _: str = "") -> str:
+def second(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the second task at every λ, beside the predicted label alone."""
     rows = [
         [one["training"], f"{one['strength']:g}", *_errors(one), _difference(one)]
@@ -155,7 +157,7 @@ def second(evidence: Evidence, _: str = "") -> str:
     return table(["training", "λ", *_second_heads(evidence), "gain"], rows)
 
 
-def linkage(evidence: Evidence, _: str = "") -> str:
+def linkage(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate linkage by reference rows."""
     rows = [
         [
@@ -175,7 +177,7 @@ def linkage(evidence: Evidence, _: str = "") -> str:
     return table(["training", "λ", *head], rows)
 
 
-def with_epsilon(evidence: Evidence, _: str = "") -> str:
+def with_epsilon(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate task, attackers and ceiling against ε."""
     results = _private(evidence)
     task, _person = _labels(evidence)
@@ -195,7 +197,7 @@ def with_epsilon(evidence: Evidence, _: str = "") -> str:
     return table([*head, "proved ceiling", *_second_heads(evidence)], rows)
 
 
-def ceilings(evidence: Evidence, _: str = "") -> str:
+def ceilings(evidence: StudyEvidence, _: str = "") -> str:
     """Say whether any attacker is above the ceiling that ε proves."""
     above = [
         f"{one['training']} at ε = {one['epsilon']:g}"
@@ -210,33 +212,33 @@ def ceilings(evidence: Evidence, _: str = "") -> str:
 # --- parts ------------------------------------------------------------------------------------
 
 
-def _clean(evidence: Evidence) -> list[Result]:
-    found = [one for one in evidence.results if one["epsilon"] is None]
-    if not found:
+def _clean(evidence: StudyEvidence) -> list[Result]:
+    results = [one for one in evidence.results if one["epsilon"] is None]
+    if not results:
         raise Missing("representations without ε")
-    return found
+    return results
 
 
-def _private(evidence: Evidence) -> list[Result]:
-    found = [one for one in evidence.results if one["epsilon"] is not None]
-    if not found:
+def _private(evidence: StudyEvidence) -> list[Result]:
+    results = [one for one in evidence.results if one["epsilon"] is not None]
+    if not results:
         raise Missing("representations with a local ε")
-    return found
+    return results
 
 
-def _labels(evidence: Evidence) -> tuple[str, str]:
-    given = evidence.records[0]["parameters"]
-    return given["regular"], given["private"]
+def _labels(evidence: StudyEvidence) -> tuple[str, str]:
+    parameters = evidence.records[0]["parameters"]
+    return parameters["regular"], parameters["private"]
 
 
-def _percent(found: dict[str, Any]) -> str:
+def _percent(summary: dict[str, Any]) -> str:
     """Show mean and standard deviation, without line breaks."""
-    deviation = f"\u00a0±\u00a0{100 * found['std']:.1f}" if len(found["trials"]) > 1 else ""
-    return f"{100 * found['mean']:.1f}{deviation}\u00a0%"
+    deviation = f"\u00a0±\u00a0{100 * summary['std']:.1f}" if len(summary["trials"]) > 1 else ""
+    return f"{100 * summary['mean']:.1f}{deviation}\u00a0%"
 
 
-def _nats(found: dict[str, Any]) -> str:
-    value, low, high = (found[word]["mean"] for word in ("nats", "low", "high"))
+def _nats(information: dict[str, Any]) -> str:
+    value, low, high = (information[word]["mean"] for word in ("nats", "low", "high"))
     return f"{value:.2f} ({low:.2f} to {high:.2f})".replace("-", "−")
 
 
@@ -248,13 +250,13 @@ def _strongest(one: Result) -> str:
 
 def _errors(one: Result) -> list[str]:
     return [
-        f"{found['mean']:.4f}" if name.endswith("_rmse") else f"{found['mean']:.1%}"
-        for name, found in one.get("second_task", {}).items()
+        f"{summary['mean']:.4f}" if name.endswith("_rmse") else f"{summary['mean']:.1%}"
+        for name, summary in one.get("second_task", {}).items()
         if name.endswith(("_rmse", "_accuracy"))
     ]
 
 
-def _second_heads(evidence: Evidence) -> list[str]:
+def _second_heads(evidence: StudyEvidence) -> list[str]:
     every: Iterable[str] = evidence.results[0].get("second_task", {})
     return [
         f"{name.removesuffix('_rmse')}, RMSE"
@@ -267,8 +269,8 @@ def _second_heads(evidence: Evidence) -> list[str]:
 
 def _gain(one: Result, word: str) -> float:
     """Return the gain on the first task that is measured in errors; 0 where there is none."""
-    found = one.get("second_task", {})
-    return next((float(v["mean"]) for name, v in found.items() if name.endswith(f"_{word}")), 0.0)
+    scores = one.get("second_task", {})
+    return next((float(v["mean"]) for name, v in scores.items() if name.endswith(f"_{word}")), 0.0)
 
 
 def _difference(one: Result) -> str:

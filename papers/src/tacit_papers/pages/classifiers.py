@@ -6,7 +6,7 @@ import math
 from statistics import stdev
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, signed, table
 
 Lines = dict[tuple[str, str, str], dict[float, Result]]
 """Results by library, estimator and algorithm, then by ε."""
@@ -16,7 +16,7 @@ LOST = -10.0
 """R² below which only the failure is reported."""
 
 
-def scores(evidence: Evidence, _: str = "") -> str:
+def scores(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate every estimator and algorithm against ε, with the best at each ε in bold."""
     lines, measure = _lines(evidence), _measure(evidence)
     epsilons = sorted({e for line in lines.values() for e in line})
@@ -33,7 +33,7 @@ def scores(evidence: Evidence, _: str = "") -> str:
     return table(["estimator", "algorithm", *(f"ε = {e:g}" for e in epsilons), "no privacy"], rows)
 
 
-def best(evidence: Evidence, _: str = "") -> str:
+def best(evidence: StudyEvidence, _: str = "") -> str:
     """Name the highest mean at each ε, and its lead over the next estimator."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
@@ -58,7 +58,7 @@ def best(evidence: Evidence, _: str = "") -> str:
     return "\n".join(parts)
 
 
-def defaults(evidence: Evidence, _: str = "") -> str:
+def defaults(evidence: StudyEvidence, _: str = "") -> str:
     """Say where the default algorithm of an estimator is not the best of its algorithms."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
@@ -77,7 +77,7 @@ def defaults(evidence: Evidence, _: str = "") -> str:
 
 
 def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> list[str]:
-    found = []
+    leads = []
     for epsilon, result in sorted(mine[usual].items()):
         rivals = {a: line[epsilon] for a, line in mine.items() if a != usual and epsilon in line}
         rival = max(rivals, key=lambda a: _mean(rivals[a], measure), default=None)
@@ -89,11 +89,11 @@ def _behind(mine: dict[str, dict[float, Result]], usual: str, measure: str) -> l
             extent = (
                 "within one standard deviation" if near else "**more than one standard deviation**"
             )
-            found.append(f"{rival} at ε = {epsilon:g} by {gap:.3f} ({extent})")
-    return found
+            leads.append(f"{rival} at ε = {epsilon:g} by {gap:.3f} ({extent})")
+    return leads
 
 
-def price(evidence: Evidence, _: str = "") -> str:
+def price(evidence: StudyEvidence, _: str = "") -> str:
     """Say what privacy costs each default, against scikit-learn's counterpart."""
     measure = _measure(evidence)
     free = {r["estimator"]: r for r in evidence.results if r["library"] == PLAIN}
@@ -101,16 +101,16 @@ def price(evidence: Evidence, _: str = "") -> str:
     for (library, estimator, _algorithm), line in _lines(evidence).items():
         if library == OURS and estimator in free and next(iter(line.values())).get("default"):
             base = _mean(free[estimator], measure)
-            told = [
+            points = [
                 f"{signed(_mean(r, measure) - base)} at ε = {e:g}" for e, r in sorted(line.items())
             ]
-            parts.append(f"- {estimator}: {listed(told)}")
+            parts.append(f"- {estimator}: {listed(points)}")
     if not parts:
         raise Missing("scikit-learn's estimators")
     return "\n".join(parts)
 
 
-def peer(evidence: Evidence, _: str = "") -> str:
+def peer(evidence: StudyEvidence, _: str = "") -> str:
     """Compare our defaults with diffprivlib's estimators of the same name."""
     lines, measure = _lines(evidence), _measure(evidence)
     parts = []
@@ -130,21 +130,21 @@ def peer(evidence: Evidence, _: str = "") -> str:
 
 def _against(ours: list[dict[float, Result]], theirs: dict[float, Result], measure: str) -> str:
     if not ours:
-        told = [f"{_shown(r[measure])} at ε = {e:g}" for e, r in sorted(theirs.items())]
-        return f"we have none; theirs reaches {listed(told)}."
+        points = [f"{_shown(r[measure])} at ε = {e:g}" for e, r in sorted(theirs.items())]
+        return f"we have none; theirs reaches {listed(points)}."
     leads = {
         e: _mean(ours[0][e], measure) - _mean(r, measure)
         for e, r in sorted(theirs.items())
         if e in ours[0]
     }
     lost = [e for e in leads if _mean(theirs[e], measure) < LOST]
-    told = [f"{signed(lead)} at ε = {e:g}" for e, lead in leads.items() if e not in lost]
-    parts = [f"ours less theirs: {listed(told)}"] if told else []
+    points = [f"{signed(lead)} at ε = {e:g}" for e, lead in leads.items() if e not in lost]
+    parts = [f"ours less theirs: {listed(points)}"] if points else []
     parts += [f"theirs is below −{-LOST:g} at ε = {listed(lost)}"] if lost else []
     return "; ".join(parts) + "."
 
 
-def trivial(evidence: Evidence, _: str = "") -> str:
+def trivial(evidence: StudyEvidence, _: str = "") -> str:
     """List what is no better than a constant answer, and whether `fit` warned."""
     measure = _measure(evidence)
     level = evidence.reference("chance") if measure == "accuracy" else 0.0
@@ -169,25 +169,25 @@ def trivial(evidence: Evidence, _: str = "") -> str:
     return text
 
 
-def _lines(evidence: Evidence) -> Lines:
+def _lines(evidence: StudyEvidence) -> Lines:
     """Order private results by estimator, ours first."""
-    found: Lines = {}
+    lines: Lines = {}
     order = list(dict.fromkeys(r["estimator"] for r in evidence.results if r["library"] == OURS))
     for r in evidence.results:
         if r["epsilon"] is not None:
             key = (r["library"], r["estimator"], r["algorithm"] or "")
-            found.setdefault(key, {})[r["epsilon"]] = r
-    if not found:
+            lines.setdefault(key, {})[r["epsilon"]] = r
+    if not lines:
         raise Missing("a private estimator")
     place = {name: at for at, name in enumerate(order)}
     return dict(
         sorted(
-            found.items(), key=lambda pair: (place.get(pair[0][1], len(place)), pair[0][0] == PEER)
+            lines.items(), key=lambda pair: (place.get(pair[0][1], len(place)), pair[0][0] == PEER)
         )
     )
 
 
-def _measure(evidence: Evidence) -> str:
+def _measure(evidence: StudyEvidence) -> str:
     return str(evidence.records[0]["data"]["measure"])
 
 

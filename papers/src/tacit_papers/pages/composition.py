@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, signed, table
 
 ACCOUNTANTS = {
     "naive": "naive composition",
@@ -20,7 +20,7 @@ USEFUL = 0.1
 Lines = dict[str, dict[float, Result]]
 
 
-def lost(evidence: Evidence, model: str) -> str:
+def lost(evidence: StudyEvidence, model: str) -> str:
     """Tabulate the accuracy lost, accountants against ε."""
     lines = _lines(evidence, model)
     epsilons = _epsilons(lines)
@@ -34,7 +34,7 @@ def lost(evidence: Evidence, model: str) -> str:
     return table(["ε claimed", *(f"{e:g}" for e in epsilons)], rows)
 
 
-def useful(evidence: Evidence, model: str) -> str:
+def useful(evidence: StudyEvidence, model: str) -> str:
     """Name the smallest ε at which each accountant leaves a useful model."""
     free = _plain(evidence, model)
     parts = []
@@ -50,7 +50,7 @@ def useful(evidence: Evidence, model: str) -> str:
     )
 
 
-def spent(evidence: Evidence, _: str = "") -> str:
+def spent(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the noise and its actual ε, which are the same for every model."""
     lines = _lines(evidence, None)
     epsilons = _epsilons(lines)
@@ -61,7 +61,7 @@ def spent(evidence: Evidence, _: str = "") -> str:
     return table(["ε claimed", *(f"{e:g}" for e in epsilons)], rows)
 
 
-def wasted(evidence: Evidence, _: str = "") -> str:
+def wasted(evidence: StudyEvidence, _: str = "") -> str:
     """Say how much of the claimed ε is actually spent, and that none spends more."""
     lines = _lines(evidence, None)
     beyond = [
@@ -98,7 +98,7 @@ def _limits(lines: Lines) -> str:
     return text
 
 
-def attacks(evidence: Evidence, model: str) -> str:
+def attacks(evidence: StudyEvidence, model: str) -> str:
     """Tabulate both advantages with their ceilings at every ε, for the tightest accountant."""
     lines = _lines(evidence, model)
     name = "pld" if "pld" in lines else list(lines)[-1]
@@ -117,7 +117,7 @@ def attacks(evidence: Evidence, model: str) -> str:
     return table([ACCOUNTANTS[name], *(f"{e:g}" for e in sorted(line)), "no privacy"], rows)
 
 
-def gained(evidence: Evidence, model: str) -> str:
+def gained(evidence: StudyEvidence, model: str) -> str:
     """Say whether an attack gained anything, and whether any passed its ceiling."""
     results = [one for line in _lines(evidence, model).values() for one in line.values()]
     parts = []
@@ -134,13 +134,13 @@ def gained(evidence: Evidence, model: str) -> str:
     return " ".join(parts)
 
 
-def attribute(evidence: Evidence, _: str = "") -> str:
+def attribute(evidence: StudyEvidence, _: str = "") -> str:
     """Name the attribute that the second attacker guesses."""
     names = dict.fromkeys(str(record["data"].get("attribute")) for record in evidence.records)
     return " or ".join(names)
 
 
-def _lines(evidence: Evidence, model: str | None) -> Lines:
+def _lines(evidence: StudyEvidence, model: str | None) -> Lines:
     """Return the results of one model, or of the first, by accountant and ε."""
     results = evidence.results
     first = model or next((one["task"] for one in results), None)
@@ -158,7 +158,7 @@ def _epsilons(lines: Lines) -> list[float]:
     return sorted({e for line in lines.values() for e in line})
 
 
-def _plain(evidence: Evidence, model: str) -> dict[str, Any]:
+def _plain(evidence: StudyEvidence, model: str) -> dict[str, Any]:
     return dict(evidence.reference(model))
 
 

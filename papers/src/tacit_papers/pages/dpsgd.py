@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, table
 
 SUFFIX = "_without_privacy"
 MARGIN = 2.0
 """Number of standard errors up to which a difference is not reported."""
 
 
-def accuracy(evidence: Evidence, _: str = "") -> str:
+def accuracy(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate models against ε, the paper's numbers below, no privacy in the last column."""
     models = _models(evidence)
-    epsilons = sorted({epsilon for found in models.values() for epsilon in found})
+    epsilons = sorted({epsilon for results in models.values() for epsilon in results})
     rows = [
         [
             name,
-            *(shown(found[e]["accuracy"]) if e in found else "" for e in epsilons),
+            *(shown(results[e]["accuracy"]) if e in results else "" for e in epsilons),
             _free(evidence, name),
         ]
-        for name, found in models.items()
+        for name, results in models.items()
     ]
     published = _published(evidence)
     if published:
@@ -31,26 +31,27 @@ def accuracy(evidence: Evidence, _: str = "") -> str:
     return table(["ε", *(f"{e:g}" for e in epsilons), "no privacy"], rows)
 
 
-def verdict(evidence: Evidence, _: str = "") -> str:
+def verdict(evidence: StudyEvidence, _: str = "") -> str:
     """Compare each model with the paper's numbers."""
     published = _published(evidence)
     if not published:
         raise Missing("the paper's numbers for these images")
     return "\n".join(
-        f"- `{name}`: {_compared(found, published)}" for name, found in _models(evidence).items()
+        f"- `{name}`: {_compared(results, published)}"
+        for name, results in _models(evidence).items()
     )
 
 
-def _compared(found: dict[float, Result], published: dict[str, float]) -> str:
+def _compared(results: dict[float, Result], published: dict[str, float]) -> str:
     """Say at which ε a model is above, level with or below the paper."""
     gaps = {
         e: one["accuracy"]["mean"] - published[f"{e:g}"]
-        for e, one in sorted(found.items())
+        for e, one in sorted(results.items())
         if f"{e:g}" in published
     }
     if not gaps:
         return "not run at an ε of the paper."
-    within = {e: abs(gap) <= MARGIN * _error(found[e]["accuracy"]) for e, gap in gaps.items()}
+    within = {e: abs(gap) <= MARGIN * _error(results[e]["accuracy"]) for e, gap in gaps.items()}
     said = {
         "above the paper": [e for e, gap in gaps.items() if gap > 0 and not within[e]],
         "level with it": [e for e in gaps if within[e]],
@@ -61,17 +62,17 @@ def _compared(found: dict[float, Result], published: dict[str, float]) -> str:
     return f"{', '.join(parts)} (in points {listed(points)})."
 
 
-def _error(found: dict[str, Any]) -> float:
+def _error(summary: dict[str, Any]) -> float:
     """Return the standard error of a mean over trials."""
-    return float(found["std"] / len(found["trials"]) ** 0.5)
+    return float(summary["std"] / len(summary["trials"]) ** 0.5)
 
 
-def best(evidence: Evidence, _: str = "") -> str:
+def best(evidence: StudyEvidence, _: str = "") -> str:
     """Name the best model at every ε, and its distance to the same model without privacy."""
     models = _models(evidence)
     parts = []
-    for epsilon in sorted({epsilon for found in models.values() for epsilon in found}):
-        there = {name: found[epsilon] for name, found in models.items() if epsilon in found}
+    for epsilon in sorted({epsilon for results in models.values() for epsilon in results}):
+        there = {name: results[epsilon] for name, results in models.items() if epsilon in results}
         name = max(there, key=lambda one: there[one]["accuracy"]["mean"])
         reached = there[name]["accuracy"]["mean"]
         free = evidence.reference(name + SUFFIX)["mean"]
@@ -82,7 +83,7 @@ def best(evidence: Evidence, _: str = "") -> str:
     return "\n".join(parts)
 
 
-def spent(evidence: Evidence, _: str = "") -> str:
+def spent(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate noise, steps and sampling, and ε by both accountants."""
     rows = [
         [
@@ -94,14 +95,14 @@ def spent(evidence: Evidence, _: str = "") -> str:
             f"{one['epsilon_pld']:.3f}",
             f"{one['epsilon_rdp']:.3f}",
         ]
-        for name, found in _models(evidence).items()
-        for epsilon, one in sorted(found.items())
+        for name, results in _models(evidence).items()
+        for epsilon, one in sorted(results.items())
     ]
     head = ["model", "ε", "noise multiplier", "q", "steps", "ε by PLD", "ε by Rényi"]
     return table(head, rows)
 
 
-def saved(evidence: Evidence, _: str = "") -> str:
+def saved(evidence: StudyEvidence, _: str = "") -> str:
     """Say what Rényi accounting would state for the same runs."""
     ratios = [one["epsilon_rdp"] / one["epsilon_pld"] for one in evidence.results]
     low, high = min(ratios) - 1, max(ratios) - 1
@@ -111,15 +112,15 @@ def saved(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def settings(evidence: Evidence, _: str = "") -> str:
+def settings(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the hyper-parameters of every model at every ε."""
-    found: dict[str, Any] = {}
+    networks: dict[str, Any] = {}
     for record in evidence.records:
-        found |= record["parameters"].get("settings", {})
-    if not found:
+        networks |= record["parameters"].get("settings", {})
+    if not networks:
         raise Missing("settings")
-    names = list(dict.fromkeys(name for one in found.values() for name in one))
-    rows = [[key, *(_setting(one.get(name)) for name in names)] for key, one in found.items()]
+    names = list(dict.fromkeys(name for one in networks.values() for name in one))
+    rows = [[key, *(_setting(one.get(name)) for name in names)] for key, one in networks.items()]
     return table(["", *(name.replace("_", " ") for name in names)], rows)
 
 
@@ -129,21 +130,21 @@ def _setting(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _models(evidence: Evidence) -> dict[str, dict[float, Result]]:
+def _models(evidence: StudyEvidence) -> dict[str, dict[float, Result]]:
     models: dict[str, dict[float, Result]] = {}
     for one in evidence.results:
         models.setdefault(one["model"], {})[one["epsilon"]] = one
     return models
 
 
-def _free(evidence: Evidence, name: str) -> str:
+def _free(evidence: StudyEvidence, name: str) -> str:
     try:
         return shown(evidence.reference(name + SUFFIX))
     except Missing:
         return ""
 
 
-def _published(evidence: Evidence) -> dict[str, float]:
+def _published(evidence: StudyEvidence) -> dict[str, float]:
     for record in evidence.records:
         if record["data"].get("published"):
             return dict(record["data"]["published"])

@@ -17,7 +17,7 @@ from typing import Any
 
 from tacit_papers import figures
 from tacit_papers.figures.apart import apart
-from tacit_papers.pages.evidence import Evidence
+from tacit_papers.pages.evidence import StudyEvidence
 from tacit_papers.pages.provenance import Group
 
 LEGEND = "legend.svg"
@@ -31,7 +31,7 @@ def name_of(key: Group, groups: Iterable[Group]) -> str:
     return f"{study}-{data}-{variant}" if several else f"{study}-{data}"
 
 
-def refresh(results: Path, groups: dict[Group, Evidence], every: bool = False) -> list[str]:
+def refresh(results: Path, groups: dict[Group, StudyEvidence], every: bool = False) -> list[str]:
     """Draw the figures whose records changed, or all; return their names."""
     drawn = []
     wanted = {name_of(key, groups): evidence for key, evidence in groups.items()}
@@ -46,7 +46,7 @@ def refresh(results: Path, groups: dict[Group, Evidence], every: bool = False) -
     return drawn
 
 
-def _draw(results: Path, folder: Path, evidence: Evidence) -> None:
+def _draw(results: Path, folder: Path, evidence: StudyEvidence) -> None:
     records = [json.loads((results / one["file"]).read_text()) for one in evidence.records]
     pieces = apart(figures.draw(records))
     files = {f"{place}.svg": panel for place, panel in enumerate(pieces.panels, start=1)}
@@ -70,7 +70,7 @@ def _contents(folder: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def _hashes(results: Path, evidence: Evidence) -> dict[str, str]:
+def _hashes(results: Path, evidence: StudyEvidence) -> dict[str, str]:
     files = sorted(one["file"] for one in evidence.records)
     return {name: hashlib.sha256((results / name).read_bytes()).hexdigest()[:16] for name in files}
 

@@ -54,26 +54,26 @@ class Missing(LookupError):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StudyEvidence:
     """All records of one study on one data set (and one column split, or one new class)."""
 
     records: Sequence[dict[str, Any]]
     results: list[Result] = field(init=False)
 
     def __post_init__(self) -> None:
-        found: dict[Series, Result] = {}
+        results: dict[Series, Result] = {}
         for record in self.records:
             for result in record["results"]:
                 key = (series_of(result), result.get("epsilon"))
-                if key in found:
+                if key in results:
                     named = ", ".join(str(part) for part in key[0] if part is not None)
                     epsilon = "∞" if key[1] is None else f"{key[1]:g}"
                     raise ValueError(
                         f"{record['file']}: {named} at ε = {epsilon} is in another record, too. "
                         "Keep one of them."
                     )
-                found[key] = result
-        object.__setattr__(self, "results", sorted(found.values(), key=_place))
+                results[key] = result
+        object.__setattr__(self, "results", sorted(results.values(), key=_place))
 
     def reference(self, name: str) -> Any:
         """Return the first reference of this name in any record."""
@@ -153,7 +153,7 @@ def epsilons_of(lines: Lines) -> list[float]:
     return sorted({epsilon for line in lines.values() for epsilon in line})
 
 
-def measured(evidence: Evidence, measure: str) -> str:
+def measured(evidence: StudyEvidence, measure: str) -> str:
     """Tabulate series against ε; private accuracy with its ceilings."""
     lines = evidence.lines(measure)
     epsilons = epsilons_of(lines)
@@ -182,11 +182,11 @@ def _ceilings(lines: Lines, epsilons: list[float]) -> list[list[str]]:
         ]
         for share, at in sorted(shares.items())
         for key, name in names.items()
-        if any(key in found for found in at.values())
+        if any(key in known for known in at.values())
     ]
 
 
-def value(evidence: Evidence, wanted: str) -> str:
+def value(evidence: StudyEvidence, wanted: str) -> str:
     """Return a value such as `codebook at 2` or `codebook private_accuracy at 2`."""
     words, _, epsilon = wanted.rpartition(" at ")
     held = [m for m in MEASURES if any(result.get(m) is not None for result in evidence.results)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, table
 
 NAMES = {
     "fedsgd": "FedSGD",
@@ -25,29 +25,29 @@ MEGA = 1e6
 NEVER = float("inf")
 
 
-def rounds(evidence: Evidence, goal: str) -> str:
+def rounds(evidence: StudyEvidence, goal: str) -> str:
     """Tabulate the rounds to a target, with the range over trials."""
     return _reached(evidence, "rounds_to", goal, 1.0)
 
 
-def sent(evidence: Evidence, goal: str) -> str:
+def sent(evidence: StudyEvidence, goal: str) -> str:
     """Tabulate the megabytes to a target."""
     return _reached(evidence, "bytes_to", goal, MEGA)
 
 
-def accuracy(evidence: Evidence, measure: str) -> str:
+def accuracy(evidence: StudyEvidence, measure: str) -> str:
     """Tabulate the medians of an accuracy."""
     return _matrix(evidence, lambda one: f"{one[measure]:.3f}")
 
 
-def differences(evidence: Evidence, _: str = "") -> str:
+def differences(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate how far the clients of each partition differ, in each way."""
     first = {one["partition"]: one["divergence"] for one in evidence.results}
     rows = [[split, *(_small(of[kind]) for kind in KINDS)] for split, of in first.items()]
     return table(["", *KINDS.values()], rows)
 
 
-def fewest(evidence: Evidence, goal: str) -> str:
+def fewest(evidence: StudyEvidence, goal: str) -> str:
     """Name the algorithms with the fewest rounds and bytes, partition by partition."""
     lines = []
     for split in _splits(evidence):
@@ -61,7 +61,7 @@ def fewest(evidence: Evidence, goal: str) -> str:
     return f"To {_percent(goal)}:\n\n" + "\n".join(lines)
 
 
-def price(evidence: Evidence, goal: str) -> str:
+def price(evidence: StudyEvidence, goal: str) -> str:
     """Compare the rounds of each algorithm with those where clients are alike."""
     alike = {one["algorithm"]: one for one in _of(evidence, "iid")}
     lines = []
@@ -81,7 +81,7 @@ def price(evidence: Evidence, goal: str) -> str:
     return f"Rounds to {_percent(goal)}, against clients that are alike:\n\n" + "\n".join(lines)
 
 
-def personal(evidence: Evidence, _: str = "") -> str:
+def personal(evidence: StudyEvidence, _: str = "") -> str:
     """Say where a client's own model is better than a global one."""
     better: list[str] = []
     worse: list[str] = []
@@ -103,14 +103,14 @@ def personal(evidence: Evidence, _: str = "") -> str:
     return f"A client's own model of Sub-FedAvg is {said}."
 
 
-def settings(evidence: Evidence, _: str = "") -> str:
+def settings(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the settings in which algorithms differ."""
-    given = evidence.records[0]["parameters"]["settings"]["algorithms"]
+    settings = evidence.records[0]["parameters"]["settings"]["algorithms"]
     there = {one["algorithm"] for one in evidence.results}
     wanted = ("learning_rate", "step_size", "epochs", "batch_size", "proximal", "alpha")
     rows = [
         [NAMES[name], *(f"{of[key]:g}" if of.get(key) is not None else "" for key in wanted)]
-        for name, of in given.items()
+        for name, of in settings.items()
         if name in there
     ]
     heads = ("η", "h", "epochs", "batch", "μ", "α")
@@ -127,7 +127,7 @@ def _least(results: list[Result], measure: str, goal: str, words: str) -> str:
     return f"{words} {listed(first)} ({shown})"
 
 
-def _reached(evidence: Evidence, measure: str, goal: str, unit: float) -> str:
+def _reached(evidence: StudyEvidence, measure: str, goal: str, unit: float) -> str:
     def cell(one: Result) -> str:
         value = _value(one, measure, goal)
         trials = one["by_trial"][measure][goal]
@@ -144,7 +144,7 @@ def _reached(evidence: Evidence, measure: str, goal: str, unit: float) -> str:
     return _matrix(evidence, cell)
 
 
-def _matrix(evidence: Evidence, cell: Callable[[Result], str]) -> str:
+def _matrix(evidence: StudyEvidence, cell: Callable[[Result], str]) -> str:
     splits = _splits(evidence)
     names = list(dict.fromkeys(one["algorithm"] for one in evidence.results))
     results = {(one["algorithm"], one["partition"]): one for one in evidence.results}
@@ -161,18 +161,18 @@ def _value(one: Result, measure: str, goal: str) -> float:
     return NEVER if value is None else float(value)
 
 
-def _of(evidence: Evidence, split: str) -> list[Result]:
+def _of(evidence: StudyEvidence, split: str) -> list[Result]:
     results = [one for one in evidence.results if one["partition"] == split]
     if not results:
         raise Missing(f"clients that are split by {split}")
     return results
 
 
-def _splits(evidence: Evidence) -> list[str]:
+def _splits(evidence: StudyEvidence) -> list[str]:
     return list(dict.fromkeys(one["partition"] for one in evidence.results))
 
 
-def _most(evidence: Evidence) -> int:
+def _most(evidence: StudyEvidence) -> int:
     return int(evidence.records[0]["parameters"]["rounds"])
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tacit_papers.pages.evidence import (
-    Evidence,
     Missing,
     Result,
+    StudyEvidence,
     epsilons_of,
     listed,
     shown,
@@ -22,7 +22,7 @@ from tacit_papers.pages.evidence import (
 )
 
 
-def best(evidence: Evidence, measure: str) -> str:
+def best(evidence: StudyEvidence, measure: str) -> str:
     """Say which series has the highest mean, and at which ε."""
     lines = evidence.unprotected(measure)
     if len(lines) == 1:
@@ -61,7 +61,7 @@ def _who_wins(wins: dict[str, list[float]], leads: Sequence[tuple[float, float, 
     return text
 
 
-def by_chance(evidence: Evidence, measure: str) -> str:
+def by_chance(evidence: StudyEvidence, measure: str) -> str:
     """Say which series are not above chance, and at which ε."""
     chance = evidence.reference("chance")
     lines = evidence.unprotected(measure)
@@ -80,20 +80,20 @@ def by_chance(evidence: Evidence, measure: str) -> str:
     return f"Not above chance ({chance:.3f}){margin}: {'; '.join(parts)}."
 
 
-def price(evidence: Evidence, measure: str) -> str:
+def price(evidence: StudyEvidence, measure: str) -> str:
     """Say what privacy costs each series, at the smallest and the largest ε."""
     free = evidence.reference("no_privacy")
     lines = evidence.unprotected(measure)
     parts = []
     for series, line in lines.items():
         gaps = {e: line[e][measure]["mean"] - free["mean"] for e in (min(line), max(line))}
-        told = listed([f"{signed(gap)} at ε = {e:g}" for e, gap in gaps.items()])
-        parts.append(f"{evidence.name(series, lines)} {told}")
+        points = listed([f"{signed(gap)} at ε = {e:g}" for e, gap in gaps.items()])
+        parts.append(f"{evidence.name(series, lines)} {points}")
     return f"Without privacy: {shown(free)}. Against that: {'; '.join(parts)}."
 
 
 def _changes(
-    evidence: Evidence, measure: str, at: int, base: Any, of: Callable[[Any], bool] = bool
+    evidence: StudyEvidence, measure: str, at: int, base: Any, of: Callable[[Any], bool] = bool
 ) -> list[str]:
     """List how a measure changes when one key of a series leaves its base."""
     lines, parts = evidence.lines(measure), []
@@ -111,7 +111,7 @@ def _changes(
     return parts
 
 
-def central(evidence: Evidence, measure: str) -> str:
+def central(evidence: StudyEvidence, measure: str) -> str:
     """Say what a central ε towards the in-house rows costs, where proved and where not."""
     proved = {s for s, line in evidence.lines(measure).items() if _proved(line)}
     parts = [_changes(evidence, measure, 3, "inf", lambda s: s in proved)]
@@ -120,14 +120,14 @@ def central(evidence: Evidence, measure: str) -> str:
         raise Missing("a central ε")
     heads = ("Against the same without a central guarantee", "With a central ε that is not proved")
     said = zip(heads, parts, strict=True)
-    return " ".join(f"{head}: {'; '.join(found)}." for head, found in said if found)
+    return " ".join(f"{head}: {'; '.join(sentences)}." for head, sentences in said if sentences)
 
 
 def _proved(line: dict[float, Result]) -> bool:
     return all(result.get("central_proved", False) for result in line.values())
 
 
-def levels(evidence: Evidence, measure: str) -> str:
+def levels(evidence: StudyEvidence, measure: str) -> str:
     """Say what learning from decoded rows changes."""
     parts = _changes(evidence, measure, 2, "latent")
     if not parts:
@@ -135,7 +135,7 @@ def levels(evidence: Evidence, measure: str) -> str:
     return f"At feature level, against latent level: {'; '.join(parts)}."
 
 
-def under_ceilings(evidence: Evidence, measure: str = "private_accuracy") -> str:
+def under_ceilings(evidence: StudyEvidence, measure: str = "private_accuracy") -> str:
     """Say which series are above the ceilings of additive noise and of any channel."""
     sentences, above = [], []
     lines = evidence.unprotected(measure)
@@ -162,14 +162,14 @@ def under_ceilings(evidence: Evidence, measure: str = "private_accuracy") -> str
     )
 
 
-def _of_classes(evidence: Evidence) -> tuple[str, dict[float, Result], list[str]]:
+def _of_classes(evidence: StudyEvidence) -> tuple[str, dict[float, Result], list[str]]:
     lines = evidence.unprotected("by_class")
     series, line = next(iter(lines.items()))
     classes = [str(c) for c in evidence.records[0]["data"]["classes"]]
     return evidence.name(series, lines), dict(sorted(line.items())), classes
 
 
-def by_class(evidence: Evidence, _: str = "") -> str:
+def by_class(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the accuracy of each class against ε, for the first series."""
     name, line, classes = _of_classes(evidence)
     rows = [
@@ -179,7 +179,7 @@ def by_class(evidence: Evidence, _: str = "") -> str:
     return table([f"{name}, class", *(f"ε = {e:g}" for e in line)], rows)
 
 
-def hurt(evidence: Evidence, _: str = "") -> str:
+def hurt(evidence: StudyEvidence, _: str = "") -> str:
     """Say which class the noise hurts most, at the smallest and the largest ε."""
     name, line, classes = _of_classes(evidence)
     gaps, parts = [], []

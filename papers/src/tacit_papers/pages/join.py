@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, listed, shown
+from tacit_papers.pages.evidence import StudyEvidence, listed, shown
 
 
-def joining(evidence: Evidence, measure: str = "semi_private_accuracy") -> str:
+def joining(evidence: StudyEvidence, measure: str = "semi_private_accuracy") -> str:
     """Say what the other party's columns would add, and what reports of them add."""
     ours, everything = evidence.reference("clean_only"), evidence.reference("all_clean")
     room = everything["mean"] - ours["mean"]

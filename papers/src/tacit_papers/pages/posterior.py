@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, table
 
 CALIBRATED = ("hellinger-smooth", "hellinger-local", "hellinger-global")
 WHERE = {
@@ -19,21 +19,21 @@ PRIOR, EPSILON = "1:1", 1.0
 """Setting that a table shows where it cannot show all."""
 
 
-def errors(evidence: Evidence, _: str = "") -> str:
+def errors(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate errors at one prior and ε: mechanisms against n, four numbers each."""
     results = [r for r in evidence.results if (r["prior"], r["epsilon"]) == (PRIOR, EPSILON)]
     sizes = sorted({r["records"] for r in results})
     rows = []
     for mechanism in _mechanisms(results):
-        found = {r["records"]: r for r in results if r["mechanism"] == mechanism}
-        cells = [" / ".join(_short(found[n][name]["mean"]) for name in WHERE) for n in sizes]
+        by_size = {r["records"]: r for r in results if r["mechanism"] == mechanism}
+        cells = [" / ".join(_short(by_size[n][name]["mean"]) for name in WHERE) for n in sizes]
         rows.append([mechanism, *cells])
     if not rows:
         raise Missing("errors at the uniform prior and ε = 1")
     return table(["", *(f"n = {n}" for n in sizes)], rows)
 
 
-def wins(evidence: Evidence, _: str = "") -> str:
+def wins(evidence: StudyEvidence, _: str = "") -> str:
     """Say where the best calibrated Hellinger mechanism has a smaller error than noise."""
     lines = []
     for noise, words in (
@@ -51,7 +51,7 @@ def wins(evidence: Evidence, _: str = "") -> str:
     return "\n".join(lines)
 
 
-def verdict(evidence: Evidence, _: str = "") -> str:
+def verdict(evidence: StudyEvidence, _: str = "") -> str:
     """Compare the errors averaged over the prior."""
     ahead = {}
     for noise in ("geometric", "geometric-remap"):
@@ -72,7 +72,7 @@ def verdict(evidence: Evidence, _: str = "") -> str:
     return f"Averaged over the prior, the family is {plain}, and {remap}."
 
 
-def privacy(evidence: Evidence, _: str = "") -> str:
+def privacy(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate exact over claimed ε, by mechanism."""
     rows = []
     for mechanism, ratios in _ratios(evidence).items():
@@ -81,16 +81,16 @@ def privacy(evidence: Evidence, _: str = "") -> str:
     return table(["", "least", "median", "largest", "beyond the claim"], rows)
 
 
-def claims(evidence: Evidence, _: str = "") -> str:
+def claims(evidence: StudyEvidence, _: str = "") -> str:
     """Say which mechanisms stay within their claim, and which do not."""
     ratios = _ratios(evidence)
-    broken = {name: found for name, found in ratios.items() if _beyond(found)}
+    broken = {name: factors for name, factors in ratios.items() if _beyond(factors)}
     kept = [name for name in ratios if name not in broken]
     parts = [f"Within the claim at every setting: {listed(kept)}."]
     parts += [
-        f"**{name}** spends more than it claims in {_beyond(found)} of {len(found)} settings, "
-        f"up to {max(found):.2f} ε."
-        for name, found in broken.items()
+        f"**{name}** spends more than it claims in {_beyond(factors)} of {len(factors)} settings, "
+        f"up to {max(factors):.2f} ε."
+        for name, factors in broken.items()
     ]
     if "hellinger-stated" in kept:
         used = median(ratios["hellinger-stated"])
@@ -101,26 +101,26 @@ def claims(evidence: Evidence, _: str = "") -> str:
     return " ".join(parts)
 
 
-def _ratios(evidence: Evidence) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
+def _ratios(evidence: StudyEvidence) -> dict[str, list[float]]:
+    ratios: dict[str, list[float]] = {}
     for r in evidence.results:
-        found.setdefault(r["mechanism"], []).append(r["exact_over_claimed"]["mean"])
-    return found
+        ratios.setdefault(r["mechanism"], []).append(r["exact_over_claimed"]["mean"])
+    return ratios
 
 
 def _beyond(ratios: Iterable[float]) -> int:
     return sum(ratio > 1 + 1e-6 for ratio in ratios)
 
 
-def coverage(evidence: Evidence, _: str = "") -> str:
+def coverage(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the coverage of naive and noise-aware intervals at one prior, by n and ε."""
-    found = [r for r in evidence.results if "aware_coverage" in r]
-    if not found:
+    simulated = [r for r in evidence.results if "aware_coverage" in r]
+    if not simulated:
         raise Missing("simulated coverage")
-    settings = sorted({(r["records"], r["epsilon"]) for r in found})
+    settings = sorted({(r["records"], r["epsilon"]) for r in simulated})
     rows = []
-    for mechanism in _mechanisms(found):
-        mine = {(r["records"], r["epsilon"]): r for r in found if r["mechanism"] == mechanism}
+    for mechanism in _mechanisms(simulated):
+        mine = {(r["records"], r["epsilon"]): r for r in simulated if r["mechanism"] == mechanism}
         cells = [
             f"{mine[key]['naive_coverage']['mean']:.3f} / {mine[key]['aware_coverage']['mean']:.3f}"
             for key in settings
@@ -129,7 +129,7 @@ def coverage(evidence: Evidence, _: str = "") -> str:
     return table(["", *(f"n = {n}, ε = {epsilon:g}" for n, epsilon in settings)], rows)
 
 
-def extremes(evidence: Evidence, _: str = "") -> str:
+def extremes(evidence: StudyEvidence, _: str = "") -> str:
     """State the range of the coverage of both kinds of intervals."""
     aware = [r["aware_coverage"]["mean"] for r in evidence.results if "aware_coverage" in r]
     naive = [r["naive_coverage"]["mean"] for r in evidence.results if "naive_coverage" in r]
@@ -142,16 +142,16 @@ def extremes(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def _pairs(evidence: Evidence, noise: str, name: str) -> dict[Any, tuple[float, float]]:
+def _pairs(evidence: StudyEvidence, noise: str, name: str) -> dict[Any, tuple[float, float]]:
     """Return the error of the best Hellinger mechanism and that of noise, at every setting."""
     settings: dict[Any, dict[str, float]] = {}
     for r in evidence.results:
         key = (r["prior"], r["records"], r["epsilon"])
         settings.setdefault(key, {})[r["mechanism"]] = r[name]["mean"]
     return {
-        key: (min(found[one] for one in CALIBRATED if one in found), found[noise])
-        for key, found in settings.items()
-        if noise in found and set(found) & set(CALIBRATED)
+        key: (min(errors[one] for one in CALIBRATED if one in errors), errors[noise])
+        for key, errors in settings.items()
+        if noise in errors and set(errors) & set(CALIBRATED)
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, signed, table
 
 TOGETHER, ALONE = "three hospitals", "one hospital alone"
 SCRATCH, PRETRAINED = "scratch", "pretrained"
@@ -21,7 +21,7 @@ Results = dict[float, Result]
 Pairs = dict[float, tuple[Result, Result]]
 
 
-def quality(evidence: Evidence, measure: str) -> str:
+def quality(evidence: StudyEvidence, measure: str) -> str:
     """Tabulate a measure by model and by who trains, against ε."""
     every = [(model, task) for model in NAMES for task in (TOGETHER, ALONE)]
     rows = {key: _results(evidence, *key) for key in every}
@@ -37,7 +37,7 @@ def quality(evidence: Evidence, measure: str) -> str:
     return table(["ε", *map(_epsilon, epsilons)], lines)
 
 
-def pretraining(evidence: Evidence, _: str = "") -> str:
+def pretraining(evidence: StudyEvidence, _: str = "") -> str:
     """Say where pretraining on public images helps the federation."""
     pairs = _pairs(_results(evidence, PRETRAINED, TOGETHER), _results(evidence, SCRATCH, TOGETHER))
     if not pairs:
@@ -45,7 +45,7 @@ def pretraining(evidence: Evidence, _: str = "") -> str:
     return _said("pretrained less from scratch", {"": pairs})
 
 
-def together(evidence: Evidence, _: str = "") -> str:
+def together(evidence: StudyEvidence, _: str = "") -> str:
     """Say where three hospitals beat one, and where they do not."""
     pairs = {
         f"{words}, ": _pairs(_results(evidence, model, TOGETHER), _results(evidence, model, ALONE))
@@ -57,7 +57,7 @@ def together(evidence: Evidence, _: str = "") -> str:
     return _said("three hospitals less one", pairs)
 
 
-def worth(evidence: Evidence, _: str = "") -> str:
+def worth(evidence: StudyEvidence, _: str = "") -> str:
     """Count the comparisons in which three hospitals beat one under noise."""
     compared = [
         (one, _gap(pair, measure), _error(pair, measure))
@@ -79,7 +79,7 @@ def worth(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def price(evidence: Evidence, measure: str) -> str:
+def price(evidence: StudyEvidence, measure: str) -> str:
     """Say what noise costs the federation, against the same network without it."""
     parts = []
     for model, words in NAMES.items():
@@ -94,7 +94,7 @@ def price(evidence: Evidence, measure: str) -> str:
     return f"Against no privacy, on {IMAGES[measure]}: {'; '.join(parts)}."
 
 
-def paper(evidence: Evidence, _: str = "") -> str:
+def paper(evidence: StudyEvidence, _: str = "") -> str:
     """State the published number, and ours at its ε, which are not comparable."""
     theirs = evidence.records[0]["data"].get("published")
     if not theirs:
@@ -119,12 +119,12 @@ def paper(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def sizes(evidence: Evidence, _: str = "") -> str:
+def sizes(evidence: StudyEvidence, _: str = "") -> str:
     """List the numbers of training images of the hospitals."""
     return listed(f"{count:,}" for count in _counts(evidence))
 
 
-def leak(evidence: Evidence, _: str = "") -> str:
+def leak(evidence: StudyEvidence, _: str = "") -> str:
     """Say what δ allows at worst."""
     record = evidence.records[0]
     delta, most = float(record["parameters"]["delta"]), max(_counts(evidence))
@@ -135,7 +135,7 @@ def leak(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def ill(evidence: Evidence, part: str) -> str:
+def ill(evidence: StudyEvidence, part: str) -> str:
     """Show the share of images with pneumonia, as `62.5 %`."""
     try:
         return f"{evidence.records[0]['data']['ill'][part]:.1%}".replace("%", " %")
@@ -143,7 +143,7 @@ def ill(evidence: Evidence, part: str) -> str:
         raise Missing(f"share of the ill among {part} images") from None
 
 
-def elsewhere(evidence: Evidence, _: str = "") -> str:
+def elsewhere(evidence: StudyEvidence, _: str = "") -> str:
     """Say how much worse models are on test images than on validation images."""
     gaps = [one["mcc_validation"]["mean"] - one["mcc"]["mean"] for one in evidence.results]
     if min(gaps) > 0:
@@ -157,7 +157,7 @@ def elsewhere(evidence: Evidence, _: str = "") -> str:
     )
 
 
-def trivial(evidence: Evidence, _: str = "") -> str:
+def trivial(evidence: StudyEvidence, _: str = "") -> str:
     """State the accuracy of a constant answer."""
     shares = evidence.records[0]["data"]["ill"]
     return (
@@ -166,7 +166,7 @@ def trivial(evidence: Evidence, _: str = "") -> str:
     ).replace("%", " %")
 
 
-def spent(evidence: Evidence, _: str = "") -> str:
+def spent(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate noise, steps, sampling, and the resulting ε."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for model, words in NAMES.items():
@@ -194,12 +194,12 @@ def _paid(one: Result) -> tuple[str, ...]:
     )
 
 
-def settings(evidence: Evidence, _: str = "") -> str:
+def settings(evidence: StudyEvidence, _: str = "") -> str:
     """Tabulate the settings, with one line where several ε share them."""
-    given = evidence.records[0]["parameters"]["settings"]
+    settings = evidence.records[0]["parameters"]["settings"]
     wanted = ("rounds", "learning_rate", "batch_size", "momentum", "normal", "frozen")
     alike: dict[tuple[str, ...], list[str]] = {}
-    for name, one in given.items():
+    for name, one in settings.items():
         model, at, epsilon = name.partition(" at ")
         if at:
             cells = (NAMES[model], *(_setting(one[key]) for key in wanted))
@@ -221,8 +221,10 @@ def _said(difference: str, pairs: dict[str, Pairs]) -> str:
         [name, *(_difference(results[e], measure) if e in results else "" for e in epsilons)]
         for name, results, measure in lines
     ]
-    told = "\n".join(f"- {name}: {_told(results, measure)}." for name, results, measure in lines)
-    return f"{table([difference, *map(_epsilon, epsilons)], rows)}\n\n{told}"
+    sentences = "\n".join(
+        f"- {name}: {_told(results, measure)}." for name, results, measure in lines
+    )
+    return f"{table([difference, *map(_epsilon, epsilons)], rows)}\n\n{sentences}"
 
 
 def _told(results: Pairs, measure: str) -> str:
@@ -269,14 +271,14 @@ def _pairs(first: Results, second: Results) -> Pairs:
     return {e: (one, second[e]) for e, one in first.items() if e in second}
 
 
-def _results(evidence: Evidence, model: str, task: str) -> Results:
+def _results(evidence: StudyEvidence, model: str, task: str) -> Results:
     """Return results by ε, without privacy last."""
     mine = (one for one in evidence.results if (one["model"], one["task"]) == (model, task))
     results = {FREE if one["epsilon"] is None else float(one["epsilon"]): one for one in mine}
     return dict(sorted(results.items()))
 
 
-def _counts(evidence: Evidence) -> list[int]:
+def _counts(evidence: StudyEvidence) -> list[int]:
     return list(evidence.records[0]["data"]["hospitals"])
 
 

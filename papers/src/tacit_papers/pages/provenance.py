@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit_papers.engine import parameters, registry
-from tacit_papers.pages.evidence import MEASURES, Evidence, Missing, listed, table
+from tacit_papers.pages.evidence import MEASURES, Missing, StudyEvidence, listed, table
 
 Record = dict[str, Any]
 Group = tuple[str, str, Any]
@@ -44,14 +44,14 @@ def _harmless(value: Any) -> Any:
     )
 
 
-def group(records: Iterable[Record]) -> dict[Group, Evidence]:
+def group(records: Iterable[Record]) -> dict[Group, StudyEvidence]:
     """Group records by study, data and variant."""
     groups: dict[Group, list[Record]] = {}
     for record in records:
         study = registry.study(record["study"])
         variant = record["parameters"].get(study.variant or "")
         groups.setdefault((record["study"], data_of(record), variant), []).append(record)
-    return {key: Evidence(found) for key, found in groups.items()}
+    return {key: StudyEvidence(members) for key, members in groups.items()}
 
 
 def data_of(record: Record) -> str:
@@ -63,22 +63,22 @@ def command(record: Record) -> str:
     """Return the command that makes this record."""
     study = registry.study(record["study"])
     words = ["tacit", "study", study.name]
-    for name, given in study.asked(record["parameters"]).items():
+    for name, value in study.requested(record["parameters"]).items():
         field = study.options.get(name)  # None for what the data or the study determine
-        if field is None or given in (None, []) or _usual(field, given):
+        if field is None or value in (None, []) or _usual(field, value):
             continue
         option = f"--{field.name.replace('_', '-')}"
-        if isinstance(given, bool):
-            words += [option if given else f"--no-{option[2:]}"] * (given is not field.default)
+        if isinstance(value, bool):
+            words += [option if value else f"--no-{option[2:]}"] * (value is not field.default)
         else:
-            text = parameters.said(given)
+            text = parameters.said(value)
             words += [option, Path(text).name if name in ("data", "schema") else text]
     return wrapped(shlex.join([*words, "--json", f"papers/results/{record['file']}"]))
 
 
-def _usual(field: Any, given: Any) -> bool:
+def _usual(field: Any, value: Any) -> bool:
     """Say whether a value is a default that a command leaves out."""
-    same = parameters.said(given) == parameters.said(field.default)
+    same = parameters.said(value) == parameters.said(field.default)
     return parameters.of(field).usual and same
 
 
@@ -87,11 +87,11 @@ def wrapped(line: str) -> str:
     return " \\\n    ".join(textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False))
 
 
-def made_by(evidence: Evidence, _: str = "") -> str:
+def made_by(evidence: StudyEvidence, _: str = "") -> str:
     """List every record with its command, versions and time."""
     parts = []
     for record in evidence.records:
-        versions = ", ".join(f"{name} {given}" for name, given in record["versions"].items())
+        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
         quick = " A quick run on few rows." if record["parameters"].get("quick") else ""
         parts.append(
             f"[{record['file']}](../../papers/results/{record['file']}), "
@@ -101,7 +101,7 @@ def made_by(evidence: Evidence, _: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def public(evidence: Evidence, _: str = "") -> str:
+def public(evidence: StudyEvidence, _: str = "") -> str:
     """List what was read off the rows and taken as public."""
     said = dict.fromkeys(s for r in evidence.records for s in r["data"].get("taken_as_public", ()))
     if not said:
@@ -109,7 +109,7 @@ def public(evidence: Evidence, _: str = "") -> str:
     return "Taken as public, though read off the rows:\n\n" + "\n".join(f"- {s}" for s in said)
 
 
-def size(evidence: Evidence, part: str) -> str:
+def size(evidence: StudyEvidence, part: str) -> str:
     """Return the number of rows of a part."""
     sizes = dict.fromkeys(r["data"][part] for r in evidence.records if part in r["data"])
     if not sizes:
@@ -117,13 +117,13 @@ def size(evidence: Evidence, part: str) -> str:
     return " or ".join(f"{count:,}" for count in sizes)
 
 
-def parameter(evidence: Evidence, name: str) -> str:
+def parameter(evidence: StudyEvidence, name: str) -> str:
     """Return a parameter of the records."""
-    given = dict.fromkeys(str(r["parameters"].get(name)) for r in evidence.records)
-    return " or ".join(given)
+    values = dict.fromkeys(str(r["parameters"].get(name)) for r in evidence.records)
+    return " or ".join(values)
 
 
-def summary(groups: dict[Group, Evidence]) -> str:
+def summary(groups: dict[Group, StudyEvidence]) -> str:
     """Tabulate the records, one per line."""
     rows = [
         [
@@ -142,11 +142,11 @@ def summary(groups: dict[Group, Evidence]) -> str:
     return table(["study", "data", "record", "trials", "minutes", "on"], rows)
 
 
-def against_targets(groups: dict[Group, Evidence], targets: Sequence[dict[str, Any]]) -> str:
+def against_targets(groups: dict[Group, StudyEvidence], targets: Sequence[dict[str, Any]]) -> str:
     """Tabulate targets, what was reached, and the difference."""
     rows = []
     for target in targets:
-        found = {r["epsilon"]: r[target["measure"]]["mean"] for r in _matching(groups, target)}
+        measured = {r["epsilon"]: r[target["measure"]]["mean"] for r in _matching(groups, target)}
         aims = {float(epsilon): aim for epsilon, aim in target["values"].items()}
         what = ", ".join(str(target[key]) for key in ("mechanism", "features") if key in target)
         if "central_epsilon" in target:
@@ -155,23 +155,23 @@ def against_targets(groups: dict[Group, Evidence], targets: Sequence[dict[str, A
             [
                 f"{target['study']}, {target['data']}: {what}; {MEASURES[target['measure']]}",
                 *(" / ".join(f"{x:g}" for x in numbers) for numbers in (aims, aims.values())),
-                " / ".join(f"{found[e]:.3f}" if e in found else "–" for e in aims),
-                _verdict(found, aims),
+                " / ".join(f"{measured[e]:.3f}" if e in measured else "–" for e in aims),
+                _verdict(measured, aims),
             ]
         )
     return table(["what", "ε", "target", "reached", ""], rows)
 
 
-def _verdict(found: dict[float, float], aims: dict[float, float]) -> str:
-    short = {e: aim - found[e] for e, aim in aims.items() if e in found and found[e] < aim}
-    unknown = [e for e in aims if e not in found]
+def _verdict(measured: dict[float, float], aims: dict[float, float]) -> str:
+    short = {e: aim - measured[e] for e, aim in aims.items() if e in measured and measured[e] < aim}
+    unknown = [e for e in aims if e not in measured]
     if len(unknown) == len(aims):
         return "not measured"
     parts = [f"short by {gap:.3f} at ε = {e:g}" for e, gap in short.items()] or ["met"]
     return "; ".join(parts + ([f"not measured at ε = {listed(unknown)}"] if unknown else []))
 
 
-def _matching(groups: dict[Group, Evidence], target: dict[str, Any]) -> list[dict[str, Any]]:
+def _matching(groups: dict[Group, StudyEvidence], target: dict[str, Any]) -> list[dict[str, Any]]:
     wanted = {"central_epsilon": "inf", "level": "latent", **target}
     return [
         result

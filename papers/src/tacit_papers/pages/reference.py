@@ -19,12 +19,12 @@ PAGES = ("cli.md", "studies.md")
 
 def pages(docs: Path) -> dict[str, str]:
     """Return the pages that have such parts, with the parts as they must be now."""
-    made = {"studies": _studies(), "commands": _commands()}
-    return {name: _refreshed((docs / name).read_text(), made) for name in PAGES}
+    sections = {"studies": _studies(), "commands": _commands()}
+    return {name: _refreshed((docs / name).read_text(), sections) for name in PAGES}
 
 
-def _refreshed(page: str, made: dict[str, str]) -> str:
-    for name, text in made.items():
+def _refreshed(page: str, sections: dict[str, str]) -> str:
+    for name, text in sections.items():
         begin, end = f"<!-- made: {name} -->\n", f"<!-- end: {name} -->\n"
         part = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
         page = part.sub(lambda _, t=f"{begin}\n{text}\n\n{end}": t, page)  # type: ignore[misc]
@@ -53,10 +53,10 @@ def _command(study: Study) -> str:
     rows += [[f"`--{name}`", meaning, ""] for name, meaning in declare.FILES.items()]
     rows += [_row(field) for field in fields if field.name == "quick"]
     command = f"tacit study {study.command} --json {study.name}.json"
-    found = f"Results: [{study.title}](results/{study.name}.md)."
+    link = f"Results: [{study.title}](results/{study.name}.md)."
     options = table(["option", "meaning", "default"], rows)
     return (
-        f"## tacit study {study.name}\n\n{study.about} {found}\n\n```\n{command}\n```\n\n{options}"
+        f"## tacit study {study.name}\n\n{study.about} {link}\n\n```\n{command}\n```\n\n{options}"
     )
 
 

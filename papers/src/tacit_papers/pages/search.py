@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, table
+from tacit_papers.pages.evidence import StudyEvidence, table
 
 
-def covered(evidence: Evidence, measure: str = "interval") -> str:
+def covered(evidence: StudyEvidence, measure: str = "interval") -> str:
     """Count the winners' intervals that hold the accuracy on test rows."""
     pairs = [
-        (low <= truth <= high, abs(told - truth))
+        (low <= truth <= high, abs(estimate - truth))
         for line in evidence.lines(measure).values()
         for r in line.values()
-        for (low, high), truth, told in zip(
+        for (low, high), truth, estimate in zip(
             _trials(r["interval"]),
             r["test_accuracy"]["trials"],
             r["estimated_accuracy"]["trials"],
@@ -28,11 +28,11 @@ def covered(evidence: Evidence, measure: str = "interval") -> str:
     )
 
 
-def _trials(given: Any) -> Any:
-    return given["trials"] if isinstance(given, dict) else given
+def _trials(measure: Any) -> Any:
+    return measure["trials"] if isinstance(measure, dict) else measure
 
 
-def regret(evidence: Evidence, measure: str = "candidates") -> str:
+def regret(evidence: StudyEvidence, measure: str = "candidates") -> str:
     """Say how far the winner is below the candidate that is best on test rows."""
     parts = []
     for series, line in evidence.lines(measure).items():
@@ -49,7 +49,7 @@ def regret(evidence: Evidence, measure: str = "candidates") -> str:
     )
 
 
-def winners(evidence: Evidence, measure: str = "winner") -> str:
+def winners(evidence: StudyEvidence, measure: str = "winner") -> str:
     """Tabulate the settings that won in each trial, beside the paper's."""
     rows = []
     for series, line in evidence.lines(measure).items():
@@ -60,10 +60,12 @@ def winners(evidence: Evidence, measure: str = "winner") -> str:
     return table(["mechanism", "ε", "won", "the paper's"], rows)
 
 
-def _settings(given: Any) -> str:
-    if not isinstance(given, dict):
-        return str(given)
-    return ", ".join(f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in given.items())
+def _settings(settings: Any) -> str:
+    if not isinstance(settings, dict):
+        return str(settings)
+    return ", ".join(
+        f"{k} {v if isinstance(v, str) else json.dumps(v)}" for k, v in settings.items()
+    )
 
 
 FIELDS = {

@@ -25,7 +25,7 @@ from tacit_papers.engine import registry
 from tacit_papers.engine.registry import TEMPLATES, Study
 from tacit_papers.pages import drawing, findings, notebooks, provenance, reference
 from tacit_papers.pages import evidence as read
-from tacit_papers.pages.evidence import Evidence, Missing
+from tacit_papers.pages.evidence import Missing, StudyEvidence
 from tacit_papers.pages.provenance import Group
 
 ROOT = Path(__file__).parents[4]
@@ -59,29 +59,29 @@ def pages(results: Path) -> dict[str, str]:
     groups = provenance.group(provenance.read(results))
     figures = {key: drawing.markdown(results, drawing.name_of(key, groups)) for key in groups}
     studies = registry.studies()
-    made = {f"{study.name}.md": NOTE + _page(study, groups, figures) for study in studies}
+    written = {f"{study.name}.md": NOTE + _page(study, groups, figures) for study in studies}
     targets = json.loads((TEMPLATES / "targets.json").read_text())
     questions = [[study.question, f"[{study.title}]({study.name}.md)"] for study in studies]
     index = (TEMPLATES / "index.md").read_text()
     index = index.replace("{studies}", read.table(["question", "page"], questions))
     index = index.replace("{records}", provenance.summary(groups))
     index = index.replace("{targets}", provenance.against_targets(groups, targets))
-    return {"index.md": NOTE + index, **made}
+    return {"index.md": NOTE + index, **written}
 
 
-def _page(study: Study, groups: dict[Group, Evidence], figures: dict[Group, str]) -> str:
+def _page(study: Study, groups: dict[Group, StudyEvidence], figures: dict[Group, str]) -> str:
     opening, *rest = SECTION.split(study.template)
     sections = dict(zip(rest[::2], rest[1::2], strict=True))
     other = sections.pop("other", "")
-    found = {key: evidence for key, evidence in groups.items() if key[0] == study.name}
+    mine = {key: evidence for key, evidence in groups.items() if key[0] == study.name}
     parts = [opening]
     for data, body in sections.items():
-        own = [key for key in found if key[1] == data]
-        parts += [_filled(body, study, found[key], key, figures) for key in own]
+        own = [key for key in mine if key[1] == data]
+        parts += [_filled(body, study, mine[key], key, figures) for key in own]
         if not own:
             parts.append(_absent(body, study, data))
-    strangers = [key for key in found if key[1] not in sections]
-    parts += [_filled(other, study, found[key], key, figures) for key in strangers]
+    strangers = [key for key in mine if key[1] not in sections]
+    parts += [_filled(other, study, mine[key], key, figures) for key in strangers]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
@@ -91,8 +91,8 @@ def _absent(body: str, study: Study, data: str) -> str:
         heading = heading.partition(",")[0]
     bare = "data" not in study.options
     name = study.name if bare else f"{study.name}-{data}"
-    asked = study.name if bare else f"{study.name} --data {data}"
-    command = provenance.wrapped(f"tacit study {asked} --json {name}.json --plot {name}.svg")
+    options = study.name if bare else f"{study.name} --data {data}"
+    command = provenance.wrapped(f"tacit study {options} --json {name}.json --plot {name}.svg")
     return (
         f"{heading}\n\nThere is no record of this study on `{data}` yet. To make one:\n\n"
         f"```\n{command}\n```"
@@ -100,7 +100,7 @@ def _absent(body: str, study: Study, data: str) -> str:
 
 
 def _filled(
-    body: str, study: Study, evidence: Evidence, key: Group, figures: dict[Group, str]
+    body: str, study: Study, evidence: StudyEvidence, key: Group, figures: dict[Group, str]
 ) -> str:
     """Replace the fields of a section, paragraph by paragraph."""
     known = {**FIELDS, **study.fields}
@@ -128,16 +128,16 @@ def _filled(
     return "\n\n".join(paragraph(text) for text in body.strip().split("\n\n"))
 
 
-def write(made: dict[str, str], out: Path) -> list[str]:
+def write(pages: dict[str, str], out: Path) -> list[str]:
     """Write the pages that changed, and return their names."""
     out.mkdir(parents=True, exist_ok=True)
     stale = [
         name
-        for name, text in made.items()
+        for name, text in pages.items()
         if not (out / name).exists() or (out / name).read_text() != text
     ]
     for name in stale:
-        (out / name).write_text(made[name])
+        (out / name).write_text(pages[name])
     return stale
 
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit_papers.pages.evidence import Evidence, Missing, Result, listed, shown, signed, table
+from tacit_papers.pages.evidence import Missing, Result, StudyEvidence, listed, shown, signed, table
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
 WORKS = 0.5
 """Success rate above which a backdoor is said to work."""
 
 
-def accuracy(evidence: Evidence, split: str) -> str:
+def accuracy(evidence: StudyEvidence, split: str) -> str:
     """Tabulate the accuracy of attacks against defences."""
     return _matrix(evidence, split, "accuracy", None)
 
 
-def backdoors(evidence: Evidence, split: str) -> str:
+def backdoors(evidence: StudyEvidence, split: str) -> str:
     """Tabulate how often images with the trigger are classified as the target."""
     return _matrix(evidence, split, "backdoor_success", ("none", *BACKDOORS))
 
 
-def price(evidence: Evidence, split: str) -> str:
+def price(evidence: StudyEvidence, split: str) -> str:
     """Say what each defence costs where nobody attacks."""
     results = _results(evidence, split)
     usual = _mean(results, "none", "mean", "accuracy")
@@ -33,7 +33,7 @@ def price(evidence: Evidence, split: str) -> str:
     return f"Where nobody attacks, accuracy against the plain mean: {', '.join(parts)}."
 
 
-def harm(evidence: Evidence, split: str) -> str:
+def harm(evidence: StudyEvidence, split: str) -> str:
     """Say what each attack costs under the plain mean, and which defence keeps most accuracy."""
     results = _results(evidence, split)
     usual = _mean(results, "none", "mean", "accuracy")
@@ -54,7 +54,7 @@ def harm(evidence: Evidence, split: str) -> str:
     return "\n".join(lines)
 
 
-def broken(evidence: Evidence, split: str) -> str:
+def broken(evidence: StudyEvidence, split: str) -> str:
     """List the defences under which a backdoor works."""
     results = _results(evidence, split)
     lines = []
@@ -70,7 +70,7 @@ def broken(evidence: Evidence, split: str) -> str:
     return f"Classified as the target more often than {WORKS:.0%}:\n\n" + "\n".join(lines)
 
 
-def _matrix(evidence: Evidence, split: str, measure: str, wanted: Any) -> str:
+def _matrix(evidence: StudyEvidence, split: str, measure: str, wanted: Any) -> str:
     results = _results(evidence, split)
     kept = _names(results, 1)
     rows = [
@@ -81,7 +81,7 @@ def _matrix(evidence: Evidence, split: str, measure: str, wanted: Any) -> str:
     return table(["", *kept], rows)
 
 
-def _results(evidence: Evidence, split: str) -> dict[tuple[str, str], Result]:
+def _results(evidence: StudyEvidence, split: str) -> dict[tuple[str, str], Result]:
     results = {
         (one["attack"], one["defence"]): one
         for one in evidence.results

@@ -31,7 +31,7 @@ _LEAST_CHANCE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class Representations:
     """Representations of the rows whose people attackers know, and of the test rows."""
 
     known: Representation
@@ -68,7 +68,7 @@ class Judge:
         people = self.dataset.private[self.split.test]
         return float(np.bincount(people).max() / len(people))
 
-    def attacked(self, shown: Shown) -> dict[str, Any]:
+    def attacked(self, shown: Representations) -> dict[str, Any]:
         """Count the right answers of freshly trained attackers, and measure linkage."""
         person = self.dataset.private
         mine = shown.known, person[self.known], shown.test, person[self.split.test]
@@ -90,15 +90,15 @@ class Judge:
         """Measure the training's own adversary on test rows, and the bound (14) from its loss."""
         losses = -np.log(np.maximum(chances[np.arange(len(truth)), truth], _LEAST_CHANCE))
         loss = float(losses.mean())
-        told = information.mutual_information(losses, self.dataset.private[self.split.test])
+        estimate = information.mutual_information(losses, self.dataset.private[self.split.test])
         return {
             "adversary_accuracy": float((chances.argmax(axis=1) == truth).mean()),
             "adversary_loss": loss,
             "bound_accuracy": bounds.error_bound_from_adversary(loss, chances.shape[1]).accuracy,
-            "information": _information(told),
+            "information": _information(estimate),
         }
 
-    def code_ceiling(self, shown: Shown) -> float:
+    def code_ceiling(self, shown: Representations) -> float:
         """Bound the accuracy of any attacker on codes, counted on rows that no training saw.
 
         The information is not counted in this way: with few rows in many cells it would come out
@@ -108,7 +108,7 @@ class Judge:
         return bounds.code_ceiling(shown.test.argmax(axis=1), person).accuracy
 
     def second_task(
-        self, shown: Shown, trivial: Mapping[str, Reals] | None = None
+        self, shown: Representations, trivial: Mapping[str, Reals] | None = None
     ) -> tuple[dict[str, float], dict[str, Reals]]:
         """Learn other labels from the representations: errors of numbers, accuracy of integers.
 
@@ -117,8 +117,8 @@ class Judge:
         """
         scores: dict[str, float] = {}
         by_row: dict[str, Reals] = {}
-        for name, given in self.dataset.others.items():
-            truth = np.squeeze(given)
+        for name, column in self.dataset.others.items():
+            truth = np.squeeze(column)
             whole = truth.dtype.kind in "iub"
             missed = self._missed(shown, truth, _classifiers if whole else _regressors)
             if whole:
@@ -131,7 +131,9 @@ class Judge:
                 scores |= {f"{name}_{word}": value for word, value in gain.items()}
         return scores, by_row
 
-    def _missed(self, shown: Shown, truth: Any, learners: Callable[[int], list[Any]]) -> Reals:
+    def _missed(
+        self, shown: Representations, truth: Any, learners: Callable[[int], list[Any]]
+    ) -> Reals:
         """Return the errors on test rows of the learner that did best on the validation rows."""
         first, known = len(self.split.training), truth[self.known]
         scores = [
@@ -178,5 +180,5 @@ def _rmse(squares: Reals) -> Any:
     return np.sqrt(squares.mean(axis=-1))
 
 
-def _information(told: information.Information) -> dict[str, float]:
-    return {"nats": told.value, "low": told.interval[0], "high": told.interval[1]}
+def _information(estimate: information.Information) -> dict[str, float]:
+    return {"nats": estimate.value, "low": estimate.interval[0], "high": estimate.interval[1]}

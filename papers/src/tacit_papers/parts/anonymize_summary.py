@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.local.inference.validation import exact_interval
 from tacit_papers.engine.record import summary
-from tacit_papers.engine.tables import Table
+from tacit_papers.engine.tables import Table, trials
 
 CONFIDENCE = 0.95
 _SINGLE = ("bound_accuracy", "code_ceiling", "ceiling")
@@ -55,35 +55,25 @@ def _attackers(trials: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"strongest_probe": strongest, "probes": shares}
 
 
-def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the references: a number for chance, all measures for the others."""
-    return {
-        name: reference["accuracy"]["mean"]
-        if name == "chance"
-        else {key: value for key, value in reference.items() if key != "reference"}
-        for name, reference in every.items()
-    }
-
-
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per training, λ and ε, and the references."""
-    given, data, others = record["parameters"], record["data"], record["references"]
+    parameters, data, others = record["parameters"], record["data"], record["references"]
     lines = [(_named(one), *_shown(one), *_second(one)) for one in record["results"]]
     if "trivial" in others:
         alone = others["trivial"]
-        lines.append((f"{given['regular']}\nalone", *_shown(alone), *_second(alone)))
+        lines.append((f"{parameters['regular']}\nalone", *_shown(alone), *_second(alone)))
     if "raw" in others:
         lines.append(("raw rows", "", "", _strongest(others["raw"]), "", *_second(others["raw"])))
     if "dedicated" in others:
         said = f"{others['dedicated']['accuracy']['mean']:.1%}"
         lines.append(("dedicated\nnetwork", "", said, *[""] * (len(lines[0]) - 3)))
-    trials = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
-        f"anonymize, {given['data']}: {data['training']:,} training, {data['validation']:,} "
+        f"anonymize, {parameters['data']}: {data['training']:,} training, {data['validation']:,} "
         f"validation, {data['test']:,} test rows of {data['private_classes']} "
-        f"({given['private']}); chance {others.get('chance', float('nan')):.1%}; {trials}"
+        f"({parameters['private']}); chance {others.get('chance', float('nan')):.1%}; "
+        f"{trials(record)}"
     )
-    header = ("", given["regular"], "own\nadversary", "strongest\nprobe", "bound\n(14)")
+    header = ("", parameters["regular"], "own\nadversary", "strongest\nprobe", "bound\n(14)")
     return title, (*header, *_second_names(record["results"])), lines
 
 

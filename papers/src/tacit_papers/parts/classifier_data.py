@@ -40,7 +40,7 @@ _SET_BY_HAND = (
 )
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """Rows and their targets."""
 
     X: Reals
@@ -107,13 +107,15 @@ class Case:
         """Name of the measure."""
         return "accuracy" if self.classes else "r2"
 
-    def split(self, encoding: Encoding, seed: int, most: int | None = None) -> tuple[Rows, Rows]:
+    def split(
+        self, encoding: Encoding, seed: int, most: int | None = None
+    ) -> tuple[LabelledRows, LabelledRows]:
         """Split at random into training and test rows; `most` limits their number."""
         order = np.random.default_rng(seed).permutation(len(self.target))[:most]
         cut = len(order) - round(TEST * len(order))
         train, test = order[:cut], order[cut:]
         X, y = encoding.X, self.target
-        return Rows(X[train], y[train]), Rows(X[test], y[test])
+        return LabelledRows(X[train], y[train]), LabelledRows(X[test], y[test])
 
 
 def load(name: str, progress: Progress | None = None) -> Case:

@@ -19,7 +19,7 @@ from tacit.central import estimators
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 from tacit_papers.parts import classifier_peer
-from tacit_papers.parts.classifier_data import Case, Encoding, Rows
+from tacit_papers.parts.classifier_data import Case, Encoding, LabelledRows
 
 TACIT, PEER, PLAIN = "tacit", "diffprivlib", "scikit-learn"
 
@@ -76,7 +76,7 @@ def ours(
     takes, rows = inspect.signature(kind).parameters, encoding(case, estimator)
     # A tree cuts a column within its bounds; what is linear measures rows from their middle.
     bounds = (rows.lower, rows.upper) if estimator in _TREES else rows.centred
-    given = {"epsilon": epsilon, "bounds": bounds, "delta": delta, "rng": rng}
+    common = {"epsilon": epsilon, "bounds": bounds, "delta": delta, "rng": rng}
     possible = {
         "algorithm": algorithm,
         # Of a network it is the norm of its private components, of which there are none.
@@ -84,7 +84,7 @@ def ours(
         "classes": list(range(len(case.classes))),
         "target_bounds": case.target_bounds,
     }
-    return kind(**given, **{name: value for name, value in possible.items() if name in takes})
+    return kind(**common, **{name: value for name, value in possible.items() if name in takes})
 
 
 def plain(estimator: str, columns: int, seed: int) -> Any:
@@ -115,7 +115,7 @@ def plain(estimator: str, columns: int, seed: int) -> Any:
     return linear_model.LinearRegression()
 
 
-def fitted(model: Any, train: Rows) -> tuple[Any, bool]:
+def fitted(model: Any, train: LabelledRows) -> tuple[Any, bool]:
     """Fit a model; return it, and whether it warned that ε leaves mostly noise."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -142,7 +142,12 @@ class Peer:
         return Peer(sys.executable) if find_spec(PEER) else None
 
     def score(
-        self, case: Case, parts: tuple[Rows, Rows], estimator: str, epsilon: float, seed: int
+        self,
+        case: Case,
+        parts: tuple[LabelledRows, LabelledRows],
+        estimator: str,
+        epsilon: float,
+        seed: int,
     ) -> float:
         """Fit an estimator and return its score on the test rows."""
         rows = encoding(case, estimator)

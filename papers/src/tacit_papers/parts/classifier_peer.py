@@ -16,17 +16,19 @@ import warnings
 from typing import Any
 
 
-def made(models: Any, asked: dict[str, Any]) -> Any:
+def made(models: Any, request: dict[str, Any]) -> Any:
     """Make the estimator that was asked for, with its defaults and the public bounds."""
-    shared = {"epsilon": asked["epsilon"], "random_state": asked["seed"]}
-    bounds = asked["lower"], asked["upper"]
-    match asked["model"]:
+    shared = {"epsilon": request["epsilon"], "random_state": request["seed"]}
+    bounds = request["lower"], request["upper"]
+    match request["model"]:
         case "LogisticRegression":
-            return models.LogisticRegression(data_norm=asked["norm"], max_iter=1000, **shared)
+            return models.LogisticRegression(data_norm=request["norm"], max_iter=1000, **shared)
         case "RandomForestClassifier":
-            return models.RandomForestClassifier(bounds=bounds, classes=asked["classes"], **shared)
+            return models.RandomForestClassifier(
+                bounds=bounds, classes=request["classes"], **shared
+            )
         case "LinearRegression":
-            target = tuple(asked["target_bounds"])
+            target = tuple(request["target_bounds"])
             return models.LinearRegression(bounds_X=bounds, bounds_y=target, **shared)
     return models.GaussianNB(bounds=bounds, **shared)
 
@@ -37,13 +39,13 @@ def main() -> None:
     import numpy as np
     from diffprivlib import models, utils
 
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     answer: dict[str, Any] = {"version": diffprivlib.__version__}
-    if "model" in asked:
+    if "model" in request:
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", utils.PrivacyLeakWarning)
-        with np.load(asked["rows"]) as rows:
-            model = made(models, asked).fit(rows["X"], rows["y"])
+        with np.load(request["rows"]) as rows:
+            model = made(models, request).fit(rows["X"], rows["y"])
             answer["score"] = float(model.score(rows["test_X"], rows["test_y"]))
     print(json.dumps(answer))
 

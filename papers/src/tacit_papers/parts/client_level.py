@@ -23,14 +23,14 @@ from tacit.federated import partition, rounds
 from tacit.federated.algorithms.registry import algorithm
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.model import Data
-from tacit.federated.rounds import Reply
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClientLevelSettings:
     """Settings of the training: few rounds with everybody, and several local steps on all rows.
 
     Parameters
@@ -50,7 +50,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedImages:
     """Features and labels of training and test rows."""
 
     training: Data
@@ -59,7 +59,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ClientLevelResult:
     """Accuracy of the global model, its cost to each client, and what ran."""
 
     accuracy: float
@@ -74,7 +74,7 @@ class Outcome:
 
 def prepare(
     dataset: Dataset, *, device: str = "cpu", seed: int = 0, quick: bool = False
-) -> Prepared:
+) -> PreparedImages:
     """Compute the features of all images; `quick` scales them by fewer synthetic strokes."""
     from tacit_papers.parts.dpsgd_features import rows_of
 
@@ -84,31 +84,31 @@ def prepare(
     rows = rows_of(pixels, dataset.rows.shape[1:], 1, device, quick=quick)[:, 0]
     training, test = dataset.pools.halves(np.random.default_rng(seed), len(dataset))
     held = [Data(rows[part], dataset.labels[part].astype(np.int64)) for part in (training, test)]
-    return Prepared(held[0], held[1], len(dataset.classes))
+    return PreparedImages(held[0], held[1], len(dataset.classes))
 
 
 def measure(
-    prepared: Prepared,
+    prepared: PreparedImages,
     *,
     clients: int = 1000,
     epsilon: float = 8.0,
     delta: float = 1e-5,
     dropout: float = 0.0,
-    settings: Settings = Settings(),  # noqa: B008
+    settings: ClientLevelSettings = ClientLevelSettings(),  # noqa: B008
     seed: int = 0,
     rng: Randomness | None = None,
-) -> Outcome:
+) -> ClientLevelResult:
     """Train once over clients that share the images at random, each protected at (ε, δ).
 
     Parameters
     ----------
-    prepared : Prepared
+    prepared : PreparedImages
         The outcome of `prepare`.
     clients, epsilon, delta
         Number of clients, and what the last model may cost each of them.
     dropout : float
         Probability that a reply is lost.
-    settings : Settings
+    settings : ClientLevelSettings
         Settings of the training.
     seed : int
         Seed of the split and of lost replies.
@@ -143,30 +143,32 @@ def measure(
         model,
         held,
         settings.rounds,
-        config=fedavg.config(
-            weighted=False,
-            epochs=settings.epochs,
-            batch_size=None,
-            learning_rate=settings.learning_rate,
-            server_rate=settings.server_rate,
+        RunOptions(
+            config=fedavg.config(
+                weighted=False,
+                epochs=settings.epochs,
+                batch_size=None,
+                learning_rate=settings.learning_rate,
+                server_rate=settings.server_rate,
+            ),
+            seed=seed,
+            coordinator=private,
+            intercept=drop if dropout else None,
         ),
-        seed=seed,
-        coordinator=private,
-        intercept=drop if dropout else None,
     )
     right = model.evaluate(end.model, prepared.test.rows, prepared.test.labels).accuracy
     return _outcome(right, end, private)
 
 
-def _outcome(accuracy: float, end: rounds.RunResult, private: ClientPrivacy) -> Outcome:
-    asked = sum(one.asked for one in end.history)
-    return Outcome(
+def _outcome(accuracy: float, end: rounds.RunResult, private: ClientPrivacy) -> ClientLevelResult:
+    requests = sum(one.asked for one in end.history)
+    return ClientLevelResult(
         accuracy=accuracy,
         epsilon=private.spent,
         delta=private.plan.delta,
         rounds=len(end.history),
         skipped=sum(one.skipped for one in end.history),
-        answered=sum(one.counted for one in end.history) / max(asked, 1),
+        answered=sum(one.counted for one in end.history) / max(requests, 1),
         noise_multiplier=float(private.plan.multiplier),
     )
 

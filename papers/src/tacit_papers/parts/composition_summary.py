@@ -5,38 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacit_papers.engine.tables import Table
-
-
-def references(every: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the references: a number for chance, all measures for models without privacy."""
-    return {
-        name: reference["accuracy"]["mean"]
-        if name == "chance"
-        else {key: value for key, value in reference.items() if key != "reference"}
-        for name, reference in every.items()
-    }
+from tacit_papers.engine.tables import Table, trials
 
 
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per model and accountant, one column per ε."""
-    given, data = record["parameters"], record["data"]
+    parameters, data = record["parameters"], record["data"]
     epsilons = sorted({one["epsilon"] for one in record["results"]})
     lines: list[tuple[str, ...]] = []
-    for model in given["models"]:
+    for model in parameters["models"]:
         mine = [one for one in record["results"] if one["task"] == model]
-        for name in given["accountants"]:
+        for name in parameters["accountants"]:
             line = {one["epsilon"]: one for one in mine if one["mechanism"] == name}
             lines.append((f"{model}\n  {name}", *(_cell(line.get(e)) for e in epsilons)))
         plain = record["references"].get(model)
         if plain is not None:
             said = f"{plain['accuracy']['mean']:.3f}"
             lines.append((f"{model}\n  no privacy", said, *[""] * (len(epsilons) - 1)))
-    trials = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
-        f"composition, {given['data']}: {data['training']:,} members, {data['test']:,} others; "
-        f"δ = {given['delta']:g}; {trials}. Accuracy lost, the advantage of the membership "
-        "attack, and the ε that is actually spent, against the claimed ε"
+        f"composition, {parameters['data']}: {data['training']:,} members, "
+        f"{data['test']:,} others; δ = {parameters['delta']:g}; {trials(record)}. "
+        "Accuracy lost, the advantage of the membership attack, and the ε that is actually spent, "
+        "against the claimed ε"
     )
     return title, ("", *(f"ε = {e:g}" for e in epsilons)), lines
 
@@ -44,5 +34,5 @@ def table(record: Mapping[str, Any]) -> Table:
 def _cell(one: Mapping[str, Any] | None) -> str:
     if one is None:
         return ""
-    lost, told = one["accuracy_loss"]["mean"], one["membership_advantage"]["mean"]
-    return f"{lost:.3f}\n{told:+.3f}\nε {one['proved_epsilon']:.3g}"
+    lost, advantage = one["accuracy_loss"]["mean"], one["membership_advantage"]["mean"]
+    return f"{lost:.3f}\n{advantage:+.3f}\nε {one['proved_epsilon']:.3g}"

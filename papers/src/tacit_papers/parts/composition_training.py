@@ -37,7 +37,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class MembershipRecords:
     """Members and non-members of the training data, on one device."""
 
     members: tuple[Tensor, Tensor]
@@ -51,7 +51,7 @@ class Records:
         return int(self.members[0].shape[1])
 
 
-def records(dataset: Dataset, chosen: Any, device: str) -> Records:
+def records(dataset: Dataset, chosen: Any, device: str) -> MembershipRecords:
     """Make the first half of the chosen rows members, and the others non-members."""
     half = len(chosen) // 2
     rows = Raw(dataset.schema).transform(dataset.schema.rows(dataset.take(chosen)))
@@ -63,7 +63,7 @@ def records(dataset: Dataset, chosen: Any, device: str) -> Records:
         (torch.from_numpy(rows[part]).to(device), torch.from_numpy(labels[part]).to(device))
         for part in (slice(half), slice(half, 2 * half))
     ]
-    return Records(sides[0], sides[1], len(dataset.classes), attribute, shares)
+    return MembershipRecords(sides[0], sides[1], len(dataset.classes), attribute, shares)
 
 
 def attribute_of(dataset: Dataset) -> Attribute:
@@ -129,7 +129,7 @@ def train_plainly(
 
 
 @torch.no_grad()
-def attacked(module: nn.Module, records: Records) -> dict[str, Any]:
+def attacked(module: nn.Module, records: MembershipRecords) -> dict[str, Any]:
     """Measure the accuracy of a model, and the advantage of both attackers."""
     module.eval()
     right, mine = [], []
@@ -137,7 +137,7 @@ def attacked(module: nn.Module, records: Records) -> dict[str, Any]:
         right.append(float((module(rows).argmax(dim=1) == labels).double().mean()))
         mine.append(_finite(losses(module, rows, labels)))
     seen = membership.loss_threshold(mine[0], mine[1], threshold="mean")
-    told = attributes.attribute_inference(
+    inference = attributes.attribute_inference(
         _losses_of(module),
         _numpy(records.members),
         _numpy(records.others),
@@ -150,9 +150,9 @@ def attacked(module: nn.Module, records: Records) -> dict[str, Any]:
         "training_accuracy": right[0],
         "membership_advantage": seen.advantage.value,
         "membership_interval": [seen.advantage.low, seen.advantage.high],
-        "attribute_advantage": told.advantage.value,
-        "attribute_interval": [told.advantage.low, told.advantage.high],
-        "attribute_right": told.on_members.value,
+        "attribute_advantage": inference.advantage.value,
+        "attribute_interval": [inference.advantage.low, inference.advantage.high],
+        "attribute_right": inference.on_members.value,
     }
 
 

@@ -1,7 +1,7 @@
 """Mechanisms that the studies compare, fitted on the same in-house rows for one ε and central ε.
 
 What several ε share is computed once: features of images, their projection, and the networks of a
-VLM. Nothing depends on the order in which mechanisms are asked for.
+VLM. Nothing depends on the order in which mechanisms are requested.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 128}
 
 
 @vouch
-class Remembered:
+class CachedFeatures:
     """Fixed features that are computed once for every row, whatever the order of the rows.
 
     With a projection the vectors need no further one; without, a codebook treats them like the
@@ -109,7 +109,7 @@ class Contenders:
         Number of people who will report.
     classes : int, optional
         Number of classes; None where no label is reported.
-    asked : Collecting
+    parameters : Collecting
         Parameters of the study.
     seed : int
         Seed of this trial.
@@ -121,7 +121,7 @@ class Contenders:
     schema: Schema
     people: int
     classes: int | None
-    asked: Collecting
+    parameters: Collecting
     seed: int
     shared: dict[str, Features] = field(default_factory=dict)
     networks: dict[Any, Any] = field(default_factory=dict)
@@ -146,12 +146,12 @@ class Contenders:
                 fitting["public_features"] = True  # wavelets read no row
         elif kind_of(self.schema) == paper.IMAGES:
             settings |= {"features": self._projected, "grouping": self._grouping()}
-        return Codebook(**settings).fit(self.rows, device=self.asked.device, **fitting)
+        return Codebook(**settings).fit(self.rows, device=self.parameters.device, **fitting)
 
     @property
     def features_name(self) -> str:
-        """Name of the features: as asked for, or those that fit the rows."""
-        return str(self.asked.features_of("codebook", self.schema))
+        """Name of the features: as requested, or those that fit the rows."""
+        return str(self.parameters.features_of("codebook", self.schema))
 
     def _grouping(self) -> str:
         # Without labels a codeword has no main class to follow: compact ones tell more.
@@ -159,23 +159,23 @@ class Contenders:
 
     def _scattering(self) -> Features:
         if "scattering" not in self.shared:
-            self.shared["scattering"] = Remembered(features_of.Scattering(self.schema))
+            self.shared["scattering"] = CachedFeatures(features_of.Scattering(self.schema))
         return self.shared["scattering"]
 
     @cached_property
     def _projected(self) -> Features:
         """Features with their projection, the same for every ε."""
-        rows, device = self.schema.rows(self.rows), self.asked.device
+        rows, device = self.schema.rows(self.rows), self.parameters.device
         learned = features_of.fit(self.features_name, self.schema, rows, self.seed, device=device)
         components, damped, _ = DEFAULTS[self.features_name]
-        return Remembered(
+        return CachedFeatures(
             learned, quantizer.fit_projection(learned, rows, components, damped, self.seed)
         )
 
     # --- VLM -----------------------------------------------------------------------------------
 
     def vlm(
-        self, epsilon: float, line: paper.Mechanism, central: float, *, two_stage: bool = False
+        self, epsilon: float, line: paper.TableLine, central: float, *, two_stage: bool = False
     ) -> Any:
         """Fit a VLM at a line of the paper's tables; networks are trained once for every line."""
         settings: dict[str, Any] = {
@@ -188,7 +188,7 @@ class Contenders:
         return at(networks, epsilon, self.classes, round(1 - (line.row_share or 0.5), 9))
 
     def trained(self, settings: dict[str, Any], central: float, training: dict[str, Any]) -> Any:
-        """Return a VLM with these settings at ε = 1, trained when it is first asked for."""
+        """Return a VLM with these settings at ε = 1, trained when it is first needed."""
         name = json.dumps([settings, infinity(central), training], sort_keys=True)
         if name not in self.networks:
             self.networks[name] = self._train(name, settings, central, training)
@@ -202,7 +202,7 @@ class Contenders:
         if central != math.inf:
             price = {"central_epsilon": central, "central_delta": paper.CENTRAL_DELTA}
             settings = {**settings, **price}
-        device = self.asked.device
+        device = self.parameters.device
         mechanism = VLM(epsilon=1, classes=self.classes, **settings).fit(
             self.rows,
             schema=self.schema,
@@ -217,7 +217,7 @@ class Contenders:
         """Return how to train: as the paper, or as the library for a joint fit with a guarantee."""
         kind = kind_of(self.schema)
         paper_way: dict[str, Any] = {"two_stage": "paper"} if two_stage else {}
-        if self.asked.quick:
+        if self.parameters.quick:
             no_strokes = {} if central == math.inf or two_stage else {"public_rows": None}
             return QUICK | paper_way | no_strokes
         if central == math.inf:

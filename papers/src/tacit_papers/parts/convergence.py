@@ -12,12 +12,12 @@ from tacit.federated.algorithms.registry import Algorithm
 from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
-from tacit.federated.rounds import Round, run
+from tacit.federated.rounds import Round, RunOptions, run
 
 TARGETS = (0.8, 0.9)
 
 
-class Setting(NamedTuple):
+class FederatedTask(NamedTuple):
     """A model, clients and test rows, made for one seed."""
 
     model: Model
@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class Convergence:
     """Medians over seeds; None where half of them or more did not reach the target.
 
     `rounds_to` and `bytes_to` are by target; bytes are those of both directions.
@@ -50,7 +50,7 @@ def first_at(history: Sequence[Round], target: float) -> tuple[float, float]:
 
 def measure(
     algorithm: Algorithm | str,
-    make: Callable[[int], Setting],
+    make: Callable[[int], FederatedTask],
     rounds: int,
     *,
     config: Config | None = None,
@@ -58,7 +58,7 @@ def measure(
     seeds: Sequence[int] = (0, 1, 2),
     participation: float = 1.0,
     to_the_end: bool = False,
-) -> Measured:
+) -> Convergence:
     """Run an algorithm for every seed, and measure how soon it reached the targets.
 
     Parameters
@@ -89,11 +89,13 @@ def measure(
             model,
             clients,
             rounds,
-            config=config,
-            participation=participation,
-            seed=seed,
-            test=test,
-            callback=lambda one: not to_the_end and one.accuracy >= max(targets),
+            RunOptions(
+                config=config,
+                participation=participation,
+                seed=seed,
+                test=test,
+                callback=lambda one: not to_the_end and one.accuracy >= max(targets),
+            ),
         )
         histories.append(outcome.history)
     return medians(chosen.name, histories, targets)
@@ -101,10 +103,10 @@ def measure(
 
 def medians(
     algorithm: str, histories: Sequence[Sequence[Round]], targets: Sequence[float] = TARGETS
-) -> Measured:
+) -> Convergence:
     """Summarize runs that differ only in their seed."""
     reached = {f"{goal:g}": [first_at(one, goal) for one in histories] for goal in targets}
-    return Measured(
+    return Convergence(
         algorithm,
         {goal: finite(median(at for at, _ in runs)) for goal, runs in reached.items()},
         {goal: finite(median(size for _, size in runs)) for goal, runs in reached.items()},

@@ -37,7 +37,7 @@ _LEAST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Frame:
+class FeatureScale:
     """The scale that strokes determine: features minus a mean, times a matrix."""
 
     image: tuple[int, int]
@@ -77,15 +77,15 @@ def features(images: Tensor, image: tuple[int, int], device: str) -> Tensor:
     return scattered.reshape(scattering.dimension(image), -1).T
 
 
-def _frame(image: tuple[int, int], device: str, count: int) -> Frame:
-    made = torch.from_numpy(strokes(count, image, _STROKES_SEED)).reshape(-1, *image).to(device)
-    centred = torch.cat([features(block, image, device) for block in torch.split(made, _BLOCK)])
+def _frame(image: tuple[int, int], device: str, count: int) -> FeatureScale:
+    images = torch.from_numpy(strokes(count, image, _STROKES_SEED)).reshape(-1, *image).to(device)
+    centred = torch.cat([features(block, image, device) for block in torch.split(images, _BLOCK)])
     mean = centred.mean(dim=0)
     centred -= mean
     variances, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
     kept = min(DIRECTIONS, int((variances > _LEAST_VARIANCE * variances[-1]).sum()))
     matrix = vectors[:, -kept:] / variances[-kept:] ** 0.25
-    return Frame(image, device, mean, matrix)
+    return FeatureScale(image, device, mean, matrix)
 
 
 def _maps(images: Floats, views: int) -> Tensor:

@@ -44,7 +44,7 @@ class Task:
 
     rows: Floats
     labels: Codes
-    asked: Floats
+    test_rows: Floats
     classes: int
     device: str
 
@@ -53,7 +53,7 @@ def network(
     task: Task, epsilon: float, delta: float, settings: dict[str, Any], rng: Randomness
 ) -> tuple[Codes, Event]:
     """Train the network of the paper; return predictions and the event."""
-    made = MLPClassifier(
+    classifier = MLPClassifier(
         epsilon=epsilon,
         delta=delta,
         bounds=(-1.0, 1.0),  # pixels from 0 to 1, measured from 0
@@ -65,8 +65,8 @@ def network(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MostlyNoise)  # the accuracy shows how much
-        made.fit(task.rows[:, 0], task.labels)
-    return np.asarray(made.predict(task.asked[:, 0])), made.event_
+        classifier.fit(task.rows[:, 0], task.labels)
+    return np.asarray(classifier.predict(task.test_rows[:, 0])), classifier.event_
 
 
 def linear(
@@ -95,10 +95,10 @@ def linear(
 
 def without_privacy(task: Task, model: str, seed: int) -> Codes:
     """Train a network of the same shape by Adam, without clipping and noise; return predictions."""
-    rows, asked = (_tensor(part, task.device) for part in (task.rows, task.asked))
+    rows, test_rows = (_tensor(part, task.device) for part in (task.rows, task.test_rows))
     hidden: tuple[int, ...] = ()
     if model == "paper":
-        rows, asked = _projected(rows, asked, NETWORK["components"])
+        rows, test_rows = _projected(rows, test_rows, NETWORK["components"])
         hidden = NETWORK["hidden_layer_sizes"]
     truth = _tensor(task.labels, task.device)
     gpus = [task.device] if task.device.startswith("cuda") else []
@@ -106,7 +106,7 @@ def without_privacy(task: Task, model: str, seed: int) -> Codes:
         torch.manual_seed(seed)
         module = _module((rows.shape[2], *hidden, task.classes)).to(task.device)
         _train(module, rows, truth, _NETWORK_RATE if hidden else _LINEAR_RATE)
-    return _chosen(module, asked)
+    return _chosen(module, test_rows)
 
 
 def _losses(module: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
@@ -117,22 +117,22 @@ def _losses(module: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
 
 
 def _answers(module: nn.Module, task: Task) -> Codes:
-    return _chosen(module, _tensor(task.asked, task.device))
+    return _chosen(module, _tensor(task.test_rows, task.device))
 
 
 @torch.no_grad()
-def _chosen(module: nn.Module, asked: Tensor) -> Codes:
-    means = [module(block).softmax(dim=2).mean(dim=1) for block in torch.split(asked, _BLOCK)]
+def _chosen(module: nn.Module, test_rows: Tensor) -> Codes:
+    means = [module(block).softmax(dim=2).mean(dim=1) for block in torch.split(test_rows, _BLOCK)]
     return np.asarray(torch.cat(means).argmax(dim=1).cpu().numpy())
 
 
-def _projected(rows: Tensor, asked: Tensor, components: int) -> tuple[Tensor, Tensor]:
+def _projected(rows: Tensor, test_rows: Tensor, components: int) -> tuple[Tensor, Tensor]:
     """Project rows onto their principal components, in the units of the rows."""
     middle = rows.mean(dim=0)
     flat = (rows - middle).flatten(0, 1)
     _, vectors = torch.linalg.eigh(flat.T @ flat)
     axes = vectors[:, -min(components, vectors.shape[1]) :]
-    return (rows - middle) @ axes, (asked - middle) @ axes
+    return (rows - middle) @ axes, (test_rows - middle) @ axes
 
 
 def _module(sizes: tuple[int, ...]) -> nn.Sequential:

@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
 """How far clients differ; part of the parameters in a record."""
 
 
-class Federation(NamedTuple):
+class ClientSplit(NamedTuple):
     """The rows of all clients as they hold them, the rows of each, and their own test images."""
 
     held: Data
@@ -54,7 +54,7 @@ class Federation(NamedTuple):
         return divergence.measure(rows, labels, self.parts, seed=seed)._asdict()
 
 
-def federation(kind: str, training: Data, test: Data, clients: int, seed: int) -> Federation:
+def federation(kind: str, training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     """Distribute the training images over clients.
 
     Parameters
@@ -71,23 +71,23 @@ def federation(kind: str, training: Data, test: Data, clients: int, seed: int) -
     return _MADE[kind](training, test, clients, seed)
 
 
-def _iid(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _iid(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     return _by_label(training, partition.iid(len(training), clients, seed=seed), test)
 
 
-def _unbalanced(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _unbalanced(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     spread = SETTINGS["spread"]
     parts = partition.unbalanced(len(training), clients, spread=spread, seed=seed)
     return _by_label(training, parts, test)
 
 
-def _shards(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _shards(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     each = SETTINGS["shards_per_client"]
     parts = partition.shards(training.labels, clients, per_client=each, seed=seed)
     return _by_label(training, parts, test)
 
 
-def _dirichlet(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _dirichlet(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     parts = partition.dirichlet(
         training.labels,
         clients,
@@ -98,17 +98,17 @@ def _dirichlet(training: Data, test: Data, clients: int, seed: int) -> Federatio
     return _by_label(training, parts, test)
 
 
-def _covariate(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _covariate(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     # One seed is one direction, so the stretches of the test rows are those of the clients.
     strength = SETTINGS["covariate_strength"]
     parts, own = (
         partition.by_feature(data.rows, clients, strength=strength, seed=seed)
         for data in (training, test)
     )
-    return Federation(training, parts, [_take(test, part) for part in own])
+    return ClientSplit(training, parts, [_take(test, part) for part in own])
 
 
-def _drift(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _drift(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     def moved(data: Data, parts: partition.Parts) -> Data:
         # Clients move in the order of parts: one seed moves client k's rows and tests alike.
         strength = SETTINGS["drift_strength"]
@@ -118,7 +118,7 @@ def _drift(training: Data, test: Data, clients: int, seed: int) -> Federation:
     return _changed(moved, training, test, clients, seed)
 
 
-def _shift(training: Data, test: Data, clients: int, seed: int) -> Federation:
+def _shift(training: Data, test: Data, clients: int, seed: int) -> ClientSplit:
     def renamed(data: Data, parts: partition.Parts) -> Data:
         strength = SETTINGS["shift_strength"]
         labels = partition.shifted_labels(data.labels, parts, strength=strength, seed=seed)
@@ -133,23 +133,23 @@ def _changed(
     test: Data,
     clients: int,
     seed: int,
-) -> Federation:
+) -> ClientSplit:
     """Distribute rows at random, then change those of each client, and its test images likewise."""
     parts, own = (partition.iid(len(data), clients, seed=seed) for data in (training, test))
     tests = change(test, own)
-    return Federation(change(training, parts), parts, [_take(tests, part) for part in own])
+    return ClientSplit(change(training, parts), parts, [_take(tests, part) for part in own])
 
 
-def _by_label(training: Data, parts: partition.Parts, test: Data) -> Federation:
+def _by_label(training: Data, parts: partition.Parts, test: Data) -> ClientSplit:
     known = [np.isin(test.labels, training.labels[part]) for part in parts]
-    return Federation(training, parts, [_take(test, mask) for mask in known])
+    return ClientSplit(training, parts, [_take(test, mask) for mask in known])
 
 
 def _take(data: Data, chosen: Any) -> Data:
     return Data(data.rows[chosen], data.labels[chosen])
 
 
-_MADE: dict[str, Callable[[Data, Data, int, int], Federation]] = {
+_MADE: dict[str, Callable[[Data, Data, int, int], ClientSplit]] = {
     "iid": _iid,
     "unbalanced": _unbalanced,
     "covariate-shift": _covariate,

@@ -45,7 +45,7 @@ EPOCHS = 20
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class TableLine:
     """A line of Table 3 or 4."""
 
     row_share: float | None  # λ; nothing to share where there is no label or no noise
@@ -54,20 +54,20 @@ class Mechanism:
     latent_dimension: int = 8
 
 
-def _lines(*lines: tuple[float, float, float]) -> dict[float, Mechanism]:
+def _lines(*lines: tuple[float, float, float]) -> dict[float, TableLine]:
     """Make the lines for ε = 10, 8, 6, 4, 2, 1; the line for ∞ is the same everywhere."""
-    finite = {e: Mechanism(*line) for e, line in zip(EPSILONS, lines, strict=False)}
-    return {**finite, math.inf: Mechanism(None, 10, "learned")}
+    finite = {e: TableLine(*line) for e, line in zip(EPSILONS, lines, strict=False)}
+    return {**finite, math.inf: TableLine(None, 10, "learned")}
 
 
 TABLE_3 = {
-    10.0: Mechanism(None, 5, 10, 8),
-    8.0: Mechanism(None, 5, 15, 5),
-    6.0: Mechanism(None, 5, 15, 5),
-    4.0: Mechanism(None, 5, 10, 5),
-    2.0: Mechanism(None, 5, 15, 5),
-    1.0: Mechanism(None, 5, 10, 5),
-    math.inf: Mechanism(None, 5, 20, 8),
+    10.0: TableLine(None, 5, 10, 8),
+    8.0: TableLine(None, 5, 15, 5),
+    6.0: TableLine(None, 5, 15, 5),
+    4.0: TableLine(None, 5, 10, 5),
+    2.0: TableLine(None, 5, 15, 5),
+    1.0: TableLine(None, 5, 10, 5),
+    math.inf: TableLine(None, 5, 20, 8),
 }
 
 _M = 0.7
@@ -106,7 +106,7 @@ GRID = {
 """Every value in Table 4; the paper does not say what else its search tried."""
 
 
-def nearest(table: dict[float, Mechanism], epsilon: float) -> Mechanism:
+def nearest(table: dict[float, TableLine], epsilon: float) -> TableLine:
     """Return the line of the closest ε, by ratio; between two, the smaller one."""
     finite = sorted(e for e in table if e < math.inf)
     return table[min(finite, key=lambda e: abs(math.log(e / epsilon)))]

@@ -30,7 +30,7 @@ PRETRAINING: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class PrimiaSettings:
     """Settings of one training.
 
     Parameters
@@ -70,25 +70,25 @@ class Settings:
 _BATCH = 400
 """About a quarter of a hospital's images: four steps per round."""
 
-_PRIVATE: dict[str, tuple[tuple[float, Settings], ...]] = {
+_PRIVATE: dict[str, tuple[tuple[float, PrimiaSettings], ...]] = {
     SCRATCH: (
-        (1.0, Settings(rounds=6, learning_rate=8.0, batch_size=_BATCH)),
-        (2.0, Settings(rounds=12, learning_rate=8.0, batch_size=_BATCH)),
-        (6.0, Settings(rounds=40, learning_rate=4.0, batch_size=_BATCH)),
-        (math.inf, Settings(rounds=80, learning_rate=4.0, batch_size=_BATCH)),
+        (1.0, PrimiaSettings(rounds=6, learning_rate=8.0, batch_size=_BATCH)),
+        (2.0, PrimiaSettings(rounds=12, learning_rate=8.0, batch_size=_BATCH)),
+        (6.0, PrimiaSettings(rounds=40, learning_rate=4.0, batch_size=_BATCH)),
+        (math.inf, PrimiaSettings(rounds=80, learning_rate=4.0, batch_size=_BATCH)),
     ),
     PRETRAINED: (
-        (0.5, Settings(rounds=10, learning_rate=8.0, batch_size=_BATCH, frozen=True)),
-        (2.0, Settings(rounds=10, learning_rate=16.0, batch_size=_BATCH, frozen=True)),
-        (math.inf, Settings(rounds=30, learning_rate=8.0, batch_size=_BATCH, frozen=True)),
+        (0.5, PrimiaSettings(rounds=10, learning_rate=8.0, batch_size=_BATCH, frozen=True)),
+        (2.0, PrimiaSettings(rounds=10, learning_rate=16.0, batch_size=_BATCH, frozen=True)),
+        (math.inf, PrimiaSettings(rounds=30, learning_rate=8.0, batch_size=_BATCH, frozen=True)),
     ),
 }
 """Settings up to each ε: the more noise, the fewer steps."""
 
-_WITHOUT = Settings(rounds=15, learning_rate=0.3, batch_size=32, momentum=0.9)
+_WITHOUT = PrimiaSettings(rounds=15, learning_rate=0.3, batch_size=32, momentum=0.9)
 
 
-def of(model: str, epsilon: float | None, *, quick: bool = False) -> Settings:
+def of(model: str, epsilon: float | None, *, quick: bool = False) -> PrimiaSettings:
     """Return the settings of a model at ε; None is without privacy, where nothing is frozen."""
     settings = _WITHOUT
     if epsilon is not None:

@@ -3,9 +3,9 @@ r"""One training of the hospitals' study: pretraining, silos, rounds, evaluation
 Each hospital is a `Silo`: it releases a noisy mean and standard deviation of its pixels, then noisy
 gradients, and nothing else. All of it together is (ε, δ)-DP towards each of its images.
 
-Classes are weighted in the loss: a normal image counts `Settings.normal` times as much as one with
-pneumonia. The share of patients who are ill is not public, and differs from place to place; so this
-weight is a setting like any other, chosen beforehand, and not read off the images.
+Classes are weighted in the loss: a normal image counts `PrimiaSettings.normal` times as much
+as one with pneumonia. The share of patients who are ill is not public, and differs from place to
+place; so this weight is a setting like any other, chosen beforehand, and not read off the images.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from tacit.federated.record_level.normalisation import Normalisation, combine
 from tacit.federated.record_level.privacy import RecordPrivacy
 from tacit.federated.record_level.server import SiloServer
 from tacit.federated.record_level.silo import Silo
+from tacit.federated.rounds import RunOptions
 from tacit.federated.torch_model import TorchModel
 from tacit.privacy.randomness import Randomness
-from tacit_papers.parts.primia_settings import CHANNELS, PRETRAINING, Settings
+from tacit_papers.parts.primia_settings import CHANNELS, PRETRAINING, PrimiaSettings
 
 BOUNDS = (0.0, 1.0)
 """Public bounds of pixels."""
@@ -46,7 +47,7 @@ class Quality(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedFederation:
     """A global model, the normalisation of its rows, and its cost."""
 
     model: TorchModel
@@ -93,7 +94,7 @@ def pretrain(public: Dataset, *, epochs: float, seed: int, device: str = "cpu") 
 
 def network(
     image: tuple[int, int],
-    settings: Settings,
+    settings: PrimiaSettings,
     features: Weights | None,
     *,
     seed: int = 0,
@@ -119,13 +120,13 @@ def weighted(normal: float, device: str = "cpu") -> Callable[[Tensor, Tensor], T
 def private(
     model: TorchModel,
     hospitals: Sequence[Data],
-    settings: Settings,
+    settings: PrimiaSettings,
     *,
     epsilon: float,
     delta: float,
     rng: Callable[[int], Randomness | None] = lambda _: None,
     seed: int = 0,
-) -> Trained:
+) -> TrainedFederation:
     """Train by federated averaging over silos, each of which spends (ε, δ) on its own images.
 
     Parameters
@@ -134,7 +135,7 @@ def private(
         The model that `network` makes.
     hospitals : sequence of Data
         Pixels within `BOUNDS`, and labels.
-    settings : Settings
+    settings : PrimiaSettings
         Settings of the training.
     epsilon, delta : float
         Guarantee for all that a hospital releases: mean and standard deviation of its pixels, and
@@ -163,7 +164,11 @@ def private(
         silo.normalise(normalisation)
     server = SiloServer(delta, epsilon=epsilon)
     end = rounds.run(
-        fedavg, model, silos, settings.rounds, config=config, coordinator=server, seed=seed
+        fedavg,
+        model,
+        silos,
+        settings.rounds,
+        RunOptions(config=config, coordinator=server, seed=seed),
     )
     plan = silos[0].plan
     facts = {
@@ -174,17 +179,17 @@ def private(
         "noise_multiplier": float(plan.multiplier),
         "spent_epsilon": server.spent,
     }
-    return Trained(model, end.model, normalisation, server.spent, facts)
+    return TrainedFederation(model, end.model, normalisation, server.spent, facts)
 
 
 def without_privacy(
-    model: TorchModel, hospitals: Sequence[Data], settings: Settings, *, seed: int = 0
-) -> Trained:
+    model: TorchModel, hospitals: Sequence[Data], settings: PrimiaSettings, *, seed: int = 0
+) -> TrainedFederation:
     """Train the same federation without clipping and noise, with settings that suit it."""
     fedavg = algorithm("fedavg")
     pixels = np.concatenate([data.rows for data in hospitals])
     normalisation = Normalisation(np.array([pixels.mean()]), np.array([pixels.std()]), BOUNDS)
     clients = [Data(normalisation.apply(data.rows), data.labels) for data in hospitals]
     config = fedavg.config(**settings.local)
-    end = rounds.run(fedavg, model, clients, settings.rounds, config=config, seed=seed)
-    return Trained(model, end.model, normalisation, None, {"rounds": len(end.history)})
+    end = rounds.run(fedavg, model, clients, settings.rounds, RunOptions(config=config, seed=seed))
+    return TrainedFederation(model, end.model, normalisation, None, {"rounds": len(end.history)})

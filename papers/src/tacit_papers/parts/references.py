@@ -43,8 +43,10 @@ def clean_answers(schema: Schema, train: Any, labels: Any, test: Any, seed: int)
 
         learned = features.fit(codebook.default_features(schema), schema, rows, seed)
         projection = quantizer.fit_projection(learned, rows, 48, True, seed)
-        seen, asked = (quantizer.project(learned, part, projection) for part in (rows, points))
-        return SVC(C=10.0).fit(seen, labels).predict(asked)
+        seen, projected_points = (
+            quantizer.project(learned, part, projection) for part in (rows, points)
+        )
+        return SVC(C=10.0).fit(seen, labels).predict(projected_points)
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     learned = features.fit("raw", schema, rows, seed)

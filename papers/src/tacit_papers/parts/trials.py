@@ -18,7 +18,7 @@ class Trial:
 
     dataset: Dataset
     split: Split
-    asked: Collecting
+    parameters: Collecting
     seed: int
     contenders: Contenders
 
@@ -45,8 +45,8 @@ class Trial:
 class Trials:
     """All trials of a study, one in memory at a time."""
 
-    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
-        self.dataset, self.asked = dataset, asked
+    def __init__(self, dataset: Dataset, parameters: Collecting) -> None:
+        self.dataset, self.parameters = dataset, parameters
         self._shared: dict[str, Any] = {}
         self._last: tuple[int, Trial] | None = None
 
@@ -56,10 +56,10 @@ class Trials:
 
     def __getitem__(self, number: int) -> Trial:
         if self._last is None or self._last[0] != number:
-            split, seed = self._split(number), self.asked.seed + number
+            split, seed = self._split(number), self.parameters.seed + number
             classes = len(self.dataset.classes)
             fits = self.contenders(self.dataset.take(split.inhouse), split.people, classes, seed)
-            self._last = number, Trial(self.dataset, split, self.asked, seed, fits)
+            self._last = number, Trial(self.dataset, split, self.parameters, seed, fits)
         return self._last[1]
 
     def contenders(self, inhouse: Any, people: Any, classes: int | None, seed: int) -> Contenders:
@@ -69,14 +69,14 @@ class Trials:
             self.dataset.schema,
             len(people),
             classes,
-            self.asked,
+            self.parameters,
             seed,
             self._shared,
         )
 
     def _split(self, number: int) -> Split:
-        split = self.dataset.collection(self.asked.seed + number)
-        return split.limited(*[QUICK_ROWS] * 4) if self.asked.quick else split
+        split = self.dataset.collection(self.parameters.seed + number)
+        return split.limited(*[QUICK_ROWS] * 4) if self.parameters.quick else split
 
 
 def accuracy(answers: Any, truth: Any) -> float:

@@ -70,7 +70,7 @@ def learn(
     seen = (points, weights, reports.columns["label"], reports.channel.flip.matrix)
     if epsilon < ENOUGH:
         return Tuned(mechanism, fit_score(*seen), inhouse)
-    device, seed = contenders.asked.device, contenders.seed
+    device, seed = contenders.parameters.device, contenders.seed
     fits = [fit_clean_network(*seen, choice, seed=seed, device=device) for choice in _NETWORKS]
     return Tuned(mechanism, max(fits, key=lambda network: network.held_out), inhouse)
 
@@ -80,6 +80,6 @@ def _mechanism(contenders: Contenders, epsilon: float) -> Any:
     settings: dict[str, Any] = {"radius": 5.0, "pretraining_epsilon": 6.0 if heavy else 27.0}
     if kind_of(contenders.schema) == paper.IMAGES:
         settings["likelihood"] = "logits" if heavy else "bernoulli"
-    training = contenders.training(math.inf) if contenders.asked.quick else dict(_TRAINING)
+    training = contenders.training(math.inf) if contenders.parameters.quick else dict(_TRAINING)
     networks = contenders.trained(settings, math.inf, training)
     return at(networks, epsilon, contenders.classes, 0.5)

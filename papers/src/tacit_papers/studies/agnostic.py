@@ -37,7 +37,7 @@ MECHANISMS = ("codebook", "vlm", "direct")
 
 
 @dataclass(frozen=True)
-class Asked(Collecting):
+class AgnosticParameters(Collecting):
     """Parameters of the study."""
 
     mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
@@ -50,32 +50,32 @@ class Agnostic:
 
     name = "agnostic"
 
-    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
+    def __init__(self, dataset: Dataset, parameters: Collecting) -> None:
         if not dataset.tasks:
             remedy = "Take digits or mnist."
             errors.refuse("agnostic", "data", "with several tasks", dataset.name, remedy)
-        self.dataset, self.asked = dataset, asked
-        self.trials = Trials(dataset, asked)
+        self.dataset, self.parameters = dataset, parameters
+        self.trials = Trials(dataset, parameters)
         self._answers: dict[str, Any] = {}
 
     def record(self) -> Record:
         """Return an empty record."""
         tasks = {name: list(codes) for name, codes in self.dataset.tasks.items()}
-        return self.asked.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
+        return self.parameters.record(self.name, self.dataset, self.trials.sizes(), tasks=tasks)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial."""
         return [
             {
                 "mechanism": mechanism,
-                "features": self.asked.features_of(mechanism, self.dataset.schema),
+                "features": self.parameters.features_of(mechanism, self.dataset.schema),
                 "epsilon": epsilon,
                 "task": task,
                 "trial": trial,
             }
-            for trial in range(self.asked.trials)
-            for mechanism in self.asked.mechanisms
-            for epsilon in self.asked.epsilons
+            for trial in range(self.parameters.trials)
+            for mechanism in self.parameters.mechanisms
+            for epsilon in self.parameters.epsilons
             for task in self.dataset.tasks
         ]
 
@@ -123,7 +123,7 @@ class Agnostic:
             reports = mechanism.release(rows, labels, rng)
             settings = {
                 "seed": seed,
-                "device": self.asked.device,
+                "device": self.parameters.device,
                 **learning(mechanism, self.dataset),
             }
             return NoiseAwareClassifier(**settings).fit(reports)
@@ -133,8 +133,8 @@ STUDY = Study(
     name="agnostic",
     about="Answer many tasks from one set of reports, beside reports made for each task alone.",
     question="Do the same reports serve tasks that were not known before?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Agnostic(asked.load(progress), asked),
+    parameters=AgnosticParameters,
+    prepare=lambda parameters, progress: Agnostic(parameters.load(progress), parameters),
     measures=("clean_accuracy",),
     example="--data mnist",
     place=5,

@@ -27,11 +27,11 @@ from tacit.local import ceilings
 from tacit.privacy import errors
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
-from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.record import Cell, Record, all_measures, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
 from tacit_papers.parts import anonymize_summary as summary
-from tacit_papers.parts.anonymize_judging import Judge, Shown
+from tacit_papers.parts.anonymize_judging import Judge, Representations
 
 STRENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5)
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
@@ -52,7 +52,7 @@ def _strength(name: str, value: float) -> float:
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class AnonymizeParameters(Parameters):
     """Parameters of the study."""
 
     data: str = declare.option(
@@ -100,16 +100,16 @@ class Anonymize:
 
     name = "anonymize"
 
-    def __init__(self, dataset: TwiceLabelled, asked: Asked) -> None:
-        self.dataset, self.asked = dataset, asked
+    def __init__(self, dataset: TwiceLabelled, parameters: AnonymizeParameters) -> None:
+        self.dataset, self.parameters = dataset, parameters
         self._trial = -1
         self._kept: dict[str, Any] = {}
 
     def record(self) -> Record:
         """Return an empty record."""
-        given, dataset = self.asked, self.dataset
-        parameters = {
-            **given.recorded(),
+        parameters, dataset = self.parameters, self.dataset
+        recorded = {
+            **parameters.recorded(),
             "data": dataset.name,
             "regular": dataset.regular_name,
             "private": dataset.private_name,
@@ -123,28 +123,30 @@ class Anonymize:
             "private_classes": len(dataset.private_classes),
             "sha256": dict(dataset.sha256),
         }
-        return Record(self.name, parameters, versions(given.device), data)
+        return Record(self.name, recorded, versions(parameters.device), data)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: references, strengths of each training, then every ε."""
         return [
-            {**cell, "trial": trial} for trial in range(self.asked.trials) for cell in self._each()
+            {**cell, "trial": trial}
+            for trial in range(self.parameters.trials)
+            for cell in self._each()
         ]
 
     def _each(self) -> list[Cell]:
-        given = self.asked
-        private = [training for training in given.trainings if training in EPSILON_STYLES]
+        parameters = self.parameters
+        private = [training for training in parameters.trainings if training in EPSILON_STYLES]
         return [
             *({"reference": name} for name in REFERENCES),
             *(
                 {"training": training, "strength": strength, "epsilon": None}
-                for training in given.trainings
-                for strength in given.strengths
+                for training in parameters.trainings
+                for strength in parameters.strengths
             ),
             *(
                 {"training": training, "strength": EPSILON_STRENGTH, "epsilon": epsilon}
                 for training in private
-                for epsilon in given.epsilons
+                for epsilon in parameters.epsilons
             ),
         ]
 
@@ -179,18 +181,18 @@ class Anonymize:
         training, strength, epsilon = cell["training"], cell["strength"], cell["epsilon"]
         if epsilon is not None:
             styles = EPSILON_STYLES[training]
-            made = self._encoder(strength, training=training, epsilon=epsilon, styles=styles)
-            return made.fit(*self._rows("training"), **self._hidden())
+            encoder = self._encoder(strength, training=training, epsilon=epsilon, styles=styles)
+            return encoder.fit(*self._rows("training"), **self._hidden())
         frontier = self._once(training, lambda: self._frontier(training))
         return frontier[strength]  # type: ignore[no-any-return]
 
     def _frontier(self, training: str) -> dict[float, AnonymizingEncoder]:
         encoders = self._encoder(training=training).frontier(
-            self.asked.strengths, *self._rows("training"), **self._hidden()
+            self.parameters.strengths, *self._rows("training"), **self._hidden()
         )
         return {encoder.strength: encoder for encoder in encoders}
 
-    def _trivial(self) -> tuple[AnonymizingEncoder, Shown, Any, dict[str, float]]:
+    def _trivial(self) -> tuple[AnonymizingEncoder, Representations, Any, dict[str, float]]:
         """Fit codes of one style: the predicted regular label alone."""
 
         def make() -> Any:
@@ -212,21 +214,21 @@ class Anonymize:
 
     def _encoder(self, strength: float = 0.0, **more: Any) -> AnonymizingEncoder:
         from tacit.anonymize.networks import PENDIGITS
-        from tacit.anonymize.training import Schedule
+        from tacit.anonymize.training import AdversarialSchedule
 
         shape: dict[str, Any] = PENDIGITS if self.dataset.name == "pendigits" else {}
-        if self.asked.quick:
-            few = Schedule(**_QUICK_EPOCHS)
+        if self.parameters.quick:
+            few = AdversarialSchedule(**_QUICK_EPOCHS)
             shape = {"encoder": (64, 64), "branches": (32,), "schedule": few, "styles": 2}
-        seed = self.asked.seed + self._trial
-        chosen = {"seed": seed, "device": self.asked.device, **shape, **more}
+        seed = self.parameters.seed + self._trial
+        chosen = {"seed": seed, "device": self.parameters.device, **shape, **more}
         return AnonymizingEncoder(strength, **chosen)
 
     # --- what is seen ----------------------------------------------------------------------------
 
-    def _shown(self, encoder: AnonymizingEncoder, cell: Cell | None = None) -> Shown:
+    def _shown(self, encoder: AnonymizingEncoder, cell: Cell | None = None) -> Representations:
         """Return representations as they would be handed out."""
-        noise = None if cell is None else generator(self.asked.seed, cell)
+        noise = None if cell is None else generator(self.parameters.seed, cell)
 
         def of(indices: Any) -> Any:
             rows = self.dataset.take(indices)
@@ -234,7 +236,7 @@ class Anonymize:
                 return encoder.represent(rows)
             return encoder.release(rows, noise)
 
-        return Shown(of(self._judge.known), of(self._judge.split.test))
+        return Representations(of(self._judge.known), of(self._judge.split.test))
 
     def _raw(self) -> Measured:
         from tacit.anonymize.rows import RowReader
@@ -242,14 +244,14 @@ class Anonymize:
         judge, take = self._judge, self.dataset.take
         reader = RowReader.of(take(judge.split.training), "study")
         parts = (reader.read(take(i), "study").numpy() for i in (judge.known, judge.split.test))
-        shown = Shown(*parts)
+        shown = Representations(*parts)
         attacked = judge.attacked(shown)
         second, _ = judge.second_task(shown)
         accuracy = attacked["strongest_accuracy"]
         return Measured({"accuracy": accuracy, **attacked, **_if_any(second)})
 
     def _judged(
-        self, encoder: AnonymizingEncoder, shown: Shown, second: dict[str, float]
+        self, encoder: AnonymizingEncoder, shown: Representations, second: dict[str, float]
     ) -> Measured:
         judge = self._judge
         _, task, person = self._labelled("test")
@@ -272,15 +274,15 @@ class Anonymize:
     @property
     def _judge(self) -> Judge:
         def make() -> Judge:
-            seed = self.asked.seed + self._trial
-            attackers = _QUICK_ATTACKERS if self.asked.quick else None
+            seed = self.parameters.seed + self._trial
+            attackers = _QUICK_ATTACKERS if self.parameters.quick else None
             return Judge(self.dataset, self._split(self._trial), seed, attackers)
 
         return self._once("judge", make)  # type: ignore[no-any-return]
 
     def _split(self, trial: int) -> TwiceSplit:
-        split = self.dataset.split(self.asked.seed + trial)
-        return _few(self.dataset, split) if self.asked.quick else split
+        split = self.dataset.split(self.parameters.seed + trial)
+        return _few(self.dataset, split) if self.parameters.quick else split
 
     def _labelled(self, part: str) -> tuple[Any, Any, Any]:
         indices = getattr(self._judge.split, part)
@@ -319,25 +321,29 @@ def _if_any(second: dict[str, float]) -> dict[str, Any]:
     return {"second_task": second} if second else {}
 
 
-def _prepare(asked: Asked, progress: Any) -> Anonymize:
+def _prepare(parameters: AnonymizeParameters, progress: Any) -> Anonymize:
     from tacit.apps.cli.files import image_size
 
-    folder: Any = {"pattern": asked.pattern, "size": image_size(asked.size)}
-    columns = (asked.regular, asked.private, asked.schema and Path(asked.schema))
-    dataset = datasets.load_twice(asked.data, *columns, progress=progress, **folder)
-    return Anonymize(dataset, asked)
+    folder: Any = {"pattern": parameters.pattern, "size": image_size(parameters.size)}
+    columns = (
+        parameters.regular,
+        parameters.private,
+        parameters.schema and Path(parameters.schema),
+    )
+    dataset = datasets.load_twice(parameters.data, *columns, progress=progress, **folder)
+    return Anonymize(dataset, parameters)
 
 
 STUDY = Study(
     name="anonymize",
     about="Train representations that keep the task and hide the person, and attack them.",
     question="Can a representation keep the task and hide the person, whoever attacks?",
-    parameters=Asked,
+    parameters=AnonymizeParameters,
     prepare=_prepare,
     measures=("regular_accuracy",),
     table=summary.table,
     measured=summary.measured,
-    references=summary.references,
+    references=all_measures,
     needs={"torch": "learn"},
     example="--data pendigits --strengths 0,.5,1",
     epsilon_optional=True,

@@ -21,10 +21,10 @@ from tacit_papers.engine.parameters import Parameters
 from tacit_papers.engine.record import Cell, Record, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
-from tacit_papers.engine.tables import Table
+from tacit_papers.engine.tables import Table, trials
 from tacit_papers.parts import classifier_data
 from tacit_papers.parts import classifier_models as models
-from tacit_papers.parts.classifier_data import Case, Encoding, Rows
+from tacit_papers.parts.classifier_data import Case, Encoding, LabelledRows
 from tacit_papers.parts.classifier_models import PEER, PLAIN, TACIT, Peer
 from tacit_papers.parts.references import largest
 
@@ -33,7 +33,7 @@ _QUICK_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class ClassifiersParameters(Parameters):
     """Parameters of the study; without estimators, all that fit the data."""
 
     data: str = declare.option(
@@ -67,7 +67,7 @@ class Classifiers:
     ----------
     case : Case
         The data.
-    asked : Asked
+    parameters : ClassifiersParameters
         The parameters.
     peer : Peer, optional
         diffprivlib; without it there are no results of diffprivlib.
@@ -75,22 +75,24 @@ class Classifiers:
 
     name = "classifiers"
 
-    def __init__(self, case: Case, asked: Asked, peer: Peer | None = None) -> None:
-        self.case, self.asked, self.peer = case, asked, peer
+    def __init__(
+        self, case: Case, parameters: ClassifiersParameters, peer: Peer | None = None
+    ) -> None:
+        self.case, self.parameters, self.peer = case, parameters, peer
         fitting = tuple(models.known(case))
-        self.estimators = asked.estimators or fitting
+        self.estimators = parameters.estimators or fitting
         for name in self.estimators:
             errors.choice("study", f"estimators for {case.name}", name, fitting)
         if find_spec("torch") is None and any(name.startswith("MLP") for name in self.estimators):
             remedy = "pip install 'tacit[learn]', or leave it out of --estimators."
             errors.refuse("study", "estimators", "without MLP where torch is missing", "", remedy)
-        self._last: tuple[Any, tuple[Rows, Rows]] | None = None
+        self._last: tuple[Any, tuple[LabelledRows, LabelledRows]] | None = None
 
     def record(self) -> Record:
         """Return an empty record."""
-        given, case = self.asked, self.case
-        parameters = {
-            **given.recorded(),
+        parameters, case = self.parameters, self.case
+        recorded = {
+            **parameters.recorded(),
             "data": case.name,
             "estimators": list(self.estimators),
             # Which interpreter it was does not matter; its version is among the versions.
@@ -108,13 +110,13 @@ class Classifiers:
             "taken_as_public": list(case.taken_as_public),
         }
         made_by = versions("cpu") | ({PEER: self.peer.version} if self.peer else {})
-        return Record(self.name, parameters, made_by, data)
+        return Record(self.name, recorded, made_by, data)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: references, ours with every algorithm, diffprivlib."""
         return [
             {**cell, "trial": trial}
-            for trial in range(self.asked.trials)
+            for trial in range(self.parameters.trials)
             for cell in (*self._references(), *self._ours(), *self._peers())
         ]
 
@@ -128,7 +130,7 @@ class Classifiers:
             _cell(TACIT, name, algorithm, epsilon)
             for name in self.estimators
             for algorithm in algorithms[name]
-            for epsilon in self.asked.epsilons
+            for epsilon in self.parameters.epsilons
         ]
 
     def _peers(self) -> list[Cell]:
@@ -141,7 +143,7 @@ class Classifiers:
             for name in models.PEERS[self.case.measure]
             if name in self.estimators or name not in ours
         ]
-        return [_cell(PEER, name, None, e) for name in mine for e in self.asked.epsilons]
+        return [_cell(PEER, name, None, e) for name in mine for e in self.parameters.epsilons]
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one fit on test rows."""
@@ -149,7 +151,7 @@ class Classifiers:
             return Measured({"accuracy": largest(self._parts(cell["trial"])[1].y)})
         library, name, epsilon = cell["library"], cell["estimator"], cell["epsilon"]
         train, test = self._parts(cell["trial"], models.encoding(self.case, name))
-        seed = self.asked.seed + cell["trial"]
+        seed = self.parameters.seed + cell["trial"]
         if library == PLAIN:
             model, _ = models.fitted(models.plain(name, train.X.shape[1], seed), train)
             return Measured({self.case.measure: float(model.score(*test))}, {"delta": None})
@@ -157,8 +159,8 @@ class Classifiers:
             assert self.peer is not None
             score = self.peer.score(self.case, (train, test), name, epsilon, seed)
             return Measured({self.case.measure: score}, {"delta": 0.0})
-        algorithm, rng = cell["algorithm"], generator(self.asked.seed, cell)
-        model = models.ours(self.case, name, algorithm, epsilon, self.asked.delta, rng)
+        algorithm, rng = cell["algorithm"], generator(self.parameters.seed, cell)
+        model = models.ours(self.case, name, algorithm, epsilon, self.parameters.delta, rng)
         model, noise = models.fitted(model, train)
         facts = {
             "delta": float(getattr(model.guarantee_, "delta", 0.0)),
@@ -168,11 +170,13 @@ class Classifiers:
         score = float(model.score(*test))
         return Measured({self.case.measure: score, "mostly_noise": noise}, facts)
 
-    def _parts(self, trial: int, encoding: Encoding | None = None) -> tuple[Rows, Rows]:
+    def _parts(
+        self, trial: int, encoding: Encoding | None = None
+    ) -> tuple[LabelledRows, LabelledRows]:
         rows = encoding or self.case.indicators
         if self._last is None or self._last[0] != (trial, rows):
-            most = _QUICK_ROWS if self.asked.quick else None
-            parts = self.case.split(rows, self.asked.seed + trial, most)
+            most = _QUICK_ROWS if self.parameters.quick else None
+            parts = self.case.split(rows, self.parameters.seed + trial, most)
             self._last = (trial, rows), parts
         return self._last[1]
 
@@ -209,15 +213,15 @@ def table(record: Mapping[str, Any]) -> Table:
 
 
 def _title(record: Mapping[str, Any]) -> str:
-    data, given = record["data"], record["parameters"]
-    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
+    data, parameters = record["data"], record["parameters"]
     chance = record["references"].get("chance")
     named = "accuracy" if chance is not None else "R²"
     least = f" (the largest class: {chance:.3f})" if chance is not None else ""
-    peer = "" if given["peer"] else "; no diffprivlib: name a Python that has it with --peer"
+    peer = "" if parameters["peer"] else "; no diffprivlib: name a Python that has it with --peer"
     return (
-        f"classifiers, {given['data']}: {named}{least}, {data['training']:,} rows of "
-        f"{data['columns']} columns, {data['test']:,} test rows; {many}; * is the default{peer}"
+        f"classifiers, {parameters['data']}: {named}{least}, {data['training']:,} rows of "
+        f"{data['columns']} columns, {data['test']:,} test rows; {trials(record)}; "
+        f"* is the default{peer}"
     )
 
 
@@ -228,16 +232,16 @@ def _short(measure: Mapping[str, Any]) -> str:
     return f"{mean:.3f}" + (f"\n±{std:.3f}" if len(measure["trials"]) > 1 else "")
 
 
-def _prepare(asked: Asked, progress: Any) -> Classifiers:
-    peer = Peer.here() if asked.peer is None else Peer(asked.peer)
-    return Classifiers(classifier_data.load(asked.data, progress), asked, peer)
+def _prepare(parameters: ClassifiersParameters, progress: Any) -> Classifiers:
+    peer = Peer.here() if parameters.peer is None else Peer(parameters.peer)
+    return Classifiers(classifier_data.load(parameters.data, progress), parameters, peer)
 
 
 STUDY = Study(
     name="classifiers",
     about="Compare every estimator against ε, beside scikit-learn and diffprivlib.",
     question="Which estimator loses least at which ε, and are the defaults the right ones?",
-    parameters=Asked,
+    parameters=ClassifiersParameters,
     prepare=_prepare,
     measures=("accuracy", "r2"),
     table=table,

@@ -47,7 +47,7 @@ _UNPROTECTED = ("direct", "vlm-tuned")
 
 
 @dataclass(frozen=True)
-class Asked(Collecting):
+class CollectParameters(Collecting):
     """Parameters of the study."""
 
     mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS)
@@ -58,17 +58,17 @@ class Collect:
 
     name = "collect"
 
-    def __init__(self, dataset: Dataset, asked: Collecting) -> None:
-        self.dataset, self.asked = dataset, asked
-        self.trials = Trials(dataset, asked)
+    def __init__(self, dataset: Dataset, parameters: Collecting) -> None:
+        self.dataset, self.parameters = dataset, parameters
+        self.trials = Trials(dataset, parameters)
 
     def record(self) -> Record:
         """Return an empty record."""
-        return self.asked.record(self.name, self.dataset, self.trials.sizes())
+        return self.parameters.record(self.name, self.dataset, self.trials.sizes())
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial; what both levels share is measured once."""
-        return self.asked.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
+        return self.parameters.cells(self.dataset.schema, references.NAMES, _UNPROTECTED)
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one mechanism at one ε, or one reference."""
@@ -98,7 +98,7 @@ class Collect:
             price = {"central_epsilon": central * STUDENT_SHARE}
             price["central_delta"] = paper.CENTRAL_DELTA * STUDENT_SHARE
         student = StudentClassifier(
-            inhouse=trial.contenders.rows, seed=seed, device=self.asked.device, **price
+            inhouse=trial.contenders.rows, seed=seed, device=self.parameters.device, **price
         ).fit(reports, rng=rng)
         private = table.for_private_points(POINT_SHARE * epsilon)
         rows, truth = trial.test
@@ -157,25 +157,27 @@ class Collect:
         learner = NoiseAwareClassifier(
             level=level,
             seed=trial.seed,
-            device=self.asked.device,
+            device=self.parameters.device,
             **learning(mechanism, self.dataset),
         )
         return mechanism, learner.fit(reports)
 
     def _tuned(self, cell: Cell, trial: Trial) -> Measured:
         rng, epsilon = generator(trial.seed, cell), cell["epsilon"]
-        made = tuned.learn(trial.contenders, epsilon, *trial.people, rng)
+        learned = tuned.learn(trial.contenders, epsilon, *trial.people, rng)
         rows, truth = trial.test
-        share = float(made.mechanism.epsilon * (1 - made.mechanism.label_share))
-        answers = made.of_reports(made.mechanism.at(share).release(rows, rng=rng)).argmax(axis=1)
+        share = float(learned.mechanism.epsilon * (1 - learned.mechanism.label_share))
+        answers = learned.of_reports(learned.mechanism.at(share).release(rows, rng=rng)).argmax(
+            axis=1
+        )
         return self._measured(
-            made.of_rows(rows),
+            learned.of_rows(rows),
             answers,
             truth,
             share,
             {},
             {
-                "guarantee": str(made.mechanism.channel(True).guarantee),
+                "guarantee": str(learned.mechanism.channel(True).guarantee),
                 "inhouse_guarantee": "not private: the classifier is fitted with in-house rows",
                 "central_proved": False,
             },
@@ -220,8 +222,8 @@ STUDY = Study(
     name="collect",
     about="Measure accuracy against local and central ε, on clean and on reported rows.",
     question="How accurate is a classifier that is learned from noisy reports?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Collect(asked.load(progress), asked),
+    parameters=CollectParameters,
+    prepare=lambda parameters, progress: Collect(parameters.load(progress), parameters),
     measures=("clean_accuracy",),
     example="--data mnist --central inf,5,1",
     place=1,

@@ -47,7 +47,7 @@ from tacit.privacy import errors, events
 from tacit.privacy.accounting import accountants, plans, privacy_loss
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
-from tacit_papers.engine.record import Cell, Record, versions
+from tacit_papers.engine.record import Cell, Record, all_measures, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
 from tacit_papers.parts import composition_summary as summary
@@ -62,7 +62,7 @@ _QUICK_RECORDS, _QUICK_EPOCHS = 300, 2
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class CompositionParameters(Parameters):
     """Parameters of the study."""
 
     data: str = declare.option("mnist", choices=DATA, quick="digits", kw_only=True)
@@ -88,12 +88,12 @@ class Composition:
 
     name = "composition"
 
-    def __init__(self, dataset: Dataset, asked: Asked) -> None:
+    def __init__(self, dataset: Dataset, parameters: CompositionParameters) -> None:
         errors.choice("study", "data", dataset.name, DATA)
-        self.dataset, self.asked = dataset, asked
-        self.records = min(_QUICK_RECORDS if asked.quick else RECORDS, len(dataset) // 2)
+        self.dataset, self.parameters = dataset, parameters
+        self.records = min(_QUICK_RECORDS if parameters.quick else RECORDS, len(dataset) // 2)
         self.batch_size = round(SAMPLING * self.records)
-        self.steps = round((_QUICK_EPOCHS if asked.quick else EPOCHS) / SAMPLING)
+        self.steps = round((_QUICK_EPOCHS if parameters.quick else EPOCHS) / SAMPLING)
         self._trial = -1
         self._kept: dict[Any, Any] = {}
         self._noise: dict[tuple[str, float], float] = {}
@@ -102,11 +102,11 @@ class Composition:
         """Return an empty record."""
         from tacit_papers.parts.composition_training import SETTINGS, attribute_of
 
-        given = self.asked
-        parameters = {
-            **given.recorded(),
+        parameters = self.parameters
+        recorded = {
+            **parameters.recorded(),
             "data": self.dataset.name,
-            "settings": {model: SETTINGS[model] for model in given.models},
+            "settings": {model: SETTINGS[model] for model in parameters.models},
             "run": {"batch_size": self.batch_size, "steps": self.steps, "clip_norm": CLIP},
         }
         data = {
@@ -117,19 +117,19 @@ class Composition:
             "attribute": attribute_of(self.dataset).name,
             "sha256": dict(self.dataset.sha256),
         }
-        return Record(self.name, parameters, versions(given.device), data)
+        return Record(self.name, recorded, versions(parameters.device), data)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: references, then each model with each accountant."""
-        given = self.asked
-        each: list[Cell] = [{"reference": name} for name in ("chance", *given.models)]
+        parameters = self.parameters
+        each: list[Cell] = [{"reference": name} for name in ("chance", *parameters.models)]
         each += [
             {"mechanism": name, "task": model, "epsilon": epsilon}
-            for model in given.models
-            for name in given.accountants
-            for epsilon in given.epsilons
+            for model in parameters.models
+            for name in parameters.accountants
+            for epsilon in parameters.epsilons
         ]
-        return [{**cell, "trial": trial} for trial in range(given.trials) for cell in each]
+        return [{**cell, "trial": trial} for trial in range(parameters.trials) for cell in each]
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one training and the attacks on it."""
@@ -147,17 +147,17 @@ class Composition:
         from tacit.central.training import train
         from tacit_papers.parts import composition_training as training
 
-        given, model = self.asked, cell["task"]
+        parameters, model = self.parameters, cell["task"]
         module = self._untrained(model)
         trained = train(
             module,
             self._records.members,
             training.losses,
-            delta=given.delta,
+            delta=parameters.delta,
             clip_norm=CLIP,
             batch_size=self.batch_size,
             steps=self.steps,
-            rng=generator(given.seed, cell),
+            rng=generator(parameters.seed, cell),
             **self._calibrated(cell),
             **training.SETTINGS[model],
         )
@@ -179,7 +179,7 @@ class Composition:
             return {"epsilon": epsilon, "accountant": name}
         noise = self._noise_of(name, epsilon)
         run = privacy_loss.subsampled_gaussian(noise, self._sampling, self.steps)
-        quick = privacy_loss.epsilon_rdp(run, self.asked.delta) <= epsilon
+        quick = privacy_loss.epsilon_rdp(run, self.parameters.delta) <= epsilon
         checked = "rdp" if quick else "pld"
         return {"epsilon": epsilon, "accountant": checked, "noise_multiplier": noise}
 
@@ -194,7 +194,7 @@ class Composition:
             self._noise[name, epsilon] = accountants.noise_by(
                 name,
                 epsilon,
-                self.asked.delta,
+                self.parameters.delta,
                 sampling_probability=self._sampling,
                 steps=self.steps,
             )
@@ -202,7 +202,7 @@ class Composition:
 
     def _promised(self, epsilon: float, trained: Any) -> dict[str, Any]:
         """Return what is claimed, and the ε of the same event by the tightest accountant."""
-        delta, proved = self.asked.delta, trained.guarantee.epsilon
+        delta, proved = self.parameters.delta, trained.guarantee.epsilon
         by_pld = _pld(trained.event, delta)
         return {
             "noise_multiplier": trained.noise_multiplier,
@@ -228,19 +228,19 @@ class Composition:
 
         def make() -> Any:
             order = np.random.default_rng([self._seed, 1]).permutation(len(self.dataset))
-            return records(self.dataset, order[: 2 * self.records], self.asked.device)
+            return records(self.dataset, order[: 2 * self.records], self.parameters.device)
 
         return self._once("records", make)
 
     @property
     def _seed(self) -> int:
-        return self.asked.seed + self._trial
+        return self.parameters.seed + self._trial
 
     def _untrained(self, model: str) -> Any:
         from tacit_papers.parts.composition_training import untrained
 
         width, classes = self._records.width, self._records.classes
-        return untrained(model, width, classes, self._seed).to(self.asked.device)
+        return untrained(model, width, classes, self._seed).to(self.parameters.device)
 
     def _without_privacy(self, model: str) -> dict[str, Any]:
         from tacit_papers.parts import composition_training as training
@@ -272,13 +272,13 @@ STUDY = Study(
     name="composition",
     about="Measure the accuracy that each way of accounting costs, and what attackers gain.",
     question="What does careless accounting cost, and what do attackers gain from a model?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Composition(
-        datasets.load(asked.data, progress=progress), asked
+    parameters=CompositionParameters,
+    prepare=lambda parameters, progress: Composition(
+        datasets.load(parameters.data, progress=progress), parameters
     ),
     measures=("accuracy_loss",),
     table=summary.table,
-    references=summary.references,
+    references=all_measures,
     needs={"torch": "learn"},
     example="--data adult",
     place=10,

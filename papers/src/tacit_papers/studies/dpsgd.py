@@ -33,7 +33,7 @@ from tacit_papers.engine.parameters import Parameters
 from tacit_papers.engine.record import Cell, Record, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
-from tacit_papers.engine.tables import Table
+from tacit_papers.engine.tables import Table, trials
 from tacit_papers.parts import dpsgd_settings as settings
 
 EPSILONS = (0.5, 2.0, 8.0)
@@ -46,7 +46,7 @@ _QUICK_ROWS = (600, 197)
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class DpsgdParameters(Parameters):
     """Parameters of the study."""
 
     data: str = declare.option("mnist", "mnist or digits.", quick="digits", kw_only=True)
@@ -66,18 +66,18 @@ class Dpsgd:
 
     name = "dpsgd"
 
-    def __init__(self, dataset: Dataset, asked: Asked) -> None:
+    def __init__(self, dataset: Dataset, parameters: DpsgdParameters) -> None:
         if not isinstance(dataset.schema, ArraySchema) or dataset.schema.image is None:
             errors.refuse("study", "data", "images: mnist or digits", dataset.name)
-        self.dataset = _few(dataset, asked.seed) if asked.quick else dataset
-        self.asked = asked
+        self.dataset = _few(dataset, parameters.seed) if parameters.quick else dataset
+        self.parameters = parameters
         self._kept: dict[int | None, Any] = {}
 
     def record(self) -> Record:
         """Return an empty record."""
-        given, (training, test) = self.asked, self._split(0)
-        parameters = {
-            **given.recorded(),
+        parameters, (training, test) = self.parameters, self._split(0)
+        recorded = {
+            **parameters.recorded(),
             "data": self.dataset.name,
             "settings": self._settings(len(training)),
         }
@@ -89,32 +89,32 @@ class Dpsgd:
             "sha256": dict(self.dataset.sha256),
             **self._published(),
         }
-        return Record(self.name, parameters, versions(given.device), data)
+        return Record(self.name, recorded, versions(parameters.device), data)
 
     def _published(self) -> dict[str, Any]:
         """Return the paper's numbers, where images and δ are the same."""
-        same = (self.dataset.name, self.asked.delta) == ("mnist", PUBLISHED_DELTA)
+        same = (self.dataset.name, self.parameters.delta) == ("mnist", PUBLISHED_DELTA)
         return {"published": PUBLISHED} if same else {}
 
     def _settings(self, rows: int) -> dict[str, Any]:
         """Return the settings of every network; part of the parameters in a record."""
-        given = self.asked
+        parameters = self.parameters
         return {
-            f"{model} at {epsilon:g}": settings.of(model, epsilon, rows, quick=given.quick)
-            for model in given.models
-            for epsilon in given.epsilons
+            f"{model} at {epsilon:g}": settings.of(model, epsilon, rows, quick=parameters.quick)
+            for model in parameters.models
+            for epsilon in parameters.epsilons
         }
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: references, then every model at every ε."""
-        given = self.asked
-        each: list[Cell] = [{"reference": model + _SUFFIX} for model in given.models]
+        parameters = self.parameters
+        each: list[Cell] = [{"reference": model + _SUFFIX} for model in parameters.models]
         each += [
             {"model": model, "epsilon": epsilon}
-            for model in given.models
-            for epsilon in given.epsilons
+            for model in parameters.models
+            for epsilon in parameters.epsilons
         ]
-        return [{**cell, "trial": trial} for trial in range(given.trials) for cell in each]
+        return [{**cell, "trial": trial} for trial in range(parameters.trials) for cell in each]
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one training."""
@@ -122,17 +122,17 @@ class Dpsgd:
 
         model = cell.get("model") or cell["reference"].removesuffix(_SUFFIX)
         training, test = self._split(cell["trial"])
-        given, labels, rows = self.asked, self.dataset.labels, self._rows(model)
+        parameters, labels, rows = self.parameters, self.dataset.labels, self._rows(model)
         classes = len(self.dataset.classes)
-        task = models.Task(rows[training], labels[training], rows[test], classes, given.device)
+        task = models.Task(rows[training], labels[training], rows[test], classes, parameters.device)
         if "reference" in cell:
-            answers = models.without_privacy(task, model, given.seed + cell["trial"])
+            answers = models.without_privacy(task, model, parameters.seed + cell["trial"])
             return Measured({"accuracy": _right(answers, labels[test])})
         fit = models.network if model == "paper" else models.linear
-        chosen = settings.of(model, cell["epsilon"], len(training), quick=given.quick)
-        noise = generator(given.seed, cell)
-        answers, event = fit(task, cell["epsilon"], given.delta, chosen, noise)
-        return Measured({"accuracy": _right(answers, labels[test])}, spent(event, given.delta))
+        chosen = settings.of(model, cell["epsilon"], len(training), quick=parameters.quick)
+        noise = generator(parameters.seed, cell)
+        answers, event = fit(task, cell["epsilon"], parameters.delta, chosen, noise)
+        return Measured({"accuracy": _right(answers, labels[test])}, spent(event, parameters.delta))
 
     def _rows(self, model: str) -> Any:
         """Return rows (n, views, columns) of all images; the first view is the image.
@@ -140,7 +140,7 @@ class Dpsgd:
         They are computed once for all cells, with as many views as any model of the study has.
         """
         views = settings.VIEWS.get(model)
-        most = views and max(settings.VIEWS.get(one, 0) for one in self.asked.models)
+        most = views and max(settings.VIEWS.get(one, 0) for one in self.parameters.models)
         if most not in self._kept:
             self._kept[most] = self._made(most)
         return self._kept[most][:, :views]
@@ -152,11 +152,11 @@ class Dpsgd:
         from tacit_papers.parts.dpsgd_features import rows_of
 
         image = self.dataset.rows.shape[1:]
-        return rows_of(pixels, image, views, self.asked.device, quick=self.asked.quick)
+        return rows_of(pixels, image, views, self.parameters.device, quick=self.parameters.quick)
 
     def _split(self, trial: int) -> tuple[Integers, Integers]:
         """Split into training and test rows, as the makers did where they did."""
-        rng = np.random.default_rng(self.asked.seed + trial)
+        rng = np.random.default_rng(self.parameters.seed + trial)
         return self.dataset.pools.halves(rng, len(self.dataset))
 
 
@@ -204,17 +204,16 @@ def _of_samples(event: events.Event) -> bool:
 
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per model and ε, beside the paper's numbers."""
-    given, images = record["parameters"], record["data"]
+    parameters, images = record["parameters"], record["data"]
     published = images.get("published", {})
     lines = [_line(one, published) for one in record["results"]]
     for name, reference in record["references"].items():
         model = name.removesuffix(_SUFFIX)
         theirs = _theirs(published, "inf") if model == "paper" else "–"
         lines.append((model, "∞", _shown(reference), theirs, *["–"] * 4))
-    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
-        f"dpsgd, {given['data']}, δ = {given['delta']:g}: {images['training']:,} training images, "
-        f"{images['test']:,} test images; {many}"
+        f"dpsgd, {parameters['data']}, δ = {parameters['delta']:g}: "
+        f"{images['training']:,} training images, {images['test']:,} test images; {trials(record)}"
     )
     head = ("model", "ε", "accuracy", "Abadi", "noise", "steps", "by PLD", "by Rényi")
     return title, head, lines
@@ -246,8 +245,10 @@ STUDY = Study(
     name="dpsgd",
     about="Train networks by DP-SGD, beside Abadi et al. and beside no privacy.",
     question="How accurate is a network that DP-SGD trained, and what does privacy cost it?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Dpsgd(datasets.load(asked.data, progress=progress), asked),
+    parameters=DpsgdParameters,
+    prepare=lambda parameters, progress: Dpsgd(
+        datasets.load(parameters.data, progress=progress), parameters
+    ),
     measures=("accuracy",),
     table=table,
     needs={"torch": "learn"},

@@ -30,15 +30,16 @@ from tacit.federated import rounds
 from tacit.federated.algorithms.registry import ALGORITHMS as KNOWN
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
+from tacit.federated.rounds import RunOptions
 from tacit.privacy import errors
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
 from tacit_papers.engine.record import Cell, Record, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured
-from tacit_papers.engine.tables import Table
+from tacit_papers.engine.tables import Table, trials
 from tacit_papers.parts.convergence import TARGETS, finite, first_at, medians
-from tacit_papers.parts.federated_clients import PARTITIONS, Federation, federation
+from tacit_papers.parts.federated_clients import PARTITIONS, ClientSplit, federation
 from tacit_papers.parts.federated_clients import SETTINGS as DIFFERENCES
 
 ALGORITHMS = tuple(KNOWN)
@@ -65,7 +66,7 @@ _HIDDEN, _LOWER, _TEST_SHARE, _QUICK_ROWS = 32, -1.0, 5, 400
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class FederatedParameters(Parameters):
     """Parameters of the study."""
 
     data: str = declare.option("digits", "digits or mnist.", kw_only=True)
@@ -92,10 +93,10 @@ class Federated:
 
     name = "federated"
 
-    def __init__(self, dataset: Dataset, asked: Asked) -> None:
+    def __init__(self, dataset: Dataset, parameters: FederatedParameters) -> None:
         if not isinstance(dataset.schema, ArraySchema) or dataset.schema.image is None:
             errors.refuse("study", "data", "images: digits or mnist", dataset.name)
-        self.dataset, self.asked = dataset, asked
+        self.dataset, self.parameters = dataset, parameters
         pixels = dataset.schema.rows(dataset.rows).numbers
         low = self._lower = LOWER.get(dataset.name, _LOWER)
         rows = np.asarray(pixels, dtype=np.float32) * (1 - low) + low  # by public bounds
@@ -107,9 +108,9 @@ class Federated:
 
     def record(self) -> Record:
         """Return an empty record."""
-        given, (training, test) = self.asked, self._split(0)
-        parameters = {
-            **given.recorded(),
+        parameters, (training, test) = self.parameters, self._split(0)
+        recorded = {
+            **parameters.recorded(),
             "data": self.dataset.name,
             "settings": self._settled(),
         }
@@ -120,21 +121,21 @@ class Federated:
             "targets": [f"{goal:g}" for goal in self.targets],
             "sha256": dict(self.dataset.sha256),
         }
-        return Record(self.name, parameters, versions("cpu"), data)
+        return Record(self.name, recorded, versions("cpu"), data)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, partition by partition: every algorithm, all trials at once."""
-        given, model = self.asked, "-".join(str(size) for size in self._sizes)
+        parameters, model = self.parameters, "-".join(str(size) for size in self._sizes)
         return [
-            {"model": model, "algorithm": name, "partition": split, "trials": given.trials}
-            for split in given.partitions
-            for name in given.algorithms
+            {"model": model, "algorithm": name, "partition": split, "trials": parameters.trials}
+            for split in parameters.partitions
+            for name in parameters.algorithms
         ]
 
     def measure(self, cell: Cell) -> Measured:
         """Measure all trials of an algorithm on a partition."""
         name, split = cell["algorithm"], cell["partition"]
-        runs = [self._run(name, split, trial) for trial in range(self.asked.trials)]
+        runs = [self._run(name, split, trial) for trial in range(self.parameters.trials)]
         histories = [history for history, _ in runs]
         summary = medians(name, histories, self.targets)
         last = [history[-1].accuracy for history in histories]
@@ -165,35 +166,37 @@ class Federated:
         """Return all rounds, and the final accuracy of clients on their own test images."""
         from tacit.federated.torch_model import TorchModel, mlp
 
-        given, seed, chosen = self.asked, self.asked.seed + trial, KNOWN[name]
+        parameters, seed, chosen = self.parameters, self.parameters.seed + trial, KNOWN[name]
         shared, test = self._federation(split, trial)
         model: Model = TorchModel(mlp(*self._sizes), seed=seed)
         outcome = rounds.run(
             chosen,
             model,
             shared.clients,
-            given.rounds,
-            config=self._config(name),
-            participation=given.participation,
-            seed=seed,
-            test=test,
+            parameters.rounds,
+            RunOptions(
+                config=self._config(name),
+                participation=parameters.participation,
+                seed=seed,
+                test=test,
+            ),
         )
         own = rounds.personal_accuracy(chosen, model, outcome, shared.own_tests)
         return outcome.history, own
 
-    def _federation(self, split: str, trial: int) -> tuple[Federation, Data]:
+    def _federation(self, split: str, trial: int) -> tuple[ClientSplit, Data]:
         rows, labels = self._rows, self.dataset.labels
         training, test = (Data(rows[part], labels[part]) for part in self._split(trial))
-        seed = self.asked.seed + trial
-        return federation(split, training, test, self.asked.clients, seed), test
+        seed = self.parameters.seed + trial
+        return federation(split, training, test, self.parameters.clients, seed), test
 
     def _difference(self, split: str) -> dict[str, float]:
         """Return how far clients differ, as means over trials; the same for every algorithm."""
         if split not in self._differences:
-            given = self.asked
+            parameters = self.parameters
             measured = [
-                self._federation(split, trial)[0].divergence(given.seed + trial)
-                for trial in range(given.trials)
+                self._federation(split, trial)[0].divergence(parameters.seed + trial)
+                for trial in range(parameters.trials)
             ]
             self._differences[split] = {
                 kind: round(float(np.mean([one[kind] for one in measured])), 4)
@@ -214,14 +217,14 @@ class Federated:
 
     def _split(self, trial: int) -> tuple[Integers, Integers]:
         """Split as the makers did where they did, else draw a fifth for testing."""
-        rng = np.random.default_rng(self.asked.seed + trial)
+        rng = np.random.default_rng(self.parameters.seed + trial)
         if getattr(self.dataset.pools, "training", None) is not None:
             training, test = self.dataset.pools.halves(rng, len(self.dataset))
         else:
             order = rng.permutation(len(self.dataset))
             kept = -(-len(order) // _TEST_SHARE)
             training, test = order[kept:], order[:kept]
-        return (training[:_QUICK_ROWS] if self.asked.quick else training), test
+        return (training[:_QUICK_ROWS] if self.parameters.quick else training), test
 
 
 def _listed(reached: Mapping[str, Any], at: int) -> dict[str, list[float | None]]:
@@ -238,20 +241,21 @@ def table(record: Mapping[str, Any]) -> Table:
 
     A cell holds rounds and megabytes to the highest target, and the best accuracy.
     """
-    given, data = record["parameters"], record["data"]
+    parameters, data = record["parameters"], record["data"]
     goal = data["targets"][-1]
     results = {(one["algorithm"], one["partition"]): one for one in record["results"]}
     lines = [
-        (name, *(_shown(results.get((name, split)), goal) for split in given["partitions"]))
-        for name in given["algorithms"]
+        (name, *(_shown(results.get((name, split)), goal) for split in parameters["partitions"]))
+        for name in parameters["algorithms"]
     ]
-    many = "1 trial" if given["trials"] == 1 else f"medians of {given['trials']} trials"
+    medians = "" if parameters["trials"] == 1 else "medians of "
     title = (
-        f"federated, {given['data']}: {given['clients']} clients, {data['training']:,} training "
-        f"images, {data['test']:,} test images; rounds and bytes to {float(goal):.0%} within "
-        f"{given['rounds']}, and the best accuracy; {many}"
+        f"federated, {parameters['data']}: {parameters['clients']} clients, "
+        f"{data['training']:,} training images, {data['test']:,} test images; "
+        f"rounds and bytes to {float(goal):.0%} within {parameters['rounds']}, "
+        f"and the best accuracy; {medians}{trials(record)}"
     )
-    return title, ("", *(one.replace("-", "\n") for one in given["partitions"])), lines
+    return title, ("", *(one.replace("-", "\n") for one in parameters["partitions"])), lines
 
 
 def _shown(one: Mapping[str, Any] | None, goal: str) -> str:
@@ -266,8 +270,10 @@ STUDY = Study(
     name="federated",
     about="Count rounds and bytes that federated algorithms need where clients differ.",
     question="How many rounds and bytes do federated algorithms need, where clients differ?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Federated(datasets.load(asked.data, progress=progress), asked),
+    parameters=FederatedParameters,
+    prepare=lambda parameters, progress: Federated(
+        datasets.load(parameters.data, progress=progress), parameters
+    ),
     measures=("best_accuracy",),
     table=table,
     needs={"torch": "learn"},

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.datasets.base import Dataset, Part
+from tacit.data.datasets.base import ColumnSubset, Dataset
 from tacit.local.inference.join import JoinClassifier
 from tacit.local.inference.neural import Settings, fit_network
 from tacit.local.learned.direct import Direct
@@ -48,7 +48,7 @@ Chosen while looking at the split "signal" of Lending Club, seeds 10 and 11.
 
 
 @dataclass(frozen=True)
-class Asked(Collecting):
+class JoinParameters(Collecting):
     """Parameters of the study."""
 
     columns: str | None = declare.option(
@@ -68,8 +68,10 @@ class Join:
 
     name = "join"
 
-    def __init__(self, dataset: Dataset, asked: Collecting, columns: str | None = None) -> None:
-        self.dataset, self.asked = dataset, asked
+    def __init__(
+        self, dataset: Dataset, parameters: Collecting, columns: str | None = None
+    ) -> None:
+        self.dataset, self.parameters = dataset, parameters
         self.columns = columns or (dataset.joins() or (None,))[0]
         self.ours, self.theirs = dataset.join(columns)
         self._last: tuple[int, Contenders] | None = None
@@ -78,11 +80,11 @@ class Join:
         """Return an empty record."""
         train, test = self._rows(0)
         sizes = {"people": len(train), "test": len(test)}
-        return self.asked.record(self.name, self.dataset, sizes, join=self.columns)
+        return self.parameters.record(self.name, self.dataset, sizes, join=self.columns)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial."""
-        return self.asked.cells(self.theirs.schema, REFERENCES)
+        return self.parameters.cells(self.theirs.schema, REFERENCES)
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one mechanism at one ε, or one reference."""
@@ -99,7 +101,7 @@ class Join:
         reports = (
             released if isinstance(mechanism, Direct) else [r.shared("join") for r in released]
         )
-        model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.asked.device)
+        model = JoinClassifier(hidden=HIDDEN, seed=contenders.seed, device=self.parameters.device)
         model.fit(reports[0], labels, clean=ours[0])
         answers = model.predict(reports[1], clean=ours[1])
         facts = {
@@ -121,8 +123,8 @@ class Join:
             labels,
             np.eye(len(self.dataset.classes)),
             Settings(hidden=HIDDEN),
-            seed=self.asked.seed + cell["trial"],
-            device=self.asked.device,
+            seed=self.parameters.seed + cell["trial"],
+            device=self.parameters.device,
         )
         return accuracy(network.predict_proba(seen[1]).argmax(axis=1), truth)
 
@@ -136,24 +138,26 @@ class Join:
 
     def _contenders(self, trial: int, train: Any) -> Contenders:
         if self._last is None or self._last[0] != trial:
-            seed = self.asked.seed + trial
+            seed = self.parameters.seed + trial
             inhouse = _take(self.theirs, train)
-            made = Contenders(inhouse, self.theirs.schema, len(train), None, self.asked, seed)
-            self._last = trial, made
+            contenders = Contenders(
+                inhouse, self.theirs.schema, len(train), None, self.parameters, seed
+            )
+            self._last = trial, contenders
         return self._last[1]
 
     def _rows(self, trial: int) -> tuple[Any, Any]:
         """Return training rows, all of which both parties hold, and test rows."""
-        split = self.dataset.collection(self.asked.seed + trial)
+        split = self.dataset.collection(self.parameters.seed + trial)
         train, test = np.concatenate([split.inhouse, split.people]), split.test
-        return (train[:QUICK_ROWS], test[:QUICK_ROWS]) if self.asked.quick else (train, test)
+        return (train[:QUICK_ROWS], test[:QUICK_ROWS]) if self.parameters.quick else (train, test)
 
 
-def _take(part: Part, indices: Any) -> Any:
+def _take(part: ColumnSubset, indices: Any) -> Any:
     return part.rows[indices] if isinstance(part.rows, np.ndarray) else part.rows.take(indices)
 
 
-def _clean(part: Part, indices: Any) -> Any:
+def _clean(part: ColumnSubset, indices: Any) -> Any:
     """Encode clean columns as numbers in [0, 1] and one-hot codes."""
     return Raw(part.schema).transform(part.schema.rows(_take(part, indices)))
 
@@ -162,8 +166,10 @@ STUDY = Study(
     name="join",
     about="Join our clean columns with reports of another party's, and measure what that adds.",
     question="What do reports of another party's columns add to ours?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Join(asked.load(progress), asked, asked.columns),
+    parameters=JoinParameters,
+    prepare=lambda parameters, progress: Join(
+        parameters.load(progress), parameters, parameters.columns
+    ),
     measures=("semi_private_accuracy",),
     example="--data lending_club --columns paper",
     variant="join",

@@ -33,7 +33,7 @@ MECHANISMS = ("codebook", "vlm", "vlm-paper", "direct")
 
 
 @dataclass(frozen=True)
-class Asked(Collecting):
+class NovelClassParameters(Collecting):
     """Parameters of the study."""
 
     new: str | None = declare.option(
@@ -47,21 +47,21 @@ class NovelClass:
 
     name = "novel-class"
 
-    def __init__(self, dataset: Dataset, asked: Collecting, new: Any = None) -> None:
-        self.dataset, self.asked = dataset, asked
+    def __init__(self, dataset: Dataset, parameters: Collecting, new: Any = None) -> None:
+        self.dataset, self.parameters = dataset, parameters
         self.new = dataset.classes[-1] if new is None else new
-        self.trials = Trials(dataset, asked)
+        self.trials = Trials(dataset, parameters)
         self._last: tuple[int, NovelSplit, Contenders] | None = None
 
     def record(self) -> Record:
         """Return an empty record."""
         split = self._split(0)
         sizes = {name: len(getattr(split, name)) for name in _PARTS}
-        return self.asked.record(self.name, self.dataset, sizes, new=str(self.new))
+        return self.parameters.record(self.name, self.dataset, sizes, new=str(self.new))
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial."""
-        return self.asked.cells(self.dataset.schema, ("chance",), ("direct",))
+        return self.parameters.cells(self.dataset.schema, ("chance",), ("direct",))
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one mechanism at one ε."""
@@ -115,18 +115,18 @@ class NovelClass:
             np.eye(2),
             settings_for(cell["epsilon"], **learning(mechanism, self.dataset)),
             seed=seed,
-            device=self.asked.device,
+            device=self.parameters.device,
         )
         clean = mechanism.clean_features(rows, level=level)
         return network.predict_proba(clean).argmax(axis=1)
 
     def _split(self, trial: int) -> NovelSplit:
-        split = self.dataset.novel(self.asked.seed + trial, self.new)
-        return split.limited(*[QUICK_ROWS] * 4) if self.asked.quick else split
+        split = self.dataset.novel(self.parameters.seed + trial, self.new)
+        return split.limited(*[QUICK_ROWS] * 4) if self.parameters.quick else split
 
     def _of(self, trial: int) -> tuple[NovelSplit, Contenders]:
         if self._last is None or self._last[0] != trial:
-            split, seed = self._split(trial), self.asked.seed + trial
+            split, seed = self._split(trial), self.parameters.seed + trial
             inhouse = self.dataset.take(split.inhouse)
             contenders = self.trials.contenders(inhouse, split.people, None, seed)
             self._last = trial, split, contenders
@@ -139,8 +139,10 @@ STUDY = Study(
     name="novel-class",
     about="Find a class that the in-house data never held.",
     question="Can a class be found that in-house data never held?",
-    parameters=Asked,
-    prepare=lambda asked, progress: NovelClass(asked.load(progress), asked, asked.new),
+    parameters=NovelClassParameters,
+    prepare=lambda parameters, progress: NovelClass(
+        parameters.load(progress), parameters, parameters.new
+    ),
     measures=("clean_accuracy",),
     example="--data mnist --new 9",
     variant="new",

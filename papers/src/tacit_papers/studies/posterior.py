@@ -74,7 +74,7 @@ def _is_prior(name: str, words: str) -> str:
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class PosteriorParameters(Parameters):
     """Parameters of the study; priors are words like 1:1."""
 
     mechanisms: tuple[str, ...] = declare.option(MECHANISMS, choices=MECHANISMS)
@@ -95,23 +95,23 @@ class Asked(Parameters):
     quick: bool = declare.quick("Few settings: does it run?")
 
 
-class Posterior:
+class Posteriors:
     """The experiment; see the module."""
 
     name = "posterior"
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, parameters: PosteriorParameters) -> None:
+        self.parameters = parameters
 
     def record(self) -> Record:
         """Return an empty record."""
-        given = self.asked
-        parameters = {
+        parameters = self.parameters
+        recorded = {
             "data": "beta-binomial",
-            **given.recorded(),
+            **parameters.recorded(),
             "trials": 1,
         }
-        return Record(self.name, parameters, versions("cpu"), {"level": LEVEL})
+        return Record(self.name, recorded, versions("cpu"), {"level": LEVEL})
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, setting by setting, with all mechanisms at each."""
@@ -124,10 +124,10 @@ class Posterior:
                 "epsilon": epsilon,
                 "trial": 0,
             }
-            for prior in self.asked.priors
-            for records in self.asked.records
-            for epsilon in self.asked.epsilons
-            for mechanism in self.asked.mechanisms
+            for prior in self.parameters.priors
+            for records in self.parameters.records
+            for epsilon in self.parameters.epsilons
+            for mechanism in self.parameters.mechanisms
         ]
 
     def measure(self, cell: Cell) -> Measured:
@@ -154,7 +154,7 @@ class Posterior:
             exact = {"exact_epsilon": epsilon, "exact_over_claimed": 1.0}
             return law.remapped() if name == "geometric-remap" else law, exact, {}
         scores, exponent = self._hellinger(name, prior, records, epsilon)
-        exact_epsilon = hellinger.exact_epsilon(scores, exponent, self.asked.delta)
+        exact_epsilon = hellinger.exact_epsilon(scores, exponent, self.parameters.delta)
         values = {"exact_epsilon": exact_epsilon, "exact_over_claimed": exact_epsilon / epsilon}
         facts: dict[str, Any] = {"exponent": exponent}
         if records <= _MOST_PROFILED:
@@ -168,16 +168,16 @@ class Posterior:
     ) -> tuple[hellinger.Scores, float]:
         kind = name.removeprefix("hellinger-")
         sensitivity = kind if kind in hellinger.SENSITIVITIES else "smooth"
-        asked: Any = {"epsilon": epsilon, "delta": self.asked.delta}
-        scores = hellinger.score(prior, records, sensitivity=sensitivity, **asked)
+        budget: Any = {"epsilon": epsilon, "delta": self.parameters.delta}
+        scores = hellinger.score(prior, records, sensitivity=sensitivity, **budget)
         if kind == "accuracy":
             return scores, epsilon
         calibration = "paper" if kind == "stated" else "instance"
-        return scores, hellinger.exponent(scores, calibration=calibration, **asked)
+        return scores, hellinger.exponent(scores, calibration=calibration, **budget)
 
     def _simulates(self, cell: Cell) -> bool:
         """Say whether to simulate releases: only for the first prior, as they take long."""
-        few = cell["records"] in _SIMULATED and cell["prior"] == self.asked.priors[0]
+        few = cell["records"] in _SIMULATED and cell["prior"] == self.parameters.priors[0]
         return few and cell["mechanism"] in OFFERED
 
     def _simulated(self, cell: Cell) -> float:
@@ -186,12 +186,12 @@ class Posterior:
         prepared = model.channel(
             cell["records"],
             epsilon=cell["epsilon"],
-            delta=self.asked.delta,
+            delta=self.parameters.delta,
             **OFFERED[cell["mechanism"]],
         )
-        stream = generator(self.asked.seed, cell)
+        stream = generator(self.parameters.seed, cell)
         numbers = np.random.default_rng(int(stream.words(1)[0]))
-        shares = numbers.beta(model.prior[0], model.prior[1], self.asked.draws)
+        shares = numbers.beta(model.prior[0], model.prior[1], self.parameters.draws)
         counts = numbers.binomial(prepared.total, shares)
         pairs = np.stack([counts, prepared.total - counts], axis=1)
         released, which = np.unique(
@@ -202,7 +202,7 @@ class Posterior:
         for draw, mine in zip(released, order, strict=True):
             level = prepared.posterior(draw).cdf(shares[mine])
             held += int(np.sum(np.abs(level - 0.5) <= LEVEL / 2))
-        return held / self.asked.draws
+        return held / self.parameters.draws
 
 
 def _naive_coverage(law: CountLaw, weights: Reals) -> float:
@@ -248,8 +248,8 @@ STUDY = Study(
     name="posterior",
     about="Compare private posteriors: error, exact privacy and coverage of every mechanism.",
     question="What does a private posterior cost, and does it keep its guarantee?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Posterior(asked),
+    parameters=PosteriorParameters,
+    prepare=lambda parameters, progress: Posteriors(parameters),
     measures=("error",),
     table=table,
     place=6,

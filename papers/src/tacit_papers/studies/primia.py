@@ -30,7 +30,7 @@ from tacit_papers.engine.parameters import Parameters
 from tacit_papers.engine.record import Cell, Record, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured, generator
-from tacit_papers.engine.tables import Table
+from tacit_papers.engine.tables import Table, trials
 from tacit_papers.parts import primia_settings as settings
 from tacit_papers.parts.primia_settings import MODELS, PRETRAINED
 
@@ -49,7 +49,7 @@ _QUICK_ROWS, _QUICK_PUBLIC = 240, 512
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class PrimiaParameters(Parameters):
     """Parameters of the study; ε = None is without privacy."""
 
     models: tuple[str, ...] = declare.option(MODELS, choices=MODELS)
@@ -88,31 +88,31 @@ class Primia:
         PneumoniaMNIST.
     public : Dataset
         Images of the same size, of nobody who is to be protected: MNIST.
-    asked : Asked
+    parameters : PrimiaParameters
         The parameters.
     """
 
     name = "primia"
 
-    def __init__(self, dataset: Dataset, public: Dataset, asked: Asked) -> None:
+    def __init__(self, dataset: Dataset, public: Dataset, parameters: PrimiaParameters) -> None:
         schema = dataset.schema
         if not isinstance(schema, ArraySchema) or schema.image is None or len(dataset.classes) != 2:
             errors.refuse("study", "data", "images of two classes", dataset.name)
         if dataset.rows.shape[1:] != public.rows.shape[1:]:
             errors.refuse("study", "public images", "of the same size", public.rows.shape[1:])
-        self.dataset, self.public, self.asked = dataset, public, asked
+        self.dataset, self.public, self.parameters = dataset, public, parameters
         self._pixels = np.asarray(schema.rows(dataset.rows).numbers, dtype=np.float32)
-        self._parts = _parts(asked.quick)
+        self._parts = _parts(parameters.quick)
         self._features: dict[int, Any] = {}
 
     def record(self) -> Record:
         """Return an empty record."""
-        given = self.asked
-        parameters = {
+        parameters = self.parameters
+        recorded = {
             "data": self.dataset.name,
             "public_data": self.public.name,
-            **given.recorded(),
-            "tasks": list(given.tasks),
+            **parameters.recorded(),
+            "tasks": list(parameters.tasks),
             "settings": self._settings(),
         }
         data = {
@@ -126,42 +126,44 @@ class Primia:
             "sha256": {**self.dataset.sha256, **self.public.sha256},
             "published": PUBLISHED,
         }
-        return Record(self.name, parameters, versions(given.device), data)
+        return Record(self.name, recorded, versions(parameters.device), data)
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings of every training; part of the parameters in a record."""
         chosen: dict[str, Any] = {
             f"{model} at {'∞' if epsilon is None else format(epsilon, 'g')}": asdict(
-                settings.of(model, epsilon, quick=self.asked.quick)
+                settings.of(model, epsilon, quick=self.parameters.quick)
             )
-            for model in self.asked.models
-            for epsilon in self.asked.epsilons
+            for model in self.parameters.models
+            for epsilon in self.parameters.epsilons
         }
         return {**chosen, "channels": list(settings.CHANNELS), "pretraining": settings.PRETRAINING}
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: both models at every ε, together and alone."""
-        given = self.asked
+        parameters = self.parameters
         return [
             {"model": model, "task": task, "epsilon": epsilon, "trial": trial}
-            for trial in range(given.trials)
-            for model in given.models
-            for task in given.tasks
-            for epsilon in given.epsilons
+            for trial in range(parameters.trials)
+            for model in parameters.models
+            for task in parameters.tasks
+            for epsilon in parameters.epsilons
         ]
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one training. A hospital that trains alone is another one in every trial."""
         from tacit_papers.parts import primia_training as training
 
-        given, seed = self.asked, self.asked.seed + cell["trial"]
+        parameters, seed = self.parameters, self.parameters.seed + cell["trial"]
         hospitals = self._hospitals(cell["trial"])
         if cell["task"] == ALONE:
             hospitals = [hospitals[cell["trial"] % HOSPITALS]]
-        chosen = settings.of(cell["model"], cell["epsilon"], quick=given.quick)
+        chosen = settings.of(cell["model"], cell["epsilon"], quick=parameters.quick)
         features = self._pretrained(seed) if cell["model"] == PRETRAINED else None
         height, width = self.dataset.rows.shape[1:]
-        model = training.network((height, width), chosen, features, seed=seed, device=given.device)
+        model = training.network(
+            (height, width), chosen, features, seed=seed, device=parameters.device
+        )
         if cell["epsilon"] is None:
             trained = training.without_privacy(model, hospitals, chosen, seed=seed)
         else:
@@ -170,8 +172,8 @@ class Primia:
                 hospitals,
                 chosen,
                 epsilon=cell["epsilon"],
-                delta=given.delta,
-                rng=lambda silo: generator(given.seed, {**cell, "silo": silo}),
+                delta=parameters.delta,
+                rng=lambda silo: generator(parameters.seed, {**cell, "silo": silo}),
                 seed=seed,
             )
         test, validation = (trained.quality(self._data(part)) for part in ("test", "validation"))
@@ -191,7 +193,7 @@ class Primia:
     def _hospitals(self, trial: int) -> list[Data]:
         """Split the training images at random, anew in every trial."""
         every = self._data("training")
-        parts = partition.iid(len(every), HOSPITALS, seed=self.asked.seed + trial)
+        parts = partition.iid(len(every), HOSPITALS, seed=self.parameters.seed + trial)
         return [Data(every.rows[part], every.labels[part]) for part in parts]
 
     def _pretrained(self, seed: int) -> Any:
@@ -200,8 +202,8 @@ class Primia:
 
         if seed not in self._features:
             epochs = settings.PRETRAINING["epochs"]
-            few = _first(self.public, _QUICK_PUBLIC) if self.asked.quick else self.public
-            options: Any = {"epochs": epochs, "seed": seed, "device": self.asked.device}
+            few = _first(self.public, _QUICK_PUBLIC) if self.parameters.quick else self.public
+            options: Any = {"epochs": epochs, "seed": seed, "device": self.parameters.device}
             self._features[seed] = training.pretrain(few, **options)
         return self._features[seed]
 
@@ -221,19 +223,19 @@ def _first(dataset: Dataset, most: int) -> Dataset:
 
 def table(record: Mapping[str, Any]) -> Table:
     """Return title, header and lines: one line per model and ε, three hospitals beside one."""
-    given, images = record["parameters"], record["data"]
+    parameters, images = record["parameters"], record["data"]
     results = {(one["model"], one["task"], one["epsilon"]): one for one in record["results"]}
     lines: list[tuple[str, ...]] = []
-    for model in given["models"]:
-        for epsilon in given["epsilons"]:
+    for model in parameters["models"]:
+        for epsilon in parameters["epsilons"]:
             both = [results.get((model, task, epsilon)) for task in TASKS]
             if any(both):
                 lines.append((model, "∞" if epsilon is None else f"{epsilon:g}", *_line(*both)))
-    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
-        f"primia, {given['data']}, δ = {given['delta']:g}: {len(images['hospitals'])} hospitals "
-        f"with {images['training']:,} images, {images['validation']:,} validation images, "
-        f"{images['test']:,} test images; {many}"
+        f"primia, {parameters['data']}, δ = {parameters['delta']:g}: "
+        f"{len(images['hospitals'])} hospitals with {images['training']:,} images, "
+        f"{images['validation']:,} validation images, "
+        f"{images['test']:,} test images; {trials(record)}"
     )
     head = ("model", "ε", "MCC", "accuracy", "MCC,\nvalidation", "MCC, one\nhospital", "spent ε")
     return title, head, lines
@@ -261,11 +263,11 @@ def _shown(one: Mapping[str, Any] | None, measure: str) -> str:
     return f"{one[measure]['mean']:.3f}{deviation}"
 
 
-def _prepare(asked: Asked, progress: Any) -> Primia:
+def _prepare(parameters: PrimiaParameters, progress: Any) -> Primia:
     images, public = (
         datasets.load(name, progress=progress) for name in ("pneumoniamnist", "mnist")
     )
-    return Primia(images, public, asked)
+    return Primia(images, public, parameters)
 
 
 STUDY = Study(
@@ -275,12 +277,12 @@ STUDY = Study(
         "How good is a model of hospitals that protect every image, and is it worth training "
         "together?"
     ),
-    parameters=Asked,
+    parameters=PrimiaParameters,
     prepare=_prepare,
     measures=("mcc",),
     table=table,
     needs={"torch": "learn"},
-    asked=_alone,
+    requested=_alone,
     epsilon_optional=True,
     place=12,
 )

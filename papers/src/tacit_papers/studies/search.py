@@ -53,7 +53,7 @@ QUICK_GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Asked(Collecting):
+class SearchParameters(Collecting):
     """Parameters of the study."""
 
     mechanisms: tuple[str, ...] = mechanisms(*MECHANISMS, default=MECHANISMS)
@@ -67,21 +67,21 @@ class Search:
     name = "search"
 
     def __init__(
-        self, dataset: Dataset, asked: Collecting, grid: dict[str, Sequence[Any]] | None = None
+        self, dataset: Dataset, parameters: Collecting, grid: dict[str, Sequence[Any]] | None = None
     ) -> None:
-        self.dataset, self.asked = dataset, asked
-        self.trials = Trials(dataset, asked)
-        grids = QUICK_GRIDS if asked.quick else GRIDS
-        self.grids = {name: {**grids[name], **(grid or {})} for name in asked.mechanisms}
+        self.dataset, self.parameters = dataset, parameters
+        self.trials = Trials(dataset, parameters)
+        grids = QUICK_GRIDS if parameters.quick else GRIDS
+        self.grids = {name: {**grids[name], **(grid or {})} for name in parameters.mechanisms}
 
     def record(self) -> Record:
         """Return an empty record."""
         grids = {name: {k: list(v) for k, v in grid.items()} for name, grid in self.grids.items()}
-        return self.asked.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
+        return self.parameters.record(self.name, self.dataset, self.trials.sizes(), grids=grids)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial."""
-        return self.asked.cells(self.dataset.schema, references.NAMES)
+        return self.parameters.cells(self.dataset.schema, references.NAMES)
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one search, or one reference."""
@@ -92,7 +92,7 @@ class Search:
 
     def _searched(self, cell: Cell, trial: Trial) -> Measured:
         settings = {_name(line): line for line in self._candidates(cell["mechanism"])}
-        learner = NoiseAwareClassifier(seed=trial.seed, device=self.asked.device)
+        learner = NoiseAwareClassifier(seed=trial.seed, device=self.parameters.device)
         listed = [
             Candidate(name, self._fitted(cell, line, trial), learner)
             for name, line in settings.items()
@@ -134,7 +134,7 @@ class Search:
     def _fitted(self, cell: Cell, line: dict[str, Any], trial: Trial) -> Any:
         if cell["mechanism"] == "codebook":
             return trial.contenders.codebook(cell["epsilon"], np.inf, line["codewords"])
-        return trial.contenders.vlm(cell["epsilon"], paper.Mechanism(**line), np.inf)
+        return trial.contenders.vlm(cell["epsilon"], paper.TableLine(**line), np.inf)
 
     def _paper(self, cell: Cell) -> dict[str, Any] | None:
         """Return the settings that the paper's search found at the nearest ε."""
@@ -153,8 +153,8 @@ STUDY = Study(
     name="search",
     about="Choose hyper-parameters by private votes, beside those of the paper's tables.",
     question="Do private votes find good settings, and estimate their accuracy right?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Search(asked.load(progress), asked),
+    parameters=SearchParameters,
+    prepare=lambda parameters, progress: Search(parameters.load(progress), parameters),
     measures=("test_accuracy",),
     example="--data mnist",
     place=4,

@@ -25,16 +25,16 @@ from tacit.data.datasets.base import Dataset, Integers
 from tacit.data.schema import ArraySchema
 from tacit.federated import partition
 from tacit.federated.attacks import defences, threats
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.model import Data
-from tacit.federated.rounds import run
+from tacit.federated.rounds import RunOptions, run
 from tacit.privacy import errors
 from tacit_papers.engine import checks, declare
 from tacit_papers.engine.parameters import Parameters
 from tacit_papers.engine.record import Cell, Record, versions
 from tacit_papers.engine.registry import Study
 from tacit_papers.engine.running import Measured
-from tacit_papers.engine.tables import Table
+from tacit_papers.engine.tables import Table, trials
 
 BACKDOORS = ("backdoor", "model-replacement", "sybil")
 """Attacks that plant a backdoor."""
@@ -64,7 +64,7 @@ _QUICK_ROWS = 480
 
 
 @dataclass(frozen=True)
-class Asked(Parameters):
+class ThreatsParameters(Parameters):
     """Parameters of the study."""
 
     data: str = declare.option("digits", "digits or mnist.", kw_only=True)
@@ -87,19 +87,19 @@ class Threats:
 
     name = "threats"
 
-    def __init__(self, dataset: Dataset, asked: Asked) -> None:
+    def __init__(self, dataset: Dataset, parameters: ThreatsParameters) -> None:
         if not isinstance(dataset.schema, ArraySchema) or dataset.schema.image is None:
             errors.refuse("study", "data", "images: digits or mnist", dataset.name)
-        self.dataset, self.asked = dataset, asked
+        self.dataset, self.parameters = dataset, parameters
         pixels = dataset.schema.rows(dataset.rows).numbers
         self._rows = (2 * np.asarray(pixels, dtype=np.float32) - 1).reshape(len(dataset), -1)
         self._trigger = corner(dataset.schema.image)
 
     def record(self) -> Record:
         """Return an empty record."""
-        given, (training, test) = self.asked, self._split(0)
-        parameters = {
-            **given.recorded(),
+        parameters, (training, test) = self.parameters, self._split(0)
+        recorded = {
+            **parameters.recorded(),
             "data": self.dataset.name,
             "settings": SETTINGS,
         }
@@ -109,24 +109,24 @@ class Threats:
             "test": len(test),
             "sha256": dict(self.dataset.sha256),
         }
-        return Record(self.name, parameters, versions("cpu"), data)
+        return Record(self.name, recorded, versions("cpu"), data)
 
     def cells(self) -> Sequence[Cell]:
         """List the cells, trial by trial: every attack against every defence."""
-        given = self.asked
+        parameters = self.parameters
         return [
             {"partition": split, "attack": attack, "defence": defence, "trial": trial}
-            for trial in range(given.trials)
-            for split in given.partitions
-            for attack in given.attacks
-            for defence in given.defences
+            for trial in range(parameters.trials)
+            for split in parameters.partitions
+            for attack in parameters.attacks
+            for defence in parameters.defences
         ]
 
     def measure(self, cell: Cell) -> Measured:
         """Measure one run of all rounds."""
         from tacit.federated.torch_model import TorchModel, mlp
 
-        given, seed = self.asked, self.asked.seed + cell["trial"]
+        parameters, seed = self.parameters, self.parameters.seed + cell["trial"]
         training, test_rows = self._split(cell["trial"])
         test = Data(self._rows[test_rows], self.dataset.labels[test_rows])
         clients = self._clients(cell["partition"], training, seed)
@@ -139,10 +139,12 @@ class Threats:
             "fedavg",
             model,
             clients,
-            given.rounds,
-            seed=seed,
-            coordinator=_coordinator(cell["defence"], given.bound),
-            intercept=None if attackers is None else attackers.intercept,
+            parameters.rounds,
+            RunOptions(
+                seed=seed,
+                coordinator=_coordinator(cell["defence"], parameters.bound),
+                intercept=None if attackers is None else attackers.intercept,
+            ),
         )
         target = SETTINGS["backdoor_target"]
         accuracy = model.evaluate(outcome.model, test.rows, test.labels).accuracy
@@ -150,9 +152,9 @@ class Threats:
         return Measured({"accuracy": accuracy, "backdoor_success": worked})
 
     def _split(self, trial: int) -> tuple[Integers, Integers]:
-        rng = np.random.default_rng(self.asked.seed + trial)
+        rng = np.random.default_rng(self.parameters.seed + trial)
         training, test = self.dataset.pools.halves(rng, len(self.dataset))
-        return (training[:_QUICK_ROWS] if self.asked.quick else training), test
+        return (training[:_QUICK_ROWS] if self.parameters.quick else training), test
 
     def _clients(self, kind: str, training: Integers, seed: int) -> list[Data]:
         labels = self.dataset.labels[training]
@@ -181,7 +183,7 @@ class Threats:
         backdoor = threats.backdoor(
             self._trigger, SETTINGS["backdoor_target"], SETTINGS["backdoor_share"]
         )
-        made = (
+        attacks = (
             threats.label_flip(len(self.dataset.classes)),
             threats.noise(SETTINGS["noise_sigma"]),
             threats.sign_flip(SETTINGS["sign_flip_scale"]),
@@ -189,7 +191,7 @@ class Threats:
             threats.replacement(backdoor, SETTINGS["replacement_boost"]),
             threats.sybil(backdoor),
         )
-        return {attack.name: attack for attack in made}[name]
+        return {attack.name: attack for attack in attacks}[name]
 
 
 def corner(image: tuple[int, int]) -> threats.Trigger:
@@ -201,7 +203,7 @@ def corner(image: tuple[int, int]) -> threats.Trigger:
 
 def _coordinator(name: str, bound: float) -> Coordinator:
     if name == "mean":
-        return Plain()
+        return PlainMean()
     if name == "norm-bounding":
         return defences.NormBounding(bound)
     return defences.Robust(name, ATTACKERS)
@@ -212,24 +214,23 @@ def table(record: Mapping[str, Any]) -> Table:
 
     Attacks that plant a backdoor have a second line with its success.
     """
-    given, images = record["parameters"], record["data"]
+    parameters, images = record["parameters"], record["data"]
     results = {(r["partition"], r["attack"], r["defence"]): r for r in record["results"]}
     lines = []
-    for split in given["partitions"]:
-        for attack in given["attacks"]:
-            of = [results.get((split, attack, one)) for one in given["defences"]]
+    for split in parameters["partitions"]:
+        for attack in parameters["attacks"]:
+            of = [results.get((split, attack, one)) for one in parameters["defences"]]
             name = f"{attack.replace('-', ' ')}\n  {split}"
             lines.append((name, *(_shown(one, "accuracy") for one in of)))
             if attack in BACKDOORS:
                 worked = (_shown(one, "backdoor_success") for one in of)
                 lines.append((f"{name}, backdoor", *worked))
-    many = "1 trial" if given["trials"] == 1 else f"{given['trials']} trials"
     title = (
-        f"threats, {given['data']}: {CLIENTS} clients, {ATTACKERS} of them attackers; "
-        f"{given['rounds']} rounds; {images['training']:,} training images, "
-        f"{images['test']:,} test images; {many}"
+        f"threats, {parameters['data']}: {CLIENTS} clients, {ATTACKERS} of them attackers; "
+        f"{parameters['rounds']} rounds; {images['training']:,} training images, "
+        f"{images['test']:,} test images; {trials(record)}"
     )
-    names = (one.replace("-", "-\n") for one in given["defences"])  # narrow columns
+    names = (one.replace("-", "-\n") for one in parameters["defences"])  # narrow columns
     return title, ("accuracy", *names), lines
 
 
@@ -241,8 +242,10 @@ STUDY = Study(
     name="threats",
     about="Let clients attack federated averaging, against defences, in a simulation.",
     question="What can lying clients do to a federated model, and which defence helps?",
-    parameters=Asked,
-    prepare=lambda asked, progress: Threats(datasets.load(asked.data, progress=progress), asked),
+    parameters=ThreatsParameters,
+    prepare=lambda parameters, progress: Threats(
+        datasets.load(parameters.data, progress=progress), parameters
+    ),
     measures=("accuracy",),
     table=table,
     needs={"torch": "learn", "flwr": "federated"},

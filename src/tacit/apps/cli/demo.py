@@ -16,7 +16,7 @@ from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from tacit.apps.demo import Outcome
+    from tacit.apps.demo import Demonstration
     from tacit.apps.demo.person import Person
 
 _MOST_SYMBOLS = 4
@@ -60,7 +60,7 @@ def _heading(console: Console, text: str) -> None:
     console.print(Text(text, style="bold"))
 
 
-def _print_table(console: Console, outcome: Outcome) -> None:
+def _print_table(console: Console, outcome: Demonstration) -> None:
     from tacit.apps.demo.person import TITLES
 
     sizes = outcome.sizes
@@ -77,7 +77,10 @@ def _print_table(console: Console, outcome: Outcome) -> None:
     for title in ("ε", *(TITLES[name] for name in names), "no privacy", "always\none digit"):
         table.add_column(title, style="bold" if title == TITLES["codebook"] else "")
     for at in outcome.trials["codebook"]:
-        cells = [f"{outcome.mean(name, at):.2f} ± {outcome.spread(name, at):.2f}" for name in names]
+        cells = [
+            f"{outcome.mean(name, at):.2f} ± {outcome.standard_deviation(name, at):.2f}"
+            for name in names
+        ]
         same = f"{outcome.no_privacy:.2f}", f"{outcome.largest_class:.2f}"
         table.add_row(f"{at:g}", *cells, *same)
     console.print(table)
@@ -88,7 +91,7 @@ def _print_table(console: Console, outcome: Outcome) -> None:
         console.print(f"Left out: {sentence}", markup=False)
 
 
-def _print_person(console: Console, outcome: Outcome) -> None:
+def _print_person(console: Console, outcome: Demonstration) -> None:
     from tacit.apps.cli.pictures import print_pictures
     from tacit.apps.demo.person import TITLES
 
@@ -118,12 +121,12 @@ def _sent(person: Person) -> str:
     )
 
 
-def _print_certificate(console: Console, outcome: Outcome) -> None:
+def _print_certificate(console: Console, outcome: Demonstration) -> None:
     _heading(console, "The certificate, in plain words")
     print_text(outcome.certificate.explain(), console.width)
 
 
-def _print_next(console: Console, outcome: Outcome) -> None:
+def _print_next(console: Console, outcome: Demonstration) -> None:
     folder = outcome.folder.path
     _heading(console, f"Written to {folder}")
     _print_pairs([(path.name, _WRITTEN[path.name]) for path in outcome.folder.paths])

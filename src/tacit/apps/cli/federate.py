@@ -25,7 +25,7 @@ from tacit.privacy import errors
 from tacit.privacy.decimals import above
 
 if TYPE_CHECKING:
-    from tacit.apps.cli.federate_data import Run
+    from tacit.apps.cli.federate_data import FederationSetup
     from tacit.federated.app.deployment import Certificates
     from tacit.federated.app.job import Job
     from tacit.federated.model import Data
@@ -36,7 +36,7 @@ app = group(
 )
 ENGINES = ("local", "deploy", "ray")
 
-Told = Callable[[dict[str, Any]], object]
+OnRound = Callable[[dict[str, Any]], object]
 
 Config = Annotated[Path, typer.Argument(help="Configuration: TOML or JSON.", metavar="CONFIG")]
 Engine = Annotated[
@@ -78,14 +78,14 @@ def run(
     if any(tls) and (engine != "deploy" or not all(tls)):
         remedy = "They are for --engine deploy."
         errors.refuse("command line", "--ca, --cert and --key", "given together", tls, remedy)
-    told = read_run(config)
-    _check_record(told, engine, ledger)
-    with opened_ledger(ledger, account) as opened, _progress(told, as_json) as show:
+    setup = read_run(config)
+    _check_record(setup, engine, ledger)
+    with opened_ledger(ledger, account) as opened, _progress(setup, as_json) as show:
         if engine == "deploy":
             paid = None if ledger is None or account is None else (ledger, account)
-            _deploy(told, out, show, patience, tls, paid)
+            _deploy(setup, out, show, patience, tls, paid)
         else:
-            _here(told, out, show, engine, opened, account)
+            _here(setup, out, show, engine, opened, account)
     _print_result(out, as_json)
 
 
@@ -125,12 +125,12 @@ def serve(
     if insecure and any(tls):
         errors.refuse("command line", "--insecure", "left out with --ca", insecure)
     must_exist(*tls)
-    told = read_served(config)
-    known = None if nodes is None else _public_keys(nodes, told.job.clients)
-    _check_record(told, "serve", ledger)
-    with opened_ledger(ledger, account), _progress(told, as_json) as show:
+    setup = read_served(config)
+    known = None if nodes is None else _public_keys(nodes, setup.job.clients)
+    _check_record(setup, "serve", ledger)
+    with opened_ledger(ledger, account), _progress(setup, as_json) as show:
         paid = None if ledger is None or account is None else (ledger, account)
-        _serve(told, out, show, (host, port), tls, known, patience, paid)
+        _serve(setup, out, show, (host, port), tls, known, patience, paid)
     _print_result(out, as_json)
 
 
@@ -193,32 +193,43 @@ def node(
     keep(line, state / "node")
 
 
-def _here(told: Run, out: Path, show: Told, engine: str, opened: Any, account: str | None) -> None:
+def _here(
+    setup: FederationSetup, out: Path, show: OnRound, engine: str, opened: Any, account: str | None
+) -> None:
     """Run in this process, or on Ray."""
     from tacit.federated.app import engines, result
+    from tacit.federated.rounds import RunOptions
 
-    job = told.job
+    job = setup.job
     coordinator, model, questions = job.coordinator(opened, account), job.model(), job.questions()
 
     def heard(one: Any) -> None:
         counts = {"asked": one.asked, "counted": one.counted}  # for the terminal, not for a file
         show({**counts, **result.line(one, job, coordinator, questions)})
 
-    given: dict[str, Any] = {
-        "config": job.config(),
-        "seed": job.seed,
-        "test": told.test,
-        "coordinator": coordinator,
-        "callback": heard,
-    }
+    options = RunOptions(
+        config=job.config(),
+        seed=job.seed,
+        test=setup.test,
+        coordinator=coordinator,
+        callback=heard,
+    )
     if engine == "ray":
         from tacit.federated.app import simulation
 
-        outcome = simulation.run(job.chosen, job.model, told.clients, job.rounds, **given)
+        outcome = simulation.run(job.chosen, job.model, setup.clients, job.rounds, options)
     else:
-        given |= {"transport": engines.Transport(told.faults), "questions": questions}
-        clients = [_guarded(job, data) for data in told.clients]
-        outcome = engines.run(job.chosen, model, clients, job.rounds, **given)
+        clients = [_guarded(job, data) for data in setup.clients]
+        transport = engines.Transport(setup.faults)
+        outcome = engines.run(
+            job.chosen,
+            model,
+            clients,
+            job.rounds,
+            options,
+            transport=transport,
+            questions=questions,
+        )
     result.save(outcome, job, model.layout, coordinator, out, questions)
 
 
@@ -232,9 +243,9 @@ def _guarded(job: Job, data: Data) -> Any:
     return Silo(job.model(), data, privacy, job.chosen, job.config())
 
 
-def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
+def _check_record(setup: FederationSetup, engine: str, ledger: Path | None) -> None:
     """Check that a guarantee for records is left to each silo."""
-    if told.job.unit != "record":
+    if setup.job.unit != "record":
         return
     if ledger is not None:
         remedy = "Each silo charges its own: tacit federate node --ledger."
@@ -246,9 +257,9 @@ def _check_record(told: Run, engine: str, ledger: Path | None) -> None:
 
 
 def _deploy(
-    told: Run,
+    setup: FederationSetup,
     out: Path,
-    show: Told,
+    show: OnRound,
     patience: float,
     tls: Tls,
     ledger: tuple[Path, str] | None,
@@ -258,23 +269,23 @@ def _deploy(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
     with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
-        found = deployment.deploy(
-            told.job,
-            told.clients,
+        written = deployment.deploy(
+            setup.job,
+            setup.clients,
             Path(folder),
-            test=told.test,
-            told=show,
+            test=setup.test,
+            on_round=show,
             certificates=_secure(tls),
             patience=patience,
             ledger=ledger,
         )
-        shutil.move(found, out)
+        shutil.move(written, out)
 
 
 def _serve(
-    told: Run,
+    setup: FederationSetup,
     out: Path,
-    show: Told,
+    show: OnRound,
     address: tuple[str, int],
     tls: Tls,
     known: dict[str, Path] | None,
@@ -288,13 +299,13 @@ def _serve(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # processes end with this one
     with tempfile.TemporaryDirectory(prefix="tacit-federation-") as folder:
         work, (host, port) = Path(folder), address
-        given = {"certificates": _secure(tls), "authenticated": known}
-        link = deployment.Link(work, host=host, port=port, **given)  # type: ignore[arg-type]
-        if told.test is not None:
-            write_data(work / TEST, told.test)
-        wanted = told.job.clients
+        security = {"certificates": _secure(tls), "authenticated": known}
+        link = deployment.SuperLink(work, host=host, port=port, **security)  # type: ignore[arg-type]
+        if setup.test is not None:
+            write_data(work / TEST, setup.test)
+        wanted = setup.job.clients
         with link.serving():
-            link.submit(told.job, patience, ledger)
+            link.submit(setup.job, patience, ledger)
             _say(f"listening on {link.address}, waiting for {wanted} clients")
             arrived = lambda here: _say(f"{here} of {wanted} clients have joined")  # noqa: E731
             shutil.move(link.follow(show, math.inf, arrived=arrived), out)
@@ -316,18 +327,18 @@ def _secure(tls: Tls) -> Certificates | None:
 
 def _public_keys(folder: Path, clients: int) -> dict[str, Path]:
     """Read the public keys, one per client, by the clients' names."""
-    found = {path.stem: path for path in sorted(folder.glob("*.pub"))}
-    if len(found) != clients:
+    keys = {path.stem: path for path in sorted(folder.glob("*.pub"))}
+    if len(keys) != clients:
         remedy = "Name each NAME.pub."
-        errors.refuse("command line", "--nodes", f"{clients} public keys", len(found), remedy)
-    return found
+        errors.refuse("command line", "--nodes", f"{clients} public keys", len(keys), remedy)
+    return keys
 
 
 @contextmanager
-def _progress(told: Run, as_json: bool) -> Iterator[Told]:
+def _progress(setup: FederationSetup, as_json: bool) -> Iterator[OnRound]:
     """Show a table that grows with the rounds on standard error, if that is a terminal."""
     console = Console(stderr=True)
-    table = Table(title=f"{told.job.algorithm}, {told.job.clients} clients", title_justify="left")
+    table = Table(title=f"{setup.job.algorithm}, {setup.job.clients} clients", title_justify="left")
     for column in ("round", "clients", "accuracy", "MCC", "ε spent"):
         table.add_column(column, justify="right")
     live = console.is_terminal and not as_json
@@ -339,7 +350,7 @@ def _progress(told: Run, as_json: bool) -> Iterator[Told]:
         accuracy = line["accuracy"] if line["accuracy"] is not None else silos.get("accuracy")
         mcc = silos.get("mcc")
         table.add_row(
-            f"{line['number']} of {told.job.rounds}",
+            f"{line['number']} of {setup.job.rounds}",
             f"{line['counted']} of {line['asked']}" if "asked" in line else "–",
             "–" if accuracy is None else f"{accuracy:.4f}",
             "–" if mcc is None else f"{mcc:.4f}",
@@ -358,27 +369,27 @@ def _print_result(out: Path, as_json: bool) -> None:
 
     from tacit.federated.app.result import HISTORY
 
-    told = json.loads((out / HISTORY).read_text(encoding="utf-8"))
-    last = told["rounds"][-1]
+    history = json.loads((out / HISTORY).read_text(encoding="utf-8"))
+    last = history["rounds"][-1]
     values = {
-        "rounds": len(told["rounds"]),
-        **_took_part(told, last, as_json),
+        "rounds": len(history["rounds"]),
+        **_took_part(history, last, as_json),
         **_judged(last, as_json),
-        "guarantee": told["guarantee"],
-        "stopped": told["stopped"] or None,
+        "guarantee": history["guarantee"],
+        "stopped": history["stopped"] or None,
         "written": str(out),
     }
     print_values(values, as_json, "Federated")
 
 
-def _took_part(told: dict[str, Any], last: dict[str, Any], as_json: bool) -> dict[str, Any]:
+def _took_part(history: dict[str, Any], last: dict[str, Any], as_json: bool) -> dict[str, Any]:
     """Count who made the last model; a guarantee for clients keeps this secret."""
     if "asked" not in last:
         return {}
-    ended = told.get("ended_budgets", 0)
+    ended = history.get("ended_budgets", 0)
     if as_json:
         counts = {"asked": last["asked"], "counted": last["counted"]}
-        return {**counts, **({"ended_budgets": ended} if "ended_budgets" in told else {})}
+        return {**counts, **({"ended_budgets": ended} if "ended_budgets" in history else {})}
     row = {"clients_that_counted": f"{last['counted']} of {last['asked']} in the last round"}
     return {**row, **({"silos_with_ended_budgets": ended} if ended else {})}
 
@@ -389,6 +400,6 @@ def _judged(last: dict[str, Any], as_json: bool) -> dict[str, Any]:
     own = {"accuracy": last["accuracy"]}
     if silos is None:
         return own
-    told = {"accuracy_silos": silos["accuracy"], "mcc": silos["mcc"]}
-    told["rows_held_out_about"] = silos["rows"]
-    return {**({} if last["accuracy"] is None and not as_json else own), **told}
+    held_out = {"accuracy_silos": silos["accuracy"], "mcc": silos["mcc"]}
+    held_out["rows_held_out_about"] = silos["rows"]
+    return {**({} if last["accuracy"] is None and not as_json else own), **held_out}

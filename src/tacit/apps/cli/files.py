@@ -141,8 +141,8 @@ def _described(part: Part) -> str:
 def opened_ledger(path: Path | None, account: str | None) -> Iterator[Any]:
     """Open the ledger, if one is given; its account must exist."""
     if (path is None) != (account is None):
-        given = "--account" if path is None else "--ledger"
-        errors.refuse("command line", "--ledger and --account", "given together", given)
+        present = "--account" if path is None else "--ledger"
+        errors.refuse("command line", "--ledger and --account", "given together", present)
     if path is None:
         yield None
         return

@@ -47,7 +47,7 @@ class Command(TyperCommand):
             raise
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group that answers an unknown name with the whole spelling of what was meant."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -78,7 +78,7 @@ def group(help_text: str, example: str) -> typer.Typer:
         A whole command line that works.
     """
     return typer.Typer(
-        cls=Group,
+        cls=CommandGroup,
         help=help_text,
         epilog=_epilog(example),
         no_args_is_help=True,
@@ -143,19 +143,19 @@ def _suggestion(name: str, ctx: click.Context) -> str:
     for path in _paths(ctx.find_root().command, "tacit"):
         spelled.setdefault(path.rpartition(" ")[2], []).append(path)
     near = [name] if name in spelled else get_close_matches(name, spelled, n=1)
-    found = [path for one in near for path in spelled[one]]
-    here = [path for path in found if path.rpartition(" ")[0] == ctx.command_path]
-    return _meant(here or found, ctx)
+    paths = [path for one in near for path in spelled[one]]
+    here = [path for path in paths if path.rpartition(" ")[0] == ctx.command_path]
+    return _meant(here or paths, ctx)
 
 
 def _holders(option: str, ctx: click.Context) -> str:
     """Name the group's commands that have this option."""
-    found = [
+    commands = [
         f"{ctx.command_path} {name}"
         for name, child in getattr(ctx.command, "commands", {}).items()
         if any(option in one.opts for one in child.params)
     ]
-    return _meant(found, ctx)
+    return _meant(commands, ctx)
 
 
 def _meant(paths: list[str], ctx: click.Context) -> str:

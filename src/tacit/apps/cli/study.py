@@ -16,10 +16,12 @@ _ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opt
 
 def register(app: typer.Typer) -> None:
     """Add the groups of installed packages, or a command that says what to install."""
-    found: dict[str, EntryPoint] = {one.name: one for one in entry_points(group="tacit.commands")}
-    for name in sorted(found):
-        app.add_typer(found[name].load(), name=name, rich_help_panel=_PANEL)
-    if _STUDY not in found:
+    commands: dict[str, EntryPoint] = {
+        one.name: one for one in entry_points(group="tacit.commands")
+    }
+    for name in sorted(commands):
+        app.add_typer(commands[name].load(), name=name, rich_help_panel=_PANEL)
+    if _STUDY not in commands:
         command(app, _PANEL, "tacit study --help", context=_ANYTHING)(study)
 
 

@@ -31,19 +31,19 @@ def in_options(error: object, command: click.Command) -> str:
     options = {str(one.name): one for one in command.params if isinstance(one, click.Option)}
 
     def option(match: re.Match[str], *, anywhere: bool = False) -> str:
-        found = options.get(match[0])
-        if found is None or (anywhere and "_" not in match[0]):
+        parameter = options.get(match[0])
+        if parameter is None or (anywhere and "_" not in match[0]):
             return match[0]
-        return found.opts[0]
+        return parameter.opts[0]
 
     def subject(match: re.Match[str]) -> str:
         return match[0] if match[0] in _OF_DATA else _WORD.sub(option, match[0])
 
     def keyword(match: re.Match[str]) -> str:
-        found = options.get(match[1])
-        if found is None:
+        parameter = options.get(match[1])
+        if parameter is None:
             return match[0]
-        return found.opts[0] if found.is_flag else f"{found.opts[0]} {_value(match[2])}"
+        return parameter.opts[0] if parameter.is_flag else f"{parameter.opts[0]} {_value(match[2])}"
 
     text = str(error)
     if not isinstance(error, errors.InvalidData):

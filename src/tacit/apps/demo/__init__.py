@@ -14,47 +14,48 @@ from typing import Any
 
 import numpy as np
 
-from tacit.apps.demo.collection import Collection, Setting
-from tacit.apps.demo.folder import Folder
+from tacit.apps.demo.collection import Collection, DemoData
+from tacit.apps.demo.folder import DemoFolder
 from tacit.apps.demo.person import Person
 from tacit.privacy import errors
 from tacit.privacy.certificate import Certificate
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-"""Of the table."""
+"""Values of ε in the table."""
 
 MECHANISMS = ("codebook", "direct", "vlm")
-"""In the order of the time that they take."""
+"""Mechanisms, the fastest first."""
 
 DRAWS = 5
-"""How often everybody reports, with fresh noise; accuracies are means."""
+"""Number of times that everybody reports, each with fresh noise; accuracies are means."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many parts of it are done, and how many there are."""
+"""Called with a stage, the number of its parts that are done, and their total."""
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What the demonstration found, and where its files are.
+class Demonstration:
+    """The results of the demonstration, and its files.
 
     Parameters
     ----------
     epsilon : float
-        Of the report that is shown, and of all that is saved.
+        ε of the report that is shown, and of everything that is saved.
     sizes : dict of str to int
-        Rows in-house, people, test rows, and draws.
+        Numbers of in-house rows, people, test rows and draws.
     trials : dict
-        Accuracy on clean test rows: by mechanism, by ε, one a draw.
+        Accuracy on clean test rows, by mechanism and by ε: one per draw.
     no_privacy, largest_class : float
-        Accuracy of whoever sees all rows and labels in the clear, and of whoever sees nothing.
+        Accuracy of a classifier that sees all raw rows and labels, and of naming the most frequent
+        class.
     person : Person
-        One of those who reported.
+        One of the people who reported.
     certificate : Certificate
-        Of the saved reports.
-    folder : Folder
-        What was written.
+        The certificate of the saved reports.
+    folder : DemoFolder
+        The folder, with the files that were written.
     missing : tuple of str
-        What a lighter installation left out, a sentence each.
+        One sentence for each part that was left out because a package is missing.
     """
 
     epsilon: float
@@ -64,19 +65,19 @@ class Outcome:
     largest_class: float
     person: Person
     certificate: Certificate
-    folder: Folder
+    folder: DemoFolder
     missing: tuple[str, ...]
 
     def mean(self, mechanism: str, epsilon: float) -> float:
-        """Accuracy of a mechanism at an ε of the table."""
+        """Average the accuracy of a mechanism at one ε over draws."""
         return float(np.mean(self.trials[mechanism][epsilon]))
 
-    def spread(self, mechanism: str, epsilon: float) -> float:
-        """Its deviation from draw to draw."""
+    def standard_deviation(self, mechanism: str, epsilon: float) -> float:
+        """Return the standard deviation of that accuracy over draws."""
         return float(np.std(self.trials[mechanism][epsilon], ddof=1))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; results are in the form of the records of studies."""
+        """Return plain values for JSON; results have the form of the records of studies."""
         return {
             "epsilon": self.epsilon,
             "data": {"name": "digits", **self.sizes},
@@ -99,33 +100,33 @@ class Outcome:
     def _summary(self, mechanism: str, epsilon: float) -> dict[str, Any]:
         return {
             "mean": self.mean(mechanism, epsilon),
-            "std": self.spread(mechanism, epsilon),
+            "std": self.standard_deviation(mechanism, epsilon),
             "trials": self.trials[mechanism][epsilon],
         }
 
 
-def run(out: Path, epsilon: float, progress: Progress | None = None) -> Outcome:
-    """Fit, collect, learn and write."""
+def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstration:
+    """Fit mechanisms, collect reports, learn classifiers, and write the files."""
     if not 0.01 <= epsilon <= 100:
         errors.refuse("demo", "epsilon", "from 0.01 to 100", epsilon)
-    setting = Setting.of_digits()
-    folder = Folder.opened(out)
+    setting = DemoData.of_digits()
+    folder = DemoFolder.opened(out)
     no_vlm = _no_torch()
-    found = _all_measured(
+    collections = _all_measured(
         setting,
         [name for name in MECHANISMS if name != "vlm" or no_vlm is None],
         sorted({*EPSILONS, epsilon}),
         progress or _silent,
     )
-    shown = {name: by_epsilon[epsilon][0] for name, by_epsilon in found.items()}
+    shown = {name: by_epsilon[epsilon][0] for name, by_epsilon in collections.items()}
     person = Person.of(setting, shown)
     certificate, no_picture = folder.write(shown["codebook"], person.pictures(epsilon))
-    return Outcome(
+    return Demonstration(
         epsilon=epsilon,
         sizes={**setting.sizes, "draws": DRAWS},
         trials={
             name: {at: [one.accuracy for one in draws] for at, draws in by_epsilon.items()}
-            for name, by_epsilon in found.items()
+            for name, by_epsilon in collections.items()
         },
         no_privacy=setting.no_privacy(),
         largest_class=setting.largest_class(),
@@ -137,31 +138,32 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Outcome:
 
 
 def _all_measured(
-    setting: Setting, names: list[str], epsilons: list[float], progress: Progress
+    setting: DemoData, names: list[str], epsilons: list[float], progress: Progress
 ) -> dict[str, dict[float, list[Collection]]]:
-    """Collections by mechanism and ε; several each."""
+    """Make several collections for each mechanism and ε."""
     from threadpoolctl import threadpool_limits
 
-    # Arrays are small here: more threads would only wait for each other, minutes if cores are busy.
+    # Arrays are small here: several threads would only wait for each other, for minutes on busy
+    # cores.
     with threadpool_limits(1):
         return {name: _measured(setting, name, epsilons, progress) for name in names}
 
 
 def _measured(
-    setting: Setting, name: str, epsilons: list[float], progress: Progress
+    setting: DemoData, name: str, epsilons: list[float], progress: Progress
 ) -> dict[float, list[Collection]]:
-    """Collections by ε."""
+    """Make several collections for each ε."""
     mechanism_at = setting.fitted(name, lambda *parts: progress(f"fit {name}", *parts))
-    found: dict[float, list[Collection]] = {}
+    collections: dict[float, list[Collection]] = {}
     for done, epsilon in enumerate(epsilons, start=1):
         mechanism = mechanism_at(epsilon)
-        found[epsilon] = [setting.collect(mechanism) for _ in range(DRAWS)]
+        collections[epsilon] = [setting.collect(mechanism) for _ in range(DRAWS)]
         progress(f"collect and learn: {name}", done, len(epsilons))
-    return found
+    return collections
 
 
 def _no_torch() -> str | None:
-    """Why there is no VLM, if there is none."""
+    """Return why there is no VLM; None if there is one."""
     try:
         from tacit import VLM  # noqa: F401
     except ImportError as error:

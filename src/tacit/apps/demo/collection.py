@@ -1,6 +1,6 @@
-"""Who holds what in the demonstration, and how somebody learns from reports there.
+"""The rows of the demonstration, and how a classifier is learned from reports.
 
-All of it runs without torch but the VLM.
+Only the VLM needs torch.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tacit.local.reports import Reports
 from tacit.privacy.guarantees import Unit
 
 SEED = 0
-"""Of who holds what and of what is learned in-house; the noise has none."""
+"""Seed of the split and of what is learned in-house; the noise has none."""
 
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """Everybody reported once, and somebody learned from the reports."""
+    """One report of each person, and the classifier learned from these reports."""
 
     reports: Reports
     model: Any
@@ -35,33 +35,33 @@ class Collection:
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """Rows in-house, rows of people, rows for testing."""
+class DemoData:
+    """In-house rows, rows of people, and test rows."""
 
     data: Dataset
     split: Split
 
     @classmethod
-    def of_digits(cls) -> Setting:
-        """The data that come with scikit-learn."""
+    def of_digits(cls) -> DemoData:
+        """Split the digits that come with scikit-learn."""
         digits = load("digits")
         return cls(digits, digits.collection(SEED))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many rows there are of each kind."""
+        """Number of rows of each part."""
         return {part: len(getattr(self.split, part)) for part in ("inhouse", "people", "test")}
 
     def rows(self, part: str) -> tuple[Any, Integers]:
-        """Pictures and digits."""
+        """Return the images and digits of a part."""
         indices = getattr(self.split, part)
         return self.data.take(indices), self.data.labels[indices]
 
     def fitted(self, kind: str, progress: Callable[[int, int], None]) -> Callable[[float], Any]:
-        """A mechanism learned in-house, without labels, for every ε that is asked for."""
+        """Return a function of ε that gives a mechanism, fitted on in-house rows without labels."""
         rows, schema = self.rows("inhouse")[0], self.data.schema
         common: dict[str, Any] = {"classes": self.data.classes, "unit": Unit.PERSON}
-        if kind == "codebook":  # how many codewords it has depends on ε
+        if kind == "codebook":  # its number of codewords depends on ε
             people = len(self.split.people)
             return lambda epsilon: Codebook(epsilon=epsilon, people=people, **common).fit(
                 rows, schema=schema, seed=SEED
@@ -76,10 +76,10 @@ class Setting:
         return fitted.at
 
     def collect(self, mechanism: Any) -> Collection:
-        """Everybody reports; the model sees the reports alone, and is tried on clean rows."""
+        """Release all reports, fit a classifier to them alone, and test it on clean rows."""
         reports = mechanism.release(*self.rows("people"))
         rows, digits = self.rows("test")
-        # The people are drawn from the same pile as the in-house rows: no test is needed.
+        # People and in-house rows come from one population: no test for a shift is needed.
         linear: dict[str, Any] = {}
         if isinstance(mechanism, Direct):  # each column has its own small part of ε
             linear = {"hidden": (), "output_bias": False}
@@ -87,7 +87,7 @@ class Setting:
         return Collection(reports, model, float(np.mean(model.predict(rows) == digits)))
 
     def no_privacy(self) -> float:
-        """Accuracy of a classifier that sees everybody's row and label."""
+        """Measure the accuracy of a classifier that sees everybody's raw row and label."""
         from sklearn.svm import SVC
 
         (people, known), (rows, digits) = self.rows("people"), self.rows("test")
@@ -95,5 +95,5 @@ class Setting:
         return float(model.score(rows.reshape(len(rows), -1), digits))
 
     def largest_class(self) -> float:
-        """Accuracy of always naming one digit, the most frequent one of the test rows."""
+        """Measure the accuracy of always naming the most frequent digit of the test rows."""
         return float(np.bincount(self.rows("test")[1]).max() / len(self.split.test))

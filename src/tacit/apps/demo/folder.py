@@ -1,4 +1,4 @@
-"""What the demonstration leaves behind: it replaces its own files, and nobody else's."""
+"""The files of the demonstration: it replaces its own files, and nobody else's."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from tacit.privacy import errors, files
 from tacit.privacy.certificate import Artifact, Certificate
 
 LIST = "demo.json"
-"""Names the files that a demonstration wrote, with their hashes: by it the next one knows them."""
+"""List of the files that a demonstration wrote, with hashes, so that the next one knows them."""
 
 NAMES = ("mechanism", "reports.parquet", "certificate.json", "model", "picture.png", LIST)
 _MAKER = "tacit demo"
 
 
 @dataclasses.dataclass
-class Folder:
+class DemoFolder:
     """A folder that the demonstration may write to."""
 
     path: Path
     paths: tuple[Path, ...] = ()
-    """What was written."""
+    """Files and directories that were written."""
 
     @classmethod
-    def opened(cls, path: Path) -> Folder:
-        """Make it if need be; refuse one whose files would be lost."""
+    def opened(cls, path: Path) -> DemoFolder:
+        """Open a folder, make it if it is missing, and refuse it if others' files would be lost."""
         if path.exists() and not path.is_dir():
             errors.refuse("demo", "--out", "a folder", str(path), "Choose another.")
         path.mkdir(parents=True, exist_ok=True)
@@ -51,17 +51,20 @@ class Folder:
     def write(
         self, collection: Collection, pictures: tuple[Any, Any]
     ) -> tuple[Certificate, str | None]:
-        """All made before any is replaced. With the certificate, why there is no picture, if so."""
+        """Write all files, then replace the old ones.
+
+        Returns the certificate, and why there is no picture (None if there is one).
+        """
         reports = collection.reports
-        with tempfile.TemporaryDirectory(prefix=".demo-", dir=self.path) as made:
-            partial = Path(made)
+        with tempfile.TemporaryDirectory(prefix=".demo-", dir=self.path) as temporary:
+            partial = Path(temporary)
             reports.mechanism.save(partial / "mechanism")
             collection.model.save(partial / "model")
             certificate = _certificate(reports, reports.write(partial / "reports.parquet"))
             certificate.save(partial / "certificate.json")
             no_picture = _draw(pictures, partial / "picture.png")
             _list(partial)
-            self._must_be_ours()  # a minute has passed
+            self._must_be_ours()  # again: the files may have changed in the meantime
             self._replace(partial)
         self.paths = tuple(self.path / name for name in NAMES if (self.path / name).exists())
         return certificate, no_picture
@@ -75,7 +78,7 @@ class Folder:
 
 
 def _certificate(reports: Reports, path: Path) -> Certificate:
-    """The one of the reports, about the file that holds them."""
+    """Return the certificate of the reports, bound to the file that holds them."""
     certificate = dataclasses.replace(reports.certificate, artifact=Artifact.of(path))
     certificate.verify(path)
     return certificate
@@ -91,7 +94,7 @@ def _draw(pictures: tuple[Any, Any], path: Path) -> str | None:
 
 
 def _list(folder: Path) -> None:
-    """Write down what is in the folder."""
+    """Write the list of files in the folder."""
     listed = [file for name in NAMES for file in _files(folder / name)]
     hashes = {file.relative_to(folder).as_posix(): _sha256(file) for file in listed}
     text = json.dumps({"made_by": _MAKER, "sha256": hashes}, indent=1)
@@ -99,18 +102,18 @@ def _list(folder: Path) -> None:
 
 
 def _listed(path: Path) -> dict[str, str]:
-    """Hashes by name; of the list itself too, which is ours where it reads like one."""
+    """Read hashes by name. The list itself is included, if it can be read as one of ours."""
     try:
-        found = json.loads(path.read_bytes())
-        if found["made_by"] == _MAKER:
-            return {**found["sha256"], LIST: _sha256(path)}
+        listing = json.loads(path.read_bytes())
+        if listing["made_by"] == _MAKER:
+            return {**listing["sha256"], LIST: _sha256(path)}
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return {}
 
 
 def _files(path: Path) -> list[Path]:
-    """A file, or what a directory holds; ours hold files alone."""
+    """Return a file, or the content of a directory; our directories contain only files."""
     if path.is_dir() and not path.is_symlink():
         return sorted(path.iterdir())
     return [path] if os.path.lexists(path) else []

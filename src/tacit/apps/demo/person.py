@@ -1,4 +1,4 @@
-"""One person of the demonstration: the record, what left the device, and what a server sees."""
+"""One person of the demonstration: the raw record, the report, and what a server can see."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.apps.demo.collection import Collection, Setting
+from tacit.apps.demo.collection import Collection, DemoData
 from tacit.local.reports import Reports
 
 Picture = npt.NDArray[np.float64]
 TITLES = {"codebook": "codebook", "vlm": "VLM", "direct": "direct noising"}
-"""What the mechanisms are called for readers, in the order to show them in."""
+"""Titles of the mechanisms, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Person:
-    """The first of those who report.
+    """The first person who reports.
 
     Parameters
     ----------
     digit : int
         The label; a report hides it too.
     record : array
-        The picture, from 0 to 1.
+        The image, with values from 0 to 1.
     seen : dict of str to array
-        By mechanism, the picture that this person's report lets one expect.
+        The expected image given this person's report, by mechanism.
     sent : bytes
         The codebook's report.
     symbols : list of (codeword, digit)
-        The set of symbols that these bytes are.
+        The set of symbols that these bytes encode.
     categories : int
-        How many symbols there are.
+        Number of symbols.
     inclusion : float
-        The chance that a set holds the true symbol.
+        Probability that a set contains the true symbol.
     """
 
     digit: int
@@ -48,8 +48,8 @@ class Person:
     inclusion: float
 
     @classmethod
-    def of(cls, setting: Setting, shown: Mapping[str, Collection]) -> Person:
-        """With the reports that this person sent through each mechanism."""
+    def of(cls, setting: DemoData, shown: Mapping[str, Collection]) -> Person:
+        """Describe the first person, with the reports that each mechanism released."""
         rows, digits = setting.rows("people")
         first = {name: shown[name].reports[:1] for name in TITLES if name in shown}
         report = first["codebook"]
@@ -68,18 +68,18 @@ class Person:
         )
 
     def pictures(self, epsilon: float) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-        """Before and after, with titles."""
+        """Return the images before and after, with titles."""
         after = [(f"{TITLES[name]}\nat ε = {epsilon:g}", seen) for name, seen in self.seen.items()]
         return [(f"one person's digit\na {self.digit}", self.record)], after
 
 
 def _expected(report: Reports) -> Picture:
-    """What the report lets one expect of the row, from 0 to 1."""
+    """Compute the expected row given the report, clipped to [0, 1]."""
     mechanism, law = report.mechanism, report.channel.symbols
     if law is None:
         row = mechanism.released_features(report, level="feature")[0]
     else:
-        # In-house shares of the codewords, all labels alike, times what the set of symbols tells.
+        # In-house shares of the codewords, equal for all labels, times the likelihood of the set.
         odds = np.repeat(mechanism.counts_ + 1.0, len(mechanism.classes))
         odds[report.columns["symbols"][0]] *= np.exp(law.log_odds)
         codewords = odds.reshape(mechanism.codewords_, -1).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Paper to draw on, what its edges say, and files to keep it in.
+"""Empty figures, their titles and captions, and the files that they are saved to.
 
 Figures are made without pyplot: nothing global changes, and no display is needed. Matplotlib is
 loaded by the first figure, not before.
@@ -23,16 +23,16 @@ TEXT, SMALL = 9.0, 8.0
 _PAD = 0.08
 LEGEND_WIDTH = 1.8
 _TITLE_LETTERS, _CAPTION_LETTERS = 9.5, 16.0
-"""How many letters fit into an inch, on the safe side."""
+"""Letters that fit into an inch, rounded down."""
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """Make an empty figure of this width and height, in inches."""
     return _figure_class()(figsize=(width, height), dpi=100)
 
 
 def fitted(width: float, height: float) -> Figure:
-    """An empty figure whose panels make room for all of its text."""
+    """Make an empty figure whose panels leave room for all of its text."""
     figure = blank(width, height)
     figure.set_layout_engine("constrained", w_pad=_PAD, h_pad=_PAD)
     return figure
@@ -49,7 +49,7 @@ def _figure_class() -> type[Figure]:
 
 
 def frame(figure: Figure, title: str, caption: str) -> None:
-    """The title over all panels, left of the legend, and what a reader must know under them."""
+    """Write the title above all panels, left of the legend, and the caption below them."""
     width = figure.get_figwidth()
     title = textwrap.fill(title, int((width - LEGEND_WIDTH) * _TITLE_LETTERS))
     caption = textwrap.fill(caption, int(width * _CAPTION_LETTERS))
@@ -58,7 +58,7 @@ def frame(figure: Figure, title: str, caption: str) -> None:
 
 
 def check_target(path: str | Path) -> Path:
-    """A path that a figure can be saved to: ask before the work that leads to the figure."""
+    """Check that a figure can be saved to a path; call this before the work for the figure."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         errors.refuse("plots", "file", "one of " + ", ".join(SUFFIXES), path.name, "Rename it.")
@@ -73,7 +73,7 @@ def check_target(path: str | Path) -> Path:
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure as PNG, SVG or PDF, by its suffix; the same figure gives the same bytes.
 
-    The file is whole or not there at all: it is drawn in memory first.
+    The file is complete or absent, since the figure is drawn in memory first.
     """
     path = check_target(path)
     import matplotlib

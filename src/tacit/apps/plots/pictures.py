@@ -1,4 +1,4 @@
-"""One record before and after: small grey images in a row."""
+"""One record before and after release, as small grey images in a row."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Titled = tuple[str, Any]
 
 _SIDE, _GAP, _GROUP_GAP, _MARGIN = 1.45, 0.15, 0.45, 0.12
 _HEADING, _LINE = 0.3, 0.17
-"""Inches: the side of an image, what is left between two and between groups, and lines of text."""
+"""Inches: side of an image, gaps between images and between groups, margin, lines of text."""
 _LETTERS = 18
 _ROUNDING = 1e-6
 
 
 def picture(before: Sequence[Titled], after: Sequence[Titled]) -> Figure:
-    """Draw what a person has, and what others see of it, side by side.
+    """Draw what a person holds, and what others see of it, side by side.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def picture(before: Sequence[Titled], after: Sequence[Titled]) -> Figure:
 
 
 def _draw_heading(figure: Figure, heading: str, left: float, images: int) -> None:
-    """A word over a group of images, on a line as wide as they are."""
+    """Write a heading above a group of images, on a line as wide as the group."""
     from matplotlib.lines import Line2D
 
     width, height = figure.get_size_inches()
@@ -86,7 +86,7 @@ def _checked(name: str, images: Sequence[Titled]) -> list[Titled]:
 
 
 def _wrapped(title: str) -> str:
-    """Lines as wide as an image; "ε = 4" stays on one."""
+    """Wrap a title to the width of an image; "ε = 4" stays on one line."""
     joined = title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     return "\n".join(textwrap.fill(line, _LETTERS) for line in joined.splitlines())
 
@@ -97,6 +97,6 @@ def _pixels(name: str, image: Any) -> npt.NDArray[np.float64]:
     if pixels.ndim != 2:
         raise errors.InvalidData(f"{where}: an image must have 2 dimensions, got {pixels.ndim}.")
     if not bool(np.all((pixels >= -_ROUNDING) & (pixels <= 1 + _ROUNDING))):
-        # Its values are somebody's record: they are not repeated here.
+        # The values are somebody's record, so the message does not quote them.
         raise errors.InvalidData(f"{where}: an image must lie in [0, 1]. Scale it or clip it.")
     return pixels

@@ -152,7 +152,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Terms:
+class CertificateTerms:
     """What a certificate says besides the event, fixed at the fit, whatever is set later."""
 
     delta: float | None
@@ -203,7 +203,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if ran != charged:
             raise errors.TacitError(f"{type(self).__name__}: what ran is not what was charged.")
         self.event_ = charged
-        self._terms_ = Terms(
+        self._terms_ = CertificateTerms(
             self._delta(),
             (PUBLIC, *_numbers(charged), *_one_row(self.unit), *self._assumptions()),
             (UNFIT, *self._limits()),

@@ -18,7 +18,7 @@ from tacit.central.estimators.base import (
     unquoted,
     warn_of_noise,
 )
-from tacit.central.estimators.scores import Scores
+from tacit.central.estimators.scores import RowScaling
 from tacit.privacy import errors
 from tacit.privacy.events import Event
 from tacit.privacy.randomness import Randomness
@@ -49,7 +49,7 @@ class Solver(Protocol):
         ...
 
 
-class Frame(Protocol):
+class RowMap(Protocol):
     """A map from raw rows to rows of norm at most 1."""
 
     def rows(self, X: Reals) -> tuple[Reals, int]:
@@ -75,11 +75,11 @@ class ScoreClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """Return the algorithm, from parameters and shapes alone."""
 
     @abstractmethod
-    def _frame(self, columns: int) -> Frame:
+    def _frame(self, columns: int) -> RowMap:
         """Return the map into the ball, from parameters and shapes alone."""
 
     @abstractmethod
-    def _store(self, frame: Frame, solutions: Reals) -> None:
+    def _store(self, frame: RowMap, solutions: Reals) -> None:
         """Store what prediction needs."""
 
     @abstractmethod
@@ -144,12 +144,12 @@ class LinearClassifier(ScoreClassifier):
     def _dimension(self, columns: int) -> int:
         return columns + bool(self.fit_intercept)
 
-    def _frame(self, columns: int) -> Scores:
+    def _frame(self, columns: int) -> RowScaling:
         where, box = type(self).__name__, self._box(columns)
-        return Scores.of(where, box, self.norm, intercept=bool(self.fit_intercept))
+        return RowScaling.of(where, box, self.norm, intercept=bool(self.fit_intercept))
 
-    def _store(self, frame: Frame, solutions: Reals) -> None:
-        assert isinstance(frame, Scores)
+    def _store(self, frame: RowMap, solutions: Reals) -> None:
+        assert isinstance(frame, RowScaling)
         self.coef_, self.intercept_ = frame.coefficients(solutions)
 
     def _scored(self, rows: Reals) -> Reals:

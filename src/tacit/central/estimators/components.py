@@ -84,7 +84,7 @@ class Affine:
 
 
 @dataclass(frozen=True, eq=False)
-class Components:
+class PrivateComponents:
     """Private components of rows in a box, for a share of (ε, δ)."""
 
     where: str

@@ -41,7 +41,7 @@ import numpy as np
 
 from tacit.central.estimators.base import Reals
 from tacit.central.estimators.frames import BITS, Frame, Integers
-from tacit.central.estimators.sufficient import Moments, gaussian_moments
+from tacit.central.estimators.sufficient import NoisyMoments, gaussian_moments
 from tacit.central.statistics.released import Spending
 from tacit.privacy.events import Event
 from tacit.privacy.mechanisms.bounding import project_l2
@@ -87,7 +87,9 @@ class Descent:
             spending.charge(sensitivity, spending.sigma(sensitivity, share), share)
         return spending.released(None).event
 
-    def run(self, X: Reals, y: Reals, repair: str, penalty: Reals) -> tuple[Reals, Moments, Event]:
+    def run(
+        self, X: Reals, y: Reals, repair: str, penalty: Reals
+    ) -> tuple[Reals, NoisyMoments, Event]:
         """Return the coefficients of a row's entries, the sums of products, and the event."""
         spending = self.spending()
         blocks = list(self.frame.blocks(X, y))

@@ -31,7 +31,7 @@ import numpy as np
 
 from tacit.central.estimators.base import Reals
 from tacit.central.estimators.classifier import Codes, signs_of
-from tacit.central.estimators.perturbation import Problem
+from tacit.central.estimators.perturbation import LearningProblem
 from tacit.privacy import errors
 from tacit.privacy.events import Declared, Event
 from tacit.privacy.guarantees import Unproven
@@ -49,7 +49,7 @@ _STEPS = 2**20
 class DualPerturbation:
     """The published algorithm; the dimension and δ of the problem are not used."""
 
-    problem: Problem
+    problem: LearningProblem
     intercept: bool
     """Whether the last entry of a row is a constant."""
 
@@ -71,12 +71,12 @@ class DualPerturbation:
     def _one(self, rows: Reals, signs: Reals, stream: Randomness) -> Reals:
         from sklearn.svm import SVC
 
-        given = self.problem
-        penalty = _PENALTY if given.penalty is None else given.stated_penalty
+        problem = self.problem
+        penalty = _PENALTY if problem.penalty is None else problem.stated_penalty
         machine = SVC(kernel="linear", C=float(1 / penalty)).fit(rows, signs)
         support = machine.support_
         off = np.abs(signs[support] - machine.decision_function(rows[support]))
-        epsilon = errors.epsilon_in_range(given.where, given.epsilon)
+        epsilon = errors.epsilon_in_range(problem.where, problem.epsilon)
         noise = discrete_laplace(2 * _STEPS / epsilon, len(support), stream) / _STEPS
         shares = off / max(float(off.sum()), np.finfo(float).tiny)
         duals = machine.dual_coef_[0] + shares * noise * float(1 / penalty)

@@ -11,8 +11,9 @@ Notes
 The result for a row must depend on that row alone, but a library may add up products in an order
 that depends on the number of rows. So x, in half-widths, is on a grid of 2^-20, and the w are on a
 grid of :math:`2^{-31}` times the largest sum of their magnitudes: partial sums are then whole
-multiples, fewer than 2^53, of the product of both steps, and exact in any order. What is left are
-errors of cosines in their last digit, which `tacit.estimators.losses.Objective.rounding` includes.
+multiples, fewer than 2^53, of the product of both steps, and exact in any order. What remains are
+errors of cosines in their last digit, which
+`tacit.estimators.losses.PenalizedObjective.rounding` includes.
 
 References
 ----------

@@ -31,7 +31,7 @@ ALGORITHMS = ("adassp", "functional", "gradient")
 _REMEDY = "Give more records, narrower bounds, fewer columns or a larger epsilon."
 
 
-class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
+class _LinearModel(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     """Abstract base of both classes, which differ in their penalty."""
 
     bounds: Bounds
@@ -122,7 +122,7 @@ class _Linear(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
 
-class LinearRegression(_Linear):
+class LinearRegression(_LinearModel):
     r"""Linear regression by least squares.
 
     .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2
@@ -251,7 +251,7 @@ class LinearRegression(_Linear):
         return 0.0
 
 
-class Ridge(_Linear):
+class Ridge(_LinearModel):
     r"""Linear regression by least squares with a penalty on squared coefficients.
 
     .. math:: \min_{\beta}\; \sum_i t_i^2\,(y_i - x_i \cdot \beta - \beta_0)^2

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from tacit.central.estimators.base import DELTA, Bounds, Reals
 from tacit.central.estimators.classifier import UNSOLVED, LinearClassifier, Solver
 from tacit.central.estimators.losses import Logistic
-from tacit.central.estimators.perturbation import ObjectivePerturbation, Problem
+from tacit.central.estimators.perturbation import LearningProblem, ObjectivePerturbation
 from tacit.central.estimators.sampled import SampledDescent
 from tacit.central.estimators.softmax import NoisyDescent
 from tacit.central.estimators.taylor import Functional
@@ -183,8 +183,8 @@ class LogisticRegression(LinearClassifier):
         size, scores = dimension, self._problems
         steps = self._usual_steps(name) if self.steps is None else self.steps
         if name == "objective":
-            given = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
-            return ObjectivePerturbation(Problem(where, *given))
+            settings = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
+            return ObjectivePerturbation(LearningProblem(where, *settings))
         if name == "functional":
             return Functional(where, size, scores, epsilon, delta, self.alpha, self.unit)
         if name == "gradient":

@@ -87,7 +87,7 @@ class HuberHinge:
 
 
 @dataclass(frozen=True, eq=False)
-class Objective:
+class PenalizedObjective:
     r"""Sum of losses, a penalty and a linear term.
 
     .. math:: F(\theta) = \sum_i \ell(y_i x_i^\top\theta) + \tfrac\lambda2\lVert\theta\rVert^2

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
-from tacit.central.estimators.losses import Objective
+from tacit.central.estimators.losses import PenalizedObjective
 from tacit.privacy import errors
 
 Reals = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ _MOST_STEPS = 2000
 _MOST_HALVINGS = 200
 
 
-def minimum(objective: Objective, tolerance: float) -> Reals:
+def minimum(objective: PenalizedObjective, tolerance: float) -> Reals:
     """Find a point where the norm of the gradient, rounding included, is at most `tolerance`."""
     theta, curvatures = np.zeros(objective.rows.shape[1]), None
     if len(objective.rows) > _FEW:
@@ -47,9 +47,9 @@ def minimum(objective: Objective, tolerance: float) -> Reals:
     return _Search(objective, theta, curvatures).to(tolerance)
 
 
-def _part(objective: Objective) -> Objective:
+def _part(objective: PenalizedObjective) -> PenalizedObjective:
     """Take every 16th row, with a sixteenth of the penalty and linear term."""
-    return Objective(
+    return PenalizedObjective(
         objective.loss,
         np.ascontiguousarray(objective.rows[::_PART]),
         np.ascontiguousarray(objective.signs[::_PART]),
@@ -61,7 +61,7 @@ def _part(objective: Objective) -> Objective:
 class _Search:
     """A point on its way to the minimum, and the curvatures of an earlier point."""
 
-    def __init__(self, objective: Objective, theta: Reals, curvatures: Any = None) -> None:
+    def __init__(self, objective: PenalizedObjective, theta: Reals, curvatures: Any = None) -> None:
         self.objective = objective
         self.theta, self.gradient = theta, objective.gradient(theta)
         self.curvatures = curvatures

@@ -14,9 +14,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from tacit.central.estimators.base import DELTA, Bounds, Box, PrivateEstimator, Reals, warn_of_noise
 from tacit.central.estimators.classifier import READ_CLASSES, coded
-from tacit.central.estimators.components import Components, plain
+from tacit.central.estimators.components import PrivateComponents, plain
 from tacit.central.estimators.logistic import FLOAT_NOISE, PUBLIC_COUNT
-from tacit.central.estimators.network import Layer, Network, forward
+from tacit.central.estimators.network import Layer, NetworkTraining, forward
 from tacit.central.estimators.recipe import Recipe
 from tacit.privacy import devices, errors
 from tacit.privacy.accounting.ledger import Ledger
@@ -78,7 +78,7 @@ class _MLP(PrivateEstimator):
     def _event(self, rows: int, columns: int) -> Event:
         return self._network(rows, columns).event
 
-    def _network(self, rows: int, columns: int) -> Network:
+    def _network(self, rows: int, columns: int) -> NetworkTraining:
         """Return the training plan, from parameters and shapes alone."""
         where = type(self).__name__
         components = self._components(self._box(columns))
@@ -89,11 +89,11 @@ class _MLP(PrivateEstimator):
         unit = Unit.of(where, self.unit)
         devices.resolve(where, self.device)
         beside = None if components is None else components.event
-        return Network(
+        return NetworkTraining(
             where, rows, sizes, loss, self._recipe(), epsilon, delta, unit, self.device, beside
         )
 
-    def _components(self, box: Box) -> Components | None:
+    def _components(self, box: Box) -> PrivateComponents | None:
         where = type(self).__name__
         if self.components is None:
             if self.norm is not None:
@@ -102,7 +102,7 @@ class _MLP(PrivateEstimator):
             return None
         columns = len(box.lower)
         count = errors.whole(where, "components", self.components, least=1, most=columns)
-        return Components(where, box, count, self.norm, *self._budget(), self.unit)
+        return PrivateComponents(where, box, count, self.norm, *self._budget(), self.unit)
 
     def _budget(self) -> tuple[float, float]:
         where = type(self).__name__
@@ -110,8 +110,8 @@ class _MLP(PrivateEstimator):
         return epsilon, errors.probability(where, "delta", self.delta, zero=False)
 
     def _hidden(self) -> tuple[int, ...]:
-        where, given = type(self).__name__, self.hidden_layer_sizes
-        sizes = [given] if np.ndim(given) == 0 else list(given)
+        where, stated = type(self).__name__, self.hidden_layer_sizes
+        sizes = [stated] if np.ndim(stated) == 0 else list(stated)
         return tuple(
             errors.whole(where, "hidden_layer_sizes", one, least=1, most=_WIDEST) for one in sizes
         )

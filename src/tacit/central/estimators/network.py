@@ -49,7 +49,7 @@ _START = math.sqrt(1 / 2)
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkTraining:
     """Sizes, settings and budget of one training; it uses only the number of the records."""
 
     where: str

@@ -14,8 +14,8 @@ step h in d entries, K problems together have the ℓ2 sensitivity
 
 *The linear term* is an exact draw from its law, of which only the nearest point of a grid (the
 cell, for Laplace) is ever known: half a step per entry counts towards the solver's error, so the
-proof does not depend on properties of floats. `Objective.rounding` bounds the rounding error of the
-gradient.
+proof does not depend on properties of floats. `PenalizedObjective.rounding` bounds the
+rounding error of the gradient.
 
 References
 ----------
@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from tacit.central.estimators.base import Reals
 from tacit.central.estimators.classifier import Codes, signs_of
-from tacit.central.estimators.losses import Loss, Objective
+from tacit.central.estimators.losses import Loss, PenalizedObjective
 from tacit.central.estimators.minimum import minimum
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import gaussian
@@ -65,7 +65,7 @@ _SPARE = 1 - 1e-9  # share of ε that is used; the rest allows for rounding in c
 
 
 @dataclass(frozen=True)
-class Problem:
+class LearningProblem:
     """Public numbers that the noise depends on.
 
     Parameters
@@ -110,31 +110,31 @@ class Problem:
 class ObjectivePerturbation:
     """Objective perturbation: minimisers of objectives with a random linear term."""
 
-    problem: Problem
+    problem: LearningProblem
 
     @cached_property
     def penalty(self) -> Fraction:
         """Return λ: if none is given, as small as its share of ε allows."""
-        given = self.problem
-        if given.penalty is not None:
-            return given.stated_penalty
-        spread = math.expm1(VOLUME_SHARE * float(given.epsilon) / given.count)
-        return max(_rational(float(given.loss.smoothness) / spread), _LEAST_PENALTY)
+        problem = self.problem
+        if problem.penalty is not None:
+            return problem.stated_penalty
+        spread = math.expm1(VOLUME_SHARE * float(problem.epsilon) / problem.count)
+        return max(_rational(float(problem.loss.smoothness) / spread), _LEAST_PENALTY)
 
     @cached_property
     def event(self) -> events.ObjectivePerturbation:
         """Return the event of `solve`."""
-        given, off = self.problem, self._grid[1]
+        problem, off = self.problem, self._grid[1]
         return events.ObjectivePerturbation(
-            "gaussian" if given.delta else "laplace",
+            "gaussian" if problem.delta else "laplace",
             self._sensitivity,
             self._scales[0] * self._sensitivity,
-            given.loss.smoothness,
+            problem.loss.smoothness,
             self.penalty,
             off,
             self._scales[1] * off,
-            given.count,
-            **given.scope,
+            problem.count,
+            **problem.scope,
         )
 
     @property
@@ -153,7 +153,7 @@ class ObjectivePerturbation:
     def _one(self, rows: Reals, signs: Reals, stream: Randomness) -> Reals:
         scale = float(self.event.scale)
         linear = _term(self.event.law, self.problem.dimension, stream) * (scale / _TERM_STEPS)
-        objective = Objective(self.problem.loss, rows, signs, float(self.penalty), linear)
+        objective = PenalizedObjective(self.problem.loss, rows, signs, float(self.penalty), linear)
         cell = math.sqrt(self.problem.dimension) / 2 * scale / _TERM_STEPS
         minimiser = minimum(objective, self._tolerance - cell)
         step = self._grid[0]
@@ -163,18 +163,20 @@ class ObjectivePerturbation:
     @cached_property
     def _scales(self) -> tuple[Fraction, Fraction]:
         """Return the noise of the linear term and of the output, over their sensitivities."""
-        given = self.problem
-        lost = given.count * math.log1p(float(given.loss.smoothness / self.penalty))
-        left = float(given.epsilon) * _SPARE - lost
-        if left <= 0:
-            least = float(given.loss.smoothness) / math.expm1(float(given.epsilon) / given.count)
+        problem = self.problem
+        lost = problem.count * math.log1p(float(problem.loss.smoothness / self.penalty))
+        remaining = float(problem.epsilon) * _SPARE - lost
+        if remaining <= 0:
+            least = float(problem.loss.smoothness) / math.expm1(
+                float(problem.epsilon) / problem.count
+            )
             remedy = "A weaker penalty alone costs more than this ε."
-            errors.refuse(given.where, "alpha", f"above {least:.4g}", given.penalty, remedy)
-        if not given.delta:
-            top = _PURE_OUTPUT_SHARE * left / given.count
-            return _rational(1 / (left / given.count - top)), _rational(1 / top)
-        chance = given.delta / 2**given.count
-        z = gaussian.noise_multiplier_for(left, chance) * math.sqrt(given.count)
+            errors.refuse(problem.where, "alpha", f"above {least:.4g}", problem.penalty, remedy)
+        if not problem.delta:
+            top = _PURE_OUTPUT_SHARE * remaining / problem.count
+            return _rational(1 / (remaining / problem.count - top)), _rational(1 / top)
+        chance = problem.delta / 2**problem.count
+        z = gaussian.noise_multiplier_for(remaining, chance) * math.sqrt(problem.count)
         first = z * math.sqrt(1 + _OUTPUT_SHARE)
         return _rational(first), _rational(first / math.sqrt(_OUTPUT_SHARE))
 
@@ -191,18 +193,18 @@ class ObjectivePerturbation:
     @cached_property
     def _grid(self) -> tuple[float, Fraction]:
         """Return the grid step of the output, and its sensitivity in steps."""
-        given = self.problem
+        problem = self.problem
         distance = self._tolerance / float(self.penalty)
         step = 2.0 ** math.floor(math.log2(distance))
-        off = 2 * distance / step + math.sqrt(given.dimension)
-        return step, _rational(off if given.delta else off * math.sqrt(given.dimension))
+        off = 2 * distance / step + math.sqrt(problem.dimension)
+        return step, _rational(off if problem.delta else off * math.sqrt(problem.dimension))
 
 
 @dataclass(frozen=True)
 class OutputPerturbation:
     """Output perturbation: minimisers with noise as large as one record can move them."""
 
-    problem: Problem
+    problem: LearningProblem
 
     TOLERANCE = 2.0**-14
 
@@ -235,7 +237,7 @@ class OutputPerturbation:
         step, nothing = self._grid[0], np.zeros(self.problem.dimension)
         minimisers = [
             minimum(
-                Objective(self.problem.loss, rows, one, float(self.penalty), nothing),
+                PenalizedObjective(self.problem.loss, rows, one, float(self.penalty), nothing),
                 self.TOLERANCE,
             )
             for one in signs_of(codes, self.problem.count)
@@ -248,18 +250,20 @@ class OutputPerturbation:
     @cached_property
     def _scale(self) -> Fraction:
         """Return the noise over its sensitivity."""
-        given = self.problem
-        epsilon = float(errors.epsilon_in_range(given.where, given.epsilon)) * _SPARE
-        if not given.delta:
+        problem = self.problem
+        epsilon = float(errors.epsilon_in_range(problem.where, problem.epsilon)) * _SPARE
+        if not problem.delta:
             return _rational(1 / epsilon)
-        return _rational(gaussian.noise_multiplier_for(epsilon, given.delta))
+        return _rational(gaussian.noise_multiplier_for(epsilon, problem.delta))
 
     @cached_property
     def _norms(self) -> float:
         """Return the factor from the distance of one minimiser to the norm of all together."""
-        given = self.problem
-        together = math.sqrt(given.count)
-        return together if given.delta else together * math.sqrt(given.count * given.dimension)
+        problem = self.problem
+        together = math.sqrt(problem.count)
+        return (
+            together if problem.delta else together * math.sqrt(problem.count * problem.dimension)
+        )
 
     @cached_property
     def _grid(self) -> tuple[float, int]:

@@ -31,7 +31,7 @@ _ROOM = 1 + 2.0**-40  # rounding may not make a row longer than 1
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class RowScaling:
     """Public scales of columns, and the ball that rows are shortened to.
 
     Parameters
@@ -49,7 +49,7 @@ class Scores:
     intercept: bool
 
     @classmethod
-    def of(cls, where: str, box: Box, norm: Any, *, intercept: bool) -> Scores:
+    def of(cls, where: str, box: Box, norm: Any, *, intercept: bool) -> RowScaling:
         """Build the map with the given norm, or the default one."""
         corner = math.sqrt(len(box.lower))
         if norm is None:

@@ -87,14 +87,14 @@ def rebuilt(parameters: dict[str, Any], arrays: Arrays) -> PrivateEstimator:
     if not needed <= set(fitted) <= needed | {_NAMES}:
         errors.refuse(name, "fitted values", f"exactly {sorted(needed)}", sorted(fitted))
     errors.whole(name, _COLUMNS, fitted[_COLUMNS], least=1, most=_MOST_COLUMNS)
-    made: PrivateEstimator = kind(**settings)
+    estimator: PrivateEstimator = kind(**settings)
     for key, value in fitted.items():
-        setattr(made, key, value)
-    made.certificate_ = Certificate.from_json(parameters["certificate"])
-    made.certificate_.verify()
-    made.event_ = made.certificate_.event
-    _try(made)
-    return made
+        setattr(estimator, key, value)
+    estimator.certificate_ = Certificate.from_json(parameters["certificate"])
+    estimator.certificate_.verify()
+    estimator.event_ = estimator.certificate_.event
+    _try(estimator)
+    return estimator
 
 
 def _class_of(name: Any) -> Any:
@@ -104,12 +104,12 @@ def _class_of(name: Any) -> Any:
     return getattr(estimators, errors.choice("estimator", "class", name, tuple(_FITTED)))
 
 
-def _try(made: Any) -> None:
+def _try(estimator: Any) -> None:
     """Use it once: arrays that do not fit each other are found here, not by its user."""
-    rows = np.zeros((1, getattr(made, _COLUMNS)))
+    rows = np.zeros((1, getattr(estimator, _COLUMNS)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names of columns that these rows do not have
-        made.predict(rows) if hasattr(made, "predict") else made.transform(rows)
+        estimator.predict(rows) if hasattr(estimator, "predict") else estimator.transform(rows)
 
 
 def _records() -> dict[str, Any]:

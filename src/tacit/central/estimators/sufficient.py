@@ -52,7 +52,7 @@ REPAIRS = ("shrink", "ridge", "trim")
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class NoisyMoments:
     """A noisy matrix of sums of products, in half-widths of the bounds."""
 
     matrix: Reals
@@ -117,13 +117,13 @@ class Moments:
 
 def gaussian_moments(
     frame: Frame, spending: Spending, products: Integers, share: Fraction
-) -> Moments:
+) -> NoisyMoments:
     """Release sums of products for a share of a budget."""
     sensitivity = frame.radius**2
     noise = symmetric_noise(spending, sensitivity, share, len(products))
     scale = frame.step**2
     deviation = float(spending.sigma(sensitivity, share)) * scale / math.sqrt(2)
-    return Moments((products + noise).astype(np.float64) * scale, frame.size, deviation)
+    return NoisyMoments((products + noise).astype(np.float64) * scale, frame.size, deviation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ class GaussianProducts:
         spending.charge(sensitivity, spending.sigma(sensitivity), Fraction(1))
         return spending.released(None).event
 
-    def release(self, products: Integers) -> tuple[Moments, Event]:
+    def release(self, products: Integers) -> tuple[NoisyMoments, Event]:
         """Return the matrix, and the event."""
         spending = self.spending()
         moments = gaussian_moments(self.frame, spending, products, Fraction(1))
@@ -170,7 +170,7 @@ class LaplaceProducts:
         """Return the event of `release`."""
         return self._noise.event
 
-    def release(self, products: Integers) -> tuple[Moments, Event]:
+    def release(self, products: Integers) -> tuple[NoisyMoments, Event]:
         """Return the matrix, and the event."""
         upper = np.triu_indices(len(products), 1)
         diagonal = np.diag_indices(len(products))
@@ -182,4 +182,4 @@ class LaplaceProducts:
         matrix[diagonal] = noisy[: len(products)]
         # Laplace noise has a standard deviation of √2 scales, which is halved with its entry.
         deviation = float(self._noise.event.scale) * self.frame.step**2 / math.sqrt(2)
-        return Moments(matrix, self.frame.size, deviation), self.event
+        return NoisyMoments(matrix, self.frame.size, deviation), self.event

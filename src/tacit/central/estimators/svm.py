@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 
 from tacit.central.estimators.base import DELTA, Bounds, Reals
-from tacit.central.estimators.classifier import Frame, LinearClassifier, ScoreClassifier, Solver
+from tacit.central.estimators.classifier import LinearClassifier, RowMap, ScoreClassifier, Solver
 from tacit.central.estimators.dual import DualPerturbation
 from tacit.central.estimators.fourier import Fourier
 from tacit.central.estimators.losses import HuberHinge
-from tacit.central.estimators.perturbation import ObjectivePerturbation, OutputPerturbation, Problem
+from tacit.central.estimators.perturbation import (
+    LearningProblem,
+    ObjectivePerturbation,
+    OutputPerturbation,
+)
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.randomness import Randomness
@@ -183,7 +187,7 @@ class SVC(ScoreClassifier):
             self._box(columns), self._pairs, number, intercept=intercept, rng=self.rng
         )
 
-    def _store(self, frame: Frame, solutions: Reals) -> None:
+    def _store(self, frame: RowMap, solutions: Reals) -> None:
         assert isinstance(frame, Fourier)
         self.features_, self.weights_ = frame, solutions
 
@@ -196,7 +200,7 @@ def _solver_of(estimator: LinearSVC | SVC, dimension: int) -> Solver:
     width = float(errors.positive(where, "width", estimator.width))
     if width < _SMALLEST_WIDTH:
         errors.refuse(where, "width", "at least 2^-6", estimator.width, "Curvature is 1/(2 width).")
-    problem = Problem(
+    problem = LearningProblem(
         where,
         HuberHinge(width),
         dimension,

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from tacit.data.datasets.base import Dataset, NovelSplit, Part, Split
+from tacit.data.datasets.base import ColumnSubset, Dataset, NovelSplit, Split
 from tacit.data.datasets.files import MissingFile, Progress
 from tacit.data.datasets.twice import TwiceLabelled, TwiceSplit
 from tacit.data.schema import Schema
@@ -15,10 +15,10 @@ from tacit.privacy import errors
 __all__ = [
     "NAMES",
     "TWICE_NAMES",
+    "ColumnSubset",
     "Dataset",
     "MissingFile",
     "NovelSplit",
-    "Part",
     "Split",
     "TwiceLabelled",
     "TwiceSplit",

@@ -79,7 +79,7 @@ class NovelSplit:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ColumnSubset:
     """Some columns of all rows, with their schema."""
 
     rows: Any
@@ -236,7 +236,7 @@ class Dataset:
         """Return the names of the column splits; the first is the default."""
         return tuple(self.others)
 
-    def join(self, name: str | None = None) -> tuple[Part, Part]:
+    def join(self, name: str | None = None) -> tuple[ColumnSubset, ColumnSubset]:
         """Return our columns, clean, and those of the other party, to be privatized."""
         if not self.others:
             remedy = "Name the columns of the other party under 'join' in the schema file."
@@ -251,14 +251,16 @@ class Dataset:
             return self.schema.names
         return tuple(range(self.rows.shape[2]))
 
-    def _part(self, columns: tuple[Any, ...]) -> Part:
+    def _part(self, columns: tuple[Any, ...]) -> ColumnSubset:
         if isinstance(self.schema, TableSchema):
             chosen = {column.name: column for column in self.schema.columns}
             schema = TableSchema(tuple(chosen[name] for name in columns))
-            return Part(self.rows.select(list(columns)), schema)
+            return ColumnSubset(self.rows.select(list(columns)), schema)
         size = (self.rows.shape[1], len(columns))
         bounds = self.schema.lower, self.schema.upper
-        return Part(self.rows[:, :, columns], ArraySchema(size[0] * size[1], *bounds, image=size))
+        return ColumnSubset(
+            self.rows[:, :, columns], ArraySchema(size[0] * size[1], *bounds, image=size)
+        )
 
     def _new_code(self, new: Any) -> int:
         if len(self.classes) < 3:

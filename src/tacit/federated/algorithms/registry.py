@@ -14,7 +14,7 @@ from typing import Any
 from tacit.federated.algorithms import client_updates as local
 from tacit.federated.algorithms import server_updates as aggregation
 from tacit.federated.config import Config, Pruning
-from tacit.federated.payload import Part
+from tacit.federated.payload import PayloadPart
 from tacit.privacy import errors
 
 _LOCAL = ("learning_rate", "epochs", "batch_size", "momentum", "weight_decay", "gradient_norm")
@@ -30,7 +30,7 @@ class Phase:
         Name of the phase.
     client, server : callable
         Pure functions from `client_updates` and `server_updates`.
-    parts : tuple of Part
+    parts : tuple of PayloadPart
         Parts of a reply.
     receives : tuple of str
         Names of the vectors that the server sends.
@@ -39,7 +39,7 @@ class Phase:
     name: str
     client: local.Update
     server: aggregation.Update
-    parts: tuple[Part, ...]
+    parts: tuple[PayloadPart, ...]
     receives: tuple[str, ...] = ("model",)
 
 
@@ -92,10 +92,10 @@ class Algorithm:
         return {one.name: getattr(config, one.name) for one in fields(config) if one.name in known}
 
 
-_UPDATE = Part("update")
-_MASK = Part("mask", clip_unit=None, binary=True)
-_KEPT = Part("update", kept="mask")
-_GRADIENT = Part("gradient", clip_unit="gradient")
+_UPDATE = PayloadPart("update")
+_MASK = PayloadPart("mask", clip_unit=None, binary=True)
+_KEPT = PayloadPart("update", kept="mask")
+_GRADIENT = PayloadPart("gradient", clip_unit="gradient")
 
 _FEDSGD = Algorithm(
     "fedsgd",

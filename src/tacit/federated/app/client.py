@@ -22,7 +22,7 @@ from tacit.federated import flower, rounds
 from tacit.federated.algorithms.client_updates import State
 from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
 from tacit.federated.app import wire
-from tacit.federated.app.keeping import Keeper, Kept
+from tacit.federated.app.keeping import Keeper, KeptStates
 from tacit.federated.app.mods import Mods
 from tacit.federated.config import Config
 from tacit.federated.model import Data, Model
@@ -39,12 +39,12 @@ FAILED = "client: its part of the exchange must not raise. It did"
 
 T = TypeVar("T")
 
-Told = Callable[[Message, Context, errors.TacitError | None], None]
+Notify = Callable[[Message, Context, errors.TacitError | None], None]
 """Called on the client's side for each message that was answered or refused."""
 
 
 @dataclass(frozen=True)
-class Client:
+class FederatedClient:
     """A client: its rows, and what it shares with the server.
 
     Parameters
@@ -75,14 +75,14 @@ class Client:
 
 
 def client_app(
-    client_of: Callable[[Context], Client],
+    client_of: Callable[[Context], FederatedClient],
     *,
     actions: Iterable[str] = ACTIONS,
     keeper_of: Callable[[Context], Keeper] = lambda context: Keeper(),
     mods: Mods = Mods(),  # noqa: B008
     simulated: bool = False,
     evaluates: bool = False,
-    told: Told = lambda message, context, refusal: None,
+    notify: Notify = lambda message, context, refusal: None,
 ) -> ClientApp:
     """Build the app that a node runs.
 
@@ -100,10 +100,10 @@ def client_app(
         Whether all nodes are simulated. Attack mods are refused otherwise.
     evaluates : bool
         Whether to answer `evaluate` with loss and accuracy on the client's rows, without noise.
-    told : callable
+    notify : callable
         Called with every message and, if it was refused, the reason: for the client's owner.
     """
-    app = ClientApp(mods=[_discreet(told), *mods.ordered(simulated=simulated)])
+    app = ClientApp(mods=[_discreet(notify), *mods.ordered(simulated=simulated)])
 
     def train(message: Message, context: Context) -> Message:
         return _train(message, context, client_of(context), keeper_of(context))
@@ -133,7 +133,7 @@ def client_app(
     return app
 
 
-def _discreet(told: Told) -> Mod:
+def _discreet(notify: Notify) -> Mod:
     """Build the outermost mod, which keeps the text of errors from the server.
 
     Flower sends the text of an error to the server. It may contain a row, a path of this machine, a
@@ -156,7 +156,7 @@ def _discreet(told: Told) -> Mod:
                 raise errors.TacitError(_in_its_app(error)) from None
             watch.check()
         with suppress(Exception):  # a paid reply must not be lost because its owner cannot be told
-            told(message, context, refusal)
+            notify(message, context, refusal)
         return reply
 
     return mod
@@ -194,7 +194,7 @@ def _own(compute: Callable[[], T]) -> T:
         raise errors.TacitError(f"{FAILED}.") from error
 
 
-def _describe(message: Message, client: Client) -> Message:
+def _describe(message: Message, client: FederatedClient) -> Message:
     """Reply with the name and, if clients are weighted, the number of rows that are trained on."""
     rows: int | None = None
     if client.config.weighted and client.silo is not None:
@@ -205,12 +205,12 @@ def _describe(message: Message, client: Client) -> Message:
     return Message(wire.description(client.name, rows), reply_to=message)
 
 
-def _train(message: Message, context: Context, client: Client, keeper: Keeper) -> Message:
+def _train(message: Message, context: Context, client: FederatedClient, keeper: Keeper) -> Message:
     received, order = wire.received(message, client.model.layout)
     phase = client.algorithm.phases[order.phase]
     if message.metadata.message_type != f"train.{phase.name}":
         raise errors.InvalidData(f"client: the action must be train.{phase.name}.")
-    kept: Kept | None = None
+    kept: KeptStates | None = None
     state: State = {}
     if client.algorithm.state:
         kept = keeper.load(context, client.name, client.data)
@@ -229,7 +229,7 @@ def _train(message: Message, context: Context, client: Client, keeper: Keeper) -
     return Message(wire.answered(reply), reply_to=message)
 
 
-def _confusion(message: Message, client: Client) -> Message:
+def _confusion(message: Message, client: FederatedClient) -> Message:
     received, _ = wire.received(message, client.model.layout)
     with client.guarded() as silo:
         _normalise(silo, message)
@@ -239,16 +239,16 @@ def _confusion(message: Message, client: Client) -> Message:
 
 def _normalise(silo: Silo, message: Message) -> None:
     """Normalise as the message says: a process that was just started has no state."""
-    told = wire.normalisation(message, silo.privacy.bounds)
-    if told is not None:
-        silo.normalise(told)
+    normalisation = wire.normalisation(message, silo.privacy.bounds)
+    if normalisation is not None:
+        silo.normalise(normalisation)
 
 
 def _spent(silo: Silo) -> tuple[float, float]:
     return silo.spent, silo.privacy.delta
 
 
-def _evaluate(message: Message, client: Client) -> Message:
+def _evaluate(message: Message, client: FederatedClient) -> Message:
     if client.silo is not None:
         raise errors.InvalidData("client: a silo must release only noisy counts.")
     received, _ = wire.received(message, client.model.layout)

@@ -1,6 +1,6 @@
 """A real deployment: Flower's SuperLink and SuperNodes as separate processes.
 
-`Link` starts a SuperLink and submits jobs to it; `joining.node` builds the command of one
+`SuperLink` starts a SuperLink and submits jobs to it; `joining.node` builds the command of one
 SuperNode, which a silo runs on its own machine. On loopback both are started and stopped here.
 
 Notes
@@ -91,7 +91,7 @@ class Certificates:
                 errors.refuse("Certificates", "path", "an existing file", str(path))
 
 
-class Link:
+class SuperLink:
     """A SuperLink on this machine, and the jobs that are submitted to it.
 
     Parameters
@@ -121,13 +121,13 @@ class Link:
     ) -> None:
         if certificates is None and host not in (LOOPBACK, "localhost"):
             remedy = "Give certificates."
-            errors.refuse("Link", "host", "127.0.0.1 without TLS", host, remedy)
+            errors.refuse("SuperLink", "host", "127.0.0.1 without TLS", host, remedy)
         if certificates is None and authenticated is not None:
             remedy = "Flower authenticates nodes only over TLS."
-            errors.refuse("Link", "certificates", "given with authenticated", None, remedy)
+            errors.refuse("SuperLink", "certificates", "given with authenticated", None, remedy)
         for path in (authenticated or {}).values():
             if not path.is_file():
-                errors.refuse("Link", "key of authenticated", "an existing file", str(path))
+                errors.refuse("SuperLink", "key of authenticated", "an existing file", str(path))
         self.work, self.certificates, self.authenticated = work, certificates, authenticated
         chosen = port or free_port()
         self.address = f"{host}:{chosen}"
@@ -137,7 +137,7 @@ class Link:
         self._home = own_folder(own_folder(work) / "flower")
 
     @contextmanager
-    def serving(self) -> Iterator[Link]:
+    def serving(self) -> Iterator[SuperLink]:
         """Run the SuperLink inside this block."""
         host, port = self.address.rsplit(":", 1)
         tls = self.certificates
@@ -179,14 +179,14 @@ class Link:
 
     def follow(
         self,
-        told: Callable[[dict[str, Any]], object],
+        on_round: Callable[[dict[str, Any]], object],
         limit: float,
         needed: Mapping[str, subprocess.Popen[bytes]] = MappingProxyType({}),
         arrived: Callable[[int], object] = lambda here: None,
     ) -> Path:
         """Follow a run until it ends, and return the folder of its result.
 
-        `told` is called with every round, `arrived` with the number of clients that are online.
+        `on_round` is called with every round, `arrived` with the number of clients that are online.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Link:
                 if "here" in line:
                     arrived(line["here"])
                 else:
-                    told(line)
+                    on_round(line)
             heard = len(lines)
             if (self.work / RESULT).is_dir():
                 return self.work / RESULT
@@ -246,7 +246,7 @@ def deploy(
     work: Path,
     *,
     test: Data | None = None,
-    told: Callable[[dict[str, Any]], object] = lambda line: None,
+    on_round: Callable[[dict[str, Any]], object] = lambda line: None,
     certificates: Certificates | None = None,
     patience: float = 120.0,
     limit: float = 3600.0,
@@ -264,7 +264,7 @@ def deploy(
         An empty folder.
     test : Data, optional
         The server's own rows, for evaluation.
-    told : callable
+    on_round : callable
         Called with every round.
     certificates : Certificates, optional
         Files for TLS.
@@ -281,7 +281,7 @@ def deploy(
     Path
         The folder with model, certificate and history.
     """
-    link = Link(work, certificates=certificates)
+    link = SuperLink(work, certificates=certificates)
     if test is not None:
         write_data(work / TEST, test)
     with link.serving(), ExitStack() as nodes:
@@ -293,7 +293,7 @@ def deploy(
             for name in names
         }
         link.submit(job, patience, ledger)
-        return link.follow(told, limit, needed)
+        return link.follow(on_round, limit, needed)
 
 
 def own_budget(job: Job, work: Path, name: str) -> Terms:
@@ -313,7 +313,7 @@ def own_budget(job: Job, work: Path, name: str) -> Terms:
 
 @contextmanager
 def silo(
-    link: Link,
+    link: SuperLink,
     name: str,
     data: Data,
     *,

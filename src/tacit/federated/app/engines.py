@@ -8,7 +8,7 @@ loop, `tacit.federated.rounds.run`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,9 +21,8 @@ from flwr.serverapp import Grid
 from tacit.federated import flower
 from tacit.federated.algorithms.client_updates import State
 from tacit.federated.algorithms.registry import Algorithm
-from tacit.federated.algorithms.registry import algorithm as named
 from tacit.federated.app import wire
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.grid import Faults, LocalGrid
 from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.mods import Mods
@@ -31,10 +30,9 @@ from tacit.federated.app.questions import Questions
 from tacit.federated.app.roster import Numbered
 from tacit.federated.app.strategy import Ended, Federation
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data, Model
-from tacit.federated.payload import Layout, Limits
-from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_agree, must_fit
+from tacit.federated.payload import Layout
+from tacit.federated.rounds import Intercept, RunOptions, RunResult, checked
 from tacit.privacy import errors
 
 if TYPE_CHECKING:
@@ -68,15 +66,8 @@ def run(
     model: Model,
     clients: Sequence[Data | Silo],
     rounds: int,
+    options: RunOptions = RunOptions(),  # noqa: B008
     *,
-    config: Config | None = None,
-    participation: float = 1.0,
-    seed: int = 0,
-    test: Data | None = None,
-    limits: Limits = Limits(),  # noqa: B008
-    coordinator: Coordinator | None = None,
-    intercept: Intercept | None = None,
-    callback: Callable[[Round], object] | None = None,
     transport: Transport = Transport(),  # noqa: B008
     questions: Questions | None = None,
 ) -> RunResult:
@@ -84,44 +75,36 @@ def run(
 
     Parameters
     ----------
-    algorithm, model, clients, rounds, config, participation, seed, test, limits, coordinator
-        As in `tacit.federated.rounds.run`.
-    intercept : callable, optional
-        As there; it becomes the attack among the mods (`Attackers.intercept`).
-    callback : callable, optional
-        Called with every round. A true result ends the run.
+    algorithm, model, clients, rounds, options
+        As in `tacit.federated.rounds.run`. `options.intercept` becomes the attack among the mods
+        (`Attackers.intercept`).
     transport : Transport
         The simulated path of messages between server and clients.
     questions : Questions, optional
         What silos are asked besides training; results are stored in it.
     """
-    chosen = named(algorithm) if isinstance(algorithm, str) else algorithm
-    errors.whole("run", "rounds", rounds, least=1)
-    errors.whole("run", "seed", seed, least=0)
-    if not clients:
-        errors.refuse("run", "clients", "at least one", 0)
-    settled = chosen.config() if config is None else config
-    must_agree(clients, settled)
-    must_fit(model, clients)
-    held = [_client(chosen, settled, model, f"client-{k}", one) for k, one in enumerate(clients)]
+    chosen, config = checked(algorithm, model, clients, rounds, options)
+    held = [
+        _client(chosen, config, model, f"client-{number}", client)
+        for number, client in enumerate(clients)
+    ]
     keeper = Keeper(transport.state)
     app = client_app(
         lambda context: held[int(context.node_config["partition-id"])],
         actions=[phase.name for phase in chosen.phases],
         keeper_of=lambda context: keeper,
-        mods=attacked(transport.mods, intercept, model.layout),
+        mods=attacked(transport.mods, options.intercept, model.layout),
         simulated=True,
     )
-    coordinator = Plain(seed, participation) if coordinator is None else coordinator
-    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
+    server = options.server(chosen, config, model, clients)
     run_id = secrets.randbits(63)
     grid = LocalGrid(app, len(clients), run_id, transport.faults)
     strategy = Federation(
         server,
         Numbered(list(grid.contexts)),
-        seed=seed,
-        test=test,
-        callback=callback,
+        seed=options.seed,
+        test=options.test,
+        callback=options.callback,
         questions=questions,
     )
     with flower.identity(run_id), flower.quiet():
@@ -172,13 +155,15 @@ def attacked(mods: Mods, intercept: Intercept | None, layout: Layout) -> Mods:
 
 def _client(
     algorithm: Algorithm, config: Config, model: Model, name: str, one: Data | Silo
-) -> Client:
+) -> FederatedClient:
     if isinstance(one, Data):
-        return Client(algorithm, config, model, name, one)
-    return Client(algorithm, config, model, name, one.stand_in, lambda: nullcontext(one))
+        return FederatedClient(algorithm, config, model, name, one)
+    return FederatedClient(algorithm, config, model, name, one.stand_in, lambda: nullcontext(one))
 
 
-def _states(strategy: Federation, grid: LocalGrid, held: Sequence[Client]) -> dict[int, State]:
+def _states(
+    strategy: Federation, grid: LocalGrid, held: Sequence[FederatedClient]
+) -> dict[int, State]:
     """Return the states of clients that count."""
     if not strategy.server.algorithm.state:
         return {}

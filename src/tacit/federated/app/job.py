@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.federated.algorithms.registry import Algorithm, algorithm
 from tacit.federated.config import Config, Pruning
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Unit
 
@@ -120,18 +120,18 @@ class Job:
             for size in sizes:
                 errors.whole("federation", name, size, least=1)
 
-    def _check_privacy(self, given: Mapping[str, Any]) -> None:
+    def _check_privacy(self, privacy: Mapping[str, Any]) -> None:
         unit = errors.choice("federation", "unit of privacy", self.unit, list(_PRIVACY))
-        for name in given:
+        for name in privacy:
             errors.choice("federation", "setting of privacy", name, _PRIVACY[unit])
         for name in ("epsilon", "delta"):
-            if name not in given:
+            if name not in privacy:
                 errors.refuse("federation", f"{name} of privacy", "given", None)
         if unit == "client" and self.participation != 1.0:
             remedy = "Under a guarantee give cohort, the expected number of clients in a round."
             errors.refuse("federation", "participation", "left out", self.participation, remedy)
-        if not isinstance(given.get("overlapping", False), bool):
-            errors.refuse("federation", "overlapping", "true or false", given["overlapping"])
+        if not isinstance(privacy.get("overlapping", False), bool):
+            errors.refuse("federation", "overlapping", "true or false", privacy["overlapping"])
 
     @property
     def unit(self) -> Any:
@@ -166,7 +166,7 @@ class Job:
     def coordinator(self, ledger: Ledger | None = None, account: str | None = None) -> Coordinator:
         """Build the coordinator, which chooses clients and combines replies."""
         if self.privacy is None:
-            return Plain(self.seed, self.participation)
+            return PlainMean(self.seed, self.participation)
         if self.unit == "record":
             return self._silos(ledger)
         from tacit.federated.client_level.adaptive import Adaptive
@@ -269,8 +269,10 @@ class Job:
         return cls(**_table("job", plain, cls))
 
 
-def _pruning(given: Any) -> Pruning:
-    return given if isinstance(given, Pruning) else Pruning(**_table("pruning", given, Pruning))
+def _pruning(pruning: Any) -> Pruning:
+    return (
+        pruning if isinstance(pruning, Pruning) else Pruning(**_table("pruning", pruning, Pruning))
+    )
 
 
 def _table(name: str, plain: Any, kind: type[Any]) -> dict[str, Any]:

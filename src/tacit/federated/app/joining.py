@@ -114,14 +114,14 @@ def node(
     config = {"name": name, "data": str(data.resolve()), **terms.plain()}
     if state is not None:
         config["state"] = str(state.resolve())
-    told = own_folder(work) / f"node-{free_port()}.toml"
-    files.replace(told, toml(config).encode(), files.OWN)
+    node_config = own_folder(work) / f"node-{free_port()}.toml"
+    files.replace(node_config, toml(config).encode(), files.OWN)
     secure = ["--insecure"] if insecure else ["--root-certificates", str(authority)]
     return [
         *(program("flower-supernode"), *secure),
         *(() if key is None else ("--auth-supernode-private-key", str(key))),
         *("--superlink", superlink, "--host", LOOPBACK, "--port", str(port or free_port())),
-        *("--node-config", str(told)),
+        *("--node-config", str(node_config)),
     ]
 
 

@@ -29,7 +29,7 @@ _KEY = ".key"
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class KeptStates:
     """The states after two exchanges of a run; exchange 0 is the start, without a state."""
 
     run: int
@@ -38,7 +38,7 @@ class Kept:
     pending: int = 0
     after: State = field(default_factory=dict)
 
-    def at(self, run: int, counted: int) -> Kept:
+    def at(self, run: int, counted: int) -> KeptStates:
         """Select the state to continue from, if this exchange of this run counted last.
 
         Raises
@@ -47,17 +47,17 @@ class Kept:
             If the state after it is not here. Any other would bias all later rounds.
         """
         if counted == 0:
-            return Kept(run)
+            return KeptStates(run)
         if self.run == run and self.counted == counted:
             return self
         if self.run == run and self.pending == counted:
-            return Kept(run, counted, self.after)
+            return KeptStates(run, counted, self.after)
         raise errors.InvalidData(
             "client: its state must be the one after the exchange that counted last. "
             "Start it with the folder and the rows that it had before."
         )
 
-    def then(self, exchange: int, state: State) -> Kept:
+    def then(self, exchange: int, state: State) -> KeptStates:
         """Add the state after a reply that may or may not count."""
         return replace(self, pending=exchange, after=state)
 
@@ -93,14 +93,14 @@ class Keeper:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def load(self, context: Context, name: str, data: Data) -> Kept:
+    def load(self, context: Context, name: str, data: Data) -> KeptStates:
         """Return what was kept last; empty before the first reply."""
         path = self._path(name, data)
         if path is not None and path.is_file():
             return _read(path)
         return _from_context(context)
 
-    def save(self, context: Context, name: str, data: Data, kept: Kept) -> None:
+    def save(self, context: Context, name: str, data: Data, kept: KeptStates) -> None:
         """Keep the states atomically, before the reply leaves."""
         _to_context(context, kept)
         if (path := self._path(name, data)) is not None:
@@ -120,7 +120,7 @@ def _key(folder: Path) -> bytes:
     return files.keep_first(folder / _KEY, secrets.token_bytes(32))
 
 
-def _to_context(context: Context, kept: Kept) -> None:
+def _to_context(context: Context, kept: KeptStates) -> None:
     context.state["kept"] = ConfigRecord(
         # As text: ids of runs have 64 bits, Flower's integers 63 and a sign.
         {"run": str(kept.run), "counted": kept.counted, "pending": kept.pending}
@@ -129,16 +129,16 @@ def _to_context(context: Context, kept: Kept) -> None:
     context.state["after"] = flower.array_record(kept.after)
 
 
-def _from_context(context: Context) -> Kept:
+def _from_context(context: Context) -> KeptStates:
     head = context.state.config_records.get("kept")
     if head is None:
-        return Kept(0)
+        return KeptStates(0)
     states = [flower.read_arrays(context.state.array_records[n]) for n in ("state", "after")]
     run, counted, pending = (int(head[name]) for name in ("run", "counted", "pending"))  # type: ignore[arg-type]
-    return Kept(run, counted, states[0], pending, states[1])  # type: ignore[arg-type]
+    return KeptStates(run, counted, states[0], pending, states[1])  # type: ignore[arg-type]
 
 
-def _write(path: Path, kept: Kept) -> None:
+def _write(path: Path, kept: KeptStates) -> None:
     head = {"run": kept.run, "counted": kept.counted, "pending": kept.pending}
     content = BytesIO()
     np.savez(
@@ -152,7 +152,7 @@ def _write(path: Path, kept: Kept) -> None:
     files.replace(path, content.getvalue(), files.OWN)
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> KeptStates:
     try:
         # From bytes: numpy leaves a file open that it cannot read.
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
@@ -162,6 +162,8 @@ def _read(path: Path) -> Kept:
             part: {n.removeprefix(part): a for n, a in arrays.items() if n.startswith(part)}
             for part in ("state.", "after.")
         }
-        return Kept(head["run"], head["counted"], parts["state."], head["pending"], parts["after."])
+        return KeptStates(
+            head["run"], head["counted"], parts["state."], head["pending"], parts["after."]
+        )
     except (ValueError, KeyError, TypeError, EOFError, BadZipFile):
         raise errors.InvalidData(f"{path}: it must be a state that a client kept.") from None

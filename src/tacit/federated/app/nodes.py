@@ -24,7 +24,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from tacit.federated import flower
 from tacit.federated.app import owner, result
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.engines import drive
 from tacit.federated.app.job import Job
 from tacit.federated.app.joining import Terms
@@ -74,7 +74,7 @@ def _read(job: str, path: str) -> tuple[Job, TorchModel, Data]:
     return read, read.model(), read_data(Path(path))
 
 
-def client_of(context: Context) -> Client:
+def client_of(context: Context) -> FederatedClient:
     """Build the client of a node from the node's configuration.
 
     Raises
@@ -82,15 +82,15 @@ def client_of(context: Context) -> Client:
     InvalidData
         If the job violates the owner's terms, or does not fit the rows.
     """
-    given, terms = context.node_config, Terms.of(context.node_config)
-    job, model, data = _read(str(context.run_config["job"]), str(given["data"]))
+    node_config, terms = context.node_config, Terms.of(context.node_config)
+    job, model, data = _read(str(context.run_config["job"]), str(node_config["data"]))
     admit(job, terms)
     job.check_rows("data", data.rows)
     guarded = None
     if job.unit == "record":
         run = str(context.run_id)
         guarded = lambda: _silo(job, model, data, terms, run)  # noqa: E731
-    return Client(job.chosen, job.config(), model, str(given["name"]), data, guarded)
+    return FederatedClient(job.chosen, job.config(), model, str(node_config["name"]), data, guarded)
 
 
 def admit(job: Job, terms: Terms) -> None:
@@ -126,7 +126,7 @@ def keeper_of(context: Context) -> Keeper:
     return Keeper(None if folder is None else Path(str(folder)))
 
 
-client = client_app(client_of, keeper_of=keeper_of, told=owner.tell)
+client = client_app(client_of, keeper_of=keeper_of, notify=owner.tell)
 server = ServerApp()
 
 
@@ -148,19 +148,19 @@ def main(grid: Grid, context: Context) -> None:
 
 
 @contextmanager
-def _opened(given: Mapping[str, Any]) -> Iterator[tuple[Ledger, str] | None]:
-    if "ledger" not in given:
+def _opened(node_config: Mapping[str, Any]) -> Iterator[tuple[Ledger, str] | None]:
+    if "ledger" not in node_config:
         yield None
         return
-    with Ledger(Path(str(given["ledger"]))) as ledger:
-        yield ledger, str(given["account"])
+    with Ledger(Path(str(node_config["ledger"]))) as ledger:
+        yield ledger, str(node_config["account"])
 
 
-def _known(given: Mapping[str, Any]) -> dict[int, str] | None:
+def _known(run_settings: Mapping[str, Any]) -> dict[int, str] | None:
     """Return the names of nodes by id, if nodes are authenticated."""
-    if "nodes" not in given:
+    if "nodes" not in run_settings:
         return None
-    return {int(node): str(name) for node, name in given["nodes"].items()}
+    return {int(node): str(name) for node, name in run_settings["nodes"].items()}
 
 
 def serve(

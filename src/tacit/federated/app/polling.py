@@ -55,8 +55,8 @@ class Polling(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        asked = list(messages)
-        waiting = set(self.push_messages(asked)) if asked else set()
+        sent = list(messages)
+        waiting = set(self.push_messages(sent)) if sent else set()
         end = math.inf if timeout is None else time.monotonic() + timeout
         replies: list[Message] = []
         while waiting:

@@ -21,8 +21,8 @@ from tacit.federated.app.roster import Roster
 from tacit.federated.record_level.normalisation import (
     EVERYTHING,
     Bounds,
-    Moments,
     Normalisation,
+    SiloMoments,
     combine,
 )
 from tacit.federated.rounds import Server
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tacit.federated.record_level.privacy import RecordPrivacy
 
 
-class Scores(NamedTuple):
+class HeldOutScores(NamedTuple):
     """Scores on rows that silos held out, from noisy counts; None if the denominator is zero.
 
     Parameters
@@ -72,7 +72,7 @@ class Questions:
     ----------
     normalisation : Normalisation or None
         Computed from the moments, and sent to the silos with every later message.
-    scores : dict of int to Scores
+    scores : dict of int to HeldOutScores
         Scores by round.
     ended : set of int
         Silos whose last reply was that their budget does not allow the exchange.
@@ -83,7 +83,7 @@ class Questions:
     classes: int = 0
     bounds: Bounds = EVERYTHING
     normalisation: Normalisation | None = None
-    scores: dict[int, Scores] = field(default_factory=dict)
+    scores: dict[int, HeldOutScores] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
 
     @classmethod
@@ -130,12 +130,14 @@ class Questions:
             ) from None
         return self.normalisation
 
-    def _moments(self, grid: Grid, roster: Roster, server: Server, timeout: float) -> list[Moments]:
+    def _moments(
+        self, grid: Grid, roster: Roster, server: Server, timeout: float
+    ) -> list[SiloMoments]:
         """Ask for moments, and return those that can be read, in the order of silos."""
         there = roster.there(grid, range(server.clients))
-        asked = [Message(RecordDict(), node, wire.STATISTICS) for node in there.values()]
+        requests = [Message(RecordDict(), node, wire.STATISTICS) for node in there.values()]
         by_client = {}
-        for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
+        for message in grid.send_and_receive(requests, timeout=timeout) if requests else ():
             client, moments = self._believed(message, roster, server), wire.read_moments(message)
             if client is not None and moments is not None:
                 by_client[client] = moments
@@ -172,7 +174,7 @@ class Questions:
         return client if remember(client, wire.stated(message)) else None
 
 
-def scores(confusion: npt.NDArray[np.int64], silos: int) -> Scores:
+def scores(confusion: npt.NDArray[np.int64], silos: int) -> HeldOutScores:
     r"""Compute accuracy and Matthews correlation from noisy counts, true by predicted class.
 
     .. math:: R = \frac{c s - \sum_k p_k t_k}
@@ -196,8 +198,8 @@ def scores(confusion: npt.NDArray[np.int64], silos: int) -> Scores:
     total, right = counts.sum(), np.trace(counts)
     about = max(int(confusion.sum()), 0)  # includes counts below 0, so that the noise has mean 0
     if not total > 0:
-        return Scores(None, None, silos, about)
+        return HeldOutScores(None, None, silos, about)
     truth, taken = counts.sum(axis=1), counts.sum(axis=0)
     spread = (total**2 - taken @ taken) * (total**2 - truth @ truth)
     mcc = float((right * total - truth @ taken) / math.sqrt(spread)) if spread > 0 else None
-    return Scores(float(right / total), mcc, silos, about)
+    return HeldOutScores(float(right / total), mcc, silos, about)

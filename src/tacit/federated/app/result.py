@@ -40,16 +40,16 @@ def save(
     questions: Questions | None = None,
 ) -> Path:
     """Write the folder atomically; an existing one is refused."""
-    asked = Questions() if questions is None else questions
+    answered = Questions() if questions is None else questions
     if path.exists():
         errors.refuse("save", "path", "new", str(path), "Remove it or choose another path.")
     with files.folder(path) as partial:
-        (partial / MODEL).write_bytes(_tensors(outcome, layout, asked))
+        (partial / MODEL).write_bytes(_tensors(outcome, layout, answered))
         certificate = certify(coordinator, partial / MODEL)
         certificate.save(partial / CERTIFICATE)
-        told = history(outcome, job, asked)
-        told["guarantee"] = str(certificate.guarantee)
-        (partial / HISTORY).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        written = history(outcome, job, answered)
+        written["guarantee"] = str(certificate.guarantee)
+        (partial / HISTORY).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     return path
 
 
@@ -63,24 +63,27 @@ def certify(coordinator: Coordinator, artifact: Path) -> Certificate:
     return Certificate.issue(events.Declared(nothing), artifact=artifact, not_protected=_NOTHING)
 
 
-def history(outcome: RunResult, job: Job, asked: Questions) -> dict[str, Any]:
+def history(outcome: RunResult, job: Job, questions: Questions) -> dict[str, Any]:
     """Return the job and its rounds, to print and to save.
 
     With a guarantee for records it includes the number of silos whose budgets ended.
     """
-    told: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "job": json.loads(job.to_json()),
-        "rounds": [plain(one, job, asked) for one in outcome.history],
+        "rounds": [plain(one, job, questions) for one in outcome.history],
         "stopped": outcome.stopped,
     }
     if job.unit == "record":
-        told["ended_budgets"] = len(asked.ended)
-    if (scale := asked.normalisation) is not None:
-        told["input"] = {"mean": scale.mean.tolist(), "deviation": scale.deviation.tolist()}
-    return told
+        entries["ended_budgets"] = len(questions.ended)
+    if (scale := questions.normalisation) is not None:
+        entries["input"] = {
+            "mean": scale.mean.tolist(),
+            "deviation": scale.deviation.tolist(),
+        }
+    return entries
 
 
-def plain(one: Round, job: Job, asked: Questions) -> dict[str, Any]:
+def plain(one: Round, job: Job, questions: Questions) -> dict[str, Any]:
     """Return a round as names and values; numbers that are not finite become None.
 
     Under a guarantee for clients, which clients were asked and which replied stays with the server:
@@ -88,22 +91,22 @@ def plain(one: Round, job: Job, asked: Questions) -> dict[str, Any]:
     held out are stated as `silos`.
     """
     left_out = _SERVER_ONLY if job.unit == "client" else ()
-    told = {
+    entry = {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in vars(one).items()
         if name not in left_out
     }
-    if one.number in asked.scores:
-        told["silos"] = asked.scores[one.number]._asdict()
-    return told
+    if one.number in questions.scores:
+        entry["silos"] = questions.scores[one.number]._asdict()
+    return entry
 
 
-def line(one: Round, job: Job, coordinator: Coordinator, asked: Questions) -> dict[str, Any]:
+def line(one: Round, job: Job, coordinator: Coordinator, questions: Questions) -> dict[str, Any]:
     """Return a line of progress: a round, and ε spent so far."""
-    return {**plain(one, job, asked), "epsilon": getattr(coordinator, "spent", None)}
+    return {**plain(one, job, questions), "epsilon": getattr(coordinator, "spent", None)}
 
 
-def _tensors(outcome: RunResult, layout: Layout, asked: Questions) -> bytes:
+def _tensors(outcome: RunResult, layout: Layout, questions: Questions) -> bytes:
     try:
         from safetensors.numpy import save as tensors
     except ImportError:
@@ -111,6 +114,6 @@ def _tensors(outcome: RunResult, layout: Layout, asked: Questions) -> bytes:
             "federation: the safetensors package must be installed. pip install 'tacit[collect]'."
         ) from None
     named = dict(layout.unflatten(np.ascontiguousarray(outcome.model)))
-    if (scale := asked.normalisation) is not None:
+    if (scale := questions.normalisation) is not None:
         named |= {"input.mean": scale.mean, "input.deviation": scale.deviation}
     return bytes(tensors({name: np.ascontiguousarray(array) for name, array in named.items()}))

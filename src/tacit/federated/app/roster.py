@@ -111,13 +111,13 @@ class Named:
         known = self._known
         here = [node for node in grid.get_node_ids() if known is None or node in known]
         new = [node for node in here if node not in self._met]
-        asked = [Message(RecordDict(), node, wire.DESCRIBE) for node in new]
+        greetings = [Message(RecordDict(), node, wire.DESCRIBE) for node in new]
         rows_by_name: dict[str, int] = {}
-        for message in grid.send_and_receive(asked, timeout=timeout) if asked else ():
-            node, told = message.metadata.src_node_id, wire.read_description(message)
-            if told is None:
+        for message in grid.send_and_receive(greetings, timeout=timeout) if greetings else ():
+            node, description = message.metadata.src_node_id, wire.read_description(message)
+            if description is None:
                 self._refusal = wire.refusal(message)
             elif known is None or node in known:
-                self._met[node] = told[0] if known is None else known[node]
-                rows_by_name[self._met[node]] = told[1]
+                self._met[node] = description[0] if known is None else known[node]
+                rows_by_name[self._met[node]] = description[1]
         return rows_by_name

@@ -18,7 +18,7 @@ from flwr.serverapp import Grid, ServerApp
 from tacit.federated import flower
 from tacit.federated.algorithms.registry import ALGORITHMS, Algorithm
 from tacit.federated.algorithms.registry import algorithm as named
-from tacit.federated.app.client import Client, client_app
+from tacit.federated.app.client import FederatedClient, client_app
 from tacit.federated.app.engines import attacked, drive
 from tacit.federated.app.keeping import Keeper
 from tacit.federated.app.mods import Mods
@@ -27,10 +27,8 @@ from tacit.federated.app.roster import Named
 from tacit.federated.app.strategy import Federation
 from tacit.federated.attacks.threats import Attackers
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
 from tacit.federated.model import Data, Model
-from tacit.federated.payload import Limits
-from tacit.federated.rounds import Intercept, Round, RunResult, Server, must_fit
+from tacit.federated.rounds import RunOptions, RunResult, checked
 from tacit.privacy import errors
 
 
@@ -39,15 +37,8 @@ def run(
     build: Callable[[], Model],
     clients: Sequence[Data],
     rounds: int,
+    options: RunOptions = RunOptions(),  # noqa: B008
     *,
-    config: Config | None = None,
-    participation: float = 1.0,
-    seed: int = 0,
-    test: Data | None = None,
-    limits: Limits = Limits(),  # noqa: B008
-    coordinator: Coordinator | None = None,
-    intercept: Intercept | None = None,
-    callback: Callable[[Round], object] | None = None,
     patience: float = 600.0,
 ) -> RunResult:
     """Run an algorithm as `tacit.federated.app.engines.run` does, on Ray.
@@ -56,16 +47,17 @@ def run(
 
     Parameters
     ----------
-    algorithm, clients, rounds, config, participation, seed, test, limits, coordinator, callback
+    algorithm, clients, rounds
         As there.
     build : callable
         Builds the model, here and once in every worker.
-    intercept : callable, optional
-        As there, in the workers. They do not communicate, so clones are refused.
+    options : RunOptions
+        As there; `options.intercept` runs in the workers. They do not communicate, so clones are
+        refused.
     patience : float
         Seconds to wait for workers, and for the replies of an exchange.
     """
-    attackers = getattr(intercept, "__self__", None)
+    attackers = getattr(options.intercept, "__self__", None)
     if isinstance(attackers, Attackers) and attackers.attack.clones:
         remedy = "Clones are one attacker, and workers do not communicate: run them locally."
         errors.refuse("simulation", "intercept", "without clones", attackers.attack.name, remedy)
@@ -77,13 +69,13 @@ def run(
     if ALGORITHMS.get(chosen.name) is not chosen:
         remedy = "Workers know algorithms by their names."
         errors.refuse("simulation", "algorithm", "one of this library's", chosen.name, remedy)
-    settled = chosen.config() if config is None else config
-    coordinator = Plain(seed, participation) if coordinator is None else coordinator
     model = build()
-    must_fit(model, clients)
-    server = Server(chosen, settled, model, [len(one) for one in clients], coordinator, limits)
+    chosen, config = checked(chosen, model, clients, rounds, options)
+    server = options.server(chosen, config, model, clients)
     roster = Named()
-    strategy = Federation(server, roster, seed=seed, test=test, callback=callback)
+    strategy = Federation(
+        server, roster, seed=options.seed, test=options.test, callback=options.callback
+    )
     stopped: list[str] = []
     app = ServerApp()
 
@@ -95,8 +87,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="tacit-simulation-") as folder, flower.quiet():
         for number, data in enumerate(clients):
             write_data(_file(folder, number), data)
-        source = _Source(chosen, settled, build, folder)
-        mods = attacked(Mods(), intercept, server.model.layout)
+        source = _Source(chosen, config, build, folder)
+        mods = attacked(Mods(), options.intercept, server.model.layout)
         nodes = client_app(source.client, keeper_of=source.keeper, mods=mods, simulated=True)
         flower.simulate(app, nodes, len(clients))
     return RunResult(server.state, {}, tuple(strategy.history), stopped[0])
@@ -111,11 +103,13 @@ class _Source:
         self._algorithm, self._config, self._folder = algorithm.name, config, folder
         self._build = build
 
-    def client(self, context: Context) -> Client:
+    def client(self, context: Context) -> FederatedClient:
         number = int(context.node_config["partition-id"])
         data = _data(str(_file(self._folder, number)))
         model = _MODELS.get(self._folder) or _MODELS.setdefault(self._folder, self._build())
-        return Client(named(self._algorithm), self._config, model, f"client-{number:05d}", data)
+        return FederatedClient(
+            named(self._algorithm), self._config, model, f"client-{number:05d}", data
+        )
 
     def keeper(self, context: Context) -> Keeper:
         return Keeper(Path(self._folder) / "states")

@@ -183,12 +183,12 @@ class Federation(Strategy):
         return heard
 
     def _closed(self) -> tuple[ArrayRecord, MetricRecord]:
-        one = self.server.close(self._bytes_up, self.server.judge(self._test))
-        self.history.append(one)
-        if one.number not in self.questions.due:
-            self._tell(one)
+        closed = self.server.close(self._bytes_up, self.server.judge(self._test))
+        self.history.append(closed)
+        if closed.number not in self.questions.due:
+            self._tell(closed)
         model = flower.array_record({"model": self.server.state.model})
-        return model, MetricRecord({"counted": one.counted, "asked": one.asked})
+        return model, MetricRecord({"counted": closed.counted, "asked": closed.asked})
 
     def _tell(self, one: Round) -> None:
         """Call the callback, once everything about a round is known."""

@@ -16,7 +16,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from tacit.federated import flower
 from tacit.federated.algorithms.client_updates import Global
 from tacit.federated.payload import Layout
-from tacit.federated.record_level.normalisation import EVERYTHING, Bounds, Moments, Normalisation
+from tacit.federated.record_level.normalisation import (
+    EVERYTHING,
+    Bounds,
+    Normalisation,
+    SiloMoments,
+)
 from tacit.federated.rounds import Reply
 from tacit.privacy import errors
 
@@ -102,18 +107,18 @@ def received(message: Message, layout: Layout) -> tuple[Global, Order]:
 def number(message: Message) -> int | None:
     """Read the round that a message states to belong to; None if it states none."""
     order = message.content.get(_ORDER) if message.has_content() else None
-    told = order.get(_ORDER) if isinstance(order, ConfigRecord) else None
-    first = told[0] if isinstance(told, list) and told else None
+    entries = order.get(_ORDER) if isinstance(order, ConfigRecord) else None
+    first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, int) else None
 
 
 def answered(reply: Reply) -> RecordDict:
     """Build the content of a reply."""
     arrays = flower.array_record(reply.record)
-    told: dict[str, Any] = {_WEIGHT: reply.weight}
+    metrics: dict[str, Any] = {_WEIGHT: reply.weight}
     if reply.stated is not None:
-        told[_STATED] = [float(number) for number in reply.stated]
-    return flower.content({_ARRAYS: arrays, _WEIGHT: MetricRecord(told)})
+        metrics[_STATED] = [float(number) for number in reply.stated]
+    return flower.content({_ARRAYS: arrays, _WEIGHT: MetricRecord(metrics)})
 
 
 def read_answer(message: Message) -> Reply:
@@ -126,26 +131,26 @@ def read_answer(message: Message) -> Reply:
 
 def stated(message: Message) -> Any:
     """Read the cost that a silo states; it is checked later."""
-    told = message.content.get(_WEIGHT) if message.has_content() else None
-    cost = told.get(_STATED) if isinstance(told, MetricRecord) else None
+    metrics = message.content.get(_WEIGHT) if message.has_content() else None
+    cost = metrics.get(_STATED) if isinstance(metrics, MetricRecord) else None
     return tuple(cost) if isinstance(cost, list) else cost
 
 
-def moments(released: Moments, spent: tuple[float, float]) -> RecordDict:
+def moments(released: SiloMoments, spent: tuple[float, float]) -> RecordDict:
     """Build the reply of a silo that was asked for its moments."""
     arrays = flower.array_record({"mean": released.mean, "second": released.second})
-    told = MetricRecord({"count": released.count, _STATED: list(spent)})
-    return flower.content({_ARRAYS: arrays, _WEIGHT: told})
+    metrics = MetricRecord({"count": released.count, _STATED: list(spent)})
+    return flower.content({_ARRAYS: arrays, _WEIGHT: metrics})
 
 
-def read_moments(message: Message) -> Moments | None:
+def read_moments(message: Message) -> SiloMoments | None:
     """Read untrusted moments; None if they are invalid."""
-    arrays, told = _answer(message)
-    count = told.get("count")
+    arrays, metrics = _answer(message)
+    count = metrics.get("count")
     if set(arrays) != {"mean", "second"} or not isinstance(count, int):
         return None
     try:
-        return Moments(arrays["mean"], arrays["second"], count)
+        return SiloMoments(arrays["mean"], arrays["second"], count)
     except errors.TacitError:
         return None
 
@@ -170,9 +175,9 @@ def _answer(message: Message) -> tuple[dict[str, Any], Any]:
     """Read the arrays and numbers of a reply, if there are any."""
     if not message.has_content():
         return {}, {}
-    arrays, told = message.content.get(_ARRAYS), message.content.get(_WEIGHT)
+    arrays, metrics = message.content.get(_ARRAYS), message.content.get(_WEIGHT)
     read = flower.read_arrays(arrays) if isinstance(arrays, ArrayRecord) else {}
-    return read, told if isinstance(told, MetricRecord) else {}
+    return read, metrics if isinstance(metrics, MetricRecord) else {}
 
 
 def refusal(message: Message) -> str:
@@ -190,15 +195,15 @@ def spent(message: Message) -> bool:
 
 def description(name: str, rows: int | None) -> RecordDict:
     """Build a node's description of itself."""
-    told: dict[str, str | int] = {"name": name} | ({} if rows is None else {"rows": rows})
-    return RecordDict({"node": ConfigRecord(dict(told))})
+    entries: dict[str, str | int] = {"name": name} | ({} if rows is None else {"rows": rows})
+    return RecordDict({"node": ConfigRecord(dict(entries))})
 
 
 def read_description(message: Message) -> tuple[str, int] | None:
     """Read name and number of rows, 1 if it is not stated; None if invalid."""
-    told = message.content.get("node") if message.has_content() else None
-    if not isinstance(told, ConfigRecord):
+    entries = message.content.get("node") if message.has_content() else None
+    if not isinstance(entries, ConfigRecord):
         return None
-    name, rows = told.get("name"), told.get("rows", 1)
+    name, rows = entries.get("name"), entries.get("rows", 1)
     fits = isinstance(name, str) and isinstance(rows, int) and not isinstance(rows, bool)
     return (str(name), int(rows)) if fits and rows > 0 else None  # type: ignore[operator,arg-type]

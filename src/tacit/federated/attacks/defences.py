@@ -56,7 +56,7 @@ import numpy.typing as npt
 from tacit.federated.algorithms.registry import Algorithm, Phase
 from tacit.federated.algorithms.server_updates import Averaged
 from tacit.federated.config import Config
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.payload import Layout, Payload
 from tacit.privacy import errors
 
@@ -66,7 +66,7 @@ Replies = list[tuple[list[Floats], int]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class DefenceRule:
     """One of Flower's robust rules, which combines replies into one vector.
 
     It needs per_attacker · f + besides replies.
@@ -105,13 +105,13 @@ def _bulyan(flower: Any, replies: Replies, attackers: int) -> list[Floats]:
     return flower.aggregate_bulyan(replies, attackers, rule, to_keep=0)  # type: ignore[no-any-return]
 
 
-RULES: Mapping[str, Rule] = MappingProxyType(
+RULES: Mapping[str, DefenceRule] = MappingProxyType(
     {
-        "median": Rule(_median, 2, 1),
-        "trimmed-mean": Rule(_trimmed, 2, 1),
-        "krum": Rule(_krum, 2, 3),
-        "multi-krum": Rule(_multi_krum, 2, 3),
-        "bulyan": Rule(_bulyan, 4, 3),
+        "median": DefenceRule(_median, 2, 1),
+        "trimmed-mean": DefenceRule(_trimmed, 2, 1),
+        "krum": DefenceRule(_krum, 2, 3),
+        "multi-krum": DefenceRule(_multi_krum, 2, 3),
+        "bulyan": DefenceRule(_bulyan, 4, 3),
     }
 )
 """Rules that read single replies, by name."""
@@ -127,12 +127,12 @@ class NormBounding(Coordinator):
     ----------
     bound : float
         C, for the reply of each phase.
-    over : Plain
+    over : PlainMean
         Coordinator that chooses the clients.
     """
 
     bound: float
-    over: Coordinator = Plain()  # noqa: RUF009
+    over: Coordinator = PlainMean()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         errors.positive("NormBounding", "bound", self.bound)
@@ -165,7 +165,7 @@ class Robust(Coordinator):
         One of `RULES`.
     attackers : int
         f, the number of hostile clients among those that reply.
-    over : Plain
+    over : PlainMean
         Coordinator that chooses the clients.
 
     Notes
@@ -181,7 +181,7 @@ class Robust(Coordinator):
 
     rule: str
     attackers: int
-    over: Coordinator = Plain()  # noqa: RUF009
+    over: Coordinator = PlainMean()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         errors.choice("Robust", "rule", self.rule, list(RULES))
@@ -201,11 +201,11 @@ class Robust(Coordinator):
     def admit(self, algorithm: Algorithm, config: Config, clients: int) -> None:
         """Refuse too small a cohort, and algorithms that are wrong without the mean."""
         _require_stateless("Robust", algorithm)
-        asked = len(self.over.choose(1, clients))
-        if asked < self.least:
+        cohort = len(self.over.choose(1, clients))
+        if cohort < self.least:
             condition = f"at least {self.least} in a round for {self.rule} and {self.attackers} "
             remedy = "Ask more clients, assume fewer attackers, or use the median."
-            errors.refuse("Robust", "clients", condition + "attackers", asked, remedy)
+            errors.refuse("Robust", "clients", condition + "attackers", cohort, remedy)
         self.over.admit(algorithm, config, clients)
 
     def choose(self, number: int, clients: int) -> list[int]:
@@ -254,7 +254,7 @@ def _averaged(taken: Mapping[int, Payload], combine: Callable[[Floats], Floats])
 
 
 def _require_plain(where: str, over: Coordinator, remedy: str) -> None:
-    if not isinstance(over, Plain):
+    if not isinstance(over, PlainMean):
         errors.refuse(where, "over", "a plain coordinator", type(over).__name__, remedy)
 
 

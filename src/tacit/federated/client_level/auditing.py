@@ -55,6 +55,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -66,15 +67,14 @@ from tacit.audit.guesses import apart, coins
 from tacit.federated import rounds as plain
 from tacit.federated.algorithms.registry import Algorithm, Phase, algorithm
 from tacit.federated.algorithms.server_updates import Averaged
-from tacit.federated.client_level.adaptive import Adaptive
-from tacit.federated.client_level.plan import plan
 from tacit.federated.client_level.privacy import ClientPrivacy
 from tacit.federated.config import Config
 from tacit.federated.coordinator import Coordinator
 from tacit.federated.model import Data, Evaluation
-from tacit.federated.payload import Layout, Limits, Payload, Vector
-from tacit.federated.rounds import Reply
+from tacit.federated.payload import Layout, Payload, ReplyLimits, Vector
+from tacit.federated.rounds import Reply, RunOptions
 from tacit.privacy import errors
+from tacit.privacy.accounting.plans import WORDS
 from tacit.privacy.decimals import above, below
 from tacit.privacy.randomness import Randomness, source
 
@@ -151,16 +151,8 @@ def one_guess_bound(
 
 
 def audit_clients(
-    clients: int,
+    privacy: ClientPrivacy,
     *,
-    cohort: float | None = None,
-    epsilon: float,
-    delta: float,
-    rounds: int | None = None,
-    noise_multiplier: float | None = None,
-    clip_norm: float = 1.0,
-    adaptive: Adaptive | None = None,
-    accountant: str = "pld",
     canaries: int | None = None,
     runs: int = 1000,
     certainty: float = 0.99,
@@ -170,9 +162,9 @@ def audit_clients(
 
     Parameters
     ----------
-    clients, cohort, epsilon, delta, rounds, noise_multiplier, clip_norm, adaptive, accountant
-        Parameters of `ClientPrivacy`: the plan that is audited. Without a cohort every client is
-        asked.
+    privacy : ClientPrivacy
+        The guarantee that is audited: its plan, clip norm and adaptation. It is only read. Runs of
+        the audit have guarantees of their own, without a ledger.
     canaries : int, optional
         Number of clients that are canaries; the others never reply. By default all clients, but
         at most 100.
@@ -185,51 +177,47 @@ def audit_clients(
 
     Notes
     -----
-    The runs are stretches of `rounds` rounds in long runs of FedSGD with the plan's noise, so that
-    it is not calibrated a thousand times. Coins are new in every stretch, noise and samples in
+    The runs are stretches of the planned rounds in long runs of FedSGD with the plan's noise, so
+    that it is not calibrated a thousand times. Coins are new in every stretch, noise and samples in
     every round; only an adaptive clip norm continues from where it was, as the theorem of
     `ClientPrivacy` allows. Time is proportional to runs × rounds × cohort, about 0.1 ms for each.
 
     Examples
     --------
     >>> from tacit.privacy.randomness import Seeded
-    >>> audit = audit_clients(20, epsilon=8, delta=1e-5, rounds=1, runs=100, rng=Seeded(0))
+    >>> privacy = ClientPrivacy(20, cohort=20, epsilon=8, delta=1e-5, rounds=1)
+    >>> audit = audit_clients(privacy, runs=100, rng=Seeded(0))
     >>> audit.refuted, round(audit.certified, 2)
     (False, 2.67)
     """
-    size = clients if cohort is None else cohort
-    settled = plan(
-        clients,
-        cohort=size,
-        epsilon=epsilon,
-        delta=delta,
-        rounds=rounds,
-        noise_multiplier=noise_multiplier,
-        accountant=accountant,
-    )
+    plan = privacy.plan
     runs = errors.whole(_WHERE, "runs", runs, least=1, most=10**7)
     certainty = errors.probability(_WHERE, "certainty", certainty, zero=False)
-    count = min(settled.clients, _USUAL) if canaries is None else canaries
-    count = errors.whole(_WHERE, "canaries", count, least=1, most=settled.clients)
-    length, claimed = settled.rounds, settled.epsilon(settled.rounds)
-    hidden = apart(rng)
+    count = min(plan.clients, _USUAL) if canaries is None else canaries
+    count = errors.whole(_WHERE, "canaries", count, least=1, most=plan.clients)
+    claimed, hidden = plan.epsilon(plan.rounds), apart(rng)
+    clip_norm = privacy.initial_clip_norm("gradient")
     build = partial(
         ClientPrivacy,
-        settled.clients,
-        cohort=size,
+        plan.clients,
+        cohort=Fraction(plan.threshold * plan.clients, WORDS),
         epsilon=_DEAREST,
-        delta=delta,
-        noise_multiplier=float(settled.multiplier),
+        delta=plan.delta,
+        noise_multiplier=float(plan.multiplier),
         clip_norm=clip_norm,
-        adaptive=adaptive,
+        adaptive=privacy.adaptive,
         rng=source(rng),
     )
-    loud = _LOUD * float(errors.positive(_WHERE, "clip_norm", clip_norm))
     right = sum(
-        _right(privacy, coins(stretches * count, hidden).reshape(stretches, count), length, loud)
-        for privacy, stretches in _long_runs(build, length, claimed, runs)
+        _right(
+            audited,
+            coins(stretches * count, hidden).reshape(stretches, count),
+            plan.rounds,
+            _LOUD * clip_norm,
+        )
+        for audited, stretches in _long_runs(build, plan.rounds, claimed, runs)
     )
-    return ClientAudit(claimed, delta, certainty, count, runs, right)
+    return ClientAudit(claimed, plan.delta, certainty, count, runs, right)
 
 
 def _long_runs(
@@ -256,16 +244,14 @@ def _right(privacy: ClientPrivacy, inside: npt.NDArray[np.bool_], length: int, l
         return reply if there else None
 
     watched, fedsgd = _Watched(privacy), algorithm("fedsgd")
-    plain.run(
-        fedsgd,
-        _Pulled(count, loud),
-        [Data(np.full((1, 1), place), np.zeros(1, np.int64)) for place in range(clients)],
-        stretches * length,
+    options = RunOptions(
         config=fedsgd.config(weighted=False),
         coordinator=watched,
         intercept=spoken,
-        limits=Limits(magnitude=2 * loud),
+        limits=ReplyLimits(magnitude=2 * loud),
     )
+    places = [Data(np.full((1, 1), place), np.zeros(1, np.int64)) for place in range(clients)]
+    plain.run(fedsgd, _Pulled(count, loud), places, stretches * length, options)
     evidence = np.array(watched.evidence).reshape(stretches, length, count).sum(axis=1)
     named, every = np.abs(evidence).argmax(axis=1), np.arange(stretches)
     return int(((evidence[every, named] > 0) == inside[every, named]).sum())

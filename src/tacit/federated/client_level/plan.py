@@ -61,7 +61,7 @@ class ClientPlan:
 def plan(
     clients: int,
     *,
-    cohort: float,
+    cohort: float | Fraction,
     epsilon: float,
     delta: float,
     rounds: int | None = None,

@@ -47,6 +47,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ _STEPS = 2**20
 """Grid steps in a clip norm: far below the noise, and exact in integers."""
 _LARGEST_MULTIPLIER = 2**20
 _BLOCK = 2**20
-"""How many numbers are clipped at a time."""
+"""Number of values that are clipped at a time."""
 _BALL = GridBall("ClientPrivacy", 1.0, 1 / _STEPS, order=2)
 
 
@@ -144,7 +145,7 @@ class ClientPrivacy(Coordinator):
         self,
         clients: int,
         *,
-        cohort: float,
+        cohort: float | Fraction,
         epsilon: float,
         delta: float,
         rounds: int | None = None,
@@ -168,7 +169,7 @@ class ClientPrivacy(Coordinator):
         self.adaptive = adaptive
         self.run = 0
         """Number of rounds that were begun and paid."""
-        self._starts = _norms(clip_norm)
+        self._initial_norms = _norms(clip_norm)
         self.clip_norms: dict[str, float] = {}
         """The current C of each clip unit; with `Adaptive` it is itself a release."""
         whole = self.plan.event(self.plan.rounds)
@@ -211,8 +212,17 @@ class ClientPrivacy(Coordinator):
         if self.update_multiplier > _LARGEST_MULTIPLIER:
             noise, remedy = float(self.update_multiplier), "An update would be only noise."
             errors.refuse(where, "noise of an update", "at most 2^20 clip norms", noise, remedy)
-        self.clip_norms = {unit: _start(self._starts, unit) for unit in units}
+        self.clip_norms = {unit: self.initial_clip_norm(unit) for unit in units}
         self._phases = algorithm.phases
+
+    def initial_clip_norm(self, unit: str) -> float:
+        """Return the C with which a clip unit begins."""
+        norms = self._initial_norms
+        if isinstance(norms, float):
+            return norms
+        if unit not in norms:
+            errors.refuse("ClientPrivacy", "clip_norm", f"given for {unit}", sorted(norms))
+        return norms[unit]
 
     def choose(self, number: int, clients: int) -> list[int]:
         """Draw a Poisson sample of clients, after paying for the round.
@@ -233,9 +243,9 @@ class ClientPrivacy(Coordinator):
         if self._payment.charges:  # else `run` is the count
             self._payment.begin("round", self.run + 1, self.plan.event())
         self.run += 1
-        asked = self.plan.sample(self._rng)
-        self._asked, self._open = set(asked), list(self._phases)
-        return asked
+        sampled = self.plan.sample(self._rng)
+        self._asked, self._open = set(sampled), list(self._phases)
+        return sampled
 
     def gather(
         self, number: int, phase: Phase, taken: Mapping[int, Payload], layout: Layout
@@ -346,21 +356,13 @@ def _units(name: str, phase: Phase) -> list[str]:
     return units
 
 
-def _norms(given: float | Mapping[str, float]) -> float | dict[str, float]:
-    if isinstance(given, Mapping):
+def _norms(clip_norm: float | Mapping[str, float]) -> float | dict[str, float]:
+    if isinstance(clip_norm, Mapping):
         return {
             unit: float(errors.positive("ClientPrivacy", f"clip_norm of {unit}", norm))
-            for unit, norm in given.items()
+            for unit, norm in clip_norm.items()
         }
-    return float(errors.positive("ClientPrivacy", "clip_norm", given))
-
-
-def _start(norms: float | dict[str, float], unit: str) -> float:
-    if isinstance(norms, float):
-        return norms
-    if unit not in norms:
-        errors.refuse("ClientPrivacy", "clip_norm", f"given for {unit}", sorted(norms))
-    return norms[unit]
+    return float(errors.positive("ClientPrivacy", "clip_norm", clip_norm))
 
 
 def _joined(reply: Payload, names: list[str]) -> Vector:

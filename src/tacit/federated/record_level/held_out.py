@@ -60,8 +60,8 @@ def admit(where: str, model: TorchModel, rows: Rows) -> None:
         _Mapped(model, model.start(), rows).classes(made_up)
     except Exception as error:  # whatever the module raises
         remedy = "Rows of a confusion matrix must not meet: leave evaluations out."
-        found = str(error) if isinstance(error, Unfit) else type(error).__name__
-        errors.refuse(where, "module", "one that can be mapped over rows", found, remedy)
+        reason = str(error) if isinstance(error, Unfit) else type(error).__name__
+        errors.refuse(where, "module", "one that can be mapped over rows", reason, remedy)
 
 
 def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.bool_]) -> Judged:
@@ -77,18 +77,18 @@ def judge(model: TorchModel, weights: Vector, rows: Rows, there: npt.NDArray[np.
         Rows in their places, and which of them are not blank.
     """
     size, counted = min(_BLOCK, max(len(rows), 1)), there.copy()
-    found, mapped = np.zeros(len(rows), dtype=np.int64), _Mapped(model, weights, rows)
+    predicted, mapped = np.zeros(len(rows), dtype=np.int64), _Mapped(model, weights, rows)
     blank = np.zeros((size, *rows.shape[1:]), dtype=rows.dtype)
     if _raises(mapped, blank):
-        return Judged(found, np.zeros_like(counted))
+        return Judged(predicted, np.zeros_like(counted))
     for start in range(0, len(rows), size):
         here = slice(start, start + size)
         block = blank.copy()
         block[: len(rows[here])][counted[here]] = rows[here][counted[here]]
         classes, raising = _guarded(mapped, block)
-        found[here] = classes[: len(rows[here])]
+        predicted[here] = classes[: len(rows[here])]
         counted[start + np.array(raising, dtype=np.int64)] = False
-    return Judged(found, counted)
+    return Judged(predicted, counted)
 
 
 class _Mapped:
@@ -109,8 +109,8 @@ class _Mapped:
 
     def classes(self, block: Rows) -> npt.NDArray[np.int64]:
         def of_one(row: Tensor) -> Tensor:
-            found: Tensor = self._made(*self._state, row[None])
-            return found[0]
+            outputs: Tensor = self._made(*self._state, row[None])
+            return outputs[0]
 
         with torch.no_grad(), whole_products(), quiet():
             outputs = torch.vmap(of_one)(self._tensor(block))

@@ -22,7 +22,7 @@ EVERYTHING: Bounds = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class SiloMoments:
     """Moments that a silo released: means, means of squares, and its noisy number of rows.
 
     Parameters
@@ -40,11 +40,11 @@ class Moments:
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", _vector("mean", self.mean))
         object.__setattr__(self, "second", _vector("second", self.second))
-        object.__setattr__(self, "count", errors.whole("Moments", "count", self.count, least=1))
+        object.__setattr__(self, "count", errors.whole("SiloMoments", "count", self.count, least=1))
         fits = self.mean.shape == self.second.shape
         # A variance near the precision of floats is only rounding error.
         if not fits or not bool(np.all(self.variance > 1e-12 * self.second)):
-            raise errors.InvalidData("Moments: means of squares must be above squared means.")
+            raise errors.InvalidData("SiloMoments: means of squares must be above squared means.")
 
     @property
     def variance(self) -> Reals:
@@ -98,7 +98,7 @@ class Normalisation:
             return held.astype(np.float32).reshape(len(rows), *shape)
 
 
-def combine(moments: Sequence[Moments], bounds: Bounds = EVERYTHING) -> Normalisation:
+def combine(moments: Sequence[SiloMoments], bounds: Bounds = EVERYTHING) -> Normalisation:
     r"""Combine the moments of silos into mean and standard deviation of all rows together.
 
     .. math:: m = \frac{\sum_k n_k m_k}{\sum_k n_k}, \qquad
@@ -106,14 +106,14 @@ def combine(moments: Sequence[Moments], bounds: Bounds = EVERYTHING) -> Normalis
 
     Parameters
     ----------
-    moments : sequence of Moments
+    moments : sequence of SiloMoments
         Moments that silos sent. Those that rows within the bounds cannot have are left out.
     bounds : (float, float)
         Public bounds to which rows are clipped.
 
     Examples
     --------
-    >>> one, two = Moments([0.0], [1.0], 10), Moments([1.0], [2.0], 10)
+    >>> one, two = SiloMoments([0.0], [1.0], 10), SiloMoments([1.0], [2.0], 10)
     >>> both = combine([one, two])
     >>> both.mean.tolist(), (both.deviation**2).round(3).tolist()
     ([0.5], [1.25])

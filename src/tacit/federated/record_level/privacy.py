@@ -155,8 +155,8 @@ class RecordPrivacy:
         return SiloPlan(self, trained, tested, threshold, draws, multiplier)
 
     def _multiplier(self, threshold: int, draws: int) -> Fraction:
-        given = (float(self.epsilon), float(self.delta), float(self.statistics))
-        multiplier = gradient_multiplier(*given, threshold, draws * self.rounds, self.accountant)
+        budget = (float(self.epsilon), float(self.delta), float(self.statistics))
+        multiplier = gradient_multiplier(*budget, threshold, draws * self.rounds, self.accountant)
         return errors.positive(_WHERE, "noise_multiplier", multiplier)
 
     @property

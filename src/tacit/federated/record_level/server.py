@@ -27,7 +27,7 @@ from pathlib import Path
 from tacit.federated.algorithms import server_updates as aggregation
 from tacit.federated.algorithms.registry import Phase
 from tacit.federated.algorithms.server_updates import Averaged
-from tacit.federated.coordinator import Coordinator, Plain
+from tacit.federated.coordinator import Coordinator, PlainMean
 from tacit.federated.payload import Layout, Payload, Rejected, read_statement
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
@@ -75,7 +75,7 @@ class SiloServer(Coordinator):
         if epsilon is not None:
             epsilon = float(errors.epsilon_in_range("SiloServer", epsilon))
         self.epsilon, self.unit = epsilon, Unit.of("SiloServer", unit)
-        self._plain = Plain(seed, participation)
+        self._plain = PlainMean(seed, participation)
         self.stated: dict[int, tuple[float, float]] = {}
         """The largest accepted statement of every silo."""
         self.silent: tuple[tuple[int, int, str], ...] = ()

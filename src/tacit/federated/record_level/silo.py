@@ -38,7 +38,7 @@ from tacit.federated.payload import Vector
 from tacit.federated.payment import Payment
 from tacit.federated.record_level import held_out as judging
 from tacit.federated.record_level import row_masks
-from tacit.federated.record_level.normalisation import Moments, Normalisation
+from tacit.federated.record_level.normalisation import Normalisation, SiloMoments
 from tacit.federated.record_level.privacy import RecordPrivacy, SiloPlan
 from tacit.federated.record_level.private_model import ExampleLosses, PrivateModel
 from tacit.federated.rounds import Reply
@@ -177,7 +177,7 @@ class Silo:
             )
         return reply._replace(stated=(self.spent, float(self.privacy.delta))), kept
 
-    def statistics(self) -> Moments:
+    def statistics(self) -> SiloMoments:
         """Release noisy means and means of squares of the rows that are trained on; once per run.
 
         Raises
@@ -200,7 +200,7 @@ class Silo:
         ).value
         first = slice(0, 1 if self.privacy.pooled else None)
         mean, deviation = scale.mean[first], scale.deviation[first]
-        return Moments(mean, deviation**2 + mean**2, scale.count)
+        return SiloMoments(mean, deviation**2 + mean**2, scale.count)
 
     def normalise(self, normalisation: Normalisation) -> None:
         """Normalise rows from now on, after clipping them to the bounds."""

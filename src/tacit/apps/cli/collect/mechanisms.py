@@ -106,18 +106,18 @@ def fit(
     must_be_new(out)
     trains = kind in ("vlm", "gaussian") or features in TRAINED
     device = devices.resolve("fit", device, used=trains)
-    given = None if schema is None else read_schema(schema)
+    declared = None if schema is None else read_schema(schema)
     mechanism = _mechanism(kind, locals())  # a wrong parameter is refused before data are read
-    table, total = tables.sample(data, rows, seed, given)
+    table, total = tables.sample(data, rows, seed, declared)
     must_take_all("fit", total, rows, central_epsilon)
     table = tables.without_label(table, label, data)
-    if given is None and central_epsilon is None:
+    if declared is None and central_epsilon is None:
         # A schema names the features itself; under a guarantee values must not decide a refusal.
         _no_label_among_features(table, mechanism.classes, data)
     with naming(data):
         mechanism.fit(
             table,
-            schema=given,
+            schema=declared,
             image=image_size(image),
             seed=seed,
             device=device,
@@ -198,7 +198,7 @@ def plan(
     if inhouse is not None:
         table, _ = tables.sample(inhouse, planning.MOST_ROWS, seed)
         table = tables.without_label(table, label, inhouse)
-    made = planning.plan(
+    planned = planning.plan(
         classes=classes,
         epsilon=epsilon,
         target_accuracy=target_accuracy,
@@ -208,13 +208,13 @@ def plan(
         seed=seed,
     )
     if as_json:
-        return print_json(made.to_dict())
+        return print_json(planned.to_dict())
     lines = [
         (f"{row.epsilon:g}", f"{row.people:,}", str(row.codewords), f"{row.accuracy:.3f}")
-        for row in made.rows
+        for row in planned.rows
     ]
-    print_table(made.title, ("ε", "people", "codewords", "accuracy"), lines)
-    for sentence in (made.answer, *made.assumptions):
+    print_table(planned.title, ("ε", "people", "codewords", "accuracy"), lines)
+    for sentence in (planned.answer, *planned.assumptions):
         print_text(f"- {sentence}")
 
 
@@ -233,31 +233,31 @@ def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
     }
 
 
-def _mechanism(kind: str, given: dict[str, Any]) -> Any:
+def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     shared = ("epsilon", "unit", "central_epsilon", "central_delta")
-    common = {name: given[name] for name in shared}
-    common["classes"] = declared_classes(given["classes"])
+    common = {name: options[name] for name in shared}
+    common["classes"] = declared_classes(options["classes"])
     if kind == "codebook":
         from tacit.local.learned.codebook import Codebook
 
         wanted = ("people", "codewords", "features")
-        return Codebook(**common, **{name: given[name] for name in wanted})
+        return Codebook(**common, **{name: options[name] for name in wanted})
     if kind == "direct":
         from tacit.local.learned.direct import Direct
 
         return Direct(**common)
     from tacit.local.learned.vlm import VLM
 
-    pretraining = given["pretraining_epsilon"]
+    pretraining = options["pretraining_epsilon"]
     if pretraining != "learned":
         pretraining = errors.positive("fit", "pretraining_epsilon", pretraining)
     return VLM(
         **common,
-        latent_dimension=given["latent_dimension"],
-        radius=given["radius"],
+        latent_dimension=options["latent_dimension"],
+        radius=options["radius"],
         pretraining_epsilon=pretraining if pretraining == "learned" else float(pretraining),
         noise="laplace" if kind == "vlm" else "gaussian",
-        delta=given["delta"],
+        delta=options["delta"],
     )
 
 

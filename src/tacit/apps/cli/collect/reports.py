@@ -168,11 +168,11 @@ def evaluate(
     from tacit.privacy import artifact
 
     classifier = must_have(artifact.load(model), "predict", model)
-    given = classifier.mechanism_.schema
+    declared = classifier.mechanism_.schema
     tally = Tally(tuple(classifier.classes_.tolist()))
-    label = label or _surplus(next(tables.batches(data, given)), given.names, data)
+    label = label or _surplus(next(tables.batches(data, declared)), declared.names, data)
     with rows_progress(tables.count(data)) as advance:
-        for batch in tables.batches(data, given, words=words_of(tally.classes, label)):
+        for batch in tables.batches(data, declared, words=words_of(tally.classes, label)):
             rows, values = tables.split_label(batch, label, data)
             with naming(data):
                 truth = tables.as_classes(values, tally.classes, f"column {label!r}")  # type: ignore[arg-type]
@@ -189,8 +189,8 @@ def evaluate(
 def _surplus(batch: Any, names: tuple[str, ...], path: Path) -> str:
     surplus = [name for name in batch.schema.names if name not in names]
     if len(surplus) != 1:
-        found = f"{path.name} has {len(surplus)} columns beside the mechanism's"
-        errors.refuse("evaluate", "--label", f"given: {found}", None)
+        reason = f"{path.name} has {len(surplus)} columns beside the mechanism's"
+        errors.refuse("evaluate", "--label", f"given: {reason}", None)
     return str(surplus[0])
 
 

@@ -116,23 +116,23 @@ def search(
     settings = _grid(grid)
     declared = declared_classes(classes)
     target = Target.of("search", central_epsilon, central_delta)
-    given = _inhouse_schema(inhouse, label, schema, image, target is not None)
-    reporting, voting = (_rows(path, label, given, declared) for path in (people, voters))
-    asked: dict[str, Any] = {
+    declared_schema = _inhouse_schema(inhouse, label, schema, image, target is not None)
+    reporting, voting = (_rows(path, label, declared_schema, declared) for path in (people, voters))
+    voting_options: dict[str, Any] = {
         "composition": composition,
         "confirm": confirm,
         "confirm_share": confirm_share,
         "confidence": confidence,
         "within": within,
     }
-    print(precision(len(voting[1]), epsilon, len(settings), **asked), file=sys.stderr)
+    print(precision(len(voting[1]), epsilon, len(settings), **voting_options), file=sys.stderr)
     common = {"epsilon": epsilon, "classes": declared, "unit": "person"}
     candidates = _candidates(settings, common, target, len(reporting[1]), composition, seed)
     with opened_ledger(ledger, account) as opened, stages_progress() as show, warnings_on_stderr():
-        found = run(
+        result = run(
             candidates,
-            inhouse=_rows(inhouse, label, given, None)[0],
-            fitting={"schema": given, "seed": seed, "inhouse_public": inhouse_public},
+            inhouse=_rows(inhouse, label, declared_schema, None)[0],
+            fitting={"schema": declared_schema, "seed": seed, "inhouse_public": inhouse_public},
             people=reporting,
             voters=voting,
             epsilon=epsilon,
@@ -140,10 +140,10 @@ def search(
             account=account,
             key=key,
             progress=show,
-            **asked,
+            **voting_options,
         )
-    _write(found, out)
-    _print_found(found, out, as_json)
+    _write(result, out)
+    _print_found(result, out, as_json)
 
 
 def _grid(path: Path) -> list[dict[str, Any]]:
@@ -199,13 +199,13 @@ def _candidates(
         each_target = _share(target, count, settings)
         shares = {"central_epsilon": each_target.epsilon, "central_delta": each_target.delta}
         common = {**common, **shares}
-    made: dict[str, Any] = {}
+    mechanisms: dict[str, Any] = {}
     candidates = []
     for one, of, mark in zip(settings, wanted, marks, strict=True):
-        if mark not in made:
-            made[mark] = _mechanism(one["kind"], {**common, **of}, max(each, 1))
+        if mark not in mechanisms:
+            mechanisms[mark] = _mechanism(one["kind"], {**common, **of}, max(each, 1))
         learner = NoiseAwareClassifier(**_part(one, _LEARNER_SETTINGS), seed=seed)
-        candidates.append(Candidate(_name(one), made[mark], learner))
+        candidates.append(Candidate(_name(one), mechanisms[mark], learner))
     return candidates
 
 
@@ -264,13 +264,13 @@ def _inhouse_schema(
         return read(table, image_size(image), "search")
 
 
-def _rows(path: Path, label: str, given: Any, declared: Any) -> tuple[Any, Any]:
+def _rows(path: Path, label: str, schema: Any, declared: Any) -> tuple[Any, Any]:
     """Read all rows without the label, and the labels if classes are declared."""
     from tacit.data import labels, tables
 
     classes = None if declared is None else labels.declare("search", declared)
     words = words_of(classes, label)
-    table = _whole(tables.batches(path, given, words=words))
+    table = _whole(tables.batches(path, schema, words=words))
     if classes is None:
         return _without(table, label), None
     rows, values = tables.split_label(table, label, path)
@@ -289,26 +289,26 @@ def _without(table: Any, label: str) -> Any:
     return table.drop_columns([label]) if label in table.schema.names else table
 
 
-def _write(found: Any, out: Path) -> None:
+def _write(searched: Any, out: Path) -> None:
     """Write the winner, the result and its certificate: all of them or nothing."""
     from tacit.privacy import artifact
 
     with files.folder(out) as partial:
-        found.mechanism.save(partial / "mechanism")
-        found.reports.write(partial / "reports.parquet")
-        found.model.save(partial / "model")
-        result = json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+        searched.mechanism.save(partial / "mechanism")
+        searched.reports.write(partial / "reports.parquet")
+        searched.model.save(partial / "model")
+        result = json.dumps(searched.to_dict(), indent=1, ensure_ascii=False)
         (partial / "search.json").write_text(result + "\n", encoding="utf-8")
-        found.certificate.save(partial / "certificate.json")
-        for place, stated in enumerate(found.inhouse_.certificates):
-            number = f"-{place + 1}" if len(found.inhouse_.certificates) > 1 else ""
-            artifact.bound(stated, found.mechanism).save(
+        searched.certificate.save(partial / "certificate.json")
+        for place, stated in enumerate(searched.inhouse_.certificates):
+            number = f"-{place + 1}" if len(searched.inhouse_.certificates) > 1 else ""
+            artifact.bound(stated, searched.mechanism).save(
                 partial / f"inhouse{number}.certificate.json"
             )
 
 
-def _print_found(found: Any, out: Path, as_json: bool) -> None:
-    values = {**found.to_dict(), "written": str(out)}
+def _print_found(result: Any, out: Path, as_json: bool) -> None:
+    values = {**result.to_dict(), "written": str(out)}
     if as_json:
         return print_json(values)
     lines = [
@@ -318,7 +318,7 @@ def _print_found(found: Any, out: Path, as_json: bool) -> None:
     columns = ("candidate", "reports", "votes", "accuracy", "simultaneous intervals")
     print_table("Candidates", columns, lines)
     accuracy, interval = accuracy_cells(values)
-    whose = "fresh voters" if found.confirm == "fresh" else "the same voters"
-    print(f"Winner: {found.winner}. Accuracy {accuracy}, {interval}, by {whose}.")
-    print(f"Each person: {found.guarantee}.")
-    print(f"In-house rows, all candidates together: {described(found.inhouse_)}. Written: {out}")
+    whose = "fresh voters" if result.confirm == "fresh" else "the same voters"
+    print(f"Winner: {result.winner}. Accuracy {accuracy}, {interval}, by {whose}.")
+    print(f"Each person: {result.guarantee}.")
+    print(f"In-house rows, all candidates together: {described(result.inhouse_)}. Written: {out}")

@@ -136,9 +136,9 @@ class _Poll:
 
         classes = tuple(self.model.classes_.tolist())
         parts: list[tuple[Any, Any, Any]] = []
-        given, words = self.model.mechanism_.schema, words_of(classes, label)
+        schema, words = self.model.mechanism_.schema, words_of(classes, label)
         with rows_progress(tables.count(data)) as advance:
-            for batch in tables.batches(data, given, words=words):
+            for batch in tables.batches(data, schema, words=words):
                 parts.append(self._try(batch, data, label, classes))
                 advance(batch.num_rows)
         right, mine, groups = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -149,7 +149,7 @@ class _Poll:
         from tacit.local.inference.votes import outcomes
 
         if self.group is not None and self.group not in batch.schema.names:
-            errors.refuse("data", "--group", f"a column of {data}", self.group, "Has it a header?")
+            errors.refuse("data", "--group", f"a column of {data}", self.group, "Check its header.")
         rest, groups = tables.split_label(batch, self.group, data)
         if self.group in self.model.mechanism_.schema.names:
             rest = batch  # the group is a feature too
@@ -163,8 +163,8 @@ class _Poll:
         from tacit.local.inference.votes import fingerprint
 
         private = tried.groups if self.ballot.groups is not None else None
-        asked = tried.classes if self.ballot.classes is not None else None
-        votes = self.ballot.release(tried.right, classes=asked, groups=private)
+        voted_classes = tried.classes if self.ballot.classes is not None else None
+        votes = self.ballot.release(tried.right, classes=voted_classes, groups=private)
         known = tried.groups if self.ballot.groups is None else None
         return replace(votes, groups=known, about=fingerprint(self.model))
 
@@ -208,8 +208,8 @@ def _text(value: Any) -> str:
     return str(int(value)) if whole else str(value)
 
 
-def _print_validation(found: Any, as_json: bool) -> None:
-    result = found.to_dict()
+def _print_validation(validation: Any, as_json: bool) -> None:
+    result = validation.to_dict()
     if as_json:
         return print_json(result)
     lines = [("all", f"{result['voters']:,}", *accuracy_cells(result))]
@@ -218,6 +218,6 @@ def _print_validation(found: Any, as_json: bool) -> None:
             (f"{name} {one[name]}", f"{one['voters']:,.0f}", *accuracy_cells(one))
             for one in result[f"by_{name}"]
         ]
-    columns = ("", "voters", "accuracy", f"{found.confidence:.0%} interval")
+    columns = ("", "voters", "accuracy", f"{validation.confidence:.0%} interval")
     print_table("Accuracy by votes", columns, lines)
-    print(f"Each voter: {found.guarantee}")
+    print(f"Each voter: {validation.guarantee}")

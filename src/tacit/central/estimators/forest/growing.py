@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.central.estimators.base import Box, Reals
-from tacit.central.estimators.forest.noise import WHERE, Noise
+from tacit.central.estimators.forest.noise import WHERE, ForestNoise
 from tacit.central.estimators.forest.splits import (
     MOST_RECORDS,
     blended,
@@ -89,7 +89,7 @@ class Growing(ABC):
     @property
     def event(self) -> events.Event:
         """Return the event of a forest."""
-        noise = Noise(*self.noise, None)
+        noise = ForestNoise(*self.noise, None)
         for _ in range(1 if self.bagged else self.trees):
             self._charge(noise)
         return self._of(noise)
@@ -100,10 +100,10 @@ class Growing(ABC):
         """Return the trees, and the event."""
         stream, columns = source(rng), np.ascontiguousarray(rows.T)
         free = np.random.default_rng(stream.words(4))  # for choices that read no record
-        shared = Noise(*self.noise, stream)
+        shared = ForestNoise(*self.noise, stream)
         grown, ran = [], set()
         for part in self._parts(len(rows), stream):
-            noise = Noise(*self.noise, stream) if self.bagged else shared
+            noise = ForestNoise(*self.noise, stream) if self.bagged else shared
             growth = Growth(self.box, columns[:, part], codes[part], self.classes)
             grown.append(self._tree(growth, noise, free))
             if self.bagged:
@@ -115,7 +115,7 @@ class Growing(ABC):
         """Return the neighbours of the guarantee: add-remove, as n is not used."""
         return Adjacency.ADD_REMOVE
 
-    def _of(self, noise: Noise) -> events.Event:
+    def _of(self, noise: ForestNoise) -> events.Event:
         whole = events.Parallel((noise.event,)) if self.bagged else noise.event
         return events.towards(whole, self.adjacency)
 
@@ -129,11 +129,11 @@ class Growing(ABC):
         yield from np.split(order, np.searchsorted(bag[order], np.arange(1, self.trees)))
 
     @abstractmethod
-    def _charge(self, noise: Noise) -> None:
+    def _charge(self, noise: ForestNoise) -> None:
         """Pay for one tree."""
 
     @abstractmethod
-    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+    def _tree(self, growth: Growth, noise: ForestNoise, free: np.random.Generator) -> Tree:
         """Grow one tree, and pay what `_charge` says."""
 
     def _candidates(
@@ -157,11 +157,11 @@ class Histograms(Growing):
         """Return the share of one column's histograms of one level."""
         return self.share * (1 - LEAVES) / (self.depth * self.columns)
 
-    def _charge(self, noise: Noise) -> None:
+    def _charge(self, noise: ForestNoise) -> None:
         noise.charge(self.depth * self.columns, self.each)
         noise.charge(1, self.share * LEAVES)
 
-    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+    def _tree(self, growth: Growth, noise: ForestNoise, free: np.random.Generator) -> Tree:
         deviation, levels = noise.deviation(self.each), []
         for _ in range(self.depth):
             features, cuts, counts = self._candidates(growth, free)
@@ -182,10 +182,10 @@ class RandomSplits(Growing):
     def cells(self) -> int:
         return int(2**self.depth * self.classes)
 
-    def _charge(self, noise: Noise) -> None:
+    def _charge(self, noise: ForestNoise) -> None:
         noise.charge(1, self.share)
 
-    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+    def _tree(self, growth: Growth, noise: ForestNoise, free: np.random.Generator) -> Tree:
         for _ in range(self.depth):
             features = free.integers(0, len(self.box.lower), (growth.nodes, 1))
             cuts = growth.cuts_at(features, free.random((growth.nodes, 1, 1)))
@@ -220,12 +220,12 @@ class DPRF(Growing):
         """Return the sensitivity of a score."""
         return blended_sensitivity(self.records, self.blend)
 
-    def _charge(self, noise: Noise) -> None:
+    def _charge(self, noise: ForestNoise) -> None:
         for _ in range(self.depth):
             noise.charge_choice(self.sensitivity, self.each)
         noise.charge(1, 1 - CHOICES)
 
-    def _tree(self, growth: Growth, noise: Noise, free: np.random.Generator) -> Tree:
+    def _tree(self, growth: Growth, noise: ForestNoise, free: np.random.Generator) -> Tree:
         for _ in range(self.depth):
             features, cuts, counts = self._candidates(growth, free)
             flat = blended(counts, self.blend).reshape(growth.nodes, -1)
@@ -240,7 +240,7 @@ def public_size(records: int) -> int:
     return int(2 ** records.bit_length())
 
 
-def _with_leaves(growth: Growth, noise: Noise, share: Fraction) -> Tree:
+def _with_leaves(growth: Growth, noise: ForestNoise, share: Fraction) -> Tree:
     leaves = noise.add(growth.counts(), 1, share).astype(np.float64)
     deviation = noise.deviation(share)
     return growth.tree(ancestors(leaves, deviation), deviation * math.sqrt(leaves.size / 2))

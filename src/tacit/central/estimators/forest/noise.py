@@ -40,7 +40,7 @@ Reals = npt.NDArray[np.float64]
 WHERE = "RandomForestClassifier"
 
 
-class Noise:
+class ForestNoise:
     """One budget: draws noise, records what ran, and never spends more than it has.
 
     With δ = 0 the noise is Laplace, and choices are available; otherwise it is Gaussian.
