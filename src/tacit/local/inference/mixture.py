@@ -13,7 +13,7 @@ Candidates are linear models (of all components, or of the first few) and kernel
 kernels of two widths on landmarks), in each block of the vectors, over a grid of penalties. They
 are judged by the likelihood of reports from partitions that were held out, which needs no label:
 a model that explains cells it was not fitted to has learned about rows. What remains is the mean of
-the folds' models, weighted by :math:`e^{(\ell - \max \ell) / T}`: at small ε many candidates explain
+the models of the folds, weighted by :math:`e^{(\ell - \max \ell) / T}`: at small ε many explain
 the reports about equally well, and their mean is better than the luckiest one.
 
 References
@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -132,14 +132,21 @@ class Member:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
-    """A weighted mean of models: what is predicted, and what is stored."""
+    """A weighted mean of models: what is predicted, and what is stored.
+
+    Parameters
+    ----------
+    members : tuple of Member
+        Their shares sum to 1. The best linear candidate is among them with share 0 if no linear
+        one has earned a share: later rounds divide people by linear scores.
+    """
 
     members: tuple[Member, ...]
 
     def predict_proba(self, vectors: Floats) -> Reals:
         """Compute the probability of every class for every row."""
         blocks = [
-            np.sum([m.share * m.predict_proba(block) for m in self.members], axis=0)
+            np.sum([m.share * m.predict_proba(block) for m in self.members if m.share], axis=0)
             for block in np.array_split(vectors, max(len(vectors) // 4096, 1))
         ]
         return np.concatenate(blocks)
@@ -209,24 +216,38 @@ class Part:
     shares: Reals
 
 
+class Candidate(NamedTuple):
+    """A fitted candidate, and the log-likelihood of the reports that its folds held out."""
+
+    value: float
+    inputs: Inputs
+    weights: Floats
+
+
 def fit(
     parts: Sequence[Part], vectors: Floats, blocks: Sequence[slice], classes: int, seed: int
 ) -> Mixture:
     """Fit all candidates to the reports of all partitions, and weigh them."""
     chosen = np.random.default_rng(seed).permutation(len(vectors))[:MOST_ROWS]
     evidence = _Everything([_limited(part, chosen) for part in parts], len(chosen), classes)
-    fitted: list[tuple[float, Inputs, Floats]] = []
+    fitted: list[Candidate] = []
     for seen, penalties in _candidates(vectors[chosen], blocks, seed):
         fitted += evidence.tried(seen, seen(vectors[chosen]), penalties)
-    best = max(value for value, _, _ in fitted)
-    odds = [math.exp((value - best) / TEMPERATURE) for value, _, _ in fitted]
-    kept = [
-        (seen, weights, odd)
-        for (_, seen, weights), odd in zip(fitted, odds, strict=True)
-        if odd >= _LEAST_WEIGHT
+    best = max(candidate.value for candidate in fitted)
+    odds = [math.exp((candidate.value - best) / TEMPERATURE) for candidate in fitted]
+    odds = [odd if odd >= _LEAST_WEIGHT else 0.0 for odd in odds]
+    linear = [
+        odd if c.inputs.landmarks is None else -1.0 for c, odd in zip(fitted, odds, strict=True)
     ]
-    total = sum(odd for _, _, odd in kept)
-    return Mixture(tuple(Member(seen, weights, odd / total) for seen, weights, odd in kept))
+    if max(linear) == 0.0:
+        values = [c.value if c.inputs.landmarks is None else -math.inf for c in fitted]
+        linear[values.index(max(values))] = 1.0
+    members = [
+        Member(candidate.inputs, candidate.weights, odd / sum(odds))
+        for candidate, odd, line in zip(fitted, odds, linear, strict=True)
+        if odd or line > 0
+    ]
+    return Mixture(tuple(members))
 
 
 def _limited(part: Part, chosen: Integers) -> Part:
@@ -266,30 +287,30 @@ class _Everything:
         self.spread = self.average.T.tocsr()
         self.folds = self._divided()
 
-    def _divided(self) -> list[tuple[list[int], list[Any]]]:
-        """Assign reports to folds: whole partitions, or single reports where those are few."""
-        folds = []
-        for fold in range(FOLDS):
-            if len(self.sets) >= FOLDS:
-                held = [index % FOLDS == fold for index in range(len(self.sets))]
-                chosen = [np.full(len(s), h) for s, h in zip(self.sets, held, strict=True)]
-            else:
-                chosen = [np.arange(len(s)) % FOLDS == fold for s in self.sets]
-            folds.append((fold, chosen))
-        return folds  # type: ignore[return-value]
+    def _divided(self) -> list[list[Any]]:
+        """Choose what each fold holds out: whole partitions, or reports where those are few."""
+        whole = len(self.sets) >= FOLDS
+        return [
+            [
+                np.full(len(sets), index % FOLDS == fold)
+                if whole
+                else np.arange(len(sets)) % FOLDS == fold
+                for index, sets in enumerate(self.sets)
+            ]
+            for fold in range(FOLDS)
+        ]
 
-    def tried(
-        self, seen: Inputs, inputs: Floats, penalties: Sequence[float]
-    ) -> list[tuple[float, Inputs, Floats]]:
+    def tried(self, seen: Inputs, inputs: Floats, penalties: Sequence[float]) -> list[Candidate]:
         """Fit one candidate with each penalty; stop where held-out reports get less likely."""
-        results, before = [], -math.inf
+        results: list[Candidate] = []
+        before = -math.inf
         for penalty in penalties:
             value, weights = 0.0, []
-            for _, held in self.folds:
+            for held in self.folds:
                 fitted = self._fitted(inputs, penalty, [~h for h in held])
                 value += self._likelihood(self._shares(inputs, fitted)[1], held)[0]
                 weights.append(fitted.astype(np.float32))
-            results.append((value, seen, np.stack(weights)))
+            results.append(Candidate(value, seen, np.stack(weights)))
             if value < before - _GIVE_UP:
                 break
             before = value

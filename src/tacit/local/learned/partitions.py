@@ -43,7 +43,9 @@ from tacit.privacy.mechanisms import SubsetSelection
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
-PARTITIONS = 8
+MOST_PARTITIONS, LEAST_PEOPLE = 8, 50
+"""The default number of partitions: as many as have this many people each, up to the first."""
+
 COMPONENTS = 64
 """Most principal components of each block of features."""
 
@@ -96,8 +98,9 @@ class Partitions(Learned[PartitionedChannel]):
         The labels that people may have: C means 0, …, C − 1.
     codewords : int, optional
         K, the cells of a partition. By default from ε, people and classes (`tacit.learned.rule`).
-    partitions : int
-        P. Each person is assigned one by fair randomness.
+    partitions : int, optional
+        P. Each person is assigned one by fair randomness. By default 8, or fewer if a partition
+        would have fewer than 50 people.
     unit : Unit
         The unit of a report: "person" if everyone reports one row once.
 
@@ -131,7 +134,7 @@ class Partitions(Learned[PartitionedChannel]):
         people: int,
         classes: int | Sequence[Any],
         codewords: int | None = None,
-        partitions: int = PARTITIONS,
+        partitions: int | None = None,
         unit: Unit | str = Unit.RECORD,
     ) -> None:
         where = "Partitions"
@@ -139,6 +142,8 @@ class Partitions(Learned[PartitionedChannel]):
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes = labels.declare(where, classes)
         self.people = errors.whole(where, "people", people, least=1)
+        if partitions is None:
+            partitions = min(max(self.people // LEAST_PEOPLE, 1), MOST_PARTITIONS)
         self.partitions = errors.whole(where, "partitions", partitions, least=1, most=1024)
         if codewords is not None:
             codewords = errors.whole(where, "codewords", codewords, least=2, most=2**16)
@@ -302,9 +307,7 @@ class Partitions(Learned[PartitionedChannel]):
             return made._channel_alone()
         given = schema.from_plain(parameters["schema"])
         described, weights = parameters["features"], codec.part(arrays, "features")
-        learned = features_of.from_parts(
-            described["kind"], given, described["settings"], weights
-        )
+        learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
         made.blocks_ = tuple(slice(int(a), int(b)) for a, b in parameters["blocks"])
         own = {name: np.asarray(arrays[name], np.float32) for name in _WEIGHTS}
         made._must_fit(learned, own)
@@ -353,9 +356,7 @@ def inferred(raw: Any) -> Schema:
     return schema.TableSchema(tuple(columns))
 
 
-def _projected(
-    learned: Scales, rows: Rows, seed: int
-) -> tuple[Projection, tuple[slice, ...]]:
+def _projected(learned: Scales, rows: Rows, seed: int) -> tuple[Projection, tuple[slice, ...]]:
     """Fit principal components of each block, most variable first."""
     from sklearn.decomposition import PCA
 

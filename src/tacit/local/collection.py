@@ -1,0 +1,215 @@
+r"""Collections: the mechanism, the reports and the model of one campaign, chosen for the rows.
+
+Tables, vectors and signals get partitions (`tacit.learned.partitions`) and a model that is fitted
+through all of them (`tacit.inference.mixture`). Images, and in-house rows that must be protected,
+get a codebook and its student.
+
+A collection may run in rounds: what the reports of earlier people taught chooses the cells in which
+later people report. This costs nobody anything. Each person reports once, to a channel that is
+ε-DP whatever its cells are, and cells depend on the reports of *other* people only: given those,
+the person's own report still has the law of that channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Self
+
+from tacit.data.schema import Schema
+from tacit.local.inference.proportions_classifier import ProportionsClassifier
+from tacit.local.inference.student import StudentClassifier
+from tacit.local.learned.base import NotFitted
+from tacit.local.learned.codebook import Codebook
+from tacit.local.learned.partitions import Partitions
+from tacit.local.reports import Reports
+from tacit.privacy import errors, shown
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.events import Event
+from tacit.privacy.guarantees import Guarantee, Unit
+from tacit.privacy.randomness import Randomness
+
+
+class Collection:
+    """Learn a classifier from people who each send one report: the way to start.
+
+    Parameters
+    ----------
+    epsilon : float
+        Local privacy parameter of one report, label included.
+    people : int
+        The expected number of reports, over all rounds.
+    classes : int or sequence
+        The labels that people may have: C means 0, …, C − 1.
+    rounds : int
+        How many rounds are planned; see `adapt`.
+    unit : Unit
+        The unit of a report: "person" if everyone reports one row once.
+    central_epsilon, central_delta : float, optional
+        The total cost of the mechanism to the in-house rows. Without it they are not protected.
+
+    Attributes
+    ----------
+    mechanism_ : Partitions or Codebook
+        What runs on each person's device.
+    round_ : int
+        The round, from 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.utils import shuffle
+    >>> rows, cultivars = shuffle(*load_wine(return_X_y=True, as_frame=True), random_state=0)
+    >>> collection = Collection(epsilon=4, people=90, classes=3).fit(rows[:60])
+    >>> reports = collection.release(rows[60:150], cultivars[60:150])
+    >>> model = collection.learn(reports)
+    >>> print(model.guarantee_)
+    4-DP (local, any-two-inputs, unit: record)
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        people: int,
+        classes: int | Sequence[Any],
+        rounds: int = 1,
+        unit: Unit | str = Unit.RECORD,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
+    ) -> None:
+        self.rounds = errors.whole("Collection", "rounds", rounds, least=1, most=100)
+        self._settings: dict[str, Any] = {
+            "epsilon": epsilon,
+            "people": people,
+            "classes": classes,
+            "unit": unit,
+        }
+        self._central = {"central_epsilon": central_epsilon, "central_delta": central_delta}
+        # Both mechanisms check their parameters; so nothing is wrong when fit is called.
+        Codebook(**self._settings, **self._central)
+
+    def __repr__(self) -> str:
+        """Show parameters, and the mechanism once there is one; never the rows."""
+        given = {name: self._settings[name] for name in ("epsilon", "people", "classes")}
+        if not hasattr(self, "mechanism_"):
+            return shown.line("Collection", given, "not fitted")
+        given |= {"round": f"{self.round_} of {self.rounds}", "mechanism": self.mechanism_.kind}
+        return shown.line("Collection", given, self.guarantee)
+
+    def fit(
+        self,
+        inhouse: Any,
+        *,
+        schema: Schema | None = None,
+        image: tuple[int, int] | None = None,
+        seed: int = 0,
+        inhouse_public: bool = False,
+        rng: Randomness | None = None,
+    ) -> Self:
+        """Learn the mechanism from in-house rows without labels; keep the rows for `learn`.
+
+        Parameters
+        ----------
+        inhouse
+            A table, or an array of numbers (n, width). Arrays (n, height, width) are images.
+        schema : Schema, optional
+            Public bounds and categories; read off the rows by default.
+        image : (int, int), optional
+            Height and width, if flat rows are images.
+        seed : int
+            Seed of cells; privacy does not depend on it.
+        inhouse_public : bool
+            State that the in-house rows are public; certificates say so.
+        rng : Randomness, optional
+            Draws the noise of a central guarantee.
+        """
+        mechanism: Partitions | Codebook
+        if self._uses_codebook(inhouse, schema, image):
+            if self.rounds > 1:
+                remedy = "Images and protected in-house rows are collected in one round."
+                errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
+            mechanism = Codebook(**self._settings, **self._central).fit(
+                inhouse, schema=schema, image=image, seed=seed,
+                inhouse_public=inhouse_public, rng=rng,
+            )  # fmt: skip
+        else:
+            mechanism = Partitions(**self._settings)
+            mechanism.fit(inhouse, schema=schema, seed=seed, inhouse_public=inhouse_public)
+        self.mechanism_, self.round_ = mechanism, 1
+        self._inhouse, self._seed, self._public = inhouse, seed, inhouse_public
+        return self
+
+    def _uses_codebook(self, inhouse: Any, schema: Schema | None, image: Any) -> bool:
+        images = image is not None or getattr(schema, "image", None) is not None
+        return images or getattr(inhouse, "ndim", 2) == 3 or any(self._central.values())
+
+    # --- what a mechanism has ------------------------------------------------------------------
+
+    @property
+    def event(self) -> Event:
+        """The event of one person's report."""
+        return self._fitted().event
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of one report, towards the person who reports."""
+        return self._fitted().guarantee
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of one person's report."""
+        return self._fitted().certificate
+
+    def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
+        """Release one report per row, with its label where labels are given."""
+        return self._fitted().release(raw, labels, rng)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the mechanism to a directory for use in-house, without the in-house rows."""
+        return self._fitted().save(path)
+
+    def export(self, path: str | Path) -> Path:
+        """Write what people get; refused if it would reveal in-house rows."""
+        return self._fitted().export(path)
+
+    # --- learning ------------------------------------------------------------------------------
+
+    def learn(
+        self, reports: Reports | Sequence[Reports]
+    ) -> ProportionsClassifier | StudentClassifier:
+        """Learn a classifier of clean rows from the reports of all rounds so far.
+
+        It is taught on the in-house rows, and must stay in-house unless these are public.
+        """
+        settings = {"inhouse": self._inhouse, "seed": self._seed}
+        settings["inhouse_public"] = self._public
+        if isinstance(self._fitted(), Partitions):
+            return ProportionsClassifier(**settings).fit(reports)
+        single = reports if isinstance(reports, Reports) else Reports.concatenate(list(reports))
+        return StudentClassifier(**settings).fit(single)
+
+    def adapt(self, model: ProportionsClassifier | StudentClassifier) -> Collection:
+        """Return the collection of the next round: cells follow what the model has learned."""
+        mechanism = self._fitted()
+        if not isinstance(mechanism, Partitions) or not isinstance(model, ProportionsClassifier):
+            raise errors.InvalidParameter(
+                "Collection.adapt: the collection must be of a table or of vectors, without "
+                "central_epsilon. Others are collected in one round."
+            )
+        if self.round_ >= self.rounds:
+            remedy = "Plan more rounds when the collection is made."
+            errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
+        width = int(mechanism.projection_.matrix.shape[1])  # type: ignore[union-attr]
+        scores = model.mixture_.linear_scores(width)
+        other = Collection(**self._settings, rounds=self.rounds, **self._central)
+        other.mechanism_ = mechanism.adapted(scores, self._inhouse, seed=self._seed)
+        other.round_ = self.round_ + 1
+        other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
+        return other
+
+    def _fitted(self) -> Any:
+        if not hasattr(self, "mechanism_"):
+            raise NotFitted("Collection: it must be fitted first. Call fit.")
+        return self.mechanism_
