@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,23 @@ def codebook() -> Any:
     return made.fit(inhouse(), schema=SCHEMA, rng=Seeded(0))
 
 
+def partitions() -> Any:
+    return tacit.Partitions(epsilon=2, people=500, codewords=6, classes=CLASSES).fit(
+        inhouse(), schema=SCHEMA
+    )
+
+
+@cache
+def adapted() -> Any:
+    """The second round, whose cells follow what reports of other people taught."""
+    drawn = np.random.default_rng(7)
+    first = tacit.Collection(epsilon=2, people=500, classes=CLASSES, rounds=2)
+    first.fit(inhouse(), schema=SCHEMA)
+    told = drawn.integers(0, CLASSES, 200)
+    reports = first.release(drawn.uniform(0, 1, (200, COLUMNS)), told, rng=Seeded(1))
+    return first.adapt(first.learn(reports))
+
+
 def direct() -> Any:
     return tacit.Direct(epsilon=2, classes=CLASSES).fit(inhouse(), schema=SCHEMA)
 
@@ -112,9 +130,13 @@ def votes(name: str, **asked: Any) -> Path:
 
 
 def paths() -> list[Path]:
+    second = adapted()  # before draws are recorded: it needs reports of its own
     return [
         mechanism("Codebook", codebook),
         mechanism("Codebook without labels", codebook, labelled=False),
+        mechanism("Partitions", partitions),
+        mechanism("Partitions without labels", partitions, labelled=False),
+        mechanism("Collection in its second round", lambda: second),
         mechanism("Direct", direct),
         mechanism("VLM", variational),
         encoder("plain", lambda: nn.Sequential(nn.Linear(COLUMNS, 3), nn.Tanh())),

@@ -99,6 +99,8 @@ def offered() -> set[str]:
         "VLM",
         "StudentClassifier",
         "Codebook.release",
+        "Collection.release",
+        "Partitions.release",
         "Direct.release",
         "VLM.release",
         "AnonymizingEncoder",

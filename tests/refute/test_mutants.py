@@ -20,6 +20,7 @@ from tacit.central.training import probing, rowwise
 from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
+from tacit.local.channels import PartitionedChannel
 
 from .refuter import Verdict, refute
 from .registry import ROOT, paths
@@ -139,6 +140,17 @@ def test_numbers_that_are_told_exactly(monkeypatch: Any) -> None:
         lambda data, coins: type(out := run(data, coins))((len(data[0]), out.released), out.event),
     )
     assert refute(path).refuted
+
+
+def test_a_partition_that_the_row_chooses(monkeypatch: Any) -> None:
+    def by_the_row(self: Any, raw: Any, rng: Any = None) -> Any:
+        raw = np.asarray(raw)
+        own = raw.sum(axis=1) % self.partitions
+        symbols = np.take_along_axis(raw, own[:, None], axis=1)[:, 0]
+        return {"partition": own, "symbols": self.law.release(symbols, rng)}
+
+    monkeypatch.setattr(PartitionedChannel, "release", by_the_row)
+    assert found("Partitions.release").refuted
 
 
 FLOAT_PRODUCTS = """

@@ -32,7 +32,7 @@ from tacit.privacy.randomness import Randomness
 
 
 class Collection:
-    """Learn a classifier from people who each send one report: the way to start.
+    """A classifier learned from people who each send one report: the way to start.
 
     Parameters
     ----------
@@ -86,7 +86,10 @@ class Collection:
             "classes": classes,
             "unit": unit,
         }
-        self._central = {"central_epsilon": central_epsilon, "central_delta": central_delta}
+        self._central: dict[str, Any] = {
+            "central_epsilon": central_epsilon,
+            "central_delta": central_delta,
+        }
         # Both mechanisms check their parameters; so nothing is wrong when fit is called.
         Codebook(**self._settings, **self._central)
 
@@ -183,7 +186,7 @@ class Collection:
 
         It is taught on the in-house rows, and must stay in-house unless these are public.
         """
-        settings = {"inhouse": self._inhouse, "seed": self._seed}
+        settings: dict[str, Any] = {"inhouse": self._inhouse, "seed": self._seed}
         settings["inhouse_public"] = self._public
         if isinstance(self._fitted(), Partitions):
             return ProportionsClassifier(**settings).fit(reports)
@@ -201,7 +204,7 @@ class Collection:
         if self.round_ >= self.rounds:
             remedy = "Plan more rounds when the collection is made."
             errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
-        width = int(mechanism.projection_.matrix.shape[1])  # type: ignore[union-attr]
+        width = mechanism.blocks_[-1].stop
         scores = model.mixture_.linear_scores(width)
         other = Collection(**self._settings, rounds=self.rounds, **self._central)
         other.mechanism_ = mechanism.adapted(scores, self._inhouse, seed=self._seed)
@@ -209,7 +212,7 @@ class Collection:
         other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
         return other
 
-    def _fitted(self) -> Any:
+    def _fitted(self) -> Partitions | Codebook:
         if not hasattr(self, "mechanism_"):
             raise NotFitted("Collection: it must be fitted first. Call fit.")
         return self.mechanism_

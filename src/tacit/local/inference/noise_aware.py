@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite
 from tacit.local.inference.finite import Evidence
 from tacit.local.inference.neural import fit_network, settings_for
@@ -100,6 +101,11 @@ class NoiseAwareClassifier(Stored):
         if not isinstance(reports, Reports) or not reports.labelled:
             raise errors.InvalidData(
                 "NoiseAwareClassifier.fit: it must get reports with labels. Release with labels=…."
+            )
+        if isinstance(reports.channel, PartitionedChannel):
+            raise errors.InvalidData(
+                "NoiseAwareClassifier.fit: reports must not come from partitions. "
+                "Use Collection.learn or ProportionsClassifier."
             )
         errors.choice("NoiseAwareClassifier", "prior", self.prior, PRIORS)
         must_be_none("NoiseAwareClassifier.fit", y)

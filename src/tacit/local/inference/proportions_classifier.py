@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
+from tacit.local import origins
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inference import finite, mixture
 from tacit.local.inference.finite import Evidence, ShiftTest
@@ -175,6 +176,7 @@ def _must_belong_together(where: str, rounds: Sequence[Reports]) -> None:
             raise errors.InvalidData(f"{where}: reports must have labels. Release with labels=….")
     if not rounds:
         errors.refuse(where, "reports", "at least one table", 0)
+    origins.must_be_once(where, [release for reports in rounds for release in reports.releases])
     first = rounds[0].mechanism
     for reports in rounds[1:]:
         other = reports.mechanism

@@ -89,14 +89,12 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
     if kind == "scales":
-        return _scales().fit(schema, rows)
+        from tacit.local.learned.scales import Scales
+
+        return Scales.fit(schema, rows)
     train = import_module(f"tacit.local.learned.{kind}").fit
     trained: Features = train(schema, rows, seed, device=device)
     return trained
-
-
-def _scales() -> Any:
-    return import_module("tacit.local.learned.scales").Scales
 
 
 def on(features: Features, device: str) -> Features:
@@ -119,7 +117,9 @@ def from_parts(
     if kind == "random":
         return RandomFourier.from_parts(schema, arrays)
     if kind == "scales":
-        return _scales().from_parts(schema, arrays)
+        from tacit.local.learned.scales import Scales
+
+        return Scales.from_parts(schema, arrays)
     build = import_module(f"tacit.local.learned.{kind}").from_parts
     trained: Features = build(schema, params, arrays)
     return trained

@@ -174,7 +174,8 @@ class Graph:
         from onnx import TensorProto, helper, numpy_helper
 
         self._nodes.append(helper.make_node("Identity", [result.name], [name]))
-        kind, shape = TensorProto.FLOAT, ["rows", None]
+        kind = TensorProto.FLOAT
+        shape: list[Any] = ["rows", None]
         if whole:
             kind, shape = TensorProto.INT64, ["rows"] if whole is True else ["rows", whole]
         weights = [

@@ -140,7 +140,7 @@ class Partitions(Learned[PartitionedChannel]):
         where = "Partitions"
         self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
-        self.classes = labels.declare(where, classes)
+        self.classes: tuple[Any, ...] = labels.declare(where, classes)
         self.people = errors.whole(where, "people", people, least=1)
         if partitions is None:
             partitions = min(max(self.people // LEAST_PEOPLE, 1), MOST_PARTITIONS)
@@ -178,8 +178,6 @@ class Partitions(Learned[PartitionedChannel]):
         learned = Scales.fit(given, rows)
         projection, self.blocks_ = _projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
-        if not vectors.std(axis=0).any():
-            raise errors.InvalidData("Partitions.fit: in-house rows must not be all alike.")
         parts = []
         for index in range(self.partitions):
             block = self.blocks_[index % len(self.blocks_)]
@@ -269,6 +267,7 @@ class Partitions(Learned[PartitionedChannel]):
         from tacit.local.learned.onnx import partitions_encoder
 
         mean, matrix = self.projection_.mean, self.projection_.matrix
+        assert matrix is not None
         return partitions_encoder(
             self.schema, self.features_, mean, matrix, self.cells_.centres, self.cells_.offsets
         )
@@ -362,7 +361,10 @@ def _projected(learned: Scales, rows: Rows, seed: int) -> tuple[Projection, tupl
 
     chosen = np.random.default_rng(seed).permutation(len(rows))[:_SAMPLE]
     sample = np.concatenate([learned.transform(block) for block in blocks(rows[chosen])])
-    mean, matrix, kept, start = sample.mean(axis=0), [], [], 0
+    if not sample.std(axis=0).any():
+        raise errors.InvalidData("Partitions.fit: in-house rows must not be all alike.")
+    mean, matrix, start = sample.mean(axis=0), [], 0
+    kept: list[slice] = []
     for size in learned.blocks:
         block = sample[:, start : start + size]
         count = min(COMPONENTS, size, len(block))

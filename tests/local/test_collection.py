@@ -1,0 +1,177 @@
+"""Collections: what users start with, in one round and in several."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+import tacit
+from tacit.local.collection import Collection
+from tacit.local.inference.noise_aware import ShiftWarning
+from tacit.local.learned.base import NotFitted
+from tacit.privacy import errors
+from tacit.privacy.randomness import Seeded
+
+pytestmark = pytest.mark.filterwarnings("ignore::tacit.local.inference.noise_aware.ShiftWarning")
+CLASSES, COLUMNS, INHOUSE, PEOPLE = 4, 24, 400, 1200
+
+
+@pytest.fixture(scope="module")
+def sensors():
+    """Readings that mix a few sources; the label is a direction of the sources."""
+    rng = np.random.default_rng(0)
+    sources = rng.normal(size=(3000, 6))
+    readings = sources @ rng.normal(size=(6, COLUMNS)) + 0.3 * rng.normal(size=(3000, COLUMNS))
+    labels = (sources[:, :CLASSES]).argmax(axis=1)
+    return pd.DataFrame(readings, columns=[f"s{i}" for i in range(COLUMNS)]), labels
+
+
+def pieces(sensors):
+    rows, labels = sensors
+    people = slice(INHOUSE, INHOUSE + PEOPLE)
+    rest = slice(INHOUSE + PEOPLE, None)
+    return rows[:INHOUSE], (rows[people], labels[people]), (rows[rest], labels[rest])
+
+
+@pytest.fixture(scope="module")
+def learned(sensors):
+    inhouse, people, _ = pieces(sensors)
+    collection = Collection(epsilon=4, people=PEOPLE, classes=CLASSES).fit(inhouse)
+    reports = collection.release(*people, rng=Seeded(0))
+    return collection, reports, collection.learn(reports)
+
+
+def test_a_table_of_sensors_is_learned(sensors, learned):
+    _, _, test = pieces(sensors)
+    assert learned[2].score(*test) > 0.78
+
+
+def test_everything_carries_its_guarantee(learned):
+    collection, reports, model = learned
+    stated = "4-DP (local, any-two-inputs, unit: record)"
+    for thing in (collection.guarantee, reports.guarantee, model.guarantee_):
+        assert str(thing) == stated
+    assert collection.event == reports.event == collection.certificate.event
+    assert not model.inhouse_.proved
+    model.certificate.verify()
+    assert any("in-house" in line for line in model.certificate.not_protected)
+
+
+def test_rounds_learn_from_all_reports(sensors):
+    inhouse, (rows, labels), test = pieces(sensors)
+    first = Collection(epsilon=4, people=PEOPLE, classes=CLASSES, rounds=2).fit(inhouse)
+    half = PEOPLE // 2
+    reports = [first.release(rows[:half], labels[:half], rng=Seeded(0))]
+    second = first.adapt(first.learn(reports))
+    assert second.round_ == 2
+    assert second.guarantee == first.guarantee
+    assert (second.mechanism_.encode(rows) != first.mechanism_.encode(rows)).any()
+    reports.append(second.release(rows[half:], labels[half:], rng=Seeded(1)))
+    model = second.learn(reports)
+    assert model.reports_ == PEOPLE
+    assert model.score(*test) > 0.75
+    with pytest.raises(errors.InvalidParameter, match="round must be below 2"):
+        second.adapt(model)
+
+
+def test_rounds_of_other_collections_are_refused(sensors, learned):
+    inhouse, people, _ = pieces(sensors)
+    _, reports, _ = learned
+    other = Collection(epsilon=4, people=PEOPLE, classes=CLASSES).fit(inhouse[::-1])
+    with pytest.raises(errors.InvalidData, match="rounds of one collection"):
+        other.learn([reports, other.release(*people, rng=Seeded(1))])
+    another = Collection(epsilon=2, people=PEOPLE, classes=CLASSES).fit(inhouse)
+    with pytest.raises(errors.InvalidData, match="rounds of one collection"):
+        another.learn([reports, another.release(*people, rng=Seeded(1))])
+
+
+def test_nobody_counts_twice(learned):
+    """The same report twice is refused, as one person would count twice."""
+    _, reports, _ = learned
+    with pytest.raises(errors.InvalidData, match=r"once|twice"):
+        learned[0].learn([reports, reports])
+
+
+def test_models_are_saved_without_rows(sensors, learned, tmp_path):
+    _, _, test = pieces(sensors)
+    model = learned[2]
+    again = tacit.load(model.save(tmp_path / "model"))
+    np.testing.assert_allclose(again.predict_proba(test[0]), model.predict_proba(test[0]))
+    assert again.inhouse is None
+    assert again.certificate.to_json() == model.certificate.to_json()
+    with pytest.raises(errors.TacitError, match="in-house"):
+        model.export(tmp_path / "public")
+    saved = tacit.load(learned[0].save(tmp_path / "mechanism"))
+    assert saved.kind == "partitions"
+
+
+def test_nothing_shows_rows(learned):
+    collection, _, model = learned
+    assert repr(model) == "ProportionsClassifier(inhouse=…)"
+    assert "round=1 of 1" in repr(collection).replace("'", "")
+    assert "mechanism" in repr(collection)
+
+
+def test_images_and_protected_rows_get_a_codebook():
+    images, digits = load_digits(return_X_y=True)
+    made = Collection(epsilon=4, people=1200, classes=10).fit(images[:400].reshape(-1, 8, 8))
+    assert made.mechanism_.kind == "codebook"
+    reports = made.release(images[400:1600].reshape(-1, 8, 8), digits[400:1600], rng=Seeded(0))
+    model = made.learn(reports)
+    assert model.score(images[1600:].reshape(-1, 8, 8), digits[1600:]) > 0.6
+    with pytest.raises(errors.InvalidParameter, match="one round"):
+        made.adapt(model)
+    private = Collection(
+        epsilon=4, people=1200, classes=10, central_epsilon=3, central_delta=1e-5
+    ).fit(images[:400].astype(np.uint8), rng=Seeded(0))
+    assert private.mechanism_.inhouse_.proved
+    with pytest.raises(errors.InvalidParameter, match="rounds must be 1"):
+        Collection(epsilon=4, people=1200, classes=10, rounds=2).fit(images[:400], image=(8, 8))
+
+
+def test_people_unlike_the_inhouse_rows_are_noticed(sensors):
+    inhouse, _, (rows, labels) = pieces(sensors)
+    collection = Collection(epsilon=8, people=PEOPLE, classes=CLASSES).fit(inhouse)
+    reports = collection.release(rows * 0.2 + 2, labels, rng=Seeded(0))
+    with pytest.warns(ShiftWarning, match="differ from the in-house ones"):
+        collection.learn(reports)
+    alike = collection.release(rows, labels, rng=Seeded(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ShiftWarning)
+        assert collection.learn(alike).shift_.p_value > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rounds": 0}, "rounds must be"),
+        ({"epsilon": -1}, "epsilon must be"),
+        ({"people": None}, "people must be given"),
+        ({"classes": 1}, "classes must be"),
+        ({"unit": "household"}, "unit must be"),
+    ],
+)
+def test_parameters_are_checked_at_once(changes, message):
+    good = {"epsilon": 1, "people": 500, "classes": 2}
+    with pytest.raises(errors.InvalidParameter, match=message):
+        Collection(**{**good, **changes})
+
+
+def test_an_unfitted_collection_says_so():
+    with pytest.raises(NotFitted, match="Call fit"):
+        Collection(epsilon=1, people=500, classes=2).release(np.zeros((1, 3)))
+
+
+def test_reports_of_others_are_refused(sensors, learned):
+    _, people, test = pieces(sensors)
+    collection, reports, model = learned
+    with pytest.raises(errors.InvalidData, match="must have labels"):
+        collection.learn(collection.release(people[0], rng=Seeded(0)))
+    with pytest.raises(errors.InvalidData, match="clean"):
+        model.predict(reports)
+    with pytest.raises(errors.InvalidData, match=r"Collection\.learn"):
+        tacit.NoiseAwareClassifier().fit(reports)
+    with pytest.raises(errors.InvalidData, match=r"must come from a codebook"):
+        tacit.StudentClassifier(inhouse=test[0]).fit(reports)
