@@ -90,7 +90,7 @@ class Collection:
             "central_epsilon": central_epsilon,
             "central_delta": central_delta,
         }
-        # Both mechanisms check their parameters; so nothing is wrong when fit is called.
+        # Checked now, so that fit refuses rows only.
         Codebook(**self._settings, **self._central)
 
     def __repr__(self) -> str:
