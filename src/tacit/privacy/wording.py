@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 from flint import arb
 
 from tacit.privacy import events, rounding
-from tacit.privacy.decimals import above, below
+from tacit.privacy.decimals import above
 from tacit.privacy.guarantees import (
     Adjacency,
     ApproxDP,
@@ -147,89 +146,12 @@ def describe(event: events.Event, depth: int = 0) -> list[str]:
             share = above(event.probability)
             head = f"{indent}On a random sample (each {_unit(event)} with probability {share}):"
             return [head, *describe(event.event, depth + 1)]
-    return [indent + _describe_leaf(event)]
-
-
-def _describe_leaf(event: events.Event) -> str:
-    match event:
-        case events.Laplace():
-            return (
-                f"Discrete Laplace noise of scale {below(event.scale)} on whole numbers that "
-                f"one {event.unit} can change by {above(event.l1_sensitivity)} in all."
-            )
-        case events.Gaussian():
-            return (
-                f"Gaussian noise of deviation {below(event.sigma)} on numbers that one "
-                f"{event.unit} can change by {above(event.l2_sensitivity)} (Euclidean): "
-                f"{below(event.sigma / event.l2_sensitivity, 4)} times as much."
-            )
-        case events.DiscreteGaussian():
-            return (
-                f"Discrete Gaussian noise of deviation {_root(event.variance, below)} on whole "
-                f"numbers that one {event.unit} can change by "
-                f"{_root(event.squared_sensitivity, above)} (Euclidean)."
-            )
-        case events.RandomizedResponse():
-            return (
-                f"Each answer, one of {event.categories}, is kept with probability "
-                f"{above(Fraction(event.keep, 2**64))} and replaced by any other with "
-                f"{below(Fraction(event.other, 2**64))} each."
-            )
-        case events.SubsetSelection():
-            chance = above(Fraction(event.inclusion, 2**64))
-            return (
-                f"Each answer, one of {event.categories}, becomes a random set of {event.size} "
-                f"that holds the true one with probability {chance}."
-            )
-        case events.Exponential():
-            return (
-                f"One candidate was chosen at random, better ones more likely: e times for each "
-                f"{below(event.scale)} of a score that one {event.unit} can change by "
-                f"{above(event.sensitivity)}."
-            )
-        case events.SparseVector():
-            numeric = f", {below(event.answer_scale)} on what was told of those above"
-            return (
-                f"Answers that one {event.unit} can change by {above(event.sensitivity)} were "
-                f"compared with a threshold until {event.positives} were above it: Laplace noise "
-                f"of scale {below(event.threshold_scale)} on the threshold, "
-                f"{below(event.comparison_scale)} on each comparison"
-                f"{numeric if event.answer_scale else ''}."
-            )
-        case events.SmoothLaplace():
-            return (
-                f"Discrete Laplace noise on what one {event.unit} can change, in data like these, "
-                f"by at most a bound (smoothness {above(event.beta)}) of which its scale is "
-                f"1/{above(event.alpha)}."
-            )
-        case events.CertifiedTable():
-            return (
-                f"Drawn from a table of {event.inputs} × {event.outputs} integer weights (SHA-256 "
-                f"of it and its neighbours {event.sha256}). Whoever issued this says that every "
-                "neighbouring pair of rows was compared in whole numbers; it is not checked here."
-            )
-        case events.ObjectivePerturbation():
-            law = {"gaussian": "Gaussian", "laplace": "Laplace"}[event.law]
-            return (
-                f"{event.problems} convex problem(s) solved with a random slope added ({law}, "
-                f"{below(event.scale / event.sensitivity, 4)} times as much as one {event.unit} "
-                f"can add) and a penalty {below(event.convexity / event.smoothness, 4)} times as "
-                f"curved as one {event.unit}; the solutions have {law} noise, "
-                f"{below(event.output_scale / event.output_sensitivity, 4)} times what solving "
-                "may be off by."
-            )
-        case events.Declared(guarantee=NotPrivate()):
-            return "Something was computed from the data without noise."
-        case events.Declared(guarantee=Unproven(reason=reason)):
-            return f"Something ran of which nothing is proved: {reason}."
-        case events.Declared():
-            return f"Declared by its owner, not derived here: {event.guarantee}."
-    raise AssertionError(f"no words for {type(event).__name__}")
+    assert isinstance(event, events.Single)
+    return [indent + event.words()]
 
 
 def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:
     """What every certificate of this kind of event rests on."""
-    leaves = events.leaves(event)
     local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
     lines = [
         "Nobody knows the seed of the generator, which tests do not keep secret."
@@ -242,14 +164,8 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
     else:
         lines.append("Whoever holds the raw data is trusted with them and released nothing else.")
         lines.append("The stated sensitivity is that of the question that was asked.")
-    if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
-        lines.append("Between neighbours, all compared answers move in the same direction.")
-    if any(isinstance(leaf, events.SmoothLaplace) for leaf in leaves):
-        lines.append("The bound that the noise was scaled to is as smooth as is stated.")
-    if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
-        lines.append("The table with that SHA-256 has been compared, and is the one drawn from.")
-    if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
-        lines.append("What is declared by its owner is true.")
+    special = (leaf.assumption() for leaf in events.leaves(event))
+    lines += dict.fromkeys(line for line in special if line is not None)
     return tuple(lines)
 
 
@@ -287,10 +203,6 @@ def _who(guarantee: Guarantee) -> list[str]:
     ]
 
 
-def _promised(guarantee: Guarantee) -> bool:
-    return not isinstance(guarantee, NotPrivate | Unproven)
-
-
 def _unit(event: events.Event) -> str:
     return str(events.scope_of(event)["unit"])
 
@@ -310,16 +222,6 @@ def _rare(delta: float, room: float) -> str:
     with rounding.precision():
         chance = rounding.high(delta) / -(-rounding.low(room)).expm1()
         return above(rounding.above(chance), 3)
-
-
-def _root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
-    """A square root, rounded as `shown` rounds; exactly where it is a fraction."""
-    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
-    if root**2 == square:
-        return shown(root)
-    with rounding.precision():
-        value = rounding.ball(square).sqrt()
-        return shown(rounding.above(value) if shown is above else rounding.below(value))
 
 
 def _bullets(lines: list[str]) -> list[str]:

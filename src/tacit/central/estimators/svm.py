@@ -48,8 +48,8 @@ class LinearSVC(LinearClassifier):
     Notes
     -----
     Guarantee: (ε, δ)-DP, or ε-DP for δ = 0; neighbours differ by one record more or less. Proofs in
-    `tacit.accounting.perturbed` and `tacit.estimators.perturbation`. Cost: about ten passes over
-    the rows per class.
+    `tacit.events.objective_perturbation` and `tacit.estimators.perturbation`. Cost: about ten
+    passes over the rows per class.
 
     References
     ----------

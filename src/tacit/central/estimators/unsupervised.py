@@ -27,8 +27,7 @@ from tacit.central.estimators.base import DELTA, Bounds, Box, PrivateEstimator, 
 from tacit.central.statistics.moments import spend_covariance
 from tacit.central.statistics.released import Released, Spending
 from tacit.central.statistics.sums import spend_mean
-from tacit.privacy import errors
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, gaussian
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Unit

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, source, uniform_below
 from tacit.privacy.randomness.reals import exp_floor
@@ -70,7 +69,7 @@ class Exponential(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """Draw the index of a candidate for each row of scores."""
@@ -124,7 +123,7 @@ class PermuteAndFlip(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """Draw the index of a candidate for each row of scores."""
