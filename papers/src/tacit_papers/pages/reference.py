@@ -1,26 +1,50 @@
 """Parts of the hand-written pages that follow from the studies: their list, their options.
 
 Such a part stands between `<!-- made: NAME -->` and `<!-- end: NAME -->`.
+
+In the API reference, `<!-- names: PACKAGE -->` stands for those public names of a package that no
+page lists by hand; MkDocs expands it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import tacit
 from tacit_papers.engine import declare, parameters, registry
 from tacit_papers.engine.registry import Study
 from tacit_papers.pages.evidence import table
 
 PAGES = ("cli.md", "studies.md")
+LISTED = re.compile(r"^## `(\S+)`$", re.MULTILINE)
+PACKAGE = re.compile(r"^<!-- names: (\S+) -->$", re.MULTILINE)
 
 
 def pages(docs: Path) -> dict[str, str]:
     """Return the pages that have such parts, with the parts as they must be now."""
     made = {"studies": _studies(), "commands": _commands()}
     return {name: _refreshed((docs / name).read_text(), made) for name in PAGES}
+
+
+def with_names(page: str, docs: Path) -> str:
+    """Replace each `<!-- names: PACKAGE -->` of a reference page by the package's other names."""
+    pages = [path.read_text() for path in (docs / "reference").glob("*.md")]
+    listed = {name for text in pages for name in LISTED.findall(text)}
+
+    def sections(match: re.Match[str]) -> str:
+        module = import_module(match[1])
+        public = {n: f"{'tacit' if n in tacit.__all__ else match[1]}.{n}" for n in module.__all__}
+        return "\n\n".join(
+            f"## `{shown}`\n\n::: {module.__name__}.{name}"
+            for name, shown in public.items()
+            if shown not in listed
+        )
+
+    return PACKAGE.sub(sections, page)
 
 
 def _refreshed(page: str, made: dict[str, str]) -> str:

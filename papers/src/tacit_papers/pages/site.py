@@ -177,8 +177,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs: rewrite links, as records and figures lie beside the pages on the site."""
-    return markdown.replace("](../../papers/results/", "](")
+    """MkDocs: list public names, and rewrite links: on the site, records lie beside the pages."""
+    return reference.with_names(markdown, DOCS).replace("](../../papers/results/", "](")
 
 
 if __name__ == "__main__":

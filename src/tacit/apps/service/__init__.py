@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 from tacit.privacy import lazy
 
 if TYPE_CHECKING:
+    # Not before it is used: the server does without httpx.
     from tacit.apps.service.client import Client as Client
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__,
-    {"client": ["Client"]},  # not before it is used: the server does without httpx
-    public="tacit.service",
-)
+__getattr__, __dir__, __all__ = lazy.attach(__name__, public="tacit.service")
