@@ -29,4 +29,4 @@ if TYPE_CHECKING:
     from tacit.federated.rounds import run as run
     from tacit.federated.torch_model import TorchModel as TorchModel
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__)
+lazy.attach(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -79,10 +79,10 @@ def declared(package: str) -> dict[str, tuple[str, str]]:
     return names
 
 
-def attach(
-    package: str, public: str | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package from the names that it declares.
+def attach(package: str, public: str | None = None) -> None:
+    """Give a package `__getattr__`, `__dir__` and `__all__` for the names that it declares.
+
+    Set from here, they stay out of sight of type checkers, which so know the declared names only.
 
     Parameters
     ----------
@@ -100,9 +100,10 @@ def attach(
         raise AttributeError(f"module {shown!r} has no attribute {name!r}")
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
+        return sorted({*module, *homes})
 
-    return get, names, sorted(homes)
+    module = vars(sys.modules[package])
+    module.update(__getattr__=get, __dir__=names, __all__=sorted(homes))
 
 
 class Aliases(MetaPathFinder, Loader):

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     # Not before it is used: the server does without httpx.
     from tacit.apps.service.client import Client as Client
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, public="tacit.service")
+lazy.attach(__name__, public="tacit.service")

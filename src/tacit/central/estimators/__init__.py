@@ -27,4 +27,4 @@ if TYPE_CHECKING:
     from tacit.central.estimators.unsupervised import PCA as PCA
     from tacit.central.estimators.unsupervised import KMeans as KMeans
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, public="tacit.estimators")
+lazy.attach(__name__, public="tacit.estimators")

@@ -21,4 +21,4 @@ if TYPE_CHECKING:
     from tacit.federated.app.questions import Questions as Questions
     from tacit.federated.app.strategy import Federation as Federation
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__)
+lazy.attach(__name__)

@@ -28,4 +28,4 @@ if TYPE_CHECKING:
     from tacit.privacy.mechanisms.sparse_vector import SparseVector as SparseVector
     from tacit.privacy.mechanisms.subset_selection import SubsetSelection as SubsetSelection
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, public="tacit.mechanisms")
+lazy.attach(__name__, public="tacit.mechanisms")

@@ -257,11 +257,11 @@ def _freeze_target(mechanism: DiscreteGaussian | Gaussian) -> None:
             object.__setattr__(mechanism, name, number)
 
 
-def _stated(event: events.Event, epsilon: float | None, delta: float | None) -> Guarantee:
+def _stated(event: events.Leaf, epsilon: float | None, delta: float | None) -> Guarantee:
     """State the requested (ε, δ), which the calibration meets, else the natural guarantee."""
     if epsilon is None or delta is None:
         return event.guarantee_at()
-    return ApproxDP(epsilon=epsilon, delta=delta, **events.scope_of(event))
+    return ApproxDP(epsilon=epsilon, delta=delta, **event.scope)
 
 
 def _check_sigma(where: str, sigma: float) -> None:
