@@ -131,6 +131,8 @@ class SVC(ScoreClassifier):
     features_: Fourier
     weights_: Reals
 
+    _stored = ("classes_", "features_", "weights_")
+
     def __init__(
         self,
         *,

@@ -131,6 +131,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
     `tacit.private_statistics.covariance`. Cost: one pass, n d², and d³.
     """
 
+    _stored = (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "mean_",
+        "n_components_",
+        "noise_variance_",
+    )
+
     def __init__(
         self,
         n_components: int | None = None,
@@ -242,6 +251,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
     cluster of each record is as sensitive as the record itself, and a model that stored it could
     not be published. `predict` computes it. Cost: n k d per step.
     """
+
+    _stored = ("cluster_centers_", "counts_", "n_iter_")
 
     def __init__(
         self,
