@@ -17,19 +17,25 @@ from typing import Any
 
 import tacit
 from tacit.audit import subjects
+from tacit.federated.algorithms.registry import ALGORITHMS
 from tacit.privacy.guarantees import Adjacency
 from tacit_papers.engine import declare, parameters, registry
 from tacit_papers.engine.registry import Study
 from tacit_papers.pages.evidence import table
 
-PAGES = ("cli.md", "mechanisms.md", "studies.md")
+PAGES = ("cli.md", "federated.md", "mechanisms.md", "studies.md")
 LISTED = re.compile(r"^## `(\S+)`$", re.MULTILINE)
 PACKAGE = re.compile(r"^<!-- names: (\S+) -->$", re.MULTILINE)
 
 
 def pages(docs: Path) -> dict[str, str]:
     """Return the pages that have such parts, with the parts as they must be now."""
-    made = {"studies": _studies(), "commands": _commands(), "mechanisms": _mechanisms()}
+    made = {
+        "studies": _studies(),
+        "commands": _commands(),
+        "mechanisms": _mechanisms(),
+        "algorithms": _algorithms(),
+    }
     return {name: _refreshed((docs / name).read_text(), made) for name in PAGES}
 
 
@@ -79,6 +85,14 @@ def _parameters(kind: type) -> str:
     required = [one.name for one in given if one.default is inspect.Parameter.empty]
     optional = [f"{one.name}={one.default}" for one in given if one.name not in required]
     return ", ".join([*required, *optional])
+
+
+def _algorithms() -> str:
+    header = ["name", "a client computes", "the server computes", "models sent per round, each way"]
+    rows = [
+        [f"`{one.name}`", one.on_client, one.on_server, one.sent] for one in ALGORITHMS.values()
+    ]
+    return table(header, rows)
 
 
 def _studies() -> str:
