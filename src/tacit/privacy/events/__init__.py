@@ -9,14 +9,8 @@ from __future__ import annotations
 
 import inspect
 
-from tacit.privacy.events.base import ONE_OR_NONE as ONE_OR_NONE
-from tacit.privacy.events.base import WEIGHT_BITS as WEIGHT_BITS
-from tacit.privacy.events.base import Event as Event
-from tacit.privacy.events.base import Leaf as Leaf
-from tacit.privacy.events.base import Single as Single
-from tacit.privacy.events.base import ratio_within as ratio_within
+from tacit.privacy.events.base import *
 from tacit.privacy.events.choices import *
-from tacit.privacy.events.composed import *
 from tacit.privacy.events.gaussian import *
 from tacit.privacy.events.laplace import *
 from tacit.privacy.events.objective_perturbation import *

@@ -1,15 +1,32 @@
-"""What every event has: the neighbours that it names, its theorem and its words."""
+"""Events in general: what each states about itself, and how they combine."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from tacit.privacy import errors
-from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
+from tacit.privacy import errors, guarantees
+from tacit.privacy.guarantees import Adjacency, Guarantee, NotPrivate, Unit, Unproven
 from tacit.privacy.randomness.reals import exp_floor
+
+__all__ = [
+    "ONE_OR_NONE",
+    "WEIGHT_BITS",
+    "Composed",
+    "Declared",
+    "Event",
+    "Leaf",
+    "Parallel",
+    "PoissonSampled",
+    "Repeated",
+    "Single",
+    "leaves",
+    "ratio_within",
+    "scope_of",
+    "towards",
+]
 
 WEIGHT_BITS = 64
 """Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
@@ -92,3 +109,148 @@ def ratio_within(numerator: int, denominator: int, epsilon: Fraction) -> bool:
     r"""Decide in integers whether numerator/denominator ≤ :math:`e^\varepsilon`."""
     bits = numerator.bit_length() + denominator.bit_length() + 64
     return numerator << bits <= denominator * exp_floor(epsilon, bits)
+
+
+@dataclass(frozen=True)
+class Declared(Single):
+    """A guarantee of something outside Tacit, stated by its owner; a certificate says so."""
+
+    guarantee: Guarantee
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.guarantee, Guarantee):
+            errors.refuse("Declared", "guarantee", "a guarantee", self.guarantee)
+
+    def guarantee_at(self, delta: float | None = None) -> Guarantee:
+        return self.guarantee
+
+    def words(self) -> str:
+        match self.guarantee:
+            case NotPrivate():
+                return "Something was computed from the data without noise."
+            case Unproven(reason=reason):
+                return f"Something ran of which nothing is proved: {reason}."
+        return f"Declared by its owner, not derived here: {self.guarantee}."
+
+    def assumption(self) -> str | None:
+        if isinstance(self.guarantee, NotPrivate | Unproven):
+            return None
+        return "What is declared by its owner is true."
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        return self.guarantee.scope
+
+
+@dataclass(frozen=True)
+class PoissonSampled(Event):
+    """The event on a sample that contains each unit independently with this probability."""
+
+    probability: float
+    event: Event
+
+    def __post_init__(self) -> None:
+        probability = errors.within("PoissonSampled", "probability", self.probability, "(0, 1]")
+        object.__setattr__(self, "probability", probability)
+        _must_be_event("PoissonSampled", self.event)
+        for leaf in leaves(self.event):
+            if leaf.scope["adjacency"] not in ONE_OR_NONE:
+                errors.refuse(
+                    "PoissonSampled",
+                    "adjacency",
+                    "add-remove or zero-out",
+                    str(leaf.scope["adjacency"]),
+                    "Amplification by Poisson sampling is proved for these neighbours.",
+                )
+
+
+@dataclass(frozen=True)
+class Repeated(Event):
+    """The event, `count` times, each on the whole data."""
+
+    event: Event
+    count: int
+
+    def __post_init__(self) -> None:
+        _must_be_event("Repeated", self.event)
+        count = errors.whole("Repeated", "count", self.count, least=1)
+        object.__setattr__(self, "count", count)
+
+
+@dataclass(frozen=True)
+class Composed(Event):
+    """Several events on the same data."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        _common_scope("Composed", self.events)
+
+
+@dataclass(frozen=True)
+class Parallel(Event):
+    """Several events on disjoint parts of the data, split without looking at the data."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        _common_scope("Parallel", self.events)
+
+
+def _must_be_event(where: str, event: object) -> None:
+    if not isinstance(event, Event):
+        errors.refuse(where, "event", "an event", type(event).__name__)
+
+
+def leaves(event: Event) -> list[Single]:
+    """List the events that are not composed of others, in order."""
+    if isinstance(event, PoissonSampled | Repeated):
+        return leaves(event.event)
+    if isinstance(event, Composed | Parallel):
+        return [leaf for part in event.events for leaf in leaves(part)]
+    assert isinstance(event, Single)
+    return [event]
+
+
+def scope_of(event: Event) -> dict[str, Any]:
+    """Return adjacency and unit of an event."""
+    return leaves(event)[0].scope
+
+
+def towards(event: Event, adjacency: Adjacency | str) -> Event:
+    """Restate an event for other neighbours that follow from its own at no price.
+
+    That is zero-out, from add-remove or replace-one (`Guarantee.towards` has the reason): a
+    sensitivity that bounds all pairs that differ in one unit also bounds those of which one has
+    that unit blank. So every leaf keeps its numbers. A sample leaves units out, which are blank to
+    it, so `PoissonSampled` keeps its probability; it never contains replace-one events. Conversions
+    with a price apply to guarantees, not to events, and raise here.
+    """
+    match event:
+        case PoissonSampled() | Repeated():
+            return replace(event, event=towards(event.event, adjacency))
+        case Composed() | Parallel():
+            return replace(event, events=tuple(towards(part, adjacency) for part in event.events))
+    stated = scope_of(event)["adjacency"]
+    if guarantees.steps_between("towards", stated, adjacency) > 1:
+        raise errors.IncompatibleGuarantees(
+            f"towards: adjacency must follow from {stated} at no price, got {adjacency}. "
+            "Restate the guarantee of the event, which towards of a guarantee does at its price."
+        )
+    if isinstance(event, Declared):
+        return Declared(event.guarantee.towards(adjacency))
+    assert isinstance(event, Leaf)
+    return replace(event, adjacency=Adjacency(adjacency))
+
+
+def _common_scope(where: str, events: tuple[Event, ...]) -> None:
+    if not events:
+        errors.refuse(where, "events", "at least one", events)
+    for event in events:
+        _must_be_event(where, event)
+    placeholders: list[Guarantee] = [
+        NotPrivate(**leaf.scope) for event in events for leaf in leaves(event)
+    ]
+    guarantees.same_scope(where, placeholders)
