@@ -74,7 +74,8 @@ def learn(epsilon: float, folder: Path) -> Run:
     """A classifier from the reports of a campaign, as its owner downloads them."""
     path = folder / f"reports-{epsilon}.parquet"
     codebook(epsilon).release(ROWS, CLASSES).write(path)
-    return lambda: tacit.NoiseAwareClassifier().fit(tacit.Reports.read(path))
+    classifier, reports = tacit.NoiseAwareClassifier, tacit.Reports
+    return lambda: classifier().fit(reports.read(path))
 
 
 def learn_command(epsilon: float, folder: Path) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.privacy import errors, guarantees
 from tacit.privacy.guarantees import Adjacency, Guarantee, NotPrivate, Unit, Unproven
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.rounding import exp_floor
 
 __all__ = [
     "ONE_OR_NONE",

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from tacit.privacy import errors, events
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, source, uniform_below
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.rounding import exp_floor
 from tacit.privacy.shown import Shown
 
 _DOUBT = 2.0**-36

@@ -22,7 +22,7 @@ from tacit.privacy import errors, events
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
 from tacit.privacy.randomness import Randomness, source
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.rounding import exp_floor
 from tacit.privacy.shown import Shown
 
 _TOTAL = 2**events.WEIGHT_BITS
