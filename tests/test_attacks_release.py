@@ -64,7 +64,7 @@ def test_what_an_event_assumes_cannot_be_left_out():
     )
     issued = Certificate.issue(event)
     issued.verify()
-    assert "says that" in issued.explain()
+    assert "states that" in issued.explain()
     for forged in (
         dataclasses.replace(issued, assumptions=()),
         dataclasses.replace(issued, not_protected=()),

@@ -35,11 +35,14 @@ LOCAL: dict[str, Any] = {"adjacency": "any-two-inputs", "unit": "person"}
 LAPLACE = events.Laplace(Fraction(3), Fraction(6), **SCOPE)
 
 EVENTS: dict[str, tuple[events.Event, list[str]]] = {
-    "Laplace": (LAPLACE, ["Laplace", "scale 6", "by 3"]),
-    "Gaussian": (events.Gaussian(Fraction(1, 2), Fraction(5), **SCOPE), ["deviation 5", "by 0.5"]),
+    "Laplace": (LAPLACE, ["Laplace", "scale 6", "at most 3"]),
+    "Gaussian": (
+        events.Gaussian(Fraction(1, 2), Fraction(5), **SCOPE),
+        ["deviation 5", "at most 0.5"],
+    ),
     "DiscreteGaussian": (
         events.DiscreteGaussian(Fraction(4), Fraction(9), 1, **SCOPE),
-        ["Discrete Gaussian", "deviation 3", "2 (Euclidean)"],
+        ["Discrete Gaussian", "deviation 3", "2 (Euclidean norm)"],
     ),
     "RandomizedResponse": (
         RandomizedResponse(categories=3, epsilon=1.0).event,
@@ -49,7 +52,7 @@ EVENTS: dict[str, tuple[events.Event, list[str]]] = {
         SubsetSelection(categories=10, epsilon=1.0, size=2).event,
         ["one of 10", "set of 2", f"{2 * math.e / (2 * math.e + 8):.6g}"],
     ),
-    "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "by 1."]),
+    "Exponential": (events.Exponential(1, 8, **SCOPE), ["candidate", "each 8 of", "at most 1."]),
     "SparseVector": (
         SparseVector(epsilon=1.0, threshold=0, positives=7, adjacency="replace-one").event,
         ["threshold", "7"],

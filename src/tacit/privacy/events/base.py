@@ -32,7 +32,7 @@ WEIGHT_BITS = 64
 """Finite mechanisms draw one 64-bit word: their probabilities are multiples of 2^-64."""
 
 ONE_OR_NONE = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
-"""Neighbours of which one has a unit that the other lacks or has blank: proofs are the same."""
+"""Adjacencies in which one neighbour has a unit that the other lacks or has blank."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,13 @@ class Declared(Single):
             case NotPrivate():
                 return "Something was computed from the data without noise."
             case Unproven(reason=reason):
-                return f"Something ran of which nothing is proved: {reason}."
+                return f"Something ran for which nothing is proved: {reason}."
         return f"Declared by its owner, not derived here: {self.guarantee}."
 
     def assumption(self) -> str | None:
         if isinstance(self.guarantee, NotPrivate | Unproven):
             return None
-        return "What is declared by its owner is true."
+        return "What the owner declared is true."
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -223,10 +223,10 @@ def towards(event: Event, adjacency: Adjacency | str) -> Event:
     """Restate an event for other neighbours that follow from its own at no price.
 
     That is zero-out, from add-remove or replace-one (`Guarantee.towards` has the reason): a
-    sensitivity that bounds all pairs that differ in one unit also bounds those of which one has
-    that unit blank. So every leaf keeps its numbers. A sample leaves units out, which are blank to
-    it, so `PoissonSampled` keeps its probability; it never contains replace-one events. Conversions
-    with a price apply to guarantees, not to events, and raise here.
+    sensitivity that bounds all pairs that differ in one unit also bounds those in which one has
+    that unit blank. So every leaf keeps its numbers. To a sample, units that it leaves out are
+    blank, so `PoissonSampled` keeps its probability; it never contains replace-one events.
+    Conversions with a price apply to guarantees, not to events, and raise here.
     """
     match event:
         case PoissonSampled() | Repeated():
@@ -237,7 +237,7 @@ def towards(event: Event, adjacency: Adjacency | str) -> Event:
     if guarantees.steps_between("towards", stated, adjacency) > 1:
         raise errors.IncompatibleGuarantees(
             f"towards: adjacency must follow from {stated} at no price, got {adjacency}. "
-            "Restate the guarantee of the event, which towards of a guarantee does at its price."
+            "Restate the guarantee of the event instead: Guarantee.towards pays the price."
         )
     if isinstance(event, Declared):
         return Declared(event.guarantee.towards(adjacency))

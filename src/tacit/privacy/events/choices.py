@@ -60,9 +60,9 @@ class RandomizedResponse(Leaf):
 
     def words(self) -> str:
         return (
-            f"Each answer, one of {self.categories}, is kept with probability "
-            f"{above(Fraction(self.keep, 2**64))} and replaced by any other with "
-            f"{below(Fraction(self.other, 2**64))} each."
+            f"Each answer, one of {self.categories} categories, is kept with probability "
+            f"{above(Fraction(self.keep, 2**64))}, and replaced by each other category with "
+            f"probability {below(Fraction(self.other, 2**64))}."
         )
 
 
@@ -96,8 +96,8 @@ class SubsetSelection(Leaf):
     def words(self) -> str:
         chance = above(Fraction(self.inclusion, 2**64))
         return (
-            f"Each answer, one of {self.categories}, becomes a random set of {self.size} "
-            f"that holds the true one with probability {chance}."
+            f"Each answer, one of {self.categories} categories, becomes a random set of "
+            f"{self.size} categories that contains the true one with probability {chance}."
         )
 
 
@@ -127,8 +127,8 @@ class Exponential(Leaf):
 
     def words(self) -> str:
         return (
-            f"One candidate was chosen at random, better ones more likely: e times for each "
-            f"{below(self.scale)} of a score that one {self.unit} can change by "
+            f"One candidate was chosen at random. Its weight grows by a factor of e for each "
+            f"{below(self.scale)} of its score, which one {self.unit} can change by at most "
             f"{above(self.sensitivity)}."
         )
 
@@ -175,11 +175,11 @@ class SparseVector(Leaf):
         return PureDP(epsilon=float_above(sum(self.shares, Fraction(0))), **self.scope)
 
     def words(self) -> str:
-        numeric = f", {below(self.answer_scale)} on what was told of those above"
+        numeric = f", {below(self.answer_scale)} on each released answer"
         return (
-            f"Answers that one {self.unit} can change by {above(self.sensitivity)} were "
-            f"compared with a threshold until {self.positives} were above it: Laplace noise "
-            f"of scale {below(self.threshold_scale)} on the threshold, "
+            f"Answers that one {self.unit} can change by at most {above(self.sensitivity)} "
+            f"were compared with a threshold until {self.positives} of them were above it, "
+            f"with Laplace noise of scale {below(self.threshold_scale)} on the threshold, "
             f"{below(self.comparison_scale)} on each comparison"
             f"{numeric if self.answer_scale else ''}."
         )
@@ -187,14 +187,14 @@ class SparseVector(Leaf):
     def assumption(self) -> str | None:
         if not self.monotonic:
             return None
-        return "Between neighbours, all compared answers move in the same direction."
+        return "Between neighbouring data sets, all compared answers move in the same direction."
 
 
 @dataclass(frozen=True)
 class CertifiedTable(Leaf):
-    """A table of integer weights, of which all neighbouring rows were compared exactly.
+    """A table of integer weights, all neighbouring rows of which were compared exactly.
 
-    `sha256` identifies the table and its neighbours: whoever has them can compare the rows again.
+    `sha256` identifies the table and its neighbours; with both, the rows can be compared again.
     """
 
     epsilon: Fraction
@@ -224,9 +224,9 @@ class CertifiedTable(Leaf):
     def words(self) -> str:
         return (
             f"Drawn from a table of {self.inputs} × {self.outputs} integer weights (SHA-256 "
-            f"of it and its neighbours {self.sha256}). Whoever issued this says that every "
-            "neighbouring pair of rows was compared in whole numbers; it is not checked here."
+            f"of the table and its neighbours: {self.sha256}). The issuer states that every "
+            "pair of neighbouring rows was compared in whole numbers; that is not checked here."
         )
 
     def assumption(self) -> str:
-        return "The table with that SHA-256 has been compared, and is the one drawn from."
+        return "The table with that SHA-256 was compared, and is the one that was used."

@@ -43,9 +43,9 @@ class Gaussian(Leaf):
 
     def words(self) -> str:
         return (
-            f"Gaussian noise of deviation {below(self.sigma)} on numbers that one "
-            f"{self.unit} can change by {above(self.l2_sensitivity)} (Euclidean): "
-            f"{below(self.sigma / self.l2_sensitivity, 4)} times as much."
+            f"Gaussian noise of standard deviation {below(self.sigma)} on numbers that one "
+            f"{self.unit} can change by at most {above(self.l2_sensitivity)} (Euclidean "
+            f"norm): a noise multiplier of {below(self.sigma / self.l2_sensitivity, 4)}."
         )
 
     def proves(self, epsilon: float, delta: float) -> bool:
@@ -84,9 +84,9 @@ class DiscreteGaussian(Leaf):
 
     def words(self) -> str:
         return (
-            f"Discrete Gaussian noise of deviation {_root(self.variance, below)} on whole "
-            f"numbers that one {self.unit} can change by "
-            f"{_root(self.squared_sensitivity, above)} (Euclidean)."
+            f"Discrete Gaussian noise of standard deviation {_root(self.variance, below)} on "
+            f"whole numbers that one {self.unit} can change by at most "
+            f"{_root(self.squared_sensitivity, above)} (Euclidean norm)."
         )
 
     def proves(self, epsilon: float, delta: float) -> bool:
@@ -105,7 +105,7 @@ class DiscreteGaussian(Leaf):
 
 
 def _root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
-    """A square root, rounded as `shown` rounds; exactly where it is a fraction."""
+    """Write a square root, rounded as `shown` rounds; a rational root is exact."""
     root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
     if root**2 == square:
         return shown(root)

@@ -37,7 +37,7 @@ class Laplace(Leaf):
     def words(self) -> str:
         return (
             f"Discrete Laplace noise of scale {below(self.scale)} on whole numbers that "
-            f"one {self.unit} can change by {above(self.l1_sensitivity)} in all."
+            f"one {self.unit} can change by at most {above(self.l1_sensitivity)} in total."
         )
 
 
@@ -65,13 +65,13 @@ class SmoothLaplace(Leaf):
 
     def words(self) -> str:
         return (
-            f"Discrete Laplace noise on what one {self.unit} can change, in data like these, "
-            f"by at most a bound (smoothness {above(self.beta)}) of which its scale is "
-            f"1/{above(self.alpha)}."
+            f"Discrete Laplace noise on a value that one {self.unit} can change, in data like "
+            f"these, by at most a smooth bound (smoothness {above(self.beta)}). The scale of "
+            f"the noise is this bound divided by {above(self.alpha)}."
         )
 
     def assumption(self) -> str:
-        return "The bound that the noise was scaled to is as smooth as is stated."
+        return "The bound that sets the scale of the noise is as smooth as stated."
 
     @property
     def epsilon(self) -> float:

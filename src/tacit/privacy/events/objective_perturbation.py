@@ -108,7 +108,7 @@ class ObjectivePerturbation(Leaf):
         self._positive("output_sensitivity", "output_scale")
         self._whole("problems", least=1, most=256)
         if self.adjacency not in ONE_OR_NONE:
-            remedy = "The proof follows one record that counts, or does not."
+            remedy = "The proof compares data with one record and without it."
             errors.refuse(name, "adjacency", "add-remove or zero-out", str(self.adjacency), remedy)
         for scale, sensitivity in (
             (self.scale, self.sensitivity),
@@ -124,12 +124,13 @@ class ObjectivePerturbation(Leaf):
     def words(self) -> str:
         law = {"gaussian": "Gaussian", "laplace": "Laplace"}[self.law]
         return (
-            f"{self.problems} convex problem(s) solved with a random slope added ({law}, "
-            f"{below(self.scale / self.sensitivity, 4)} times as much as one {self.unit} "
-            f"can add) and a penalty {below(self.convexity / self.smoothness, 4)} times as "
-            f"curved as one {self.unit}; the solutions have {law} noise, "
-            f"{below(self.output_scale / self.output_sensitivity, 4)} times what solving "
-            "may be off by."
+            f"{self.problems} convex problem(s) solved with a random linear term ({law} "
+            f"noise, {below(self.scale / self.sensitivity, 4)} times the largest gradient "
+            f"of one {self.unit}) and a penalty with "
+            f"{below(self.convexity / self.smoothness, 4)} times the curvature of one "
+            f"{self.unit}. The solutions have {law} noise, "
+            f"{below(self.output_scale / self.output_sensitivity, 4)} times what the error "
+            "of the solver may add."
         )
 
     @rounding.precision()
