@@ -95,7 +95,15 @@ def learn_command(epsilon: float, folder: Path) -> Run:
 
 def silo_round(epsilon: float, folder: Path) -> Run:
     """One round of a silo that trains privately and pays from its ledger."""
-    from tacit.federated import Data, RecordPrivacy, Silo, SiloServer, TorchModel, algorithm
+    from tacit.federated import (
+        Data,
+        RecordPrivacy,
+        RunOptions,
+        Silo,
+        SiloServer,
+        TorchModel,
+        algorithm,
+    )
     from tacit.federated import run as run_rounds
     from tacit.federated.torch_model import mlp
 
@@ -108,8 +116,8 @@ def silo_round(epsilon: float, folder: Path) -> Run:
     held, model = Data(ROWS.astype(np.float32), CLASSES), TorchModel(mlp(4, 2))
     paid = {"ledger": ledger, "account": "rows", "run": "once"}
     silo = Silo(TorchModel(mlp(4, 2)), held, privacy, chosen, config, **paid)
-    server = SiloServer(delta=1e-4)
-    return lambda: run_rounds(chosen, model, [silo], rounds=1, config=config, coordinator=server)
+    options = RunOptions(config=config, coordinator=SiloServer(delta=1e-4))
+    return lambda: run_rounds(chosen, model, [silo], 1, options)
 
 
 def count(epsilon: float, folder: Path) -> Run:
