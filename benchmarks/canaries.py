@@ -30,8 +30,8 @@ from tacit.audit.statistical import Bound
 from tacit.central.training import train
 from tacit.data.schema import ArraySchema
 from tacit.local.learned import private_quantizer
-from tacit.privacy.accounting.gaussian import noise_multiplier_for
 from tacit.privacy.errors import InvalidParameter
+from tacit.privacy.gaussian import noise_multiplier_for
 
 DELTA, CONFIDENCE = 1e-5, 0.999
 CLAIMS = (5.0, 1.0)

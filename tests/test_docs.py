@@ -20,6 +20,7 @@ import typer.main
 import tacit
 from tacit.apps import cli
 from tacit_papers.pages import notebooks
+from tacit_papers.pages.reference import LISTED, with_names
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -134,8 +135,9 @@ REFERENCE = (
 
 @pytest.mark.parametrize("package", REFERENCE)
 def test_every_public_name_is_in_the_reference(package: str) -> None:
-    pages = [page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md")]
-    shown = set(re.findall(r"^## `(\S+)`$", "\n".join(pages), re.MULTILINE))
+    docs = ROOT / "docs"
+    pages = [with_names(page.read_text(), docs) for page in (docs / "reference").glob("*.md")]
+    shown = {name for page in pages for name in LISTED.findall(page)}
     shown |= {f"{package}.{name.rpartition('.')[2]}" for name in shown if name.count(".") == 1}
     constants = {"__version__", "NAMES", "TWICE_NAMES"}
     names = set(importlib.import_module(package).__all__) - constants

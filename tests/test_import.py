@@ -72,8 +72,8 @@ def test_usual_names_load_nothing_heavy() -> None:
 
 LEARNERS = {
     name
-    for name, home in tacit._HOME_OF.items()
-    if home.startswith(("anonymize.", "local.inference."))
+    for name, (home, _) in tacit._NAMES.items()
+    if home.startswith(("tacit.anonymize.", "tacit.local.inference."))
 }
 """Estimators, which scikit-learn must load to be."""
 
@@ -120,10 +120,11 @@ def test_using_a_mechanism_loads_nothing_heavy() -> None:
     assert loaded_by(statement, *HEAVY, "dp_accounting", "cryptography") == []
 
 
-def test_import_loads_three_modules_and_no_package() -> None:
+def test_import_loads_four_modules_and_no_package() -> None:
     packages, modules = json.loads(python(NEW))
     assert packages == ["tacit"]
-    assert modules == ["tacit", "tacit.privacy", "tacit.privacy.lazy"]
+    privacy = ["tacit.privacy", "tacit.privacy.lazy", "tacit.privacy.mechanisms"]
+    assert modules == ["tacit", *privacy]  # the last one for its public names only
 
 
 @pytest.mark.parametrize("name", tacit.__all__)

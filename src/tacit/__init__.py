@@ -1,7 +1,8 @@
 """Learn from people's data without ever holding it raw, and say exactly what is protected.
 
-The public names. Each loads its module when it is first used, so `import tacit` is quick. Where a
-module lives is for those who work on it: see docs/architecture.md.
+The public names: each is imported once below, for type checkers and editors, and loads its module
+when it is first used, so `import tacit` is quick. Where a module lives is for those who work on it:
+see docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.lazy import Aliases
+from tacit.privacy.lazy import declared as _declared
 from tacit.privacy.lazy import load as _load
 
 if TYPE_CHECKING:
@@ -44,13 +46,18 @@ if TYPE_CHECKING:
     from tacit.local import learned as learned
     from tacit.local import plan as plan
     from tacit.local import reports as reports
+    from tacit.local.collection import Collection as Collection
     from tacit.local.inference.join import JoinClassifier as JoinClassifier
     from tacit.local.inference.noise_aware import NoiseAwareClassifier as NoiseAwareClassifier
     from tacit.local.inference.novel import NovelClassClassifier as NovelClassClassifier
+    from tacit.local.inference.proportions_classifier import (
+        ProportionsClassifier as ProportionsClassifier,
+    )
     from tacit.local.inference.student import StudentClassifier as StudentClassifier
     from tacit.local.inhouse import requirements as requirements
     from tacit.local.learned.codebook import Codebook as Codebook
     from tacit.local.learned.direct import Direct as Direct
+    from tacit.local.learned.partitions import Partitions as Partitions
     from tacit.local.learned.vlm import VLM as VLM
     from tacit.local.reports import Reports as Reports
     from tacit.privacy import accounting as accounting
@@ -75,128 +82,35 @@ if TYPE_CHECKING:
     from tacit.privacy.guarantees import RenyiDP as RenyiDP
     from tacit.privacy.guarantees import Unit as Unit
     from tacit.privacy.guarantees import Unproven as Unproven
-    from tacit.privacy.mechanisms import DiscreteGaussian as DiscreteGaussian
-    from tacit.privacy.mechanisms import DiscreteLaplace as DiscreteLaplace
-    from tacit.privacy.mechanisms import Exponential as Exponential
-    from tacit.privacy.mechanisms import Gaussian as Gaussian
-    from tacit.privacy.mechanisms import Geometric as Geometric
-    from tacit.privacy.mechanisms import IntegerTable as IntegerTable
-    from tacit.privacy.mechanisms import Laplace as Laplace
-    from tacit.privacy.mechanisms import LatticeGeometric as LatticeGeometric
-    from tacit.privacy.mechanisms import LocalGaussian as LocalGaussian
-    from tacit.privacy.mechanisms import LocalLaplace as LocalLaplace
-    from tacit.privacy.mechanisms import PermuteAndFlip as PermuteAndFlip
-    from tacit.privacy.mechanisms import RandomizedResponse as RandomizedResponse
-    from tacit.privacy.mechanisms import SmoothLaplace as SmoothLaplace
-    from tacit.privacy.mechanisms import SparseVector as SparseVector
-    from tacit.privacy.mechanisms import SubsetSelection as SubsetSelection
+    from tacit.privacy.mechanisms import *
     from tacit.privacy.randomness import Seeded as Seeded
 
 __version__ = "0.1.0"
 
-_NAMES = {
-    "anonymize.encoder": ["AnonymizingEncoder"],
-    "central.posteriors": ["BetaBinomial", "DirichletMultinomial"],
-    "central.queries.curator": ["Curator"],
-    "data.schema": ["ArraySchema", "Categorical", "Continuous", "TableSchema"],
-    "local.collection": ["Collection"],
-    "local.inference.join": ["JoinClassifier"],
-    "local.inference.noise_aware": ["NoiseAwareClassifier"],
-    "local.inference.novel": ["NovelClassClassifier"],
-    "local.inference.proportions_classifier": ["ProportionsClassifier"],
-    "local.inference.student": ["StudentClassifier"],
-    "local.inhouse": ["requirements"],
-    "local.learned.codebook": ["Codebook"],
-    "local.learned.direct": ["Direct"],
-    "local.learned.partitions": ["Partitions"],
-    "local.learned.vlm": ["VLM"],
-    "local.reports": ["Reports"],
-    "privacy.accounting.derivation": ["guarantee_of"],
-    "privacy.accounting.ledger": ["Ledger"],
-    "privacy.artifact": ["load"],
-    "privacy.certificate": ["Certificate"],
-    "privacy.guarantees": [
-        "Adjacency",
-        "ApproxDP",
-        "ConcentratedDP",
-        "NotPrivate",
-        "PureDP",
-        "RenyiDP",
-        "Unit",
-        "Unproven",
-        "ZCDP",
-    ],
-    "privacy.mechanisms": [
-        "DiscreteGaussian",
-        "DiscreteLaplace",
-        "Exponential",
-        "Gaussian",
-        "Geometric",
-        "IntegerTable",
-        "Laplace",
-        "LatticeGeometric",
-        "LocalGaussian",
-        "LocalLaplace",
-        "PermuteAndFlip",
-        "RandomizedResponse",
-        "SmoothLaplace",
-        "SparseVector",
-        "SubsetSelection",
-    ],
-    "privacy.randomness": ["Seeded"],
-}
-"""Public names, by the module that holds them."""
-
-_MODULES = {
-    "accounting": "privacy.accounting",
-    "artifact": "privacy.artifact",
-    "ceilings": "local.ceilings",
-    "certificate": "privacy.certificate",
-    "columns": "data.columns",
-    "datasets": "data.datasets",
-    "errors": "privacy.errors",
-    "estimators": "central.estimators",
-    "evaluation": "local.evaluation",
-    "events": "privacy.events",
-    "guarantees": "privacy.guarantees",
-    "inference": "local.inference",
-    "inhouse": "local.inhouse",
-    "labels": "data.labels",
-    "learned": "local.learned",
-    "mechanisms": "privacy.mechanisms",
-    "plan": "local.plan",
-    "plots": "apps.plots",
-    "posteriors": "central.posteriors",
-    "private_statistics": "central.statistics",
-    "private_training": "central.training",
-    "queries": "central.queries",
-    "randomness": "privacy.randomness",
-    "reports": "local.reports",
-    "schema": "data.schema",
-    "service": "apps.service",
-    "tables": "data.tables",
-    "wording": "privacy.wording",
-}
-"""Public modules, by the room that they live in."""
-
+_DECLARED = _declared(__name__)
 _ROOMS = ("anonymize", "apps", "audit", "central", "data", "federated", "local", "privacy")
-_HOME_OF = {name: home for home, names in _NAMES.items() for name in names}
 
-__all__ = ["__version__", *sorted(_HOME_OF)]
+# What is imported from a room, or from here, is a module; the rest are names in modules.
+_MODULES = {
+    name: f"{home}.{real}" for name, (home, real) in _DECLARED.items() if home.count(".") < 2
+}
+_NAMES = {name: home for name, home in _DECLARED.items() if name not in _MODULES}
+
+__all__ = ["__version__", *sorted(_NAMES)]
 
 # First, or a module below an alias would be found by its file and loaded twice.
 sys.meta_path.insert(
-    0, Aliases({f"tacit.{name}": f"tacit.{home}" for name, home in _MODULES.items()})
+    0, Aliases({f"tacit.{name}": real for name, real in _MODULES.items() if name not in _ROOMS})
 )
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return _load(f"tacit.{_HOME_OF[name]}", name, f"tacit.{name}")
+    if name in _NAMES:
+        return _load(*_NAMES[name], f"tacit.{name}")
     if name in _MODULES or name in _ROOMS:
         return import_module(f"tacit.{name}")
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME_OF, *_MODULES, *_ROOMS])
+    return sorted({*globals(), *_NAMES, *_MODULES, *_ROOMS})

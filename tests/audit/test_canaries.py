@@ -35,9 +35,9 @@ from tacit.local.learned import private_quantizer
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.private_quantizer import Budget
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.gaussian import noise_multiplier_for
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.events import Event
+from tacit.privacy.gaussian import noise_multiplier_for
 from tacit.privacy.guarantees import ApproxDP
 from tacit.privacy.randomness import Randomness, Seeded
 

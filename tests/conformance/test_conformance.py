@@ -6,10 +6,13 @@ significance 1e-6, beside a mutant whose ε is 10 % off and must be rejected.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import json
 import math
 import re
 from fractions import Fraction
+from typing import get_type_hints
 
 import mpmath as mp
 import numpy as np
@@ -19,7 +22,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
-from tacit.privacy import mechanisms
+from tacit.privacy import events, mechanisms, plain, wording
 from tacit.privacy.errors import InvalidData, InvalidParameter, TacitError
 
 SIGNIFICANCE = 1e-6
@@ -111,6 +114,54 @@ def test_it_is_a_mechanism_that_states_its_law(case):
     mechanism = case.make(1.0)
     assert isinstance(mechanism, mechanisms.Mechanism)
     assert isinstance(mechanism, mechanisms.Channel)
+
+
+def test_its_event_is_of_the_kind_that_it_names_and_carries_its_guarantee(case):
+    mechanism = case.make(1.0)
+    getter = getattr(case.kind.event, "fget", None) or case.kind.event.func
+    assert type(mechanism.event) is get_type_hints(getter)["return"]
+    assert type(mechanism.event) in events.KINDS.values()
+    delta = mechanism.guarantee.delta or None
+    derived = tacit.guarantee_of(mechanism.event, delta)
+    assert mechanism.guarantee.epsilon == pytest.approx(derived.epsilon, rel=1e-9)
+    assert mechanism.guarantee.scope == derived.scope == mechanism.event.scope
+
+
+def test_its_event_is_frozen_and_survives_json(case):
+    event = case.make(1.0).event
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        event.unit = "person"
+    stored = json.loads(json.dumps(plain.to_plain(event)))
+    assert plain.event_from_plain(stored) == event
+    assert hash(plain.event_from_plain(stored)) == hash(event)
+    for name in stored:
+        if name != "kind":
+            with pytest.raises(InvalidParameter):
+                plain.event_from_plain({key: stored[key] for key in stored if key != name})
+    with pytest.raises(InvalidParameter):
+        plain.event_from_plain({**stored, "more": 1})
+
+
+def test_its_event_refuses_numbers_that_void_the_proof(case):
+    event = case.make(1.0).event
+    for name in ("adjacency", "unit"):
+        with pytest.raises(InvalidParameter, match=f"{type(event).__name__}: {name} must be"):
+            dataclasses.replace(event, **{name: "x"})
+    for one in dataclasses.fields(event):
+        value = getattr(event, one.name)
+        if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
+            for bad in (math.nan, math.inf, -1):
+                with pytest.raises(InvalidParameter, match=type(event).__name__):
+                    dataclasses.replace(event, **{one.name: bad})
+
+
+def test_its_event_has_words_and_a_certificate(case):
+    event = case.make(1.0).event
+    (line,) = wording.describe(event)
+    assert re.fullmatch(r"[A-Z].*\d.*\.", line), line  # a sentence with the numbers of the draw
+    assert wording.standard_assumptions(event)
+    assert wording.standard_limits(event)
+    tacit.Certificate.issue(event, delta=case.make(1.0).guarantee.delta or None).verify()
 
 
 # --- the law -------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import pytest
 
 import tacit
 from tacit.audit import exact
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import composition, gaussian
+from tacit.privacy import errors, events, gaussian
+from tacit.privacy.accounting import composition
 from tacit.privacy.mechanisms.smooth_sensitivity import smooth_bound
 from tacit.privacy.randomness import rounded_gaussian
 

@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from tacit import Certificate
-from tacit.privacy import events, guarantees, mechanisms, plain
-from tacit.privacy.accounting import gaussian, theorems
+from tacit.privacy import events, gaussian, guarantees, mechanisms, plain
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.certificate import Artifact, public_key_of
 from tacit.privacy.errors import CertificateError, TacitError
@@ -915,7 +914,7 @@ def test_a_calibrated_gaussian_is_certified_by_its_profile_and_nothing_below_it(
     Certificate.issue(event, guarantee=met).verify()
     for less in (1e-9, 1e-11):
         low = dataclasses.replace(met, epsilon=epsilon * (1 - less))
-        assert not theorems.proves(event, low.epsilon, low.delta)
+        assert not event.proves(low.epsilon, low.delta)
         with pytest.raises(CertificateError, match="its events give"):
             Certificate.issue(event, guarantee=low)
 

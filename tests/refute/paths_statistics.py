@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.central import estimators
+from central.estimators.cases import ESTIMATORS, Case
 from tacit.central import statistics as private_statistics
 
 from .adversary import Columns, at_an_edge, neighbours
@@ -53,37 +53,27 @@ def statistic(
     return made
 
 
-def estimator(
-    name: str,
-    told: str = "",
-    *,
-    adjacency: str,
-    labels: str = "classes",
-    last: bool = False,
-    replaced: bool = False,
-    **options: Any,
-) -> Path:
+def estimator(case: Case) -> Path:
     """A fit; what leaves is what `save` would write, with the guarantee."""
-    kind = getattr(estimators, name)
 
     def run(data: Columns, coins: Coins) -> Outcome:
-        model = kind(bounds=(LOW, HIGH), **{**DELTA, **options}, rng=coins)
-        told = () if labels == "none" else (data[1] / (1 if labels == "classes" else 2),)
+        model = case.make(**{**DELTA, **case.options}, bounds=(LOW, HIGH), rng=coins)
+        told = () if case.labels == "none" else (data[1] / (1 if case.labels == "classes" else 2),)
         model.fit(data[0], *told)
         parameters, arrays = model.parts()
         parameters["certificate"] = undated(parameters["certificate"])
         return Outcome((parameters, arrays), model.event_)
 
     def pairs(everything: bool) -> Iterator[Pair]:
-        beside = () if labels == "none" else (0, 1)
-        base = table()[: 1 if labels == "none" else 2]
-        how = "replace-one" if replaced else "add-remove"
+        beside = () if case.labels == "none" else (0, 1)
+        base = table()[: 1 if case.labels == "none" else 2]
+        how = "replace-one" if case.replaced else "add-remove"
         given = (base, how, LOW, HIGH, everything, beside)
-        yield from neighbours(*given, finite=True, last=last)
+        yield from neighbours(*given, finite=True, last=case.last)
 
-    covers = (f"estimators.{name}{told and '.' + told}",)
-    title = f"estimators.{name}{told and ' ' + told}"
-    return Path(title, adjacency, run, pairs, covers, steps=2 if replaced else 1)
+    covers = (f"estimators.{case.name}{case.told and '.' + case.told}",)
+    title = f"estimators.{case.name}{case.told and ' ' + case.told}"
+    return Path(title, case.adjacency, run, pairs, covers, steps=2 if case.replaced else 1)
 
 
 def counts() -> Path:
@@ -105,16 +95,8 @@ def counts() -> Path:
 
 
 def paths() -> list[Path]:
-    classes = {"classes": [0, 1], "adjacency": "add-remove"}
-    target = {"target_bounds": (-1, 1), "labels": "numbers", "adjacency": "add-remove"}
-    alone = {"labels": "none", "adjacency": "add-remove"}
-    # A blank record cannot be given to these: two that differ are two steps apart.
-    trained = {"adjacency": "zero-out", "replaced": True, "batch_size": 41}
-    network = {**trained, "hidden_layer_sizes": (4,), "epochs": 2}
     return [
-        estimator("LogisticRegression", "sgd", algorithm="sgd", steps=2, classes=[0, 1], **trained),
-        estimator("MLPClassifier", classes=[0, 1], **network),
-        estimator("MLPRegressor", target_bounds=(-1, 1), labels="numbers", **network),
+        *map(estimator, ESTIMATORS),
         statistic("mean", 1.0),
         statistic("vector_sum", 1.0),
         statistic("covariance", 1.0),
@@ -125,36 +107,4 @@ def paths() -> list[Path]:
         counts(),
         statistic("mean", 40.0, wide=9000),
         statistic("covariance", 4.0, wide=300),
-        *(
-            estimator("LinearRegression", a, algorithm=a, **target)
-            for a in ("adassp", "functional", "gradient")
-        ),
-        estimator("Ridge", **target),
-        *(
-            estimator("LogisticRegression", a, algorithm=a, **classes)
-            for a in ("gradient", "functional")
-        ),
-        estimator("RandomForestClassifier", n_estimators=3, max_depth=2, last=True, **classes),
-        estimator(
-            "RandomForestClassifier",
-            "pure",
-            n_estimators=3,
-            max_depth=2,
-            last=True,
-            **{**classes, "delta": 0},
-        ),
-        estimator(
-            "RandomForestClassifier",
-            "dprf",
-            algorithm="dprf",
-            n_estimators=2,
-            max_depth=2,
-            last=True,
-            **{**classes, "delta": 0, "adjacency": "zero-out"},
-        ),
-        estimator("StandardScaler", **alone),
-        estimator("MinMaxScaler", **alone),
-        estimator("PCA", n_components=2, **alone),
-        estimator("KMeans", n_clusters=2, **alone),
-        estimator("LinearSVC", "output", algorithm="output", **classes),
     ]

@@ -15,10 +15,4 @@ if TYPE_CHECKING:
     from tacit.anonymize.encoder import AnonymizingEncoder as AnonymizingEncoder
     from tacit.anonymize.probes import probe as probe
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__,
-    {
-        "encoder": ["AnonymizingEncoder"],
-        "probes": ["probe"],
-    },
-)
+lazy.attach(__name__)

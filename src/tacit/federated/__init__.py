@@ -30,19 +30,4 @@ if TYPE_CHECKING:
     from tacit.federated.rounds import run as run
     from tacit.federated.torch_model import TorchModel as TorchModel
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__,
-    {
-        "algorithms.registry": ["ALGORITHMS", "Algorithm", "algorithm"],
-        "client_level.adaptive": ["Adaptive"],
-        "client_level.auditing": ["ClientAudit", "audit_clients"],
-        "client_level.privacy": ["ClientPrivacy"],
-        "config": ["Config", "Pruning"],
-        "model": ["Data"],
-        "record_level.privacy": ["RecordPrivacy"],
-        "record_level.server": ["SiloServer"],
-        "record_level.silo": ["Silo"],
-        "rounds": ["RunOptions", "run"],
-        "torch_model": ["TorchModel"],
-    },
-)
+lazy.attach(__name__)

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, events, gaussian
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacit.privacy import canonical, errors, events, files, guarantees, plain, shown, wording
-from tacit.privacy.accounting import theorems
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
@@ -365,7 +364,7 @@ def _must_follow(event: events.Event, stated: guarantees.Guarantee, *, elsewhere
         except errors.TacitError as error:
             outcome = str(error)
             continue
-        numerical = elsewhere and delta > 0 and not isinstance(event, events.Leaf | events.Declared)
+        numerical = elsewhere and delta > 0 and not isinstance(event, events.Single)
         if _agree(derived, stated, _PLATFORMS if numerical else 0.0):
             return
         if _agree(derived, stated, _CALIBRATION) and _proved(event, stated):
@@ -376,8 +375,10 @@ def _must_follow(event: events.Event, stated: guarantees.Guarantee, *, elsewhere
 
 def _proved(event: events.Event, stated: guarantees.Guarantee) -> bool:
     """Check whether the event's own profile proves the statement, without a search for ε."""
-    return isinstance(stated, guarantees.ApproxDP) and theorems.proves(
-        event, stated.epsilon, stated.delta
+    return (
+        isinstance(event, events.Single)
+        and isinstance(stated, guarantees.ApproxDP)
+        and event.proves(stated.epsilon, stated.delta)
     )
 
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -50,32 +51,59 @@ def load(home: str, name: str, public: str) -> Any:
         raise ImportError(hint(public, error)) from None
 
 
-def attach(
-    package: str, homes: Mapping[str, Sequence[str]], public: str | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package.
+def declared(package: str) -> dict[str, tuple[str, str]]:
+    """Read the public names of a package: those that it imports for type checkers.
+
+    The block `if TYPE_CHECKING:` is what type checkers and editors follow; it is also the only list
+    of the names at run time. `import *` stands for the public names of another such package.
+
+    Returns
+    -------
+    dict
+        For each name, the module that holds it and its name there.
+    """
+    loader = sys.modules[package].__spec__.loader  # type: ignore[union-attr]
+    tree = ast.parse(loader.get_source(package))  # type: ignore[union-attr]
+    names: dict[str, tuple[str, str]] = {}
+    for node in tree.body:
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            continue
+        for line in node.body:
+            assert isinstance(line, ast.ImportFrom)
+            home = str(line.module)
+            for one in line.names:
+                if one.name == "*":
+                    names |= {name: (home, name) for name in import_module(home).__all__}
+                else:
+                    names[one.asname or one.name] = (home, one.name)
+    return names
+
+
+def attach(package: str, public: str | None = None) -> None:
+    """Give a package `__getattr__`, `__dir__` and `__all__` for the names that it declares.
+
+    Set from here, they stay out of sight of type checkers, which so know the declared names only.
 
     Parameters
     ----------
     package : str
         The package's `__name__`.
-    homes : mapping of str to sequence of str
-        For each submodule, relative to the package, the public names that it holds.
     public : str, optional
         The name under which users import the package, if it is another one.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
+    homes = declared(package)
     shown = public or package
 
     def get(name: str) -> Any:
-        if name in home_of:
-            return load(f"{package}.{home_of[name]}", name, f"{shown}.{name}")
+        if name in homes:
+            return load(*homes[name], f"{shown}.{name}")
         raise AttributeError(f"module {shown!r} has no attribute {name!r}")
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home_of})
+        return sorted({*module, *homes})
 
-    return get, names, sorted(home_of)
+    module = vars(sys.modules[package])
+    module.update(__getattr__=get, __dir__=names, __all__=sorted(homes))
 
 
 class Aliases(MetaPathFinder, Loader):

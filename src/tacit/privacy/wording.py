@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 
 from flint import arb
 
 from tacit.privacy import events, rounding
-from tacit.privacy.decimals import above, below
+from tacit.privacy.decimals import above
 from tacit.privacy.guarantees import (
     Adjacency,
     ApproxDP,
@@ -147,90 +146,12 @@ def describe(event: events.Event, depth: int = 0) -> list[str]:
             share = above(event.probability)
             head = f"{indent}On a random sample (each {_unit(event)} with probability {share}):"
             return [head, *describe(event.event, depth + 1)]
-    return [indent + _describe_leaf(event)]
-
-
-def _describe_leaf(event: events.Event) -> str:
-    match event:
-        case events.Laplace():
-            return (
-                f"Discrete Laplace noise of scale {below(event.scale)} on whole numbers that "
-                f"one {event.unit} can change by at most {above(event.l1_sensitivity)} in total."
-            )
-        case events.Gaussian():
-            return (
-                f"Gaussian noise of standard deviation {below(event.sigma)} on numbers that one "
-                f"{event.unit} can change by at most {above(event.l2_sensitivity)} (Euclidean "
-                f"norm): a noise multiplier of {below(event.sigma / event.l2_sensitivity, 4)}."
-            )
-        case events.DiscreteGaussian():
-            return (
-                f"Discrete Gaussian noise of standard deviation {_root(event.variance, below)} on "
-                f"whole numbers that one {event.unit} can change by at most "
-                f"{_root(event.squared_sensitivity, above)} (Euclidean norm)."
-            )
-        case events.RandomizedResponse():
-            return (
-                f"Each answer, one of {event.categories} categories, is kept with probability "
-                f"{above(Fraction(event.keep, 2**64))}, and replaced by each other category with "
-                f"probability {below(Fraction(event.other, 2**64))}."
-            )
-        case events.SubsetSelection():
-            chance = above(Fraction(event.inclusion, 2**64))
-            return (
-                f"Each answer, one of {event.categories} categories, becomes a random set of "
-                f"{event.size} categories that contains the true one with probability {chance}."
-            )
-        case events.Exponential():
-            return (
-                f"One candidate was chosen at random. Its weight grows by a factor of e for each "
-                f"{below(event.scale)} of its score, which one {event.unit} can change by at most "
-                f"{above(event.sensitivity)}."
-            )
-        case events.SparseVector():
-            numeric = f", {below(event.answer_scale)} on each released answer"
-            return (
-                f"Answers that one {event.unit} can change by at most {above(event.sensitivity)} "
-                f"were compared with a threshold until {event.positives} of them were above it, "
-                f"with Laplace noise of scale {below(event.threshold_scale)} on the threshold, "
-                f"{below(event.comparison_scale)} on each comparison"
-                f"{numeric if event.answer_scale else ''}."
-            )
-        case events.SmoothLaplace():
-            return (
-                f"Discrete Laplace noise on a value that one {event.unit} can change, in data like "
-                f"these, by at most a smooth bound (smoothness {above(event.beta)}). The scale of "
-                f"the noise is this bound divided by {above(event.alpha)}."
-            )
-        case events.CertifiedTable():
-            return (
-                f"Drawn from a table of {event.inputs} × {event.outputs} integer weights (SHA-256 "
-                f"of the table and its neighbours: {event.sha256}). The issuer states that every "
-                "pair of neighbouring rows was compared in whole numbers; that is not checked here."
-            )
-        case events.ObjectivePerturbation():
-            law = {"gaussian": "Gaussian", "laplace": "Laplace"}[event.law]
-            return (
-                f"{event.problems} convex problem(s) solved with a random linear term ({law} "
-                f"noise, {below(event.scale / event.sensitivity, 4)} times the largest gradient "
-                f"of one {event.unit}) and a penalty with "
-                f"{below(event.convexity / event.smoothness, 4)} times the curvature of one "
-                f"{event.unit}. The solutions have {law} noise, "
-                f"{below(event.output_scale / event.output_sensitivity, 4)} times what the error "
-                "of the solver may add."
-            )
-        case events.Declared(guarantee=NotPrivate()):
-            return "Something was computed from the data without noise."
-        case events.Declared(guarantee=Unproven(reason=reason)):
-            return f"Something ran for which nothing is proved: {reason}."
-        case events.Declared():
-            return f"Declared by its owner, not derived here: {event.guarantee}."
-    raise AssertionError(f"no words for {type(event).__name__}")
+    assert isinstance(event, events.Single)
+    return [indent + event.words()]
 
 
 def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[str, ...]:
     """List what every certificate of this kind of event assumes."""
-    leaves = events.leaves(event)
     local = events.scope_of(event)["adjacency"] is Adjacency.ANY_TWO_INPUTS
     lines = [
         "Nobody knows the seed of the random generator. Tests do not keep it secret."
@@ -243,16 +164,8 @@ def standard_assumptions(event: events.Event, *, seeded: bool = False) -> tuple[
     else:
         lines.append("Whoever holds the raw data is trusted with it, and released nothing else.")
         lines.append("The stated sensitivity is that of what was computed.")
-    if any(isinstance(leaf, events.SparseVector) and leaf.monotonic for leaf in leaves):
-        lines.append(
-            "Between neighbouring data sets, all compared answers move in the same direction."
-        )
-    if any(isinstance(leaf, events.SmoothLaplace) for leaf in leaves):
-        lines.append("The bound that sets the scale of the noise is as smooth as stated.")
-    if any(isinstance(leaf, events.CertifiedTable) for leaf in leaves):
-        lines.append("The table with that SHA-256 was compared, and is the one that was used.")
-    if any(isinstance(leaf, events.Declared) and _promised(leaf.guarantee) for leaf in leaves):
-        lines.append("What the owner declared is true.")
+    special = (leaf.assumption() for leaf in events.leaves(event))
+    lines += dict.fromkeys(line for line in special if line is not None)
     return tuple(lines)
 
 
@@ -291,10 +204,6 @@ def _who(guarantee: Guarantee) -> list[str]:
     ]
 
 
-def _promised(guarantee: Guarantee) -> bool:
-    return not isinstance(guarantee, NotPrivate | Unproven)
-
-
 def _unit(event: events.Event) -> str:
     return str(events.scope_of(event)["unit"])
 
@@ -314,16 +223,6 @@ def _rare(delta: float, room: float) -> str:
     with rounding.precision():
         chance = rounding.high(delta) / -(-rounding.low(room)).expm1()
         return above(rounding.above(chance), 3)
-
-
-def _root(square: Fraction, shown: Callable[[float | Fraction], str]) -> str:
-    """Write a square root, rounded as `shown` rounds; a rational root is exact."""
-    root = Fraction(math.isqrt(square.numerator), math.isqrt(square.denominator))
-    if root**2 == square:
-        return shown(root)
-    with rounding.precision():
-        value = rounding.ball(square).sqrt()
-        return shown(rounding.above(value) if shown is above else rounding.below(value))
 
 
 def _bullets(lines: list[str]) -> list[str]:

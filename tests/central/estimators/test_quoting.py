@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from central.estimators.cases import ESTIMATORS
 from tacit.central import estimators
 from tacit.central.estimators import (
     PCA,
@@ -45,7 +46,12 @@ MADE: dict[str, Callable[..., Any]] = {
     "components": PCA,
     "clusters": lambda **given: KMeans(2, **given),
 }
-WITH_LABELS = [name for name in MADE if name not in ("standard", "range", "components", "clusters")]
+WITHOUT_LABELS = {"standard", "range", "components", "clusters"}
+KNOWN = {type(make(epsilon=1, bounds=(-1, 1))).__name__ for make in MADE.values()}
+NEW = {case.name: case for case in ESTIMATORS if case.name not in KNOWN}
+MADE |= {name: case.make for name, case in NEW.items()}
+WITHOUT_LABELS |= {name for name, case in NEW.items() if case.labels == "none"}
+WITH_LABELS = [name for name in MADE if name not in WITHOUT_LABELS]
 
 
 def test_every_estimator_is_tried() -> None:

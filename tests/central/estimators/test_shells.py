@@ -25,10 +25,10 @@ from tacit.central.statistics import moments
 from tacit.central.statistics import rows as rows_module
 from tacit.central.statistics.released import Spending
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.gaussian import noise_multiplier_for
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.errors import BudgetExceeded, InvalidParameter
 from tacit.privacy.events import Composed
+from tacit.privacy.gaussian import noise_multiplier_for
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Unit
 from tacit.privacy.randomness import Seeded
 

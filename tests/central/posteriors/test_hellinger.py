@@ -108,7 +108,9 @@ def test_counts_are_listed_and_found(categories, total):
     every = [p for p in itertools.product(range(total + 1), repeat=categories) if sum(p) == total]
     assert [tuple(row) for row in listed.tolist()] == every
     assert np.array_equal(hellinger.places(listed, total), np.arange(len(every)))
-    pairs = {tuple(sorted(pair)) for pair in hellinger_distance.neighbours(listed).tolist()}
+    pairs = {
+        tuple(sorted(pair)) for pair in hellinger_distance.neighbouring_counts(listed).tolist()
+    }
     moved = np.abs(listed[:, None] - listed).sum(axis=-1) == 2
     assert pairs == {(i, j) for i, j in np.argwhere(moved).tolist() if i < j}
 

@@ -15,7 +15,7 @@ from tacit.audit.statistical import bound_from_draws
 from tacit.central import statistics as ps
 from tacit.central.statistics import moments
 from tacit.central.statistics.released import Spending
-from tacit.privacy.accounting.gaussian import epsilon_of
+from tacit.privacy.gaussian import epsilon_of
 from tacit.privacy.randomness import Seeded
 
 LEVEL = 1e-6

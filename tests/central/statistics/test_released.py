@@ -14,8 +14,8 @@ from tacit.central import statistics as ps
 from tacit.central.statistics.released import Spending, root_above
 from tacit.privacy import events
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.gaussian import epsilon_of, noise_multiplier_for
 from tacit.privacy.errors import InvalidData, InvalidParameter, TacitError
+from tacit.privacy.gaussian import epsilon_of, noise_multiplier_for
 from tacit.privacy.guarantees import ZCDP, ApproxDP
 from tacit.privacy.randomness import Seeded
 

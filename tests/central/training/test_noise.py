@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tacit.audit.statistical import bound_from_draws, fineness
 from tacit.central.training import Noise, clipped_sum, standard_normal
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import gaussian
 from tacit.privacy.randomness import Keystream, Seeded, SystemEntropy
 
 SIGNIFICANCE = 1e-6

@@ -17,8 +17,8 @@ from PIL import Image
 from tacit.central.training.probing import clipped_sum
 from tacit.data import datasets
 from tacit.data.datasets.base import Dataset
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian, privacy_loss
+from tacit.privacy import errors, events, gaussian
+from tacit.privacy.accounting import privacy_loss
 from tacit.privacy.randomness import Seeded
 from tacit_papers import figures as plots
 from tacit_papers.engine.running import run as run_study

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy import errors
-from tacit.privacy.accounting import gaussian, privacy_loss
+from tacit.privacy import errors, gaussian
+from tacit.privacy.accounting import privacy_loss
 from tacit.privacy.accounting.accountants import LARGEST, NAMES, _before_sampling, noise_by
 
 DELTA = 1e-5

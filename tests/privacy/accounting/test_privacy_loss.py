@@ -13,8 +13,8 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from tacit.privacy import events
-from tacit.privacy.accounting import gaussian, loss_grid, privacy_loss
+from tacit.privacy import events, gaussian
+from tacit.privacy.accounting import loss_grid, privacy_loss
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.guarantees import ZCDP, ApproxDP, NotPrivate, PureDP, RenyiDP, Unproven

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from flint import arb, fmpq, fmpq_poly
 
-from tacit.privacy import events, rounding
-from tacit.privacy.accounting import composition, gaussian, loss_grid, privacy_loss
+from tacit.privacy import events, gaussian, rounding
+from tacit.privacy.accounting import composition, loss_grid, privacy_loss
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.guarantees import ZCDP, ApproxDP, ConcentratedDP, PureDP, RenyiDP
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import gaussian
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.guarantees import ZCDP
 from tacit.privacy.mechanisms import DiscreteGaussian, Gaussian, LocalGaussian

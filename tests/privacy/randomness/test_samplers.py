@@ -22,7 +22,6 @@ from scipy import stats
 from scipy.special import ndtr
 
 from tacit.privacy.randomness import samplers
-from tacit.privacy.randomness.reals import exp_floor
 from tacit.privacy.randomness.samplers import (
     Inversion,
     bernoulli,
@@ -36,6 +35,7 @@ from tacit.privacy.randomness.samplers import (
     uniform_below,
 )
 from tacit.privacy.randomness.source import Seeded, SystemEntropy
+from tacit.privacy.rounding import exp_floor
 
 SIGNIFICANCE = 1e-6
 

@@ -170,10 +170,14 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """MkDocs: rewrite links: records and figures lie beside the pages, notebooks are pages."""
+    """MkDocs: list public names, and rewrite links.
+
+    Records and figures lie beside the pages, notebooks are pages.
+    """
     if page.file.src_uri in (f"notebooks/{path.stem}.md" for path in notebooks.paths()):
         return markdown  # its link to a notebook is the download
-    return notebooks.LINK.sub(r"](\1.md)", markdown.replace("](../../papers/results/", "]("))
+    markdown = reference.with_names(markdown, DOCS).replace("](../../papers/results/", "](")
+    return notebooks.LINK.sub(r"](\1.md)", markdown)
 
 
 def on_page_content(content: str, **_: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,6 +44,10 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Learn to read digits from noised reports; takes half a minute."""
+    if not (find_spec("sklearn") and find_spec("matplotlib")):
+        raise ImportError(
+            "tacit demo needs scikit-learn and matplotlib. pip install 'tacit[demo]'."
+        )
     from tacit.apps import demo as demonstration
 
     with warnings_on_stderr(), stages_progress(transient=True) as progress:

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING
 from tacit.privacy import lazy
 
 if TYPE_CHECKING:
+    # Loaded on first use: the server does not need httpx.
     from tacit.apps.service.client import Client as Client
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__,
-    {"client": ["Client"]},  # loaded on first use: the server does not need httpx
-    public="tacit.service",
-)
+lazy.attach(__name__, public="tacit.service")

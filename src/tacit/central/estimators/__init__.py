@@ -27,17 +27,4 @@ if TYPE_CHECKING:
     from tacit.central.estimators.unsupervised import PCA as PCA
     from tacit.central.estimators.unsupervised import KMeans as KMeans
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__,
-    {
-        "base": ["MostlyNoise"],
-        "forest.classifier": ["RandomForestClassifier"],
-        "linear": ["LinearRegression", "Ridge"],
-        "logistic": ["LogisticRegression"],
-        "mlp": ["MLPClassifier", "MLPRegressor"],
-        "scalers": ["MinMaxScaler", "StandardScaler"],
-        "svm": ["SVC", "LinearSVC"],
-        "unsupervised": ["PCA", "KMeans"],
-    },
-    public="tacit.estimators",
-)
+lazy.attach(__name__, public="tacit.estimators")

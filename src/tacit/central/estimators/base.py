@@ -174,6 +174,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     account: str | None
     rng: Randomness | None
 
+    _stored: ClassVar[tuple[str, ...]]
+    """Attributes that a fit releases. They are stored; nothing else that a fit leaves here is."""
+
     event_: Event
     clipped_: int
     """Number of rows outside the bounds. In-house only: it is computed without noise."""

@@ -138,6 +138,7 @@ class LinearClassifier(ScoreClassifier):
 
     norm: float | None
 
+    _stored = ("classes_", "coef_", "intercept_")
     coef_: Reals
     intercept_: Reals
 

@@ -41,8 +41,7 @@ from tacit.central.estimators.scores import NORM_PART
 from tacit.central.statistics.moments import Covariance, spend_covariance
 from tacit.central.statistics.released import Spending
 from tacit.central.statistics.sums import Mean, spend_mean
-from tacit.privacy import errors, rowwise
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, gaussian, rowwise
 from tacit.privacy.events import Event
 from tacit.privacy.randomness import Randomness, Seeded
 

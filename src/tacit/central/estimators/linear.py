@@ -43,6 +43,7 @@ class _LinearModel(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     steps: int
     residual_clip: float | None
 
+    _stored = ("coef_", "intercept_")
     coef_: Reals
     intercept_: float
 

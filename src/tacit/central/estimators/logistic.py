@@ -82,8 +82,8 @@ class LogisticRegression(LinearClassifier):
     Notes
     -----
     Guarantee: (ε, δ)-DP, or ε-DP for δ = 0; neighbours differ by one record more or less. Proofs:
-    `tacit.accounting.perturbed` (objective: slope 1 and curvature 1/4 of a record's loss in the
-    ball), `tacit.estimators.softmax`, `tacit.estimators.taylor`, `tacit.private_training`.
+    `tacit.events.objective_perturbation` (objective: slope 1 and curvature 1/4 of a record's loss
+    in the ball), `tacit.estimators.softmax`, `tacit.estimators.taylor`, `tacit.private_training`.
 
     Cost: about ten passes over the rows for "objective" (Newton steps, with curvatures from one row
     in sixteen), one for "functional", T for "gradient".

@@ -223,6 +223,8 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
     classes: Any
     classes_: npt.NDArray[Any]
 
+    _stored = ("classes_", "coefs_", "intercepts_")
+
     def __init__(
         self,
         *,
@@ -337,6 +339,8 @@ optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
     """
 
     target_bounds: Bounds
+
+    _stored = ("coefs_", "intercepts_")
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 r"""Objective and output perturbation: convex problems whose solutions are private.
 
 Both need rows of norm at most 1, and losses of a linear score with slope at most 1; there is one
-problem per class. The theorem of objective perturbation is in `tacit.accounting.perturbed`.
+problem per class. The theorem is in `tacit.events.objective_perturbation`.
 
 Notes
 -----
@@ -38,8 +38,7 @@ from tacit.central.estimators.base import Reals
 from tacit.central.estimators.classifier import Codes, signs_of
 from tacit.central.estimators.losses import Loss, PenalizedObjective
 from tacit.central.estimators.minimum import minimum
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, events, gaussian
 from tacit.privacy.guarantees import Adjacency, Unit
 from tacit.privacy.randomness import (
     Randomness,

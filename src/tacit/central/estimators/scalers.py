@@ -62,6 +62,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ig
     `tacit.private_statistics.standardize`. Cost: one pass, n d.
     """
 
+    _stored = ("mean_", "scale_", "var_", "n_samples_seen_")
+
     def __init__(
         self,
         *,
@@ -151,6 +153,8 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
     Proof in `tacit.private_statistics.quantiles` [FHU23]_. Cost: one pass, and 1024 cells per
     column.
     """
+
+    _stored = ("data_min_", "data_max_", "data_range_", "scale_", "min_")
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Fitted estimators taken apart into JSON and arrays, and put together again.
 
-What is stored may be published. So it is what is named here and nothing else: parameters, which
-are public, what a fit released, and its certificate. `clipped_` stays in the house. A ledger, its
-account, a generator and a device are of the machine that fitted, and stay there too.
+What is stored may be published. So it is parameters, which are public, what a fit released, which
+each class names in `_stored`, and its certificate; nothing else. `clipped_` stays in-house. A
+ledger, its account, a generator and a device belong to the machine that fitted, and stay there too.
 """
 
 from __future__ import annotations
@@ -25,30 +25,6 @@ KIND = "estimator"
 
 NOT_STORED = ("ledger", "account", "rng", "device")
 
-_LINE = ("coef_", "intercept_")
-_FITTED: dict[str, tuple[str, ...]] = {
-    "KMeans": ("cluster_centers_", "counts_", "n_iter_"),
-    "LinearRegression": _LINE,
-    "LinearSVC": ("classes_", *_LINE),
-    "LogisticRegression": ("classes_", *_LINE),
-    "MLPClassifier": ("classes_", "coefs_", "intercepts_"),
-    "MLPRegressor": ("coefs_", "intercepts_"),
-    "MinMaxScaler": ("data_min_", "data_max_", "data_range_", "scale_", "min_"),
-    "PCA": (
-        "components_",
-        "explained_variance_",
-        "explained_variance_ratio_",
-        "mean_",
-        "n_components_",
-        "noise_variance_",
-    ),
-    "RandomForestClassifier": ("classes_", "estimators_"),
-    "Ridge": _LINE,
-    "SVC": ("classes_", "features_", "weights_"),
-    "StandardScaler": ("mean_", "scale_", "var_", "n_samples_seen_"),
-}
-"""What each class releases. Everything else that a fit leaves in it is not stored."""
-
 _COLUMNS, _NAMES = "n_features_in_", "feature_names_in_"
 _MOST_COLUMNS = 2**24
 
@@ -56,16 +32,16 @@ _MOST_COLUMNS = 2**24
 def parts(fitted: PrivateEstimator) -> tuple[dict[str, Any], Arrays]:
     """Parameters, what was released, and the certificate."""
     name = type(fitted).__name__
-    if _class_of(name) is not type(fitted):
+    if name not in _known() or _class_of(name) is not type(fitted):
         remedy = "Save what it holds by your own means."
-        errors.refuse("save", "estimator", f"one of {', '.join(_FITTED)}", name, remedy)
+        errors.refuse("save", "estimator", f"one of {', '.join(_known())}", name, remedy)
     writer = Writer(_records())
     settings = {
         key: writer.plain(f"settings.{key}", value)
         for key, value in fitted.get_params(deep=False).items()
         if key not in NOT_STORED
     }
-    released = (*_FITTED[name], _COLUMNS, *([_NAMES] if hasattr(fitted, _NAMES) else []))
+    released = (*fitted._stored, _COLUMNS, *([_NAMES] if hasattr(fitted, _NAMES) else []))
     parameters = {
         "class": name,
         "settings": settings,
@@ -83,7 +59,7 @@ def rebuilt(parameters: dict[str, Any], arrays: Arrays) -> PrivateEstimator:
     if unknown := set(settings) - {*kind._get_param_names()} | {*settings} & {*NOT_STORED}:
         errors.refuse(name, "parameters", "those that it has", sorted(unknown))
     fitted = {key: _read(reader, value) for key, value in parameters["fitted"].items()}
-    needed = {*_FITTED[name], _COLUMNS}
+    needed = {*kind._stored, _COLUMNS}
     if not needed <= set(fitted) <= needed | {_NAMES}:
         errors.refuse(name, "fitted values", f"exactly {sorted(needed)}", sorted(fitted))
     errors.whole(name, _COLUMNS, fitted[_COLUMNS], least=1, most=_MOST_COLUMNS)
@@ -97,11 +73,18 @@ def rebuilt(parameters: dict[str, Any], arrays: Arrays) -> PrivateEstimator:
     return estimator
 
 
+def _known() -> tuple[str, ...]:
+    """The names of the estimators: all public names but that of a warning."""
+    from tacit.central import estimators
+
+    return tuple(name for name in vars(estimators)["__all__"] if name != "MostlyNoise")
+
+
 def _class_of(name: Any) -> Any:
     """The class of that name: one of a few, and never what a file says it is."""
     from tacit.central import estimators
 
-    return getattr(estimators, errors.choice("estimator", "class", name, tuple(_FITTED)))
+    return getattr(estimators, errors.choice("estimator", "class", name, _known()))
 
 
 def _try(estimator: Any) -> None:

@@ -52,8 +52,8 @@ class LinearSVC(LinearClassifier):
     Notes
     -----
     Guarantee: (ε, δ)-DP, or ε-DP for δ = 0; neighbours differ by one record more or less. Proofs in
-    `tacit.accounting.perturbed` and `tacit.estimators.perturbation`. Cost: about ten passes over
-    the rows per class.
+    `tacit.events.objective_perturbation` and `tacit.estimators.perturbation`. Cost: about ten
+    passes over the rows per class.
 
     References
     ----------
@@ -134,6 +134,8 @@ class SVC(ScoreClassifier):
 
     features_: Fourier
     weights_: Reals
+
+    _stored = ("classes_", "features_", "weights_")
 
     def __init__(
         self,

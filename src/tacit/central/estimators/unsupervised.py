@@ -27,8 +27,7 @@ from tacit.central.estimators.base import DELTA, Bounds, Box, PrivateEstimator, 
 from tacit.central.statistics.moments import spend_covariance
 from tacit.central.statistics.released import Released, Spending
 from tacit.central.statistics.sums import spend_mean
-from tacit.privacy import errors
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, gaussian
 from tacit.privacy.accounting.ledger import Ledger
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Unit
@@ -131,6 +130,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
     `tacit.private_statistics.mean` and
     `tacit.private_statistics.covariance`. Cost: one pass, n d², and d³.
     """
+
+    _stored = (
+        "components_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "mean_",
+        "n_components_",
+        "noise_variance_",
+    )
 
     def __init__(
         self,
@@ -243,6 +251,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
     cluster of each record is as sensitive as the record itself, and a model that stored it could
     not be published. `predict` computes it. Cost: n k d per step.
     """
+
+    _stored = ("cluster_centers_", "counts_", "n_iter_")
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ def places(wanted: Any, total: int) -> Integers:
     return place
 
 
-def neighbours(listed: Integers) -> Integers:
+def neighbouring_counts(listed: Integers) -> Integers:
     """List all pairs of counts between which one record moves, each once."""
     total = int(listed[0].sum())
     pairs = []

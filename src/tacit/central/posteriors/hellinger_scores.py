@@ -100,7 +100,7 @@ def score(
     listed = distance.counts(len(alphas), total)
     symmetry = _symmetry(alphas, listed)
     tables = [distance.coordinate(alpha, total) for alpha in alphas]
-    pairs = distance.neighbours(listed)
+    pairs = distance.neighbouring_counts(listed)
     local = _local(tables, listed, pairs)
     smoothing = gamma(epsilon, delta, size) if sensitivity == "smooth" else 0.0
     chosen = local if sensitivity == "local" else _smooth(local, pairs, smoothing)

@@ -29,8 +29,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, events, gaussian
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit

@@ -62,6 +62,8 @@ class Algorithm:
         Name of the vector that is the client's own model.
     presets : mapping
         Settings whose defaults differ from those of `Config`.
+    on_client, on_server, sent : str
+        For people: what a client computes, what the server computes, and what travels in a round.
     """
 
     name: str
@@ -70,6 +72,9 @@ class Algorithm:
     state: tuple[str, ...] = ()
     personal: str | None = None
     presets: Mapping[str, Any] = field(default_factory=dict)
+    on_client: str = ""
+    on_server: str = ""
+    sent: str = "1"
 
     def config(self, **settings: Any) -> Config:
         """Build settings, with this algorithm's defaults for those not given.
@@ -102,22 +107,32 @@ _FEDSGD = Algorithm(
     (Phase("gradient", local.full_gradient, aggregation.descend, (_GRADIENT,)),),
     ("learning_rate",),
     presets=MappingProxyType({"learning_rate": 0.5}),
+    on_client="g_k = ∇F_k(w), on all its rows",
+    on_server="w − η ḡ",
 )
 _FEDAVG = Algorithm(
     "fedavg",
     (Phase("train", local.averaging, aggregation.follow, (_UPDATE,)),),
     (*_LOCAL, "server_rate"),
+    on_client="E epochs of w ← w − η ∇ℓ(w; b); Δ_k",
+    on_server="w + Δ̄",
 )
 _FEDPROX = Algorithm(
     "fedprox",
     (Phase("train", local.proximal, aggregation.follow, (_UPDATE,)),),
     (*_LOCAL, "server_rate", "proximal"),
+    on_client="the same on F_k(w) + μ/2 ‖w − w_t‖²",
+    on_server="w + Δ̄",
 )
 _FEDDYN = Algorithm(
     "feddyn",
     (Phase("train", local.dynamic, aggregation.dynamic, (_UPDATE,)),),
     (*_LOCAL, "alpha"),
     state=("correction",),
+    on_client=(
+        "epochs on F_k(w) − ⟨g_k, w⟩ + α/2 ‖w − w_t‖²; g_k ← g_k − α Δ_k stays with the client"
+    ),
+    on_server="h ← h − α (n_S/n) Δ̄; w + Δ̄ − h/α",
 )
 _FSVRG = Algorithm(
     "fsvrg",
@@ -133,6 +148,9 @@ _FSVRG = Algorithm(
     ),
     ("step_size", "batch_size", "server_rate"),
     presets=MappingProxyType({"batch_size": 8}),  # the paper uses single rows: eight times the work
+    on_client=("∇F_k(w_t); then for every row, w ← w − h/n_k (∇f_i(w) − ∇f_i(w_t) + ∇F(w_t))"),
+    on_server="∇F = ḡ; then w + Δ̄",
+    sent="2 up, 3 down",
 )
 _SUBFEDAVG = Algorithm(
     "subfedavg",
@@ -141,6 +159,12 @@ _SUBFEDAVG = Algorithm(
     state=("mask", "personal"),
     personal="personal",
     presets=MappingProxyType({"pruning": Pruning()}),
+    on_client=(
+        "epochs on the parameters that it keeps, m_k ⊙ w; prunes m_k while it still changes "
+        "between the first epoch and the last, or before and after a single one"
+    ),
+    on_server=("the mean of each parameter over the clients that kept it: w + Σ m_k Δ_k / Σ m_k"),
+    sent="the kept parameters, and the mask in bits",
 )
 
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(

@@ -21,14 +21,4 @@ if TYPE_CHECKING:
     from tacit.federated.app.questions import Questions as Questions
     from tacit.federated.app.strategy import Federation as Federation
 
-__getattr__, __dir__, __all__ = lazy.attach(
-    __name__,
-    {
-        "client": ["client_app"],
-        "engines": ["Transport", "run"],
-        "grid": ["Faults", "LocalGrid"],
-        "mods": ["Mods"],
-        "questions": ["Questions"],
-        "strategy": ["Federation"],
-    },
-)
+lazy.attach(__name__)

@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from tacit.privacy import events
-from tacit.privacy.accounting import calibration, gaussian, plans, privacy_loss
+from tacit.privacy import events, gaussian
+from tacit.privacy.accounting import calibration, plans, privacy_loss
 from tacit.privacy.accounting.plans import SampledGaussian
 from tacit.privacy.guarantees import Adjacency, Unit
 

@@ -45,8 +45,8 @@ from tacit.federated.algorithms.registry import Algorithm
 from tacit.federated.config import Config
 from tacit.federated.record_level.calibration import gradient_multiplier, rounded_up
 from tacit.federated.record_level.normalisation import Bounds, bounds_of
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import calibration, gaussian, plans
+from tacit.privacy import errors, events, gaussian
+from tacit.privacy.accounting import calibration, plans
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.plans import SampledGaussian
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit

@@ -34,8 +34,7 @@ from torch import Tensor, nn
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.learned import encoders
 from tacit.local.learned.encoders import Batch, Likelihood, TableFrontEnd
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, events, gaussian
 from tacit.privacy.events import Event
 
 PRIOR_SCALE = math.sqrt(0.5)

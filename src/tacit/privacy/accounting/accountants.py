@@ -46,8 +46,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 
-from tacit.privacy import errors
-from tacit.privacy.accounting import calibration, composition, gaussian, privacy_loss
+from tacit.privacy import errors, gaussian
+from tacit.privacy.accounting import calibration, composition, privacy_loss
 from tacit.privacy.accounting.calibration import noise_multiplier_for
 
 NAMES = ("naive", "advanced", "zcdp", "rdp", "pld")

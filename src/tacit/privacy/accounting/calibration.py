@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian, privacy_loss
+from tacit.privacy import errors, events, gaussian
+from tacit.privacy.accounting import privacy_loss
 from tacit.privacy.guarantees import ZCDP, Adjacency, ApproxDP, Unit
 
 Accountant = Callable[[events.Event, float], float]

@@ -23,8 +23,7 @@ import numpy.typing as npt
 from flint import arb
 from scipy.special import gammaln
 
-from tacit.privacy import errors, events, rounding
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import errors, events, gaussian, rounding
 from tacit.privacy.guarantees import (
     ZCDP,
     ApproxDP,

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import composition, privacy_loss
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import (
     ZCDP,
     ApproxDP,
@@ -28,6 +27,9 @@ def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
         kind = type(event).__name__
         errors.refuse("guarantee_of", "event", "an event", kind, "Did you mean mechanism.event?")
     for leaf in events.leaves(event):
+        if type(leaf) not in events.KINDS.values():  # a theorem is Tacit's, or it is declared
+            kinds = ", ".join(events.KINDS)
+            errors.refuse("guarantee_of", "event", f"one of {kinds}", type(leaf).__name__)
         # If nothing is known about one part, nothing is known about the whole.
         if isinstance(leaf, events.Declared) and isinstance(leaf.guarantee, NotPrivate | Unproven):
             return leaf.guarantee
@@ -39,8 +41,8 @@ def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
 def _at_delta(event: events.Event, delta: float) -> Guarantee:
     if isinstance(event, events.Parallel):
         return composition.parallel([guarantee_of(part, delta) for part in event.events])
-    if isinstance(event, events.Leaf | events.Declared):
-        natural = of_leaf(event, delta)
+    if isinstance(event, events.Single):
+        natural = event.guarantee_at(delta)
         return natural if isinstance(natural, PureDP) else natural.at_delta(delta)
     accounted = privacy_loss.best(event, delta)
     try:
@@ -53,8 +55,8 @@ def _at_delta(event: events.Event, delta: float) -> Guarantee:
 
 def _natural(event: events.Event) -> Guarantee:
     match event:
-        case events.Leaf() | events.Declared():
-            return of_leaf(event)
+        case events.Single():
+            return event.guarantee_at()
         case events.Parallel():
             return composition.parallel([_natural(part) for part in event.events])
         case events.Composed():

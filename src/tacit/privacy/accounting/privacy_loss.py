@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy import errors, events, rounding
-from tacit.privacy.accounting import composition, gaussian, loss_grid, perturbed, sampled_gaussian
-from tacit.privacy.accounting.theorems import of_leaf
+from tacit.privacy import errors, events, gaussian, rounding
+from tacit.privacy.accounting import composition, loss_grid, sampled_gaussian
 from tacit.privacy.guarantees import (
     ZCDP,
     ApproxDP,
@@ -93,11 +92,11 @@ def _curve(event: events.Event, orders: tuple[float, ...]) -> np.ndarray:
         case events.Parallel():
             return np.asarray(np.max([_curve(part, orders) for part in event.events], axis=0))
         case events.Gaussian() | events.DiscreteGaussian():
-            concentrated = of_leaf(event)
+            concentrated = event.guarantee_at()
             assert isinstance(concentrated, ZCDP)
             return rounding.inflated(concentrated.rho * np.array(orders), 1)
         case events.ObjectivePerturbation(law="gaussian"):
-            return perturbed.renyi(event, np.array(orders))
+            return event.renyi(np.array(orders))
         case events.PoissonSampled(probability=1.0):
             return _curve(event.event, orders)
         case events.PoissonSampled(probability=probability, event=events.Gaussian() as inner):
@@ -205,10 +204,10 @@ def _parts(event: events.Event, count: int) -> loss_grid.Parts:
 def _closed_form(event: events.Event) -> Guarantee:
     """Return the natural guarantee of a leaf, or of a sampled leaf."""
     inner = event.event if isinstance(event, events.PoissonSampled) else event
-    if not isinstance(inner, events.Leaf | events.Declared):
+    if not isinstance(inner, events.Single):
         raise Unsupported(f"{type(event).__name__} of {type(inner).__name__} has no closed form")
     probability = event.probability if isinstance(event, events.PoissonSampled) else 1.0
-    return sampled(of_leaf(inner), probability)
+    return sampled(inner.guarantee_at(), probability)
 
 
 def sampled(guarantee: Guarantee, probability: float) -> Guarantee:

@@ -1,33 +1,31 @@
 """Mechanisms: channels that can state their own law."""
 
-from tacit.privacy.mechanisms.base import Channel, FiniteChannel, Mechanism
-from tacit.privacy.mechanisms.exponential import Exponential, PermuteAndFlip
-from tacit.privacy.mechanisms.gaussian import DiscreteGaussian, Gaussian, LocalGaussian
-from tacit.privacy.mechanisms.integer_table import IntegerTable
-from tacit.privacy.mechanisms.laplace import DiscreteLaplace, Geometric, Laplace, LocalLaplace
-from tacit.privacy.mechanisms.lattice import LatticeGeometric
-from tacit.privacy.mechanisms.randomized_response import RandomizedResponse
-from tacit.privacy.mechanisms.smooth_sensitivity import SmoothLaplace
-from tacit.privacy.mechanisms.sparse_vector import SparseVector
-from tacit.privacy.mechanisms.subset_selection import SubsetSelection
+from __future__ import annotations
 
-__all__ = [
-    "Channel",
-    "DiscreteGaussian",
-    "DiscreteLaplace",
-    "Exponential",
-    "FiniteChannel",
-    "Gaussian",
-    "Geometric",
-    "IntegerTable",
-    "Laplace",
-    "LatticeGeometric",
-    "LocalGaussian",
-    "LocalLaplace",
-    "Mechanism",
-    "PermuteAndFlip",
-    "RandomizedResponse",
-    "SmoothLaplace",
-    "SparseVector",
-    "SubsetSelection",
-]
+from typing import TYPE_CHECKING
+
+from tacit.privacy import lazy
+
+if TYPE_CHECKING:
+    from tacit.privacy.mechanisms.base import Channel as Channel
+    from tacit.privacy.mechanisms.base import FiniteChannel as FiniteChannel
+    from tacit.privacy.mechanisms.base import Mechanism as Mechanism
+    from tacit.privacy.mechanisms.exponential import Exponential as Exponential
+    from tacit.privacy.mechanisms.exponential import PermuteAndFlip as PermuteAndFlip
+    from tacit.privacy.mechanisms.gaussian import DiscreteGaussian as DiscreteGaussian
+    from tacit.privacy.mechanisms.gaussian import Gaussian as Gaussian
+    from tacit.privacy.mechanisms.gaussian import LocalGaussian as LocalGaussian
+    from tacit.privacy.mechanisms.integer_table import IntegerTable as IntegerTable
+    from tacit.privacy.mechanisms.laplace import DiscreteLaplace as DiscreteLaplace
+    from tacit.privacy.mechanisms.laplace import Geometric as Geometric
+    from tacit.privacy.mechanisms.laplace import Laplace as Laplace
+    from tacit.privacy.mechanisms.laplace import LocalLaplace as LocalLaplace
+    from tacit.privacy.mechanisms.lattice import LatticeGeometric as LatticeGeometric
+    from tacit.privacy.mechanisms.randomized_response import (
+        RandomizedResponse as RandomizedResponse,
+    )
+    from tacit.privacy.mechanisms.smooth_sensitivity import SmoothLaplace as SmoothLaplace
+    from tacit.privacy.mechanisms.sparse_vector import SparseVector as SparseVector
+    from tacit.privacy.mechanisms.subset_selection import SubsetSelection as SubsetSelection
+
+lazy.attach(__name__, public="tacit.mechanisms")

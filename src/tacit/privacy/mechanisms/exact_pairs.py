@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from tacit.privacy.mechanisms.integer_rows import Integers, Reals, Rows
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.rounding import exp_floor
 
 _BITS = 128
 _LARGEST = 700.0  # as in `errors.epsilon_in_range`

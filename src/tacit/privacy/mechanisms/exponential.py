@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, source, uniform_below
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.rounding import exp_floor
 from tacit.privacy.shown import Shown
 
 _DOUBT = 2.0**-36
@@ -58,7 +57,7 @@ class _Selection(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

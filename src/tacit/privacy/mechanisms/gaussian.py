@@ -19,9 +19,8 @@ import numpy.typing as npt
 from scipy.special import log_ndtr, logsumexp
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting import gaussian as profile
+from tacit.privacy import gaussian as profile
 from tacit.privacy.accounting.calibration import concentration_for
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, discrete_gaussian, rounded_gaussian, source
@@ -258,11 +257,11 @@ def _freeze_target(mechanism: DiscreteGaussian | Gaussian) -> None:
             object.__setattr__(mechanism, name, number)
 
 
-def _stated(event: events.Event, epsilon: float | None, delta: float | None) -> Guarantee:
+def _stated(event: events.Leaf, epsilon: float | None, delta: float | None) -> Guarantee:
     """State the requested (ε, δ), which the calibration meets, else the natural guarantee."""
     if epsilon is None or delta is None:
-        return of_leaf(event)
-    return ApproxDP(epsilon=epsilon, delta=delta, **events.scope_of(event))
+        return event.guarantee_at()
+    return ApproxDP(epsilon=epsilon, delta=delta, **event.scope)
 
 
 def _check_sigma(where: str, sigma: float) -> None:

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.exact_pairs import Comparison
 from tacit.privacy.mechanisms.integer_rows import Integers, ListedRows, Rows, ScaledRows, Symmetry
@@ -138,7 +137,7 @@ class IntegerTable(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     def exact_epsilon(self, delta: float | None = None) -> float:
         """Compute the smallest ε of this table at δ (by default its own), rounded up."""

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
@@ -85,7 +84,7 @@ class DiscreteLaplace(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         """Add independent noise to every entry of the array."""

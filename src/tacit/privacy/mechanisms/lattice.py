@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
 from tacit.privacy.randomness import Randomness, bernoulli_exp_each, discrete_laplace, source
@@ -90,7 +89,7 @@ class LatticeGeometric(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Integers:
         """Release noisy counts with the same sum; the last axis is the vector."""

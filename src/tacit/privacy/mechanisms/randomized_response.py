@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.counts import CountEstimate, unbiased_counts
 from tacit.privacy.randomness import Randomness, source
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy.rounding import exp_floor
 from tacit.privacy.shown import Shown
 
 _TOTAL = 2**events.WEIGHT_BITS
@@ -87,7 +86,7 @@ class RandomizedResponse(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     @property
     def matrix(self) -> npt.NDArray[np.float64]:

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.laplace import log_mass
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
@@ -83,7 +82,7 @@ class SmoothLaplace(Shown):
     Notes
     -----
     (ε, δ)-DP for noise of scale S(x)/α with a β-smooth S; half of ε goes into α, the rest fixes β.
-    The proof is with `tacit.accounting.theorems.smooth_laplace_epsilon`. Work out the bound with
+    The proof is with `tacit.events.SmoothLaplace`. Work out the bound with
     `smooth_bound(…, beta=mechanism.beta)`.
 
     Noise is drawn up to a scale of 2^50, which is enough for values at most R = ⌊2^50 α⌋ apart. So
@@ -119,7 +118,7 @@ class SmoothLaplace(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     def release(
         self, raw: Any, rng: Randomness | None = None, *, bound: float

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.theorems import of_leaf
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms.laplace import log_mass, log_tail
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
@@ -100,7 +99,7 @@ class SparseVector(Shown):
 
     @property
     def guarantee(self) -> Guarantee:
-        return of_leaf(self.event)
+        return self.event.guarantee_at()
 
     @property
     def scales(self) -> tuple[Fraction, Fraction, Fraction]:

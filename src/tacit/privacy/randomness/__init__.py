@@ -1,8 +1,8 @@
 """Sources of randomness, and exact samplers.
 
 `source` turns the `rng` argument of a release into a stream of random words (the operating
-system's, unless a test passes its own); `keystream` expands 32 bytes of them; `reals` computes
-e^x to any precision; `samplers` draws from laws on the integers without any rounding.
+system's, unless a test passes its own); `keystream` expands 32 bytes of them;
+`samplers` draws from laws on the integers without any rounding.
 """
 
 from tacit.privacy.randomness.keystream import Keystream

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from tacit.privacy.randomness.reals import exp_floor
 from tacit.privacy.randomness.source import Randomness
+from tacit.privacy.rounding import exp_floor
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]

@@ -140,6 +140,8 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
     True
     """
 
+    _stored = ("classes_", "estimators_")
+
     def __init__(
         self,
         *,

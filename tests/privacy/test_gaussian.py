@@ -9,7 +9,7 @@ from fractions import Fraction
 import mpmath as mp
 import pytest
 
-from tacit.privacy.accounting import gaussian
+from tacit.privacy import gaussian
 
 MULTIPLIERS = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 1000.0)
 DELTAS = (1e-2, 1e-5, 1e-9, 1e-14)

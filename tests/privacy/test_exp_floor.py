@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.randomness import reals
-from tacit.privacy.randomness.reals import exp_floor
+from tacit.privacy import rounding
+from tacit.privacy.rounding import exp_floor
 
 
 def oracle(x: Fraction, bits: int) -> int:
@@ -115,7 +115,7 @@ def test_more_bits_refine_fewer(x, bits):
 def test_the_enclosure_holds_the_truth(x, digits):
     """With few digits, where rounding x itself matters most: a floor would rarely show it."""
     assume(abs(x) <= 2000)
-    lower, upper = (Fraction(end) for end in reals._enclosure_of_exp(x, digits))
+    lower, upper = (Fraction(end) for end in rounding._enclosure_of_exp(x, digits))
     with mp.workprec(400):
         exact = mp.exp(mp.mpf(x.numerator) / x.denominator)
         assert mp.mpf(lower.numerator) / lower.denominator < exact

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from tacit.privacy import events
-from tacit.privacy.accounting import gaussian, perturbed, privacy_loss
+from tacit.privacy import events, gaussian
+from tacit.privacy.accounting import privacy_loss
 from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.guarantees import ZCDP, ApproxDP, PureDP
@@ -71,12 +71,12 @@ def test_the_profile_holds_for_every_pair(rows, more, scale, penalty):
         for epsilon in (0.3, 0.8, 1.5, 3.0):
             excess = -np.expm1(np.minimum(epsilon + second - first, 0))
             lost = np.trapezoid(np.exp(first) * excess, at)
-            shifted = epsilon - perturbed.distortion(event)
+            shifted = epsilon - event.distortion()
             bound = 2 * gaussian.delta_of(scale, shifted) if shifted > 0 else 1.0
             assert lost <= bound + 1e-6
         for order in (1.5, 2.0, 5.0):
             moment = np.trapezoid(np.exp(order * first + (1 - order) * second), at)
-            curve = perturbed.renyi(event, np.array([order]))[0]
+            curve = event.renyi(np.array([order]))[0]
             assert math.log(moment) / (order - 1) <= curve + 1e-5
 
 
@@ -119,7 +119,7 @@ def test_two_problems_by_sampling():
     event = event_of("gaussian", 3.0, 1.0, 2)
     draws = np.abs(np.random.default_rng(0).standard_normal((2, 2_000_000))).sum(axis=0)
     tau = 1 / 3.0
-    loss = 2 * perturbed.distortion(event) + tau**2 + tau * draws
+    loss = 2 * event.distortion() + tau**2 + tau * draws
     for delta in (1e-3, 1e-4):
         epsilon = guarantee_of(event, delta).epsilon  # type: ignore[union-attr]
         assert np.mean(-np.expm1(np.minimum(epsilon - loss, 0))) <= 1.05 * delta
@@ -137,7 +137,7 @@ def test_concentrated_statement_covers_the_curve():
     natural = guarantee_of(event)
     assert isinstance(natural, ZCDP)
     orders = np.array([1.001, 1.5, 2, 8, 64.0])
-    curve = perturbed.renyi(event, orders)
+    curve = event.renyi(orders)
     assert (curve <= natural.xi + natural.rho * orders + 1e-12).all()
     tau = 0.5
     folded = 2 * math.exp(tau**2 / 2) * ndtr(tau)  # E exp(τ|N|), the moment at order 2
