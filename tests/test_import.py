@@ -73,7 +73,7 @@ def test_usual_names_load_nothing_heavy() -> None:
 LEARNERS = {
     name
     for name, (home, _) in tacit._NAMES.items()
-    if home.startswith(("tacit.anonymize.", "tacit.local.inference."))
+    if home.startswith(("tacit.anonymize.", "tacit.local.collection", "tacit.local.inference."))
 }
 """Estimators, which scikit-learn must load to be."""
 
