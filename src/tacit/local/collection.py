@@ -204,10 +204,8 @@ class Collection:
         if self.round_ >= self.rounds:
             remedy = "Plan more rounds when the collection is made."
             errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
-        width = mechanism.blocks_[-1].stop
-        scores = model.mixture_.linear_scores(width)
         other = Collection(**self._settings, rounds=self.rounds, **self._central)
-        other.mechanism_ = mechanism.adapted(scores, self._inhouse, seed=self._seed)
+        other.mechanism_ = model.next_round(self._inhouse, seed=self._seed)
         other.round_ = self.round_ + 1
         other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
         return other

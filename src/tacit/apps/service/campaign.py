@@ -95,6 +95,9 @@ class Campaign:
                 errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
         if self.opens and self.closes and not self.opens < self.closes:
             errors.refuse(where, "closes", f"after {self.opens}", str(self.closes))
+        if self.mechanism.kind == "partitions":
+            remedy = "Fit a codebook for campaigns; partitions are collected in files."
+            errors.refuse("campaign", "mechanism", "one that pages support", "partitions", remedy)
         self.mechanism.shared("collection")
         _epsilon(self.certificate.guarantee)
 

@@ -122,6 +122,12 @@ class ProportionsClassifier(Stored):
         )
         return False
 
+    def next_round(self, inhouse: Any, *, seed: int = 0) -> Any:
+        """Return the mechanism of a next round, whose cells follow the model's linear scores."""
+        check_is_fitted(self, "mixture_")
+        width = self.mechanism_.blocks_[-1].stop
+        return self.mechanism_.adapted(self.mixture_.linear_scores(width), inhouse, seed=seed)
+
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
 

@@ -1,4 +1,4 @@
-"""`tacit collect fit`, `export`, `plan`: the mechanism that runs on people's devices."""
+"""`tacit collect fit`, `adapt`, `export`, `plan`: the mechanism that runs on people's devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tacit.apps.cli.options import AsJson, CentralDelta, Data, Device, InhousePu
 from tacit.data.tables import naming
 from tacit.privacy import errors
 
-KINDS = ("codebook", "vlm", "gaussian", "direct")
+KINDS = ("codebook", "partitions", "vlm", "gaussian", "direct")
 MOST_ROWS = 200_000
 
 Seed = Annotated[int, typer.Option(help="Seed of what is learned in-house; the noise has none.")]
@@ -34,6 +34,9 @@ def register(app: typer.Typer) -> None:
         "tacit collect fit inhouse.parquet --epsilon 2 --people 10000 --classes 10 "
         "--image 28x28 --label digit --out mechanism",
     )(fit)
+    command(
+        app, "Mechanisms", "tacit collect adapt model --inhouse inhouse.csv --out second-round"
+    )(adapt)
     command(app, "Mechanisms", "tacit collect export mechanism --out for-people")(export)
     command(app, "Mechanisms", "tacit collect plan --classes 10 --epsilon 1 --target-accuracy .9")(
         plan
@@ -114,19 +117,46 @@ def fit(
     if declared is None and central_epsilon is None:
         # A schema names the features itself; under a guarantee values must not decide a refusal.
         _no_label_among_features(table, mechanism.classes, data)
+    given: dict[str, Any] = {"schema": declared, "seed": seed, "inhouse_public": inhouse_public}
+    if kind != "partitions":
+        given |= {"image": image_size(image), "device": device}
     with naming(data):
-        mechanism.fit(
-            table,
-            schema=declared,
-            image=image_size(image),
-            seed=seed,
-            device=device,
-            inhouse_public=inhouse_public,
-        )
+        mechanism.fit(table, **given)
     mechanism.save(out)
     rows_used = {"rows": table.num_rows, "rows_in_file": total}
     values = {"kind": kind, **rows_used, **_fitted(mechanism, kind), "written": str(out)}
     print_values(values, as_json, "Fitted")
+
+
+def adapt(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Directory that learn wrote, from partitions.", metavar="MODEL"),
+    ],
+    inhouse: Annotated[Path, typer.Option(help="In-house rows, as for fit.")],
+    out: Out,
+    label: Annotated[str | None, typer.Option(help="Column to leave out: the label.")] = None,
+    rows: Annotated[
+        int, typer.Option(help="Largest number of rows of --inhouse to use.")
+    ] = MOST_ROWS,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write the mechanism of the next round, whose cells follow what a model has learned."""
+    from tacit.data import tables
+    from tacit.privacy import artifact
+
+    must_be_new(out)
+    learned = artifact.load(model)
+    if learned.kind != "proportions":
+        remedy = "Fit with --kind partitions, and learn with --inhouse."
+        errors.refuse("adapt", "MODEL", "learned from partitions", learned.kind, remedy)
+    table, _ = tables.sample(inhouse, rows, seed, learned.mechanism_.schema)
+    with naming(inhouse):
+        mechanism = learned.next_round(tables.without_label(table, label, inhouse), seed=seed)
+    mechanism.save(out)
+    values = {"kind": "partitions", **_fitted(mechanism, "partitions"), "written": str(out)}
+    print_values(values, as_json, "Adapted")
 
 
 def export(
@@ -242,6 +272,16 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
 
         wanted = ("people", "codewords", "features")
         return Codebook(**common, **{name: options[name] for name in wanted})
+    if kind == "partitions":
+        from tacit.local.learned.partitions import Partitions
+
+        for name in ("image", "features", "central_epsilon", "central_delta"):
+            if options[name] is not None:
+                option = f"--{name.replace('_', '-')}"
+                errors.refuse("fit", option, "absent with --kind partitions", options[name])
+        wanted = ("epsilon", "unit", "people", "codewords")
+        own = {name: options[name] for name in wanted}
+        return Partitions(**own, classes=common["classes"])
     if kind == "direct":
         from tacit.local.learned.direct import Direct
 

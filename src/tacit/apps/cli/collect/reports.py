@@ -115,36 +115,43 @@ def learn(
 ) -> None:
     """Learn a classifier from reports, through the known noise."""
     from tacit.data import tables
+    from tacit.local.channels import PartitionedChannel
     from tacit.local.inference.noise_aware import NoiseAwareClassifier
+    from tacit.local.inference.proportions_classifier import ProportionsClassifier
     from tacit.local.inference.student import StudentClassifier
     from tacit.local.reports import Reports
     from tacit.privacy import devices
 
     must_be_new(out)
     devices.resolve("learn", device, used=False)  # refused before anything is read
-    released = Reports.concatenate([Reports.read(path) for path in reports])
+    read = [Reports.read(path) for path in reports]
+    by_partitions = isinstance(read[0].channel, PartitionedChannel)
+    # Rounds of partitions have cells of their own; other files must be of one mechanism.
+    released: Any = read if by_partitions else Reports.concatenate(read)
     model: Any = NoiseAwareClassifier(seed=seed, device=device)
+    if by_partitions and (inhouse is None or central_epsilon is not None):
+        remedy = "A model of partitions is taught on in-house rows, and stays in-house."
+        errors.refuse("learn", "--inhouse", "given, without --central-epsilon", inhouse, remedy)
     if inhouse is not None:
-        table, total = tables.sample(inhouse, rows, seed, released.schema)
+        table, total = tables.sample(inhouse, rows, seed, read[0].schema)
         must_take_all("learn", total, rows, central_epsilon)
         table = tables.without_label(table, label, inhouse)
-        model = StudentClassifier(
-            inhouse=table,
-            seed=seed,
-            central_epsilon=central_epsilon,
-            central_delta=central_delta,
-            inhouse_public=inhouse_public,
-            device=device,
+        taught: dict[str, Any] = {"inhouse": table, "seed": seed, "inhouse_public": inhouse_public}
+        central = {"central_epsilon": central_epsilon, "central_delta": central_delta}
+        model = (
+            ProportionsClassifier(**taught)
+            if by_partitions
+            else StudentClassifier(**taught, **central, device=device)
         )
     elif central_epsilon is not None or central_delta is not None:
         errors.refuse("learn", "--inhouse", "given with --central-epsilon", None)
     with naming(inhouse or reports[0]), warnings_on_stderr():
-        if not released.labelled:
+        if not all(one.labelled for one in read):
             raise errors.InvalidData("reports must hold labels. Privatize with --label.")
         model.fit(released)
     model.save(out)
     values = {
-        "reports": len(released),
+        "reports": sum(map(len, read)),
         "classes": [str(value) for value in model.classes_],
         "guarantee": str(model.guarantee_),
         "in_house_rows": described(model.inhouse_),

@@ -1,0 +1,110 @@
+"""A collection with partitions and rounds on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tacit.apps.cli import main
+from tacit.apps.service.campaign import Campaign
+from tacit.local.learned.partitions import Partitions
+from tacit.privacy import errors
+
+FIT = ("--epsilon", 4, "--people", 600, "--classes", "no,yes", "--label", "late")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("partitions")
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(1500, 6)).round(3), columns=list("abcdef"))
+    rows["mode"] = rng.choice(["bus", "bike"], 1500)
+    rows["late"] = np.where(rows.a + rows.b + (rows["mode"] == "bus") > 0.5, "yes", "no")
+    for name, part in (("inhouse", slice(0, 300)), ("first", slice(300, 600)),
+                       ("second", slice(600, 900)), ("test", slice(900, None))):  # fmt: skip
+        rows[part].to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: Any) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main([*map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_two_rounds_from_files(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def done(*arguments: Any) -> dict[str, Any]:
+        code, out, err = run(capsys, "collect", *arguments, "--json")
+        assert code == 0, err
+        return dict(json.loads(out))
+
+    inhouse = ("--inhouse", work / "inhouse.csv", "--label", "late")
+    fitted = done(
+        "fit", work / "inhouse.csv", "--kind", "partitions", *FIT, "--out", tmp_path / "one"
+    )
+    assert fitted["guarantee"] == "4-DP (local, any-two-inputs, unit: record)"
+    assert fitted["in_house_rows"] == "not protected: keep it inside"
+    label = ("--label", "late")
+    done(
+        "privatize", tmp_path / "one", work / "first.csv", *label, "--out", tmp_path / "r1.parquet"
+    )
+    done("learn", tmp_path / "r1.parquet", *inhouse, "--out", tmp_path / "m1")
+    adapted = done("adapt", tmp_path / "m1", *inhouse, "--out", tmp_path / "two")
+    assert adapted["guarantee"] == fitted["guarantee"]
+    done(
+        "privatize", tmp_path / "two", work / "second.csv", *label, "--out", tmp_path / "r2.parquet"
+    )
+    both = (tmp_path / "r1.parquet", tmp_path / "r2.parquet")
+    learned = done("learn", *both, *inhouse, "--out", tmp_path / "m2")
+    assert learned["reports"] == 600
+    scored = done("evaluate", tmp_path / "m2", work / "test.csv", *label)
+    assert scored["accuracy"] > 0.7
+    code, _, err = run(
+        capsys, "collect", "learn", both[0], both[0], *inhouse, "--out", tmp_path / "m3"
+    )
+    assert code == 2
+    assert "count twice" in err
+
+
+@pytest.mark.parametrize("option", [("--image", "2x3"), ("--central-epsilon", 1)])
+def test_options_of_codebooks_are_refused(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[Any, ...]
+) -> None:
+    arguments = ("fit", work / "inhouse.csv", "--kind", "partitions", *FIT, *option)
+    code, _, err = run(capsys, "collect", *arguments, "--out", tmp_path / "one")
+    assert code == 2
+    assert f"{option[0]} must be absent with --kind partitions" in err
+
+
+def test_models_of_partitions_need_inhouse_rows(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit = ("fit", work / "inhouse.csv", "--kind", "partitions", *FIT, "--out", tmp_path / "one")
+    assert run(capsys, "collect", *fit)[0] == 0
+    reports = tmp_path / "r.parquet"
+    released = ("privatize", tmp_path / "one", work / "first.csv", "--label", "late")
+    assert run(capsys, "collect", *released, "--out", reports)[0] == 0
+    code, _, err = run(capsys, "collect", "learn", reports, "--out", tmp_path / "m")
+    assert code == 2
+    assert "--inhouse must be given" in err
+    code, _, err = run(
+        capsys, "collect", "adapt", tmp_path / "one", "--inhouse", work / "inhouse.csv",
+        "--out", tmp_path / "two",
+    )  # fmt: skip
+    assert code == 2
+    assert "MODEL must be learned from partitions" in err
+
+
+def test_campaigns_refuse_partitions() -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 4))
+    made = Partitions(epsilon=1, people=500, classes=2).fit(rows, inhouse_public=True)
+    with pytest.raises(errors.InvalidParameter, match="Fit a codebook for campaigns"):
+        Campaign(id="survey", purpose="To learn.", mechanism=made, title="A survey", labelled=True)
