@@ -279,8 +279,7 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
             if options[name] is not None:
                 option = f"--{name.replace('_', '-')}"
                 errors.refuse("fit", option, "absent with --kind partitions", options[name])
-        wanted = ("epsilon", "unit", "people", "codewords")
-        own = {name: options[name] for name in wanted}
+        own = {name: options[name] for name in ("epsilon", "unit", "people", "codewords")}
         return Partitions(**own, classes=common["classes"])
     if kind == "direct":
         from tacit.local.learned.direct import Direct

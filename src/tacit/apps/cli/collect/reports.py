@@ -137,7 +137,10 @@ def learn(
         must_take_all("learn", total, rows, central_epsilon)
         table = tables.without_label(table, label, inhouse)
         taught: dict[str, Any] = {"inhouse": table, "seed": seed, "inhouse_public": inhouse_public}
-        central = {"central_epsilon": central_epsilon, "central_delta": central_delta}
+        central: dict[str, Any] = {
+            "central_epsilon": central_epsilon,
+            "central_delta": central_delta,
+        }
         model = (
             ProportionsClassifier(**taught)
             if by_partitions
