@@ -1,4 +1,4 @@
-r"""Protection of the in-house rows (D1) that a model was learned on, and what may be exported.
+r"""Protection of the in-house rows that a model was learned on, and what may be exported.
 
 A mechanism is learned on rows that an organisation holds, and parts of it are handed to people,
 voters and partners. Everything that is handed out must carry a central guarantee towards them,
@@ -63,7 +63,7 @@ _NOTHING = PureDP(epsilon=0.0, **_SCOPE)
 
 
 def requirements(application: str, level: str = "latent") -> tuple[str, ...]:
-    """List the components that are handed out, and so need a central guarantee towards D1.
+    """List the components that are handed out, and so need a central guarantee towards the rows.
 
     These are Table 1 of [000]_ and a row that it lacks: validation, where voters receive the
     classifier. In data collection at feature level no decoder leaves: latents are decoded in-house.

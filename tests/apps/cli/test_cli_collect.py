@@ -610,7 +610,7 @@ def test_an_epsilon_that_protects_nobody_or_lets_nothing_through(
         (("--classes", 2), "people must be given"),
         (("--people", 0, "--classes", 2), "people must be"),
         (("--codewords", 1), "codewords must be"),
-        (("--codewords", 401), "at least as many as the 401 codewords"),
+        (("--codewords", 401), "at least 401, one per codeword"),
         (("--codewords", 4, "--classes", 1), "classes must be"),
         (("--codewords", 4, "--classes", "a,a"), "classes must be"),
         (("--codewords", 4, "--classes", ""), "classes must be"),

@@ -477,4 +477,4 @@ def test_the_codebook_must_be_private_too(
 ) -> None:
     learn = ("collect", "learn", work / f"{name}.parquet", "--inhouse", work / "inhouse.parquet")
     line = refuse(*learn, "--label", "loyal", *CENTRAL, "--out", tmp_path / "m")
-    assert "codebook must be private towards D1" in line
+    assert "codebook must protect its in-house rows" in line

@@ -316,7 +316,9 @@ def test_the_codebook_must_be_private_too():
     plain = codebook()
     for public in (False, True):
         given = codebook(public=public) if public else plain
-        with pytest.raises(InvalidParameter, match="codebook must be private towards D1") as caught:
+        with pytest.raises(
+            InvalidParameter, match="codebook must protect its in-house rows"
+        ) as caught:
             model(**PRICE).fit(reports_of(given))
         said = str(caught.value)
         assert said.startswith("StudentClassifier: ")
@@ -330,7 +332,9 @@ def test_nor_may_it_be_unproven():
     given = features.Quantile.fit(SCHEMA, SCHEMA.rows(INHOUSE))
     made = Codebook(epsilon=4, classes=NAMES, codewords=6, features=given, **CENTRAL)
     made.fit(INHOUSE, schema=SCHEMA)
-    with pytest.raises(InvalidParameter, match=r"private towards D1, got .*[Uu]nproven"):
+    with pytest.raises(
+        InvalidParameter, match=r"must protect its in-house rows, got .*[Uu]nproven"
+    ):
         model(**PRICE).fit(reports_of(made))
 
 

@@ -543,7 +543,7 @@ def test_scattering_wants_images():
 
 
 def test_more_codewords_than_rows_are_refused():
-    with pytest.raises(InvalidData, match="at least as many as the 30 codewords"):
+    with pytest.raises(InvalidData, match="at least 30, one per codeword"):
         Codebook(epsilon=1, codewords=30).fit(DIGITS[:20], schema=PICTURES)
 
 

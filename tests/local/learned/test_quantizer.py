@@ -154,7 +154,7 @@ def test_the_same_seed_gives_the_same_cells():
 
 def test_fewer_rows_than_codewords_are_refused():
     points, _ = rings(5)
-    with pytest.raises(InvalidData, match="at least as many as the 6 codewords"):
+    with pytest.raises(InvalidData, match="at least 6, one per codeword"):
         quantizer.fit_cells(points, 6, "compact", 0)
 
 

@@ -148,7 +148,7 @@ class StudentClassifier(Stored):
         if not codebook.proved:
             remedy = "Fit the codebook with central_epsilon too."
             raise errors.InvalidParameter(
-                f"{where}: the codebook must be private towards D1, got {codebook.guarantee}. "
+                f"{where}: the codebook must protect its in-house rows, got {codebook.guarantee}. "
                 f"{remedy}"
             )
         if self.teaching == "likelihood":

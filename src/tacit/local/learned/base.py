@@ -161,14 +161,14 @@ class Learned(ABC, Generic[ChannelT]):
     def export(
         self, path: str | Path, application: str = "collection", level: str = "latent"
     ) -> Path:
-        """Write what people, voters or partners get; refused if it would reveal D1."""
+        """Write what people, voters or partners get; refused if it would reveal in-house rows."""
         return self.shared(application, level).save(path)
 
     def shared(self, application: str = "collection", level: str = "latent") -> Self:
         """Return the copy that may be handed out for an application.
 
-        Components that `tacit.inhouse.requirements` lists must carry a central guarantee, unless D1
-        is public. If nothing of the mechanism is needed outside, the copy holds the channel alone.
+        Components that `tacit.inhouse.requirements` lists must carry a central guarantee, unless
+        the in-house rows are public. If nothing of the mechanism is needed outside, the copy holds the channel alone.
         """
         needed = inhouse.requirements(application, level)
         if self.inhouse_.may_leave:

@@ -1,7 +1,7 @@
 r"""Features, the space of a codebook's distances: fixed ones, and access to trained ones.
 
 ========== ======================================================= ============= =============
-kind       features                                                rows          reads D1 for
+kind       features                                                rows          reads of rows
 ========== ======================================================= ============= =============
 scattering two layers of wavelets, normalised                      images        nothing
 raw        numbers in [0, 1], one-hot codes                        all           nothing
@@ -236,7 +236,7 @@ class Raw:
 
 @dataclass(frozen=True, eq=False)
 class Quantile:
-    r"""Numbers mapped through their distribution on D1, with equal weight for all columns.
+    r"""Numbers mapped through their in-house distribution, with equal weight for all columns.
 
     .. math:: u(x) = \frac{\#\{q_i < x\} + \#\{q_i \le x\}}{2 \cdot 101}, \qquad
               \sqrt{12}\,\bigl(u(x) - \tfrac12\bigr), \qquad

@@ -144,7 +144,7 @@ def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tupl
 def refuse_too_few(codewords: int) -> NoReturn:
     """Raise the error for too few rows, which both ways to fit share."""
     raise errors.InvalidData(
-        f"codebook: in-house rows must be at least as many as the {codewords} codewords. "
+        f"codebook: in-house rows must be at least {codewords}, one per codeword. "
         "Give more rows, or fix codewords."
     )
 
