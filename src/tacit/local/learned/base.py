@@ -168,7 +168,8 @@ class Learned(ABC, Generic[ChannelT]):
         """Return the copy that may be handed out for an application.
 
         Components that `tacit.inhouse.requirements` lists must carry a central guarantee, unless
-        the in-house rows are public. If nothing of the mechanism is needed outside, the copy holds the channel alone.
+        the in-house rows are public. If nothing of the mechanism is needed outside, the copy holds
+        the channel alone.
         """
         needed = inhouse.requirements(application, level)
         if self.inhouse_.may_leave:

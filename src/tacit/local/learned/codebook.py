@@ -262,7 +262,7 @@ class Codebook(Learned[SymbolChannel]):
     # --- the channel ---------------------------------------------------------------------------
 
     def _channel_alone(self) -> Codebook:
-        """Keep the number of codewords, which reports show, and nothing else of the in-house rows."""
+        """Keep the number of codewords, which reports show, and nothing else that was learned."""
         other = self._copy()
         other._schema = other.features = None
         other.features_ = other.quantizer_ = None  # type: ignore[assignment]
