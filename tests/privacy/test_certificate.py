@@ -275,7 +275,7 @@ def test_a_certificate_says_when_and_by_what() -> None:
     body = json.loads(Certificate.issue(LAPLACE).to_json())
     assert body["library"].startswith("tacit ")
     assert body["issued"].endswith("+00:00")
-    assert body["schema"] == "tacit-certificate/1"
+    assert body["schema"] == "tacit-certificate/2"
     assert body["artifact"] is None
 
 
@@ -661,11 +661,11 @@ GARBAGE: dict[str, bytes] = {
     "null": b"null",
     "list": b"[]",
     "number": b"5",
-    "text": b'"tacit-certificate/1"',
+    "text": b'"tacit-certificate/2"',
     "empty object": b"{}",
-    "only schema": b'{"schema": "tacit-certificate/1"}',
+    "only schema": b'{"schema": "tacit-certificate/2"}',
     "other schema": b'{"schema": "tacit-certificate/2"}',
-    "schema of another type": b'{"schema": ["tacit-certificate/1"]}',
+    "schema of another type": b'{"schema": ["tacit-certificate/2"]}',
     "half": b'{"schema": "tacit-cer',
     "deep lists": b"[" * 200_000,
     "deep closed lists": b"[" * 50_000 + b"]" * 50_000,

@@ -232,16 +232,23 @@ class PartitionedChannel(ReportChannel):
         return cells * self.class_count + errors.integers("channel", codes)[:, None]
 
     def release(self, raw: Any, rng: Randomness | None = None) -> Columns:
-        symbols, stream = _whole(raw, self.partitions), source(rng)
+        symbols, stream = self._symbols(raw), source(rng)
         assigned = uniform_below(self.partitions, len(symbols), stream)
         own = np.take_along_axis(symbols, assigned[:, None], axis=1)[:, 0]
         return {"partition": assigned, "symbols": self.law.release(own, stream)}
 
     def log_prob(self, released: Columns, raw: Any) -> Reals:
-        symbols = _whole(raw, self.partitions)
+        symbols = self._symbols(raw)
         assigned = errors.integers("channel", released["partition"])
         own = np.take_along_axis(symbols, assigned[:, None], axis=1)[:, 0]
         return self.law.log_prob(released["symbols"], own) - math.log(self.partitions)
+
+    def _symbols(self, raw: Any) -> Integers:
+        """Check the symbols of all partitions: a refusal must not depend on the assigned one."""
+        symbols = _whole(raw, self.partitions)
+        if bool(np.any((symbols < 0) | (symbols >= self.law.categories))):
+            raise errors.InvalidData("channel: symbols must be those of declared cells and labels.")
+        return symbols
 
     def forms(self) -> dict[str, Form]:
         sets = Form((self.law.event.size,), 0, self.law.categories - 1)

@@ -24,7 +24,7 @@ from tacit.local.learned.base import NotFitted
 from tacit.local.learned.codebook import Codebook
 from tacit.local.learned.partitions import Partitions
 from tacit.local.reports import Reports
-from tacit.privacy import errors, shown
+from tacit.privacy import artifact, errors, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee, Unit
@@ -201,11 +201,16 @@ class Collection:
                 "Collection.adapt: the collection must be of a table or of vectors, without "
                 "central_epsilon. Others are collected in one round."
             )
+        if artifact.fingerprint(model.mechanism_) != artifact.fingerprint(mechanism):
+            raise errors.InvalidParameter(
+                "Collection.adapt: the model must be learned from reports of this round. Use learn."
+            )
         if self.round_ >= self.rounds:
             remedy = "Plan more rounds when the collection is made."
             errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
         other = Collection(**self._settings, rounds=self.rounds, **self._central)
-        other.mechanism_ = model.next_round(self._inhouse, seed=self._seed)
+        given = {"inhouse_public": self._public, "seed": self._seed}
+        other.mechanism_ = model.next_round(self._inhouse, **given)
         other.round_ = self.round_ + 1
         other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
         return other

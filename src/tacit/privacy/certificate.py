@@ -21,7 +21,7 @@ from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
 
-SCHEMA = "tacit-certificate/1"
+SCHEMA = "tacit-certificate/2"
 _CALIBRATION = 1e-8
 """How much more than its events give a certificate may state: calibration errs on the safe side."""
 _PLATFORMS = 1e-11

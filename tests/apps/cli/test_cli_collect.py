@@ -734,7 +734,7 @@ def test_damaged_reports_are_named(refuse: Callable[..., str], work: Path, tmp_p
     """Where a byte of the certificate or of the mechanism is another, nothing is learned."""
     content = (work / "reports.parquet").read_bytes()
     bad = tmp_path / "bad.parquet"
-    for mark in (b"tacit-certificate/1", b"tacit-artifact/1", b"tacit-reports/2"):
+    for mark in (b"tacit-certificate/2", b"tacit-artifact/1", b"tacit-reports/2"):
         changed = bytearray(content)
         changed[content.index(mark) + 2] ^= 1
         bad.write_bytes(changed)

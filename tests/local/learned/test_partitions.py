@@ -126,7 +126,7 @@ def test_cells_are_nearest_centres(mechanism, rows):
 def test_adapted_cells_are_nearest_in_the_space_of_scores(mechanism, rows):
     width = mechanism.projection_.matrix.shape[1]
     scores = np.random.default_rng(1).normal(size=(width + 1, 2)).astype(np.float32)
-    other = mechanism.adapted([scores], rows[:300])
+    other = mechanism.adapted([scores], rows[:300], taught=mechanism.inhouse_)
     assert other.channel() == mechanism.channel()
     values = mechanism.vectors(rows) @ scores[:-1] + scores[-1]
     values -= values.mean(axis=1, keepdims=True)

@@ -82,6 +82,7 @@ class JoinClassifier(Stored):
                 f"{where}: labels must come with the reports, or as y, and not both."
             )
         columns = _clean(where, clean, len(reports))
+        self._forget_fit()
         if y is not None:
             values = np.unique(np.asarray(y))
             self.classes_ = values

@@ -111,7 +111,8 @@ class NoiseAwareClassifier(Stored):
         must_be_none("NoiseAwareClassifier.fit", y)
         by_table = reports.channel.symbols is not None
         device = devices.resolve("NoiseAwareClassifier", self.device, used=not by_table)
-        for name in ("table_", "main_", "shift_", "network_", "_evidence", "_prior"):
+        self._forget_fit()
+        for name in ("_evidence", "_prior"):
             self.__dict__.pop(name, None)
         self.mechanism_ = reports.mechanism
         self.inhouse_ = reports.mechanism.inhouse_

@@ -72,6 +72,7 @@ class NovelClassClassifier(Stored):
             raise errors.InvalidData(f"{where}.fit: it must get reports without labels.")
         if reports.channel.symbols is None:
             raise errors.InvalidData(f"{where}.fit: reports must come from a codebook.")
+        self._forget_fit()
         self.mechanism_, self.guarantee_ = reports.mechanism, reports.guarantee
         self.certificate_ = reports.certify(CARRIED, KNOWN_BY_TAKING_PART)
         self.reports_ = len(reports)

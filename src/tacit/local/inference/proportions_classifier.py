@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,12 @@ from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
 from tacit.local.inference.stored import Stored, parts_of, restored
 from tacit.local.inhouse import TAUGHT, Protection, together
-from tacit.local.reports import Reports
+from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, codec, errors
+from tacit.privacy.randomness import Seeded
+
+if TYPE_CHECKING:
+    from tacit.local.learned.partitions import Partitions
 
 CARRIED = f"{TAUGHT}: it carries their likeness."
 
@@ -75,16 +79,19 @@ class ProportionsClassifier(Stored):
             errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         rounds = [reports] if isinstance(reports, Reports) else list(reports)
         _must_belong_together(where, rounds)
+        self._forget_fit()
         last = rounds[-1]
-        self.mechanism_, self.classes_ = last.mechanism, np.asarray(last.mechanism.classes)
+        vectors, classes = last.mechanism.vectors(self.inhouse), np.asarray(last.mechanism.classes)
+        parts = self._parts(rounds, vectors)
+        blocks = last.mechanism.blocks_
+        self.mixture_ = mixture.fit(parts, vectors, blocks, len(classes), self.seed)
+        self.mechanism_, self.classes_ = last.mechanism, classes
         self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
         own = Protection.none(self.inhouse_public, TAUGHT)
-        self.inhouse_ = together([self.mechanism_.inhouse_, own])
-        self.certificate_ = last.certify(CARRIED)
-        vectors = self.mechanism_.vectors(self.inhouse)
-        parts = self._parts(rounds, vectors)
-        blocks = self.mechanism_.blocks_
-        self.mixture_ = mixture.fit(parts, vectors, blocks, len(self.classes_), self.seed)
+        self.inhouse_ = together([*(reports.mechanism.inhouse_ for reports in rounds), own])
+        stream = Seeded(0) if any(reports.seeded for reports in rounds) else None
+        said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
+        self.certificate_ = certify(last.mechanism, last.channel, stream, (*said, CARRIED))
         return self
 
     def _parts(
@@ -122,11 +129,25 @@ class ProportionsClassifier(Stored):
         )
         return False
 
-    def next_round(self, inhouse: Any, *, seed: int = 0) -> Any:
-        """Return the mechanism of a next round, whose cells follow the model's linear scores."""
+    def next_round(
+        self, inhouse: Any, *, inhouse_public: bool = False, seed: int = 0
+    ) -> Partitions:
+        """Return the mechanism of a next round, whose cells follow the model's linear scores.
+
+        It carries the protection of all in-house rows that it depends on: those of the mechanism,
+        of the model, and `inhouse`, in which the cells are computed.
+        """
         check_is_fitted(self, "mixture_")
-        width = self.mechanism_.blocks_[-1].stop
-        return self.mechanism_.adapted(self.mixture_.linear_scores(width), inhouse, seed=seed)
+        mechanism: Any = self.mechanism_
+        adapted: Partitions = mechanism.adapted(
+            self.mixture_.linear_scores(mechanism.blocks_[-1].stop),
+            inhouse,
+            taught=self.inhouse_,
+            inhouse_public=inhouse_public,
+            seeded=self.certificate_.seeded,
+            seed=seed,
+        )
+        return adapted
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
@@ -187,7 +208,7 @@ def _must_belong_together(where: str, rounds: Sequence[Reports]) -> None:
     for reports in rounds[1:]:
         other = reports.mechanism
         same = (
-            reports.channel.guarantee == rounds[0].channel.guarantee
+            reports.channel == rounds[0].channel
             and other.classes == first.classes
             and np.array_equal(other.projection_.matrix, first.projection_.matrix)
             and np.array_equal(other.projection_.mean, first.projection_.mean)

@@ -97,6 +97,7 @@ class StudentClassifier(Stored):
         """Estimate the table, then teach; `rng` draws the noise of a central guarantee."""
         must_be_none("StudentClassifier.fit", y)
         target, device = self._checked(reports)
+        self._forget_fit()
         teacher = NoiseAwareClassifier(prior=self.prior, seed=self.seed).fit(reports)
         self._take(teacher)
         if target is not None:

@@ -98,6 +98,12 @@ class Learned(ABC, Generic[ChannelT]):
         other._forget_channels()
         return other
 
+    def _forget_fit(self) -> None:
+        """Be unfitted until a fit has succeeded, so that nothing is stated about other rows."""
+        self._forget_channels()
+        self.__dict__.pop("_schema", None)
+        self.inhouse_ = Protection.none()
+
     def _forget_channels(self) -> None:
         self.__dict__.pop("_channels", None)
 

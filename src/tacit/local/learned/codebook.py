@@ -162,12 +162,13 @@ class Codebook(Learned[SymbolChannel]):
         device = devices.resolve("Codebook.fit", device, used=trains)
         if image is None and self.features in _OF_IMAGES:
             image = _square(raw)
-        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
+        self._forget_fit()
         given = schema or infer_schema(raw, image, private=self.central is not None)
         rows = given.rows(raw, "Codebook.fit")
         kind = default_features(given) if self.features is None else self.features
         if self.central is None:
             self._fit_plain(kind, given, rows, seed, device)
+            self.inhouse_ = Protection.none(inhouse_public)
         else:
             learning = Learning(kind, given, rows, self.central, seed, rng, public_features, device)
             self._fit_privately(learning)

@@ -102,13 +102,12 @@ class Direct(Learned[FeatureChannel]):
         inhouse_public: bool = False,
     ) -> Self:
         """Store the schema, or read bounds and categories off in-house rows."""
-        self._forget_channels()
-        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
+        self._forget_fit()
         self._schema = schema or _inferred(raw, image, self.central is not None)
-        if schema is not None or self.central is not None:
-            self.inhouse_ = Protection.untouched()
         if self.numbers == 0 and max(self.places) < 2:
             errors.refuse("Direct", "schema", "with a column of two values or more", self.places)
+        reads = schema is None and self.central is None
+        self.inhouse_ = Protection.none(inhouse_public) if reads else Protection.untouched()
         return self
 
     def _channel_alone(self) -> Direct:

@@ -16,6 +16,7 @@ cells in the space of a linear model's scores, by which later rounds divide peop
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,7 +29,7 @@ import numpy.typing as npt
 from tacit.data import labels, schema
 from tacit.data.schema import Rows, Schema
 from tacit.local.channels import PartitionedChannel
-from tacit.local.inhouse import Protection
+from tacit.local.inhouse import Protection, together
 from tacit.local.learned import features as features_of
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned
@@ -108,6 +109,8 @@ class Partitions(Learned[PartitionedChannel]):
     ----------
     inhouse_ : Protection
         The in-house rows are not protected: cells are computed from them without noise.
+    seeded_ : bool
+        Whether the cells follow reports with seeded noise, which protects nobody.
 
     Notes
     -----
@@ -163,7 +166,7 @@ class Partitions(Learned[PartitionedChannel]):
 
         `inhouse_public` states that the in-house rows are public; certificates say so.
         """
-        self.inhouse_ = Protection.none(inhouse_public)
+        self._forget_fit()
         given = schema or inferred(raw)
         rows = given.rows(raw, "Partitions.fit")
         wanted = self.codewords or codewords_for(
@@ -183,9 +186,19 @@ class Partitions(Learned[PartitionedChannel]):
             block = self.blocks_[index % len(self.blocks_)]
             parts.append(_k_means(vectors, block, cells, seed + index))
         self._set(given, learned, projection, Cells.stacked(parts))
+        self.inhouse_, self.seeded_ = Protection.none(inhouse_public), False
         return self
 
-    def adapted(self, scores: Sequence[Floats], raw: Any, *, seed: int = 0) -> Partitions:
+    def adapted(
+        self,
+        scores: Sequence[Floats],
+        raw: Any,
+        *,
+        taught: Protection,
+        inhouse_public: bool = False,
+        seeded: bool = False,
+        seed: int = 0,
+    ) -> Partitions:
         """Return the mechanism of a next round, whose cells follow the scores of a learned model.
 
         Parameters
@@ -194,6 +207,13 @@ class Partitions(Learned[PartitionedChannel]):
             Linear scores of a vector; the last row is the constant. Partitions take turns.
         raw
             The in-house rows: cells are those of k-means of their scores.
+        taught : Protection
+            The protection of the in-house rows that the scores were learned on.
+        inhouse_public : bool
+            State that `raw` are public rows.
+        seeded : bool
+            Whether the scores were learned from reports with seeded noise, which protects nobody:
+            then the mechanism is not handed out.
         """
         vectors = self.vectors(raw)
         parts = []
@@ -207,6 +227,8 @@ class Partitions(Learned[PartitionedChannel]):
             parts.append((centres @ linear[:-1].T, offsets))
         other = self._copy()
         other._set(self.schema, self.features_, self.projection_, Cells.stacked(parts))
+        other.inhouse_ = together([self.inhouse_, taught, Protection.none(inhouse_public)])
+        other.seeded_ = self.seeded_ or seeded
         return other
 
     def _set(self, given: Schema, learned: Features, projection: Projection, cells: Cells) -> None:
@@ -216,6 +238,15 @@ class Partitions(Learned[PartitionedChannel]):
         self.codewords_ = int(cells.centres.shape[1])
 
     # --- the channel ---------------------------------------------------------------------------
+
+    def shared(self, application: str = "collection", level: str = "latent") -> Partitions:
+        """Return the copy that may be handed out for an application; see `Learned.shared`."""
+        if self.seeded_:
+            raise errors.InvalidParameter(
+                "export: earlier rounds must have noise from the operating system, got a seeded "
+                "generator, for tests. Collect them again without rng."
+            )
+        return super().shared(application, level)
 
     def _channel_alone(self) -> Partitions:
         """Keep the numbers of partitions and cells, which reports show."""
@@ -278,6 +309,7 @@ class Partitions(Learned[PartitionedChannel]):
         parameters = {
             **codec.settings(self, _SETTINGS),
             "codewords": self.codewords_,
+            "seeded": self.seeded_,
             "inhouse": self.inhouse_.to_plain(),
         }
         if self._schema is None:
@@ -300,9 +332,14 @@ class Partitions(Learned[PartitionedChannel]):
         settings = {name: parameters[name] for name in (*_SETTINGS, "codewords")}
         made = cls(**codec.exact("Partitions", settings, "epsilon"))
         made.inhouse_ = Protection.from_plain(parameters["inhouse"])
+        made.seeded_ = bool(parameters["seeded"])
+        if any(part.proved for part in made.inhouse_.parts):
+            stated = str(made.inhouse_.guarantee)
+            errors.refuse(
+                "Partitions", "inhouse", "without a guarantee: cells have no noise", stated
+            )
         if "schema" not in parameters:
-            assert made.codewords is not None
-            made.codewords_ = made.codewords
+            made.codewords_ = errors.whole("Partitions", "codewords", made.codewords, least=2)
             return made._channel_alone()
         given = schema.from_plain(parameters["schema"])
         described, weights = parameters["features"], codec.part(arrays, "features")
@@ -320,7 +357,7 @@ class Partitions(Learned[PartitionedChannel]):
 
     def _must_fit(self, learned: Features, own: Mapping[str, Floats]) -> None:
         """Refuse weights whose shapes do not fit each other, before anything is encoded."""
-        width = own["matrix"].shape[-1]
+        width = own["matrix"].shape[-1] if own["matrix"].ndim == 2 else -1
         ends = [0, *(block.stop for block in self.blocks_)]
         fits = (
             own["mean"].shape == (learned.dimension,)
@@ -328,6 +365,7 @@ class Partitions(Learned[PartitionedChannel]):
             and own["centres"].shape == (self.partitions, self.codewords, width)
             and own["offsets"].shape == (self.partitions, self.codewords)
             and [block.start for block in self.blocks_] == ends[:-1]
+            and all(start < stop for start, stop in itertools.pairwise(ends))
             and ends[-1] == width
             and all(bool(np.isfinite(array).all()) for array in own.values())
         )

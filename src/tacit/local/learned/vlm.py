@@ -191,14 +191,15 @@ class VLM(Learned[LatentChannel]):
             The generator of the noise of a central guarantee.
         """
         device = devices.resolve("VLM.fit", device)
-        self.inhouse_ = Protection.none(inhouse_public)  # until the fit has succeeded
+        self._forget_fit()
         given = schema or _inferred(raw, image, self.central is not None)
         rows = given.rows(raw, "VLM.fit")
         seed = errors.whole("VLM.fit", "seed", seed, least=0)
         batch = 128 if batch_size is None else batch_size
         usual = Training(epochs=max(20, math.ceil(2000 * batch / len(rows))))
         plain = Training.of(epochs, batch_size, learning_rate, usual)
-        objective, protection = self._objective(given, seed, device), self.inhouse_
+        objective = self._objective(given, seed, device)
+        protection = Protection.none(inhouse_public)
         self.losses_: list[float] = []
         if self.central is not None:
             private = private_variational.PrivateFit(

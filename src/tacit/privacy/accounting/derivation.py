@@ -26,10 +26,11 @@ def guarantee_of(event: events.Event, delta: float | None = None) -> Guarantee:
     if not isinstance(event, events.Event):
         kind = type(event).__name__
         errors.refuse("guarantee_of", "event", "an event", kind, "Did you mean mechanism.event?")
-    for leaf in events.leaves(event):
-        if type(leaf) not in events.KINDS.values():  # a theorem is Tacit's, or it is declared
+    for node in events.nodes(event):
+        if type(node) not in events.KINDS.values():  # a theorem is Tacit's, or it is declared
             kinds = ", ".join(events.KINDS)
-            errors.refuse("guarantee_of", "event", f"one of {kinds}", type(leaf).__name__)
+            errors.refuse("guarantee_of", "event", f"one of {kinds}", type(node).__name__)
+    for leaf in events.leaves(event):
         # If nothing is known about one part, nothing is known about the whole.
         if isinstance(leaf, events.Declared) and isinstance(leaf.guarantee, NotPrivate | Unproven):
             return leaf.guarantee

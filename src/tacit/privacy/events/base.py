@@ -24,6 +24,7 @@ __all__ = [
     "Repeated",
     "Single",
     "leaves",
+    "nodes",
     "ratio_within",
     "scope_of",
     "towards",
@@ -211,7 +212,17 @@ def leaves(event: Event) -> list[Single]:
         return leaves(event.event)
     if isinstance(event, Composed | Parallel):
         return [leaf for part in event.events for leaf in leaves(part)]
-    assert isinstance(event, Single)
+    if not isinstance(event, Single):
+        errors.refuse("event", "kind", "one that Tacit has", type(event).__name__)
+    return [event]
+
+
+def nodes(event: Event) -> list[Event]:
+    """List the event and all that it is made of."""
+    if isinstance(event, PoissonSampled | Repeated):
+        return [event, *nodes(event.event)]
+    if isinstance(event, Composed | Parallel):
+        return [event, *(node for part in event.events for node in nodes(part))]
     return [event]
 
 

@@ -139,6 +139,7 @@ def adapt(
     rows: Annotated[
         int, typer.Option(help="Largest number of rows of --inhouse to use.")
     ] = MOST_ROWS,
+    inhouse_public: InhousePublic = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -153,7 +154,8 @@ def adapt(
         errors.refuse("adapt", "MODEL", "learned from partitions", learned.kind, remedy)
     table, _ = tables.sample(inhouse, rows, seed, learned.mechanism_.schema)
     with naming(inhouse):
-        mechanism = learned.next_round(tables.without_label(table, label, inhouse), seed=seed)
+        table = tables.without_label(table, label, inhouse)
+        mechanism = learned.next_round(table, inhouse_public=inhouse_public, seed=seed)
     mechanism.save(out)
     values = {"kind": "partitions", **_fitted(mechanism, "partitions"), "written": str(out)}
     print_values(values, as_json, "Adapted")
