@@ -216,7 +216,7 @@ def test_parameters_changed_after_the_fit_change_nothing(noisy: AnonymizingEncod
 def test_a_file_never_states_another_epsilon(
     noisy: AnonymizingEncoder, saved: Path, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    with pytest.raises(ArtifactError, match="is not about it"):
+    with pytest.raises(ArtifactError, match="is about another one"):
         tacit.load(_tampered(saved, tmp_path / "forged", lambda body: body.update(change)))
     copy = pickle.loads(pickle.dumps(noisy)).set_params(**change)
     try:
