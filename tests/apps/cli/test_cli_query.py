@@ -285,3 +285,32 @@ def test_sources_that_are_none(refused: Run, work: Path) -> None:
     (work / "broken.parquet").write_text(SECRET * 100)
     said = refused("select count(*) from broken", "--epsilon", 1, file="broken.parquet")
     assert "source" in said
+
+
+def test_an_answer_is_written_with_its_certificate(ask: Run, refused: Run, tmp_path: Path) -> None:
+    out, certificate = tmp_path / "answer.json", tmp_path / "answer.certificate.json"
+    options = ("--epsilon", 0.5, *DECLARED, "--out", out, "--certificate", certificate)
+    printed = ask(BY_SEX, *options)
+    assert json.loads(out.read_text()) == printed
+    assert main(["account", "verify", str(certificate)]) == 0
+    out.write_text(out.read_text().replace("0.5", "0.4"))
+    assert main(["account", "verify", str(certificate)]) != 0
+    assert "--out must be new" in refused(BY_SEX, *options)
+
+
+def test_outputs_are_checked_before_the_charge(
+    ask: Run, refused: Run, work: Path, tmp_path: Path
+) -> None:
+    count = "select count(*) from data"
+    account = ("--ledger", work / "ledger", "--account", "patients")
+    before = ask(count, "--epsilon", 0.01, "--price", *account)["remaining"]
+    nowhere = tmp_path / "missing" / "answer.json"
+    for option in ("--out", "--certificate"):
+        said = refused(count, "--epsilon", 0.01, *account, option, nowhere)
+        assert f"{option} must be in an existing folder" in said
+        said = refused(count, "--epsilon", 0.01, "--price", option, tmp_path / "answer.json")
+        assert f"--price must be given without {option}" in said
+    same = ("--out", tmp_path / "one.json", "--certificate", tmp_path / "one.json")
+    said = refused(count, "--epsilon", 0.01, *account, *same)
+    assert "--certificate must be another file" in said
+    assert ask(count, "--epsilon", 0.01, "--price", *account)["remaining"] == before
