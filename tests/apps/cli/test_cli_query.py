@@ -314,3 +314,26 @@ def test_outputs_are_checked_before_the_charge(
     said = refused(count, "--epsilon", 0.01, *account, *same)
     assert "--certificate must be another file" in said
     assert ask(count, "--epsilon", 0.01, "--price", *account)["remaining"] == before
+
+
+def test_the_certificate_of_the_account_covers_every_query(
+    ask: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger, out = tmp_path / "ledger", tmp_path / "people.certificate.json"
+    opened = f"account ledger open {ledger} people --epsilon 1 --adjacency add-remove"
+    assert main(opened.split()) == 0
+    for _ in range(2):
+        ask(
+            "select count(*) from data",
+            "--epsilon",
+            0.25,
+            "--ledger",
+            ledger,
+            "--account",
+            "people",
+        )
+    certify = ["account", "ledger", "certificate", str(ledger), "people", "--out", str(out)]
+    assert main([*certify, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["guarantee"].startswith("0.5-DP")
+    assert main(["account", "verify", str(out)]) == 0
+    assert main(certify) == 2  # the file exists

@@ -270,6 +270,9 @@ class Curator:
     def certificate(self) -> Certificate:
         """Certify everything that this object has charged.
 
+        Answers of other curators, processes and commands are not covered, even if they charged the
+        same ledger account: `Certificate.of_account` covers all charges of an account.
+
         Queries may be chosen after seeing answers, so only sums of ε, of (ε, δ) or of ρ hold, as
         in the account.
         """

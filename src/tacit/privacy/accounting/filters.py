@@ -82,6 +82,25 @@ def spent_as(budget: Guarantee, spent: Amounts) -> Guarantee:
     raise AssertionError(f"no filter for {type(budget).__name__}")
 
 
+def part_of(event: events.Event, budget: Guarantee, amount: Amounts) -> events.Event:
+    """Return the event for the budget's neighbours, if its natural guarantee is the amount charged.
+
+    Otherwise return the amount, `Declared`.
+    """
+    price = spent_as(budget, amount)
+    try:
+        restated = events.towards(event, budget.adjacency)
+        natural = guarantee_of(restated)
+    except errors.TacitError:
+        return events.Declared(price)
+    same_notion = isinstance(natural, type(price)) or (
+        isinstance(natural, PureDP) and isinstance(price, ApproxDP)
+    )
+    if same_notion and _terms(natural) == _terms(price) and getattr(natural, "xi", 0.0) == 0:
+        return restated
+    return events.Declared(price)
+
+
 def _terms(guarantee: Guarantee) -> list[tuple[str, float]]:
     match guarantee:
         case PureDP() | ApproxDP():
