@@ -280,16 +280,20 @@ class Ledger:
             return [name for (name,) in db.execute("SELECT name FROM accounts ORDER BY name")]
 
 
+LedgerLike = Ledger | str | os.PathLike[str]
+"""A ledger, or the path of its file."""
+
+
 def pay(
     where: str,
-    ledger: Ledger | None,
+    ledger: LedgerLike | None,
     account: str | None,
     event: events.Event,
     *,
     key: str | None = None,
     delta: float | None = None,
 ) -> None:
-    """Charge an account before something is drawn, if a ledger is given.
+    """Charge an account before something is drawn, if a ledger, or the path of one, is given.
 
     Raises
     ------
@@ -300,12 +304,19 @@ def pay(
     """
     if (ledger is None) != (account is None):
         given = "account" if ledger is None else "ledger"
-        errors.refuse(where, "ledger and account", "given together", given)
+        remedy = "Pass the ledger too: a pickle does not contain it." if ledger is None else ""
+        errors.refuse(where, "ledger and account", "given together", given, remedy)
     if ledger is None or account is None:
         return
+    if isinstance(ledger, str | os.PathLike):
+        if not os.path.isfile(ledger):
+            remedy = "Open an account in it first."
+            errors.refuse(where, "ledger", "an existing file", str(ledger), remedy)
+        with Ledger(ledger) as opened:
+            return pay(where, opened, account, event, key=key, delta=delta)
     if not isinstance(ledger, Ledger):
         remedy = "Open it with Ledger(path)."
-        errors.refuse(where, "ledger", "a Ledger", type(ledger).__name__, remedy)
+        errors.refuse(where, "ledger", "a Ledger or its path", type(ledger).__name__, remedy)
     if ledger.charge(account, event, key=key, delta=delta).repeated:
         # A key is for sending the same bytes again; here everything would be drawn again.
         raise errors.LedgerError(
