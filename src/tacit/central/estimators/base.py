@@ -83,7 +83,10 @@ _SAID = {
     "not supported between instances of": _LABELS,  # None beside text, which cannot be sorted
     "contains NaN": _FINITE,
     "contains infinity": _FINITE,
-    "could not convert string": "data must be numbers. Encode them first.",
+    "could not convert string": (
+        "data must be numbers. Encode text first, with categories that you declare: "
+        "OneHotEncoder(categories=[…], handle_unknown='ignore')."
+    ),
     "Complex data not supported": "Complex data not supported: data must be real numbers.",
     "Reshape your data": "data must be one row per record, in two dimensions. Reshape your data.",
 }
