@@ -259,7 +259,12 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
         (BY_SEX, ("--epsilon", 1, "--unit", "nobody"), "column must be in the table"),
         (BY_SEX, ("--epsilon", 1, "--max-rows", 3), "1 without a unit"),
         (BY_SEX, ("--epsilon", 1, "--ledger", "x"), "given together"),
-        (BY_SEX, ("--epsilon", 1, "--ledger", "x", "--account", "a"), "an existing file"),
+        (
+            BY_SEX,
+            ("--epsilon", 1, "--ledger", "x", "--account", "a"),
+            "--ledger must be an existing file, got 'x'. Open an account first: "
+            "tacit account ledger open x a",
+        ),
         (BY_SEX, ("--epsilon", 1, "--memory", "lots"), "memory must be"),
         ("select avg(salary) from data", ("--epsilon", 1), "column must be in the table"),
         ("select sum(name) from data", ("--epsilon", 1), "numbers"),
@@ -337,3 +342,21 @@ def test_the_certificate_of_the_account_covers_every_query(
     assert json.loads(capsys.readouterr().out)["guarantee"].startswith("0.5-DP")
     assert main(["account", "verify", str(out)]) == 0
     assert main(certify) == 2  # the file exists
+
+
+def test_a_forgotten_unit_is_named(refused: Run, tmp_path: Path) -> None:
+    opened = f"account ledger open {tmp_path}/ledger a --epsilon 1 --adjacency zero-out"
+    assert main([*opened.split(), "--unit", "person"]) == 0
+    account = ("--ledger", tmp_path / "ledger", "--account", "a")
+    said = refused("select count(*) from data", "--epsilon", 0.1, *account)
+    assert "pass --unit COLUMN" in said
+
+
+def test_ledgers_and_models_given_to_other_commands(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("explain", "verify"):
+        assert main(["account", command, str(work / "ledger")]) == 2
+        assert "use tacit account ledger show" in capsys.readouterr().err
+    assert main(["account", "audit", str(tmp_path)]) == 2
+    assert "use tacit train audit" in capsys.readouterr().err

@@ -815,3 +815,12 @@ def test_a_raised_concentrated_account_has_no_certificate(tmp_path):
         ledger.raise_budget("people", zcdp(0.2), "more")
         with pytest.raises(errors.LedgerError, match="a guarantee without a delta"):
             Certificate.of_account(ledger.show("people"))
+
+
+def test_a_refusal_does_not_state_what_calibration_left(tmp_path):
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("people", pure(1.0))
+        ledger.charge("people", events.Declared(pure(1.0 - 7.5e-15)))
+        with pytest.raises(errors.BudgetExceeded, match=r"epsilon must be at most 0\.0, the"):
+            ledger.charge("people", events.Declared(pure(0.1)))
+        assert ledger.show("people").remaining["epsilon"] > 0

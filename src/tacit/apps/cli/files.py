@@ -168,7 +168,9 @@ def opened_ledger(path: Path | None, account: str | None) -> Iterator[Any]:
         return
     from tacit.privacy.accounting.ledger import Ledger
 
-    must_exist(path)
+    if not path.is_file():
+        remedy = f"Open an account first: tacit account ledger open {path} {account} …"
+        errors.refuse("command line", "--ledger", "an existing file", str(path), remedy)
     with Ledger(path) as opened:
         opened.show(str(account))  # a missing account is refused before any work
         yield opened

@@ -24,7 +24,7 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
     """Check a budget; a number is an ε for add-remove neighbours (one row, or one person)."""
     kind = Unit.RECORD if unit is None else Unit.PERSON
     if not isinstance(budget, Guarantee):
-        epsilon = errors.epsilon_in_range(_WHERE, budget)
+        epsilon = errors.epsilon_in_range(_WHERE, budget, name="budget")
         return PureDP(epsilon=float(epsilon), adjacency=Adjacency.ADD_REMOVE, unit=kind)
     if not isinstance(budget, PureDP | ApproxDP | ZCDP):
         errors.refuse(_WHERE, "budget", "a number, PureDP, ApproxDP or ZCDP", str(budget))
@@ -32,7 +32,10 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
         words = "add-remove, zero-out or replace-one"
         errors.refuse(_WHERE, "adjacency", words, str(budget.adjacency))
     if (budget.unit is Unit.RECORD) != (unit is None) or budget.unit is Unit.LABEL:
-        remedy = "It is record without a unit column, and person or client with one."
+        remedy = "It is record without a unit column, and person or client with one"
+        if unit is None and budget.unit is not Unit.LABEL:
+            remedy += ": pass unit=COLUMN"
+        remedy += "."
         errors.refuse(_WHERE, "unit of the budget", "that of the table", str(budget.unit), remedy)
     filters.limits_of(_WHERE, budget)
     return budget

@@ -48,6 +48,8 @@ from tacit.privacy.rounding import float_above, sum_above
 
 Amounts = dict[str, Fraction]
 """Sums of a filter by name: epsilon and delta, or rho, or epsilon at each Rényi order."""
+_SHOWN = Fraction(1, 10**12)
+"""Smallest remaining amount that a refusal states; calibration leaves less than this unspent."""
 
 
 def limits_of(where: str, budget: Guarantee) -> Amounts:
@@ -122,8 +124,9 @@ def afford(
         remaining = limits[name] - spent[name]
         # An infinite price is not a fraction; it exceeds every budget.
         if math.isinf(amount) or errors.rational(where, name, amount) > remaining:
+            rest = remaining if remaining >= _SHOWN else Fraction(0)  # only in the text
             raise errors.BudgetExceeded(
-                f"{where}: {name} must be at most {digits(remaining)}, the remaining budget of "
+                f"{where}: {name} must be at most {digits(rest)}, the remaining budget of "
                 f"account {account!r}, got {amount!r}. Nothing was charged."
             )
         cost[name] = errors.rational(where, name, amount)
