@@ -360,3 +360,14 @@ def test_ledgers_and_models_given_to_other_commands(
         assert "use tacit account ledger show" in capsys.readouterr().err
     assert main(["account", "audit", str(tmp_path)]) == 2
     assert "use tacit train audit" in capsys.readouterr().err
+
+
+def test_the_note_on_intervals_names_clipping(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = ["release", "query", str(work / "data.parquet"), "select avg(age) from data"]
+    assert main([*query, "--epsilon", "1", "--bounds", "age=0:100"]) == 0
+    assert "cover the noise, not values clipped to --bounds." in capsys.readouterr().out
+    assert main([*query, "--epsilon", "1", "--bounds", "age=0:100", "--unit", "person_id"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "not the rows left out, nor values clipped to --bounds." in printed

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import filters
 from tacit.privacy.accounting.filters import Amounts
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import Ledger, LedgerLike
 from tacit.privacy.guarantees import ZCDP, Adjacency, ApproxDP, Guarantee, PureDP, Unit
 
 _WHERE = "Curator"
@@ -41,13 +42,26 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
     return budget
 
 
+def with_neighbours_of(budget: Guarantee, ledger: LedgerLike | None, account: str) -> Guarantee:
+    """Return a budget that names no neighbours of its own with those of an existing account."""
+    if isinstance(ledger, str | os.PathLike):
+        if not os.path.isfile(ledger):
+            return budget
+        with Ledger(ledger) as opened:
+            return with_neighbours_of(budget, opened, account)
+    if not isinstance(ledger, Ledger) or account not in ledger.accounts():
+        return budget
+    adjacency = ledger.show(account).budget.adjacency
+    return replace(budget, adjacency=adjacency) if adjacency.model == "central" else budget
+
+
 class Spending:
     """The remaining budget, and the one way to spend it."""
 
     def __init__(
         self,
         budget: Guarantee,
-        ledger: Ledger | str | os.PathLike[str] | None,
+        ledger: LedgerLike | None,
         account: str,
     ) -> None:
         self.budget, self.account = budget, account
@@ -67,7 +81,7 @@ class Spending:
                 "budget",
                 f"that of account {self.account!r}, {budget}",
                 str(self.budget),
-                "Pass that budget, or another account.",
+                "Pass that budget (Ledger.show(account).budget), or another account.",
             )
 
     @property

@@ -125,7 +125,8 @@ def query(
         write_released(content, out, certificate, lambda path: answer.certificate(artifact=path))
         _print_answer(answer, parsed.names, content, as_json)
         if not as_json:
-            _print_limits(unit, max_rows, max_groups, opened is not None, answer.remaining)
+            _print_limits(unit, max_rows, max_groups, answer)
+            _print_remaining(opened is not None, answer.remaining)
             _print_texts(source, answer, declared["bounds"])
 
 
@@ -261,13 +262,20 @@ def _print_answer(
     print(f"{content['guarantee']['text']}.")
 
 
-def _print_limits(
-    unit: str | None, max_rows: int, max_groups: int, charged: bool, remaining: dict[str, float]
-) -> None:
+def _print_limits(unit: str | None, max_rows: int, max_groups: int, answer: Any) -> None:
+    from tacit.central.queries.model import Count
+
+    clipped = any(not isinstance(part.query, Count) for part in answer.parts or (answer,))
+    omitted = ["the rows left out"] * (unit is not None) + ["values clipped to --bounds"] * clipped
     if unit is not None:
         rows = f"at most {max_rows} row{'s' * (max_rows > 1)} per person and group"
         groups = f"in at most {max_groups} group{'s' * (max_groups > 1)}"
-        print(f"Counted: {rows}, {groups}. Intervals cover the noise, not the rows left out.")
+        print(f"Counted: {rows}, {groups}.")
+    if omitted:
+        print(f"Intervals cover the noise, not {', nor '.join(omitted)}.")
+
+
+def _print_remaining(charged: bool, remaining: dict[str, float]) -> None:
     if charged:
         print(f"Remaining: {_amounts(remaining)}.")
     else:
