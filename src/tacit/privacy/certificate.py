@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from tacit.privacy import canonical, errors, events, files, guarantees, plain, shown, wording
 from tacit.privacy.accounting.derivation import guarantee_of
+from tacit.privacy.accounting.ledger import Account
 from tacit.privacy.errors import CertificateError
 from tacit.privacy.randomness import Randomness, source
 
@@ -31,6 +32,15 @@ Each machine adds a bound on its own error, so the ε that either states is an u
 """
 _LARGEST_FILE = 16 * 2**20
 _INDENT = 2
+
+_OF_ACCOUNTS = (
+    "Everything that was released about these data was charged to the account.",
+    "Each release ran the event of its charge, with operating-system randomness, under the "
+    "assumptions of its own certificate; the ledger records neither.",
+    "A declared part is the amount of a charge that is not its event's natural guarantee, or the "
+    "rest of a budget, which counts as spent.",
+)
+"""What holds of the releases behind the charges is beyond what a ledger can see."""
 
 T = TypeVar("T")
 
@@ -115,6 +125,20 @@ class Certificate:
             issued=datetime.now(UTC).isoformat(timespec="seconds"),
             library=f"tacit {version('tacit')}",
         )
+
+    @classmethod
+    def of_account(cls, account: Account) -> Certificate:
+        """Certify everything that was charged to a ledger's account, by whichever process.
+
+        The guarantee is `Account.guarantee`: what holds for all charges together, though each may
+        depend on earlier releases.
+
+        Parameters
+        ----------
+        account
+            The account as `Ledger.show` returns it.
+        """
+        return cls.issue(account.event, assumptions=_OF_ACCOUNTS)
 
     def to_json(self) -> str:
         """Return the canonical form: sorted keys, two spaces, one newline at the end."""

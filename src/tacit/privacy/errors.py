@@ -89,16 +89,16 @@ def clip_norm_in_range(where: str, value: Any) -> Fraction:
     return number
 
 
-def epsilon_in_range(where: str, value: Any, *, least: Fraction = Fraction(1, 10**9)) -> Fraction:
+def epsilon_in_range(
+    where: str, value: Any, *, least: Fraction = Fraction(1, 10**9), name: str = "epsilon"
+) -> Fraction:
     """Check ε. Below 1e-9 weights lose all precision; above 700, e^ε overflows."""
-    number = positive(where, "epsilon", value)
+    number = positive(where, name, value)
     if number > 700:
-        refuse(where, "epsilon", "at most 700", value, "Such an epsilon protects nobody.")
+        refuse(where, name, "at most 700", value, "Such an epsilon protects nobody.")
     if number < least:
         condition = f"at least {float(least):g}"
-        refuse(
-            where, "epsilon", condition, value, "With such an epsilon, the output is only noise."
-        )
+        refuse(where, name, condition, value, "With such an epsilon, the output is only noise.")
     return number
 
 

@@ -224,7 +224,10 @@ def test_a_node_checks_its_rows_and_its_way_before_it_starts(table: Data, tmp_pa
     for more, message in [
         (["--require", "person"], "require must be one of client, record"),
         (["--account", "a"], "--ledger and --account must be given together"),
-        (["--ledger", str(tmp_path / "none"), "--account", "a"], "path must be an existing file"),
+        (
+            ["--ledger", str(tmp_path / "none"), "--account", "a"],
+            "--ledger must be an existing file",
+        ),
         (["--key", str(tmp_path / "rows.npz")], "key must be left out without TLS"),
     ]:
         found = RUNNER.invoke(federate.app, [*good, *more])

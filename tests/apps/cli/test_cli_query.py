@@ -259,7 +259,12 @@ def test_a_table_for_people(work: Path, capsys: pytest.CaptureFixture[str]) -> N
         (BY_SEX, ("--epsilon", 1, "--unit", "nobody"), "column must be in the table"),
         (BY_SEX, ("--epsilon", 1, "--max-rows", 3), "1 without a unit"),
         (BY_SEX, ("--epsilon", 1, "--ledger", "x"), "given together"),
-        (BY_SEX, ("--epsilon", 1, "--ledger", "x", "--account", "a"), "an existing file"),
+        (
+            BY_SEX,
+            ("--epsilon", 1, "--ledger", "x", "--account", "a"),
+            "--ledger must be an existing file, got 'x'. Open an account first: "
+            "tacit account ledger open x a",
+        ),
         (BY_SEX, ("--epsilon", 1, "--memory", "lots"), "memory must be"),
         ("select avg(salary) from data", ("--epsilon", 1), "column must be in the table"),
         ("select sum(name) from data", ("--epsilon", 1), "numbers"),
@@ -285,3 +290,84 @@ def test_sources_that_are_none(refused: Run, work: Path) -> None:
     (work / "broken.parquet").write_text(SECRET * 100)
     said = refused("select count(*) from broken", "--epsilon", 1, file="broken.parquet")
     assert "source" in said
+
+
+def test_an_answer_is_written_with_its_certificate(ask: Run, refused: Run, tmp_path: Path) -> None:
+    out, certificate = tmp_path / "answer.json", tmp_path / "answer.certificate.json"
+    options = ("--epsilon", 0.5, *DECLARED, "--out", out, "--certificate", certificate)
+    printed = ask(BY_SEX, *options)
+    assert json.loads(out.read_text()) == printed
+    assert main(["account", "verify", str(certificate)]) == 0
+    out.write_text(out.read_text().replace("0.5", "0.4"))
+    assert main(["account", "verify", str(certificate)]) != 0
+    assert "--out must be new" in refused(BY_SEX, *options)
+
+
+def test_outputs_are_checked_before_the_charge(
+    ask: Run, refused: Run, work: Path, tmp_path: Path
+) -> None:
+    count = "select count(*) from data"
+    account = ("--ledger", work / "ledger", "--account", "patients")
+    before = ask(count, "--epsilon", 0.01, "--price", *account)["remaining"]
+    nowhere = tmp_path / "missing" / "answer.json"
+    for option in ("--out", "--certificate"):
+        said = refused(count, "--epsilon", 0.01, *account, option, nowhere)
+        assert f"{option} must be in an existing folder" in said
+        said = refused(count, "--epsilon", 0.01, "--price", option, tmp_path / "answer.json")
+        assert f"--price must be given without {option}" in said
+    same = ("--out", tmp_path / "one.json", "--certificate", tmp_path / "one.json")
+    said = refused(count, "--epsilon", 0.01, *account, *same)
+    assert "--certificate must be another file" in said
+    assert ask(count, "--epsilon", 0.01, "--price", *account)["remaining"] == before
+
+
+def test_the_certificate_of_the_account_covers_every_query(
+    ask: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger, out = tmp_path / "ledger", tmp_path / "people.certificate.json"
+    opened = f"account ledger open {ledger} people --epsilon 1 --adjacency add-remove"
+    assert main(opened.split()) == 0
+    for _ in range(2):
+        ask(
+            "select count(*) from data",
+            "--epsilon",
+            0.25,
+            "--ledger",
+            ledger,
+            "--account",
+            "people",
+        )
+    certify = ["account", "ledger", "certificate", str(ledger), "people", "--out", str(out)]
+    assert main([*certify, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["guarantee"].startswith("0.5-DP")
+    assert main(["account", "verify", str(out)]) == 0
+    assert main(certify) == 2  # the file exists
+
+
+def test_a_forgotten_unit_is_named(refused: Run, tmp_path: Path) -> None:
+    opened = f"account ledger open {tmp_path}/ledger a --epsilon 1 --adjacency zero-out"
+    assert main([*opened.split(), "--unit", "person"]) == 0
+    account = ("--ledger", tmp_path / "ledger", "--account", "a")
+    said = refused("select count(*) from data", "--epsilon", 0.1, *account)
+    assert "pass --unit COLUMN" in said
+
+
+def test_ledgers_and_models_given_to_other_commands(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("explain", "verify"):
+        assert main(["account", command, str(work / "ledger")]) == 2
+        assert "use tacit account ledger show" in capsys.readouterr().err
+    assert main(["account", "audit", str(tmp_path)]) == 2
+    assert "use tacit train audit" in capsys.readouterr().err
+
+
+def test_the_note_on_intervals_names_clipping(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = ["release", "query", str(work / "data.parquet"), "select avg(age) from data"]
+    assert main([*query, "--epsilon", "1", "--bounds", "age=0:100"]) == 0
+    assert "cover the noise, not values clipped to --bounds." in capsys.readouterr().out
+    assert main([*query, "--epsilon", "1", "--bounds", "age=0:100", "--unit", "person_id"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "not the rows left out, nor values clipped to --bounds." in printed

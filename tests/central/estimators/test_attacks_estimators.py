@@ -270,8 +270,10 @@ def test_every_fit_of_a_search_and_every_step_of_a_pipeline_is_charged(tmp_path:
         search.fit(X, y)
         charges = ledger.show("study").charges
         assert len(charges) == 2 * 2 * 2
-        with pytest.raises(TypeError, match="pickle"):
-            pickle.dumps(steps)
+        copied = pickle.loads(pickle.dumps(steps))
+        with pytest.raises(InvalidParameter, match="ledger and account must be given together"):
+            copied.fit(X, y)  # a pickle has no ledger, and is not fitted without one
+        assert len(ledger.show("study").charges) == 2 * 2 * 2
         with pytest.raises(BudgetExceeded):
             steps.fit(X, y)
         # The scaler ran and was paid for, the classifier did not.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -48,4 +50,40 @@ def test_copies_of_an_estimator_spend_from_one_ledger(tmp_path: Path) -> None:
         assert len(ledger.show("study").charges) == 1
         with pytest.raises(errors.BudgetExceeded):
             cross_val_score(made, rows, target, cv=3, error_score="raise")
+        assert len(ledger.show("study").charges) == 2
+
+
+def test_a_pickle_has_no_ledger_and_is_not_fitted_without_one(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (600, 2))
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("study", ApproxDP(epsilon=9.5, delta=1e-4, **SCOPE))
+        made = LinearRegression(
+            epsilon=1.0, bounds=(-1, 1), target_bounds=(-1, 1), ledger=ledger, account="study"
+        ).fit(rows, rows[:, 0])
+        loaded = pickle.loads(pickle.dumps(made))
+        assert loaded.ledger is None
+        assert made.ledger is ledger
+        assert np.array_equal(loaded.predict(rows), made.predict(rows))
+        assert loaded.guarantee_ == made.guarantee_
+        with pytest.raises(
+            errors.InvalidParameter, match=r"together.*a pickle does not contain it"
+        ):
+            loaded.fit(rows, rows[:, 0])
+        assert copy.deepcopy(made).ledger is ledger
+        copy.deepcopy(made).fit(rows, rows[:, 0])
+        loaded.set_params(ledger=ledger).fit(rows, rows[:, 0])
+        assert len(ledger.show("study").charges) == 3
+
+
+def test_a_ledger_may_be_a_path_also_in_other_processes(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (600, 2))
+    settings = {"epsilon": 1.0, "bounds": (-1, 1), "target_bounds": (-1, 1), "account": "study"}
+    with pytest.raises(errors.InvalidParameter, match="ledger must be an existing file"):
+        LinearRegression(ledger=tmp_path / "ledger", **settings).fit(rows, rows[:, 0])
+    assert not (tmp_path / "ledger").exists()
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("study", ApproxDP(epsilon=9.5, delta=1e-4, **SCOPE))
+    made = LinearRegression(ledger=str(tmp_path / "ledger"), **settings).fit(rows, rows[:, 0])
+    pickle.loads(pickle.dumps(made)).fit(rows, rows[:, 0])
+    with Ledger(tmp_path / "ledger") as ledger:
         assert len(ledger.show("study").charges) == 2

@@ -167,3 +167,10 @@ def test_information_gain_alone() -> None:
             RandomForestClassifier(epsilon=1.0, bounds=(-1, 1), blend=blend, **given).fit(
                 X, X[:, 0] > 0
             )
+
+
+def test_text_in_a_column_names_an_encoder_with_declared_categories() -> None:
+    model = MADE["linear"](epsilon=1.0, bounds=(-1, 1))
+    with pytest.raises(errors.InvalidData, match=r"OneHotEncoder\(categories=") as caught:
+        model.fit(np.array([[SECRET, 1.0], ["b", 0.0]], dtype=object), [0.0, 1.0])
+    assert silent(str(caught.value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -419,3 +420,19 @@ def test_a_sum_of_rho_is_certified_for_fixed_questions_only() -> None:
         assert not any("did not depend" in line for line in curator.certificate().assumptions)
         curator.count(rho=0.02)
         assert any("did not depend" in line for line in curator.certificate().assumptions)
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace-one"])
+@pytest.mark.parametrize("as_path", [True, False])
+def test_a_number_takes_the_neighbours_of_the_account(
+    tmp_path: Path, adjacency: str, as_path: bool
+) -> None:
+    path = tmp_path / "ledger"
+    with Ledger(path) as ledger:
+        ledger.open("people", PureDP(1.0, adjacency=adjacency, unit="record"))
+        charged = {"ledger": path if as_path else ledger, "account": "people"}
+        with Curator(pa.table({"n": [1, 2]}), 1.0, **charged) as curator:
+            assert str(curator.count(epsilon=0.25).guarantee.adjacency) == adjacency
+        with pytest.raises(errors.InvalidParameter, match="budget must be that of account"):
+            Curator(pa.table({"n": [1, 2]}), 2.0, **charged)
+        assert ledger.show("people").spent["epsilon"] == Fraction(1, 4)

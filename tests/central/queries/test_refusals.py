@@ -227,3 +227,8 @@ def test_noise_that_is_too_wide_is_refused_before_the_charge():
         with pytest.raises(errors.InvalidParameter, match="at most 2\\^50"):
             curator.mean("age", epsilon=1e-4)
         assert curator.remaining["epsilon"] == 1.0
+
+
+def test_a_budget_out_of_range_is_named() -> None:
+    with pytest.raises(errors.InvalidParameter, match="budget must be at most 700"):
+        make(1e7)

@@ -20,6 +20,7 @@ from tacit.privacy.accounting.derivation import guarantee_of
 from tacit.privacy.accounting.filters import limits_of, spent_as
 from tacit.privacy.accounting.ledger import BudgetChange, Ledger
 from tacit.privacy.accounting.privacy_loss import renyi_of
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import (
     ZCDP,
     ApproxDP,
@@ -766,3 +767,60 @@ def test_every_commit_is_flushed(ledger):
     pragma = ledger._file.db.execute
     assert pragma("PRAGMA journal_mode").fetchone() == ("wal",)
     assert pragma("PRAGMA synchronous").fetchone() == (2,)  # FULL
+
+
+@pytest.mark.parametrize(
+    ("budget", "charges"),
+    [
+        (pure(2.0), [(draw(0.1), None)] * 3),
+        (approx(4.0, 1e-5), [(draw(0.1), None), (gaussian(9), 1e-6)]),
+        (approx(4.0, 1e-5), [(gaussian(9), 1e-5)]),
+        (zcdp(0.5), [(gaussian(9), None), (draw(0.1), None)]),
+        (curve(1, 2, 8, 64), [(gaussian(9), None)]),
+    ],
+)
+def test_the_certificate_of_an_account_states_its_guarantee(tmp_path, budget, charges):
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("people", budget)
+        with pytest.raises(errors.LedgerError, match="must have charges"):
+            Certificate.of_account(ledger.show("people"))
+        for event, delta in charges:
+            ledger.charge("people", event, delta=delta)
+        account = ledger.show("people")
+    certificate = Certificate.of_account(account)
+    certificate.save(tmp_path / "certificate.json")
+    Certificate.load(tmp_path / "certificate.json").verify()
+    stated, promised = (
+        limits_of("test", one) for one in (certificate.guarantee, account.guarantee)
+    )
+    assert type(certificate.guarantee) is type(account.guarantee)
+    for name, amount in promised.items():
+        assert amount <= stated[name] <= amount * (1 + Fraction(1, 10**12))
+
+
+def test_the_certificate_of_an_account_keeps_events_where_their_sums_hold(tmp_path):
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("people", PureDP(1.0, adjacency="replace-one", unit="record"))
+        ledger.charge("people", replace(draw(0.25), adjacency="replace-one"))
+        ledger.charge("people", draw(0.25))  # at the price of two
+        first, second = ledger.show("people").event.events
+    assert first == replace(draw(0.25), adjacency="replace-one")
+    assert second == events.Declared(PureDP(0.5, adjacency="replace-one", unit="record"))
+
+
+def test_a_raised_concentrated_account_has_no_certificate(tmp_path):
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("people", zcdp(0.1))
+        ledger.charge("people", gaussian(9))
+        ledger.raise_budget("people", zcdp(0.2), "more")
+        with pytest.raises(errors.LedgerError, match="a guarantee without a delta"):
+            Certificate.of_account(ledger.show("people"))
+
+
+def test_a_refusal_does_not_state_what_calibration_left(tmp_path):
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.open("people", pure(1.0))
+        ledger.charge("people", events.Declared(pure(1.0 - 7.5e-15)))
+        with pytest.raises(errors.BudgetExceeded, match=r"epsilon must be at most 0\.0, the"):
+            ledger.charge("people", events.Declared(pure(0.1)))
+        assert ledger.show("people").remaining["epsilon"] > 0

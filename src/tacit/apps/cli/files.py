@@ -23,7 +23,7 @@ from rich.progress import (
 from tacit.apps.cli.console import must_exist
 from tacit.apps.cli.wording import spoken
 from tacit.local.inhouse import Part, Protection
-from tacit.privacy import errors
+from tacit.privacy import errors, files
 from tacit.privacy.guarantees import Unproven
 
 
@@ -66,6 +66,26 @@ def must_be_new(path: Path, option: str = "--out") -> None:
         errors.refuse("command line", option, "new", str(path), "Remove it or choose another.")
     if not path.parent.is_dir():
         errors.refuse("command line", option, "in an existing folder", str(path), "Make it first.")
+
+
+def must_be_new_outputs(out: Path | None, certificate: Path | None) -> None:
+    """Check --out and --certificate before anything is charged."""
+    for option, path in (("--out", out), ("--certificate", certificate)):
+        if path is not None:
+            must_be_new(path, option)
+    if certificate is not None and certificate == out:
+        errors.refuse("command line", "--certificate", "another file than --out", str(out))
+
+
+def write_released(content: Any, out: Path | None, certificate: Path | None, issue: Any) -> None:
+    """Write a release as JSON, and its certificate, which names that file if there is one.
+
+    `issue` makes the certificate from the path of the release, or from None.
+    """
+    if out is not None:
+        files.create(out, (json.dumps(content) + "\n").encode())
+    if certificate is not None:
+        issue(out).save(certificate)
 
 
 def must_have(thing: Any, needed: str, path: Path) -> Any:
@@ -148,7 +168,9 @@ def opened_ledger(path: Path | None, account: str | None) -> Iterator[Any]:
         return
     from tacit.privacy.accounting.ledger import Ledger
 
-    must_exist(path)
+    if not path.is_file():
+        remedy = f"Open an account first: tacit account ledger open {path} {account} …"
+        errors.refuse("command line", "--ledger", "an existing file", str(path), remedy)
     with Ledger(path) as opened:
         opened.show(str(account))  # a missing account is refused before any work
         yield opened

@@ -54,6 +54,10 @@ LedgerFile = Annotated[
 Account = Annotated[
     str | None, typer.Option("--account", help="Account of the ledger; goes with --ledger.")
 ]
+CertificateFile = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="File for a certificate of the release."),
+]
 Key = Annotated[
     str | None, typer.Option(help="Key of the charge: the same key is charged only once.")
 ]

@@ -16,6 +16,7 @@ columns are public.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
@@ -33,7 +34,7 @@ from sklearn.utils.validation import validate_data
 from tacit.central.estimators import storage
 from tacit.privacy import artifact, errors
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.ledger import Ledger, pay
+from tacit.privacy.accounting.ledger import Ledger, LedgerLike, pay
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import Event, scope_of
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
@@ -82,7 +83,10 @@ _SAID = {
     "not supported between instances of": _LABELS,  # None beside text, which cannot be sorted
     "contains NaN": _FINITE,
     "contains infinity": _FINITE,
-    "could not convert string": "data must be numbers. Encode them first.",
+    "could not convert string": (
+        "data must be numbers. Encode text first, with categories that you declare: "
+        "OneHotEncoder(categories=[…], handle_unknown='ignore')."
+    ),
     "Complex data not supported": "Complex data not supported: data must be real numbers.",
     "Reshape your data": "data must be one row per record, in two dimensions. Reshape your data.",
 }
@@ -170,7 +174,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     epsilon: float
     delta: float
     unit: str
-    ledger: Ledger | None
+    ledger: LedgerLike | None
     account: str | None
     rng: Randomness | None
 
@@ -292,8 +296,21 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return checked
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state of a copy or a pickle, which may be shared: without `clipped_`."""
-        return {key: value for key, value in super().__getstate__().items() if key != "clipped_"}
+        """Return the state of a pickle, which may be shared: without `clipped_` and open ledgers.
+
+        The account stays, so that no copy is fitted without a charge: `pay` refuses an account
+        without a ledger.
+        """
+        state = {key: value for key, value in super().__getstate__().items() if key != "clipped_"}
+        return state | ({"ledger": None} if isinstance(self.ledger, Ledger) else {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy as a pickle does, but charge the same ledger: the copy stays in this process."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied.ledger = self.ledger
+        return copied
 
 
 def _numbers(event: Event) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from tacit.central.estimators.frames import Frame
 from tacit.central.estimators.sufficient import REPAIRS, GaussianProducts, LaplaceProducts
 from tacit.central.statistics.released import Spending
 from tacit.privacy import errors
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness, source
@@ -229,7 +229,7 @@ class LinearRegression(_LinearModel):
         steps: int = 2,
         residual_clip: float | None = None,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:
@@ -305,7 +305,7 @@ residual_clip, unit, ledger, account, rng
         steps: int = 2,
         residual_clip: float | None = None,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from tacit.central.estimators.sampled import SampledDescent
 from tacit.central.estimators.softmax import NoisyDescent
 from tacit.central.estimators.taylor import Functional
 from tacit.privacy import errors
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.randomness import Randomness
 
 ALGORITHMS = ("auto", "objective", "gradient", "functional", "sgd")
@@ -127,7 +127,7 @@ class LogisticRegression(LinearClassifier):
         steps: int | None = None,
         batch_size: int | None = None,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:

@@ -19,7 +19,7 @@ from tacit.central.estimators.logistic import FLOAT_NOISE, PUBLIC_COUNT
 from tacit.central.estimators.network import Layer, NetworkTraining, forward
 from tacit.central.estimators.recipe import Recipe
 from tacit.privacy import devices, errors
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness
@@ -244,7 +244,7 @@ class MLPClassifier(ClassifierMixin, _MLP):  # type: ignore[misc]
         average: float = 0.3,
         device: str = "cpu",
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:
@@ -361,7 +361,7 @@ optimizer, learning_rate, momentum, average, device, unit, ledger, account, rng
         average: float = 0.3,
         device: str = "cpu",
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:

@@ -20,7 +20,7 @@ from tacit.central.estimators.base import DELTA, Bounds, Box, Reals, warn_of_noi
 from tacit.central.estimators.unsupervised import REMEDY, Shell
 from tacit.central.statistics.released import Released, root_above
 from tacit.privacy import errors, events
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.randomness import Randomness
 
 CELLS = 1024
@@ -73,7 +73,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: ig
         with_std: bool = True,
         delta: float = DELTA,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:
@@ -165,7 +165,7 @@ class MinMaxScaler(OneToOneFeatureMixin, TransformerMixin, Shell):  # type: igno
         tail: float = 0.01,
         delta: float = DELTA,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from tacit.central.estimators.perturbation import (
     OutputPerturbation,
 )
 from tacit.privacy import errors
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.randomness import Randomness
 
 ALGORITHMS = ("objective", "output", "dual")
@@ -76,7 +76,7 @@ class LinearSVC(LinearClassifier):
         norm: float | None = None,
         classes: Any = None,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:
@@ -151,7 +151,7 @@ class SVC(ScoreClassifier):
         fit_intercept: bool = True,
         classes: Any = None,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:

@@ -28,7 +28,7 @@ from tacit.central.statistics.moments import spend_covariance
 from tacit.central.statistics.released import Released, Spending
 from tacit.central.statistics.sums import spend_mean
 from tacit.privacy import errors, gaussian
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.randomness import Randomness, Seeded, source
@@ -149,7 +149,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
         norm: float | None = None,
         delta: float = DELTA,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:
@@ -266,7 +266,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, Sh
         init: Any = "moments",
         delta: float = DELTA,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tacit.central.queries import model
@@ -83,8 +84,8 @@ class Answer:
         (values,) = content.values() if set(content) in ({"groups"}, {"values"}) else (content,)
         return shown.table("Answer", {**values, "guarantee": self.guarantee})
 
-    def certificate(self, *, artifact: str | None = None) -> Certificate:
-        """Certify the guarantee of this release, its event and its assumptions."""
+    def certificate(self, *, artifact: str | Path | None = None) -> Certificate:
+        """Certify this release, and bind the certificate to the file that holds it, if given."""
         return certify(self.event, self.guarantee, self.seeded, artifact)
 
 
@@ -94,7 +95,7 @@ def _chosen(event: events.Event, guarantee: Guarantee) -> bool:
 
 
 def certify(
-    event: events.Event, guarantee: Guarantee, seeded: bool, artifact: str | None = None
+    event: events.Event, guarantee: Guarantee, seeded: bool, artifact: str | Path | None = None
 ) -> Certificate:
     """Issue a certificate with what every curator assumes and does not protect."""
     rows = (_ROWS,) if str(guarantee.unit) == "record" else ()

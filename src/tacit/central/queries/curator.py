@@ -8,7 +8,6 @@ References
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,12 +22,12 @@ from tacit.central.queries.engine import open_engine
 from tacit.central.queries.plan import QueryPlan, plan
 from tacit.central.queries.releases import rows_release
 from tacit.central.queries.scan import Scan
-from tacit.central.queries.spending import Spending, budget_of, shown
+from tacit.central.queries.spending import Spending, budget_of, shown, with_neighbours_of
 from tacit.central.queries.streams import AboveThreshold
 from tacit.central.queries.table import check_where
 from tacit.privacy import errors, events
 from tacit.privacy.accounting.derivation import guarantee_of
-from tacit.privacy.accounting.ledger import Ledger, line_of_text
+from tacit.privacy.accounting.ledger import LedgerLike, line_of_text
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import ZCDP, Guarantee
 from tacit.privacy.mechanisms import SparseVector
@@ -48,8 +47,9 @@ class Curator:
         A Parquet or CSV file or a pattern such as `data/*.parquet`; a pandas, Polars or Arrow
         table; a DuckDB or psycopg connection or a `postgresql://` address, with `table`.
     budget : float or Guarantee
-        An ε for add-remove neighbours, or a `PureDP`, `ApproxDP` or `ZCDP` guarantee, which names
-        its neighbours. Answers get discrete Laplace noise, or discrete Gaussian noise under zCDP.
+        An ε, for the neighbours of the account if it exists and add-remove otherwise; or a
+        `PureDP`, `ApproxDP` or `ZCDP` guarantee, which names its neighbours. Answers get discrete
+        Laplace noise, or discrete Gaussian noise under zCDP.
     bounds : mapping
         (lower, upper) for each column that is summed or ordered, from public knowledge. Values
         outside are clipped; rows with NULL or NaN are left out.
@@ -103,7 +103,7 @@ class Curator:
         unit: str | None = None,
         max_rows: int = 1,
         max_groups: int = 1,
-        ledger: Ledger | str | os.PathLike[str] | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         table: str | None = None,
         rng: Randomness | None = None,
@@ -115,10 +115,13 @@ class Curator:
         stated = budget_of(budget, unit)
         self._engine = open_engine(source, table, memory, threads)
         try:
+            name = self._engine.title if account is None else account
+            name = line_of_text("Curator", "account", name)
+            if not isinstance(budget, Guarantee):
+                stated = with_neighbours_of(stated, ledger, name)
             limits = {"unit": unit, "rows": rows, "groups": groups, "budget": stated}
             self._declared = declare(self._engine.compiler.columns, bounds, keys, **limits)
-            name = self._engine.title if account is None else account
-            self._spending = Spending(stated, ledger, line_of_text("Curator", "account", name))
+            self._spending = Spending(stated, ledger, name)
         except BaseException:
             self._engine.close()
             raise
@@ -269,6 +272,9 @@ class Curator:
 
     def certificate(self) -> Certificate:
         """Certify everything that this object has charged.
+
+        Answers of other curators, processes and commands are not covered, even if they charged the
+        same ledger account: `Certificate.of_account` covers all charges of an account.
 
         Queries may be chosen after seeing answers, so only sums of ε, of (ε, δ) or of ρ hold, as
         in the account.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from tacit.privacy import errors, events
 from tacit.privacy.accounting import filters
 from tacit.privacy.accounting.filters import Amounts
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import Ledger, LedgerLike
 from tacit.privacy.guarantees import ZCDP, Adjacency, ApproxDP, Guarantee, PureDP, Unit
 
 _WHERE = "Curator"
@@ -24,7 +25,7 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
     """Check a budget; a number is an ε for add-remove neighbours (one row, or one person)."""
     kind = Unit.RECORD if unit is None else Unit.PERSON
     if not isinstance(budget, Guarantee):
-        epsilon = errors.epsilon_in_range(_WHERE, budget)
+        epsilon = errors.epsilon_in_range(_WHERE, budget, name="budget")
         return PureDP(epsilon=float(epsilon), adjacency=Adjacency.ADD_REMOVE, unit=kind)
     if not isinstance(budget, PureDP | ApproxDP | ZCDP):
         errors.refuse(_WHERE, "budget", "a number, PureDP, ApproxDP or ZCDP", str(budget))
@@ -32,10 +33,26 @@ def budget_of(budget: Any, unit: str | None) -> Guarantee:
         words = "add-remove, zero-out or replace-one"
         errors.refuse(_WHERE, "adjacency", words, str(budget.adjacency))
     if (budget.unit is Unit.RECORD) != (unit is None) or budget.unit is Unit.LABEL:
-        remedy = "It is record without a unit column, and person or client with one."
+        remedy = "It is record without a unit column, and person or client with one"
+        if unit is None and budget.unit is not Unit.LABEL:
+            remedy += ": pass unit=COLUMN"
+        remedy += "."
         errors.refuse(_WHERE, "unit of the budget", "that of the table", str(budget.unit), remedy)
     filters.limits_of(_WHERE, budget)
     return budget
+
+
+def with_neighbours_of(budget: Guarantee, ledger: LedgerLike | None, account: str) -> Guarantee:
+    """Return a budget that names no neighbours of its own with those of an existing account."""
+    if isinstance(ledger, str | os.PathLike):
+        if not os.path.isfile(ledger):
+            return budget
+        with Ledger(ledger) as opened:
+            return with_neighbours_of(budget, opened, account)
+    if not isinstance(ledger, Ledger) or account not in ledger.accounts():
+        return budget
+    adjacency = ledger.show(account).budget.adjacency
+    return replace(budget, adjacency=adjacency) if adjacency.model == "central" else budget
 
 
 class Spending:
@@ -44,7 +61,7 @@ class Spending:
     def __init__(
         self,
         budget: Guarantee,
-        ledger: Ledger | str | os.PathLike[str] | None,
+        ledger: LedgerLike | None,
         account: str,
     ) -> None:
         self.budget, self.account = budget, account
@@ -64,7 +81,7 @@ class Spending:
                 "budget",
                 f"that of account {self.account!r}, {budget}",
                 str(self.budget),
-                "Pass that budget, or another account.",
+                "Pass that budget (Ledger.show(account).budget), or another account.",
             )
 
     @property

@@ -48,6 +48,8 @@ from tacit.privacy.rounding import float_above, sum_above
 
 Amounts = dict[str, Fraction]
 """Sums of a filter by name: epsilon and delta, or rho, or epsilon at each Rényi order."""
+_SHOWN = Fraction(1, 10**12)
+"""Smallest remaining amount that a refusal states; calibration leaves less than this unspent."""
 
 
 def limits_of(where: str, budget: Guarantee) -> Amounts:
@@ -82,6 +84,25 @@ def spent_as(budget: Guarantee, spent: Amounts) -> Guarantee:
     raise AssertionError(f"no filter for {type(budget).__name__}")
 
 
+def part_of(event: events.Event, budget: Guarantee, amount: Amounts) -> events.Event:
+    """Return the event for the budget's neighbours, if its natural guarantee is the amount charged.
+
+    Otherwise return the amount, `Declared`.
+    """
+    price = spent_as(budget, amount)
+    try:
+        restated = events.towards(event, budget.adjacency)
+        natural = guarantee_of(restated)
+    except errors.TacitError:
+        return events.Declared(price)
+    same_notion = isinstance(natural, type(price)) or (
+        isinstance(natural, PureDP) and isinstance(price, ApproxDP)
+    )
+    if same_notion and _terms(natural) == _terms(price) and getattr(natural, "xi", 0.0) == 0:
+        return restated
+    return events.Declared(price)
+
+
 def _terms(guarantee: Guarantee) -> list[tuple[str, float]]:
     match guarantee:
         case PureDP() | ApproxDP():
@@ -103,8 +124,9 @@ def afford(
         remaining = limits[name] - spent[name]
         # An infinite price is not a fraction; it exceeds every budget.
         if math.isinf(amount) or errors.rational(where, name, amount) > remaining:
+            rest = remaining if remaining >= _SHOWN else Fraction(0)  # only in the text
             raise errors.BudgetExceeded(
-                f"{where}: {name} must be at most {digits(remaining)}, the remaining budget of "
+                f"{where}: {name} must be at most {digits(rest)}, the remaining budget of "
                 f"account {account!r}, got {amount!r}. Nothing was charged."
             )
         cost[name] = errors.rational(where, name, amount)

@@ -31,7 +31,7 @@ from tacit.privacy import canonical, errors, events, guarantees
 from tacit.privacy.accounting import filters, odometer
 from tacit.privacy.accounting.filters import Amounts, digits
 from tacit.privacy.accounting.ledger_file import LedgerFile
-from tacit.privacy.guarantees import ApproxDP, Guarantee
+from tacit.privacy.guarantees import ApproxDP, Guarantee, Unproven
 from tacit.privacy.plain import event_from_plain, guarantee_from_plain, to_plain
 
 T = TypeVar("T")
@@ -88,6 +88,33 @@ class Account:
     def at_delta(self, delta: float) -> Guarantee:
         """Return what holds at a δ chosen without looking at releases; raises are paid for."""
         return odometer.at_delta(self.budget, self.spent, self._history, delta)
+
+    @property
+    def event(self) -> events.Event:
+        """Event whose natural guarantee is that of the account: all charges, composed.
+
+        A charge is its own event where the event's natural guarantee is what was charged. Otherwise
+        (for example a Gaussian that was charged at a δ, or a charge about other neighbours at a
+        price) it is `Declared`, with the amount charged, as only sums hold for charges chosen
+        adaptively. What remains of a δ, ρ or Rényi budget is `Declared` too, as it counts as spent.
+
+        Raises
+        ------
+        LedgerError
+            Nothing was charged, or the account has no guarantee without a δ.
+        """
+        charged = [one for one in self.charges if any(one.amount.values())]
+        if not charged or isinstance(self.guarantee, Unproven):
+            state = "charges" if not charged else "a guarantee without a delta"
+            remedy = "Charge it first." if not charged else "Its budget was raised: see at_delta."
+            raise errors.LedgerError(
+                f"Account.event: account {self.name!r} must have {state}, got none. {remedy}"
+            )
+        parts = [filters.part_of(one.event, self.budget, one.amount) for one in charged]
+        unspent = odometer.unspent(self.budget, self.remaining)
+        if any(unspent.values()):
+            parts.append(events.Declared(filters.spent_as(self.budget, unspent)))
+        return parts[0] if len(parts) == 1 else events.Composed(tuple(parts))
 
     @property
     def _history(self) -> list[Guarantee | Amounts]:
@@ -253,16 +280,20 @@ class Ledger:
             return [name for (name,) in db.execute("SELECT name FROM accounts ORDER BY name")]
 
 
+LedgerLike = Ledger | str | os.PathLike[str]
+"""A ledger, or the path of its file."""
+
+
 def pay(
     where: str,
-    ledger: Ledger | None,
+    ledger: LedgerLike | None,
     account: str | None,
     event: events.Event,
     *,
     key: str | None = None,
     delta: float | None = None,
 ) -> None:
-    """Charge an account before something is drawn, if a ledger is given.
+    """Charge an account before something is drawn, if a ledger, or the path of one, is given.
 
     Raises
     ------
@@ -273,12 +304,19 @@ def pay(
     """
     if (ledger is None) != (account is None):
         given = "account" if ledger is None else "ledger"
-        errors.refuse(where, "ledger and account", "given together", given)
+        remedy = "Pass the ledger too: a pickle does not contain it." if ledger is None else ""
+        errors.refuse(where, "ledger and account", "given together", given, remedy)
     if ledger is None or account is None:
         return
+    if isinstance(ledger, str | os.PathLike):
+        if not os.path.isfile(ledger):
+            remedy = "Open an account in it first."
+            errors.refuse(where, "ledger", "an existing file", str(ledger), remedy)
+        with Ledger(ledger) as opened:
+            return pay(where, opened, account, event, key=key, delta=delta)
     if not isinstance(ledger, Ledger):
         remedy = "Open it with Ledger(path)."
-        errors.refuse(where, "ledger", "a Ledger", type(ledger).__name__, remedy)
+        errors.refuse(where, "ledger", "a Ledger or its path", type(ledger).__name__, remedy)
     if ledger.charge(account, event, key=key, delta=delta).repeated:
         # A key is for sending the same bytes again; here everything would be drawn again.
         raise errors.LedgerError(

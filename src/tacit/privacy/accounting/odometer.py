@@ -80,6 +80,13 @@ def guarantee(
     return Unproven(reason=reason, **budget.scope)
 
 
+def unspent(budget: Guarantee, remaining: Amounts) -> Amounts:
+    """Return the part of what remains that `guarantee` counts as spent: all but ε of (ε, δ)."""
+    if isinstance(budget, PureDP | ApproxDP):
+        return remaining | {"epsilon": Fraction(0)}
+    return remaining
+
+
 def at_delta(
     budget: Guarantee, spent: Amounts, history: Iterable[Guarantee | Amounts], delta: float
 ) -> Guarantee:

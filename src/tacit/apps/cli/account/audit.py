@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from tacit.apps.cli.console import REFUSED, print_values
 from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import AsJson
+from tacit.privacy import errors
 
 
 def register(app: typer.Typer) -> None:
@@ -47,6 +49,9 @@ def audit(
     """
     from tacit.audit import subjects
 
+    if mechanism not in subjects.SUBJECTS and Path(mechanism).exists():
+        remedy = "To attack a saved model, use tacit train audit."
+        errors.refuse("audit", "mechanism", "the name of a mechanism", mechanism, remedy)
     report = subjects.audit(
         mechanism, epsilon=epsilon, delta=delta, samples=samples, confidence=confidence
     )

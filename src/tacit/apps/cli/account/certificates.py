@@ -12,6 +12,7 @@ from tacit.apps.cli.groups import command
 from tacit.apps.cli.options import SETTINGS, AsJson
 from tacit.privacy import errors
 
+_SQLITE = b"SQLite format 3\x00"
 CertificateFile = Annotated[Path, typer.Argument(help="A certificate.", metavar="FILE")]
 Verified = Annotated[
     Path,
@@ -57,6 +58,7 @@ def verify(
         loaded = _of_reports(certificate)
     else:
         must_exist(certificate)
+        _must_not_be_ledger("verify", certificate)
         loaded = Certificate.load(certificate)
     if artifact is None and loaded.artifact is not None:
         artifact = _beside(certificate, loaded.artifact.name)
@@ -168,7 +170,16 @@ def _with_inhouse(path: Path) -> tuple[Any, Any]:
         reports = Reports.read(path)
         return reports.certificate, reports.mechanism.inhouse_
     must_exist(path)
+    _must_not_be_ledger("explain", path)
     return Certificate.load(path), None
+
+
+def _must_not_be_ledger(where: str, path: Path) -> None:
+    """Refuse a ledger, which is an SQLite file, and name the command for it."""
+    with path.open("rb") as file:
+        if file.read(len(_SQLITE)) == _SQLITE:
+            remedy = f"It is a ledger: use tacit account ledger show {path}."
+            errors.refuse(where, "file", "a certificate", path.name, remedy)
 
 
 def sign(

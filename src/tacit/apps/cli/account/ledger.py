@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.apps.cli.console import must_exist, print_json, print_table, print_values
+from tacit.apps.cli.files import must_be_new
 from tacit.apps.cli.groups import command, group
 from tacit.apps.cli.options import PRIVACY, AsJson, Key
 from tacit.privacy import decimals as digits
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.privacy.accounting.ledger import Account, BudgetChange, Receipt
 
 app = group(
-    "Keep a budget: open accounts, charge them, raise and show their budgets.",
+    "Keep a budget: open accounts, charge them, raise, show and certify their budgets.",
     "tacit account ledger open budget.sqlite patients --epsilon 1 --adjacency zero-out",
 )
 LedgerPath = Annotated[Path, typer.Argument(help="The ledger's file; `open` makes it.")]
@@ -194,6 +195,31 @@ def ledger_show(
         print_values(values, False, "Ledger")
         if entries:
             _print_entries(one)
+
+
+@command(
+    app,
+    "Commands",
+    "tacit account ledger certificate budget.sqlite patients --out patients.certificate.json",
+    name="certificate",
+)
+def ledger_certificate(
+    path: LedgerPath,
+    name: AccountName,
+    out: Annotated[Path, typer.Option(help="File for the certificate.")],
+    as_json: AsJson = False,
+) -> None:
+    """Certify everything that was charged to an account, by whichever process or command."""
+    from tacit.privacy.accounting.ledger import Ledger
+    from tacit.privacy.certificate import Certificate
+
+    must_exist(path)
+    must_be_new(out)
+    with Ledger(path) as ledger:
+        certificate = Certificate.of_account(ledger.show(name))
+    certificate.save(out)
+    values = {"account": name, "guarantee": str(certificate.guarantee), "certificate": str(out)}
+    print_values(values, as_json, "Certified")
 
 
 def _summary(account: Account, delta: float | None) -> dict[str, Any]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tacit.apps.cli.console import print_json, print_table, print_values
-from tacit.apps.cli.files import must_be_new, opened_ledger
+from tacit.apps.cli.files import must_be_new_outputs, opened_ledger, write_released
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import Account, AsJson, Key, LedgerFile
-from tacit.privacy import errors, files
+from tacit.apps.cli.options import Account, AsJson, CertificateFile, Key, LedgerFile
+from tacit.privacy import errors
 from tacit.privacy.decimals import above
 
 Prior = Annotated[str, typer.Option(help="Parameters of the prior, one per value: 1,1 is uniform.")]
@@ -60,9 +59,7 @@ def posterior(
     level: Annotated[float, typer.Option(help="Level of the intervals.")] = 0.95,
     unit: Annotated[str, typer.Option(help="Unit: record, person, …")] = "record",
     out: Annotated[Path | None, typer.Option(help="File for the posterior, as JSON.")] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(help="File for a certificate of the release.")
-    ] = None,
+    certificate: CertificateFile = None,
     ledger: LedgerFile = None,
     account: Account = None,
     key: Key = None,
@@ -73,9 +70,7 @@ def posterior(
 
     errors.probability("posterior", "--level", level, zero=False)
     totals = _counts(count, n, counts)
-    for option, path in (("--out", out), ("--certificate", certificate)):
-        if path is not None:
-            must_be_new(path, option)
+    must_be_new_outputs(out, certificate)
     prepared = _model(prior, len(totals)).channel(
         sum(totals),
         epsilon=epsilon,
@@ -88,10 +83,7 @@ def posterior(
     with opened_ledger(ledger, account) as opened:
         pay("posterior", opened, account, prepared.channel.mechanism.event, key=key)
         released = prepared.release(totals, noise_aware=not naive, remap=remap)
-    if out is not None:
-        files.create(out, (json.dumps(released.to_dict(level)) + "\n").encode())
-    if certificate is not None:
-        released.certificate(out).save(certificate)
+    write_released(released.to_dict(level), out, certificate, released.certificate)
     _print(released, level, as_json)
 
 

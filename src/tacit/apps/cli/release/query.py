@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from tacit.apps.cli.console import print_json, print_table, print_values
-from tacit.apps.cli.files import opened_ledger
+from tacit.apps.cli.files import must_be_new_outputs, opened_ledger, write_released
 from tacit.apps.cli.groups import command
-from tacit.apps.cli.options import DATA, Account, AsJson, LedgerFile
+from tacit.apps.cli.options import DATA, Account, AsJson, CertificateFile, LedgerFile
 from tacit.privacy import errors
 from tacit.privacy.decimals import below
 
@@ -51,6 +51,7 @@ Adjacency = Annotated[
     ),
 ]
 PriceOnly = Annotated[bool, typer.Option("--price", help="Show the cost; read nothing.")]
+OutFile = Annotated[Path | None, typer.Option("--out", help="File for the answer, as JSON.")]
 Memory = Annotated[str, typer.Option(help="Memory limit of the engine.")]
 Threads = Annotated[
     int | None, typer.Option(help="Threads of the engine.", show_default="all cores")
@@ -82,6 +83,8 @@ def query(
     ledger: LedgerFile = None,
     account: Account = None,
     price: PriceOnly = False,
+    out: OutFile = None,
+    certificate: CertificateFile = None,
     memory: Memory = "2GB",
     threads: Threads = None,
     as_json: AsJson = False,
@@ -92,6 +95,10 @@ def query(
     """
     from tacit.central.queries import sql
 
+    if price and (out or certificate):
+        given = "--out" if out else "--certificate"
+        errors.refuse("query", "--price", f"given without {given}", "both", "It releases nothing.")
+    must_be_new_outputs(out, certificate)
     parsed = sql.parse(statement)
     table = _table_of(source, parsed.table)
     declared = {"bounds": _pairs("--bounds", bounds, _ends), "keys": _pairs("--keys", keys, _list)}
@@ -114,9 +121,12 @@ def query(
         if price:
             return _print_price(curator.price(parsed.query, **cost), delta, as_json)
         answer = curator.answer(parsed.query, **cost)
-        _print_answer(answer, parsed.names, delta, as_json)
+        content = _answered(answer, parsed.names, delta)
+        write_released(content, out, certificate, lambda path: answer.certificate(artifact=path))
+        _print_answer(answer, parsed.names, content, as_json)
         if not as_json:
-            _print_limits(unit, max_rows, max_groups, opened is not None, answer.remaining)
+            _print_limits(unit, max_rows, max_groups, answer)
+            _print_remaining(opened is not None, answer.remaining)
             _print_texts(source, answer, declared["bounds"])
 
 
@@ -231,28 +241,41 @@ def _print_price(price: Any, delta: float | None, as_json: bool) -> None:
     print_values(values, False, "Price")
 
 
-def _print_answer(answer: Any, names: tuple[str, ...], delta: float | None, as_json: bool) -> None:
+def _answered(answer: Any, names: tuple[str, ...], delta: float | None) -> dict[str, Any]:
+    """Return the answer as JSON-ready data, which is printed and written alike."""
     from tacit.central.queries.answers import stated
 
-    guarantee = _at(answer.guarantee, delta)
+    guarantee = stated(_at(answer.guarantee, delta))
+    return {**_content(answer, names), "guarantee": guarantee, "remaining": answer.remaining}
+
+
+def _print_answer(
+    answer: Any, names: tuple[str, ...], content: dict[str, Any], as_json: bool
+) -> None:
     if as_json:
-        rest = {"guarantee": stated(guarantee), "remaining": answer.remaining}
-        return print_json({**_content(answer, names), **rest})
+        return print_json(content)
     rows = [
         (*map(str, key), name, _shown(one.value), " to ".join(map(_shown, one.interval)))
         for key, name, one in _lines(answer, names)
     ]
     print_table("Answer", (*answer.query.by, "", "value", "95 % interval"), rows)
-    print(f"{guarantee}.")
+    print(f"{content['guarantee']['text']}.")
 
 
-def _print_limits(
-    unit: str | None, max_rows: int, max_groups: int, charged: bool, remaining: dict[str, float]
-) -> None:
+def _print_limits(unit: str | None, max_rows: int, max_groups: int, answer: Any) -> None:
+    from tacit.central.queries.model import Count
+
+    clipped = any(not isinstance(part.query, Count) for part in answer.parts or (answer,))
+    omitted = ["the rows left out"] * (unit is not None) + ["values clipped to --bounds"] * clipped
     if unit is not None:
         rows = f"at most {max_rows} row{'s' * (max_rows > 1)} per person and group"
         groups = f"in at most {max_groups} group{'s' * (max_groups > 1)}"
-        print(f"Counted: {rows}, {groups}. Intervals cover the noise, not the rows left out.")
+        print(f"Counted: {rows}, {groups}.")
+    if omitted:
+        print(f"Intervals cover the noise, not {', nor '.join(omitted)}.")
+
+
+def _print_remaining(charged: bool, remaining: dict[str, float]) -> None:
     if charged:
         print(f"Remaining: {_amounts(remaining)}.")
     else:

@@ -21,7 +21,7 @@ from tacit.central.estimators.forest.growing import (
 from tacit.central.estimators.forest.noise import WHERE
 from tacit.central.estimators.forest.tree import Tree
 from tacit.privacy import errors
-from tacit.privacy.accounting.ledger import Ledger
+from tacit.privacy.accounting.ledger import LedgerLike
 from tacit.privacy.events import Event
 from tacit.privacy.randomness import Randomness
 
@@ -156,7 +156,7 @@ class RandomForestClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore
         blend: float = 0.5,
         classes: Any = None,
         unit: str = "record",
-        ledger: Ledger | None = None,
+        ledger: LedgerLike | None = None,
         account: str | None = None,
         rng: Randomness | None = None,
     ) -> None:
