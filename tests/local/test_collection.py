@@ -175,3 +175,41 @@ def test_reports_of_others_are_refused(sensors, learned):
         tacit.NoiseAwareClassifier().fit(reports)
     with pytest.raises(errors.InvalidData, match=r"must come from a codebook"):
         tacit.StudentClassifier(inhouse=test[0]).fit(reports)
+
+
+# --- people like protected in-house rows ---------------------------------------------------------
+
+
+def drawn(seed, shift=0.0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(shift, 1, size=(6000, 3)) @ rng.normal(size=(3, 8))
+    rows = (rows + 0.5 * rng.normal(size=rows.shape)).clip(-6, 6)
+    return pd.DataFrame(rows, columns=[f"c{i}" for i in range(8)]), (rows[:, 0] > 0).astype(int)
+
+
+BOUNDS = tacit.TableSchema(tuple(tacit.Continuous(f"c{i}", -6, 6) for i in range(8)))
+
+
+@pytest.mark.parametrize("central_epsilon", [1, 5])
+def test_the_noise_of_a_central_guarantee_is_no_shift(central_epsilon, tmp_path):
+    for seed in range(5):
+        rows, labels = drawn(seed)
+        made = tacit.Codebook(
+            epsilon=4, people=3000, classes=2, central_epsilon=central_epsilon, central_delta=1e-5
+        )
+        made.fit(rows[:3000], schema=BOUNDS, seed=seed, rng=Seeded(seed))
+        saved = tacit.load(made.save(tmp_path / str(seed)))
+        assert (saved.count_variance_ == made.count_variance_).all()
+        reports = saved.release(rows[3000:], labels[3000:], rng=Seeded(100 + seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ShiftWarning)
+            tacit.NoiseAwareClassifier().fit(reports)
+
+
+def test_a_shift_is_noticed_beside_exact_counts():
+    rows, labels = drawn(0)
+    others, _ = drawn(0, shift=1.0)
+    made = tacit.Codebook(epsilon=4, people=3000, classes=2).fit(rows[:3000], schema=BOUNDS)
+    reports = made.release(others[3000:], labels[3000:], rng=Seeded(1))
+    with pytest.warns(ShiftWarning):
+        tacit.NoiseAwareClassifier().fit(reports)

@@ -150,11 +150,23 @@ class ShiftTest:
     p_value: float
 
 
-def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
+def shift_test(
+    evidence: Evidence, inhouse: Integers, count_variance: Reals | float = 0.0
+) -> ShiftTest:
     """Compare unbiased codeword shares from reports with in-house counts.
 
     Under "no shift" the covariance of the difference is known from the channel and the shares:
     nothing has to be estimated from the reports, however few they are.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        What was reported.
+    inhouse : array, (codewords,)
+        In-house counts of the codewords.
+    count_variance : float or array, (codewords,)
+        The variance of the noise of these counts, 0 without a central guarantee. Raising
+        negative counts to 0 only brings them closer to the exact ones.
     """
     k = evidence.codewords
     if not len(evidence) or not inhouse.sum() or k < 2:
@@ -166,6 +178,9 @@ def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
     share = (inhouse + 0.5) / (inhouse + 0.5).sum()
     covariance = _vote_covariance(evidence, share) / ((p - q) ** 2 * len(evidence))
     covariance += (np.diag(share) - np.outer(share, share)) / inhouse.sum()
+    # Noise e on the counts moves their shares by (e − share · Σe) / Σ counts.
+    moved = (np.eye(k) - share[:, None]) / inhouse.sum()
+    covariance += (moved * count_variance) @ moved.T
     inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
     statistic = float(difference @ inverse @ difference)
     return ShiftTest(statistic, k - 1, float(chi2.sf(statistic, k - 1)))
