@@ -262,6 +262,15 @@ def interval(draws: Reals, confidence: float) -> Reals:
     return np.moveaxis(ends, 0, -1)
 
 
+def label_shares(evidence: Evidence) -> Reals:
+    """Estimate the shares of labels: the point of the simplex nearest to the unbiased estimate."""
+    counts = evidence.channel.estimate_counts(evidence.sets).counts
+    shares = counts.reshape(-1, evidence.classes).sum(axis=0) / len(evidence)
+    falling = np.sort(shares)[::-1]
+    excess = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
+    return np.asarray(np.maximum(shares - excess[falling > excess][-1], 0.0))
+
+
 def share_interval(evidence: Evidence, axis: int, confidence: float) -> Reals:
     """Compute exact intervals for shares of codewords (axis 1 summed) or labels (axis 0 summed).
 

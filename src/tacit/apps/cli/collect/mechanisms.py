@@ -253,13 +253,14 @@ def plan(
 def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
     """Describe a fitted mechanism."""
     channel = mechanism.channel()
+    sent = {} if channel.report_bytes is None else {"bytes_per_report": channel.report_bytes}
     return {
         "columns": len(mechanism.schema.names),
         "labels": [str(c) for c in mechanism.classes]
         if channel.labelled
         else "none: reports hold no label",
         "codewords": getattr(mechanism, "codewords_", None),
-        "bytes_per_report": channel.report_bytes,
+        **sent,
         "guarantee": str(channel.guarantee),
         "in_house_rows": described(mechanism.inhouse_),
     }
