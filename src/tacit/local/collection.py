@@ -217,7 +217,7 @@ class Collection:
             remedy = "Plan more rounds when the collection is made."
             errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
         other = Collection(**self._settings, rounds=self.rounds, **self._central)
-        given = {"inhouse_public": self._public, "seed": self._seed}
+        given: dict[str, Any] = {"inhouse_public": self._public, "seed": self._seed}
         other.mechanism_ = model.next_round(self._inhouse, **given)
         other.round_ = self.round_ + 1
         other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
