@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,6 @@ from tacit.local.inhouse import TAUGHT, Protection, together
 from tacit.local.reports import Reports, certify
 from tacit.privacy import artifact, codec, errors
 from tacit.privacy.randomness import Seeded
-
-if TYPE_CHECKING:
-    from tacit.local.learned.partitions import Partitions
 
 CARRIED = f"{TAUGHT}: it carries their likeness."
 
@@ -131,17 +128,15 @@ class ProportionsClassifier(Stored):
         )
         return False
 
-    def next_round(
-        self, inhouse: Any, *, inhouse_public: bool = False, seed: int = 0
-    ) -> Partitions:
-        """Return the mechanism of a next round, whose cells follow the model's linear scores.
+    def next_round(self, inhouse: Any, *, inhouse_public: bool = False, seed: int = 0) -> Any:
+        """Return the `Partitions` of a next round, whose cells follow the model's linear scores.
 
         It carries the protection of all in-house rows that it depends on: those of the mechanism,
         of the model, and `inhouse`, in which the cells are computed.
         """
         check_is_fitted(self, "mixture_")
         mechanism: Any = self.mechanism_
-        adapted: Partitions = mechanism.adapted(
+        return mechanism.adapted(
             self.mixture_.linear_scores(mechanism.blocks_[-1].stop),
             inhouse,
             taught=self.inhouse_,
@@ -149,7 +144,6 @@ class ProportionsClassifier(Stored):
             seeded=self.certificate_.seeded,
             seed=seed,
         )
-        return adapted
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         return f"{type(self).__name__}(inhouse=…)"  # never the rows themselves
