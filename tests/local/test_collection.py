@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 
 import tacit
 from tacit.local.collection import Collection
+from tacit.local.inference import proportions_classifier
 from tacit.local.inference.noise_aware import ShiftWarning
 from tacit.local.learned.base import NotFitted
 from tacit.privacy import errors
@@ -175,3 +176,89 @@ def test_reports_of_others_are_refused(sensors, learned):
         tacit.NoiseAwareClassifier().fit(reports)
     with pytest.raises(errors.InvalidData, match=r"must come from a codebook"):
         tacit.StudentClassifier(inhouse=test[0]).fit(reports)
+
+
+# --- people like protected in-house rows ---------------------------------------------------------
+
+
+def drawn(seed, shift=0.0):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(shift, 1, size=(6000, 3)) @ rng.normal(size=(3, 8))
+    rows = (rows + 0.5 * rng.normal(size=rows.shape)).clip(-6, 6)
+    return pd.DataFrame(rows, columns=[f"c{i}" for i in range(8)]), (rows[:, 0] > 0).astype(int)
+
+
+BOUNDS = tacit.TableSchema(tuple(tacit.Continuous(f"c{i}", -6, 6) for i in range(8)))
+
+
+@pytest.mark.parametrize("central_epsilon", [1, 5])
+def test_the_noise_of_a_central_guarantee_is_no_shift(central_epsilon, tmp_path):
+    for seed in range(5):
+        rows, labels = drawn(seed)
+        made = tacit.Codebook(
+            epsilon=4, people=3000, classes=2, central_epsilon=central_epsilon, central_delta=1e-5
+        )
+        made.fit(rows[:3000], schema=BOUNDS, seed=seed, rng=Seeded(seed))
+        saved = tacit.load(made.save(tmp_path / str(seed)))
+        assert (saved.count_variance_ == made.count_variance_).all()
+        reports = saved.release(rows[3000:], labels[3000:], rng=Seeded(100 + seed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ShiftWarning)
+            tacit.NoiseAwareClassifier().fit(reports)
+
+
+def test_a_shift_is_noticed_beside_exact_counts():
+    rows, labels = drawn(0)
+    others, _ = drawn(0, shift=1.0)
+    made = tacit.Codebook(epsilon=4, people=3000, classes=2).fit(rows[:3000], schema=BOUNDS)
+    reports = made.release(others[3000:], labels[3000:], rng=Seeded(1))
+    with pytest.warns(ShiftWarning):
+        tacit.NoiseAwareClassifier().fit(reports)
+
+
+def test_errors_name_the_collection(sensors, learned):
+    inhouse, (rows, _), _ = pieces(sensors)
+    with pytest.raises(errors.InvalidParameter, match=r"^Collection: epsilon must be"):
+        Collection(epsilon=-1, people=PEOPLE, classes=CLASSES)
+    with pytest.raises(errors.InvalidData, match=r"^Collection.fit: in-house rows must be at leas"):
+        Collection(epsilon=1, people=PEOPLE, classes=CLASSES).fit(inhouse[:9])
+    with pytest.raises(errors.InvalidData, match=r"^Collection.release: labels must be"):
+        learned[0].release(rows[:2], [0, 99])
+    with pytest.raises(errors.InvalidData, match=r"^Collection.learn: reports must have labels"):
+        learned[0].learn(learned[0].release(rows))
+    made = Collection(epsilon=4, people=900, classes=2, central_epsilon=5, central_delta=1e-5)
+    with pytest.raises(errors.TacitError, match=r"^Collection.fit: "):
+        made.fit(inhouse)  # bounds must be declared
+
+
+# --- shares of labels ----------------------------------------------------------------------------
+
+
+def test_shares_of_labels_have_intervals(sensors, learned, tmp_path):
+    _, (_, labels), _ = pieces(sensors)
+    model = learned[2]
+    shares, intervals = model.class_shares()
+    truth = np.bincount(labels, minlength=CLASSES) / PEOPLE
+    assert shares.sum() == pytest.approx(1)
+    assert np.abs(shares - truth).max() < 0.1
+    assert ((intervals[:, 0] <= shares) & (shares <= intervals[:, 1])).all()
+    with pytest.raises(errors.InvalidParameter, match="must hold its reports"):
+        tacit.load(model.save(tmp_path / "model")).class_shares()
+
+
+def test_intervals_of_shares_cover(sensors, monkeypatch):
+    """A population with shares of .6, .3 and .1, at ε = 2."""
+    monkeypatch.setattr(proportions_classifier.mixture, "fit", lambda *_: None)
+    rows, truth = sensors[0], np.array([0.6, 0.3, 0.1])
+    made = Collection(epsilon=2, people=1000, classes=3).fit(rows[:INHOUSE])
+    rng, missed, away = np.random.default_rng(0), 0, []
+    for seed in range(100):
+        chosen = rng.integers(INHOUSE, len(rows), 1000)
+        reports = made.release(rows.iloc[chosen], rng.choice(3, 1000, p=truth), rng=Seeded(seed))
+        shares, ends = made.learn(reports).class_shares(0.9)
+        missed += int(((truth < ends[:, 0]) | (truth > ends[:, 1])).sum())
+        away.append(shares - truth)
+    # At most a tenth of 300 is missed; the labels of one population depend on each other.
+    assert missed <= 45
+    assert np.abs(np.mean(away, axis=0)).max() < 0.03
+    assert ends[0, 1] - ends[0, 0] < 0.35

@@ -73,6 +73,16 @@ def test_a_target_out_of_reach_is_said_to_be():
     assert [row.people for row in made.rows] == [10_000] * 6
 
 
+def test_a_number_of_people_needs_no_target():
+    made = plan(classes=4, epsilon=2, people=5000)
+    (mine,) = (row for row in made.rows if row.epsilon == 2)
+    assert made.people_needed is None
+    assert made.answer == f"Roughly: {mine.accuracy:.2f} with 5,000 people at ε = 2."
+    assert made.to_dict()["target_accuracy"] is None
+    with pytest.raises(InvalidParameter, match="target_accuracy must be given"):
+        plan(classes=4, epsilon=2)
+
+
 def test_an_epsilon_of_its_own_gets_a_row():
     made = plan(classes=4, epsilon=3, target_accuracy=0.7)
     assert [row.epsilon for row in made.rows] == [0.5, 1.0, 2.0, 3.0, 4.0, 8.0]
@@ -134,6 +144,7 @@ def few():
 def test_a_simulation_on_digits_is_sane(few):
     values = accuracies(few)
     assert few.simulated
+    assert "upper bound: labels are assumed to follow the rows' groups" in few.title
     assert all(0 <= value <= 1 for value in values)
     # Groups of digits are well apart: little ε tells little, much ε nearly all.
     assert values[0] < 0.6

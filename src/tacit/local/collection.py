@@ -12,7 +12,8 @@ the person's own report still has the law of that channel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
@@ -91,7 +92,8 @@ class Collection:
             "central_delta": central_delta,
         }
         # Checked now, so that fit refuses rows only.
-        Codebook(**self._settings, **self._central)
+        with _said_by_collection():
+            Codebook(**self._settings, **self._central)
 
     def __repr__(self) -> str:
         """Show parameters, and the mechanism once there is one; never the rows."""
@@ -133,13 +135,16 @@ class Collection:
             if self.rounds > 1:
                 remedy = "Images and protected in-house rows are collected in one round."
                 errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
-            mechanism = Codebook(**self._settings, **self._central).fit(
-                inhouse, schema=schema, image=image, seed=seed,
-                inhouse_public=inhouse_public, rng=rng,
-            )  # fmt: skip
+            mechanism = Codebook(**self._settings, **self._central)
+            with _said_by_collection():
+                mechanism.fit(
+                    inhouse, schema=schema, image=image, seed=seed,
+                    inhouse_public=inhouse_public, rng=rng,
+                )  # fmt: skip
         else:
             mechanism = Partitions(**self._settings)
-            mechanism.fit(inhouse, schema=schema, seed=seed, inhouse_public=inhouse_public)
+            with _said_by_collection():
+                mechanism.fit(inhouse, schema=schema, seed=seed, inhouse_public=inhouse_public)
         self.mechanism_, self.round_ = mechanism, 1
         self._inhouse, self._seed, self._public = inhouse, seed, inhouse_public
         return self
@@ -167,7 +172,8 @@ class Collection:
 
     def release(self, raw: Any, labels: Any = None, rng: Randomness | None = None) -> Reports:
         """Release one report per row, with its label where labels are given."""
-        return self._fitted().release(raw, labels, rng)
+        with _said_by_collection():
+            return self._fitted().release(raw, labels, rng)
 
     def save(self, path: str | Path) -> Path:
         """Write the mechanism to a directory for use in-house, without the in-house rows."""
@@ -188,10 +194,12 @@ class Collection:
         """
         settings: dict[str, Any] = {"inhouse": self._inhouse, "seed": self._seed}
         settings["inhouse_public"] = self._public
-        if isinstance(self._fitted(), Partitions):
-            return ProportionsClassifier(**settings).fit(reports)
-        single = reports if isinstance(reports, Reports) else Reports.concatenate(list(reports))
-        return StudentClassifier(**settings).fit(single)
+        by_partitions = isinstance(self._fitted(), Partitions)
+        with _said_by_collection():
+            if by_partitions:
+                return ProportionsClassifier(**settings).fit(reports)
+            single = reports if isinstance(reports, Reports) else Reports.concatenate(list(reports))
+            return StudentClassifier(**settings).fit(single)
 
     def adapt(self, model: ProportionsClassifier | StudentClassifier) -> Collection:
         """Return the collection of the next round: cells follow what the model has learned."""
@@ -220,3 +228,24 @@ class Collection:
         if not hasattr(self, "mechanism_"):
             raise NotFitted("Collection: it must be fitted first. Call fit.")
         return self.mechanism_
+
+
+_NAMES = {
+    "ProportionsClassifier.fit": "Collection.learn",
+    "StudentClassifier.fit": "Collection.learn",
+    "Partitions": "Collection",
+    "Codebook": "Collection",
+}
+"""Where an error arose, and the place that users of a collection know."""
+
+
+@contextmanager
+def _said_by_collection() -> Iterator[None]:
+    """Make errors of parts that a user has not met name the collection."""
+    try:
+        yield
+    except errors.TacitError as error:
+        for part, known in _NAMES.items():
+            if str(error).startswith((f"{part}:", f"{part}.")):
+                raise type(error)(known + str(error).removeprefix(part)) from None
+        raise

@@ -139,8 +139,10 @@ class Part:
                 f"export: {what} must have noise from the operating system, got a seeded "
                 "generator, for tests. Fit again without rng."
             )
+        known = "would" if isinstance(self.guarantee, NotPrivate) else "may"
         raise errors.InvalidParameter(
-            f"export: {what} must carry a central guarantee towards the in-house rows, got "
+            f"export: this {known} reveal the in-house rows to everyone who gets it; "
+            f"{what} must carry a central guarantee towards the in-house rows, got "
             f"{self.guarantee}. {_REMEDIES[self.whose]}"
         )
 

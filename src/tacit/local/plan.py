@@ -60,7 +60,7 @@ class Plan:
 
     classes: int
     epsilon: float
-    target_accuracy: float
+    target_accuracy: float | None
     people_needed: int | None
     rows: tuple[Expectation, ...]
     assumptions: tuple[str, ...]
@@ -68,11 +68,19 @@ class Plan:
 
     @property
     def title(self) -> str:
-        how = "simulated on the in-house rows" if self.simulated else "by the rule's model"
-        return f"Accuracy to expect on clean rows, roughly, {how}"
+        if self.simulated:
+            return (
+                "Accuracy on clean rows, simulated on the in-house rows; upper bound: labels are "
+                "assumed to follow the rows' groups"
+            )
+        return "Accuracy to expect on clean rows, roughly, by the rule's model"
 
     @property
     def answer(self) -> str:
+        if self.target_accuracy is None:
+            (mine,) = (row for row in self.rows if row.epsilon == self.epsilon)
+            reached = f"{mine.accuracy:.2f} with {mine.people:,} people"
+            return f"Roughly: {reached} at ε = {self.epsilon:g}."
         goal = f"Roughly: {self.target_accuracy:.3g} at ε = {self.epsilon:g}"
         if self.people_needed is None:
             most = _LARGEST_SIMULATED if self.simulated else _LARGEST
@@ -88,13 +96,15 @@ def plan(
     *,
     classes: int,
     epsilon: float,
-    target_accuracy: float,
+    target_accuracy: float | None = None,
     people: int | None = None,
     inhouse: Any = None,
     image: tuple[int, int] | None = None,
     seed: int = 0,
 ) -> Plan:
     """Estimate how many people reach the target, and the accuracy at other ε.
+
+    Without a target, it estimates the accuracy that the given number of people reach.
 
     Examples
     --------
@@ -105,16 +115,19 @@ def plan(
     where = "plan"
     classes = errors.whole(where, "classes", classes, least=2, most=1000)
     epsilon = float(errors.epsilon_in_range(where, epsilon))
-    target = errors.probability(where, "target_accuracy", target_accuracy, zero=False)
+    if target_accuracy is None and people is None:
+        remedy = "Or give the number of people."
+        errors.refuse(where, "target_accuracy", "given", None, remedy)
+    target = None
+    if target_accuracy is not None:
+        target = errors.probability(where, "target_accuracy", target_accuracy, zero=False)
     largest = _LARGEST if inhouse is None else _LARGEST_SIMULATED
     if people is not None:
         people = errors.whole(where, "people", people, least=_SMALLEST, most=largest)
     expect: Callable[[float, int], Expectation] = _by_model(classes)
     if inhouse is not None:
         expect = _Simulation(inhouse, image, classes, seed).expect
-    # If the largest number is not enough, nothing smaller has to be tried.
-    reachable = expect(epsilon, largest).accuracy >= target
-    needed = _fewest(lambda n: expect(epsilon, n).accuracy >= target) if reachable else None
+    needed = None if target is None else _needed(expect, epsilon, target, largest)
     shown = people or needed or _DEFAULT_PEOPLE
     rows = [expect(e, shown) for e in sorted({*EPSILONS, epsilon})]
     return Plan(
@@ -126,6 +139,16 @@ def plan(
         MODEL if inhouse is None else SIMULATION,
         inhouse is not None,
     )
+
+
+def _needed(
+    expect: Callable[[float, int], Expectation], epsilon: float, target: float, largest: int
+) -> int | None:
+    """Find the smallest number of people who reach the target, if any number does."""
+    # If the largest number is not enough, nothing smaller has to be tried.
+    if expect(epsilon, largest).accuracy < target:
+        return None
+    return _fewest(lambda people: expect(epsilon, people).accuracy >= target)
 
 
 def _fewest(enough: Callable[[int], bool]) -> int:

@@ -249,7 +249,8 @@ def test_what_leaves_for_each_application(
     out, needed = tmp_path / "plain", requirements(application, level)
     if needed:
         line = refuse("collect", "export", work / "plain", "--out", out, *options)
-        assert f"export: {' and '.join(needed)} ({application}, {level} level) must carry" in line
+        assert "export: this would reveal the in-house rows to everyone who gets it" in line
+        assert f"; {' and '.join(needed)} ({application}, {level} level) must carry" in line
         assert not out.exists()
         return
     done = run("collect", "export", work / "plain", "--out", out, *options, "--json").json

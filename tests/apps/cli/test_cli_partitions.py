@@ -59,6 +59,7 @@ def test_two_rounds_from_files(
     done("learn", tmp_path / "r1.parquet", *inhouse, "--out", tmp_path / "m1")
     adapted = done("adapt", tmp_path / "m1", *inhouse, "--out", tmp_path / "two")
     assert adapted["guarantee"] == fitted["guarantee"]
+    assert "bytes_per_report" not in fitted
     done(
         "privatize", tmp_path / "two", work / "second.csv", *label, "--out", tmp_path / "r2.parquet"
     )
@@ -94,7 +95,14 @@ def test_models_of_partitions_need_inhouse_rows(
     assert run(capsys, "collect", *released, "--out", reports)[0] == 0
     code, _, err = run(capsys, "collect", "learn", reports, "--out", tmp_path / "m")
     assert code == 2
-    assert "--inhouse must be given" in err
+    assert "learn: --inhouse must be given: reports of partitions" in err
+    central = ("--inhouse", work / "inhouse.csv", "--central-epsilon", 1, "--central-delta", 1e-5)
+    code, _, err = run(capsys, "collect", "learn", reports, *central, "--out", tmp_path / "m")
+    assert code == 2
+    assert "learn: --central-epsilon must be absent for reports of partitions, got 1" in err
+    code, _, err = run(capsys, "collect", "export", tmp_path / "one", "--out", tmp_path / "m")
+    assert code == 2
+    assert "export: this would reveal the in-house rows to everyone who gets it; encoder" in err
     code, _, err = run(
         capsys, "collect", "adapt", tmp_path / "one", "--inhouse", work / "inhouse.csv",
         "--out", tmp_path / "two",

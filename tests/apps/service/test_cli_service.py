@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
+import tacit
 from tacit.apps.cli import main
 from tacit.apps.service import server
 from tacit.apps.service.client import Client
@@ -227,6 +229,18 @@ def test_what_must_not_leave_is_not_served(run: Run, work: Path, serve: Any) -> 
     assert "in-house rows" in outcome.err
     assert run("campaign", "serve", work, *arguments[3:]).code == 2
     assert seen == []
+
+
+def test_what_pages_cannot_run_leaves_no_database(run: Run, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 4))
+    made = tacit.Partitions(epsilon=1, people=500, classes=2).fit(rows, inhouse_public=True)
+    made.save(tmp_path / "partitions")
+    for command in ("serve", "create"):
+        database = ("--db", f"sqlite:///{tmp_path / 'new.db'}")
+        outcome = run("campaign", command, tmp_path / "partitions", "--title", "A", *database)
+        assert outcome.code == 2
+        assert "Fit a codebook for campaigns" in outcome.err
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["partitions"]
 
 
 def test_databases(run: Run, serve: Any, tmp_path: Path) -> None:

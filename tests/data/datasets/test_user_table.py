@@ -164,5 +164,5 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidData, match=r"people\.json: it must be JSON"):
         datasets.load(data, schema)
     schema.write_text("[]")
-    with pytest.raises(errors.InvalidData, match="it must be an object with a key 'label'"):
+    with pytest.raises(errors.InvalidData, match=r"a key 'label'\. Add for example .label"):
         datasets.load(data, schema)

@@ -241,6 +241,28 @@ def test_the_shift_test_says_nothing_of_little():
     assert shift_test(evidence, np.full(6, 100)).degrees == 5
 
 
+@pytest.mark.parametrize("noise", [5.0, 30.0])
+def test_the_shift_test_has_its_size_with_noised_counts(noise):
+    """Noise of a central guarantee is no shift, and is taken for one without its variance."""
+    known, forgotten = [], []
+    for seed in range(200):
+        evidence, _ = reported(WIDE, 2.0, 2000, seed)
+        rng = np.random.default_rng(10_000 + seed)
+        exact = rng.multinomial(800, WIDE.sum(axis=1))
+        counts = np.maximum(np.rint(exact + rng.normal(0, noise, 6)).astype(int), 0)
+        known.append(shift_test(evidence, counts, np.full(6, noise**2)).p_value)
+        forgotten.append(shift_test(evidence, counts).p_value)
+    assert np.mean(np.array(known) < 0.05) <= binom.ppf(1 - 5e-4, 200, 0.05) / 200
+    if noise > 10:
+        assert np.mean(np.array(forgotten) < 0.05) > 0.25
+
+
+def test_a_shift_larger_than_the_noise_of_the_counts_is_noticed():
+    evidence, _ = reported(WIDE[::-1], 4.0, 4000, 0)
+    counts = np.random.default_rng(0).multinomial(3000, WIDE.sum(axis=1))
+    assert shift_test(evidence, counts, 100.0).p_value < 1e-6
+
+
 @pytest.mark.parametrize("people", [30, 150])
 def test_few_people_give_no_false_alarms(people):
     """A covariance estimated from so few reports would reject most of the time."""

@@ -33,6 +33,13 @@ OPEN, EARLY, CLOSED, FULL = "open", "early", "closed", "full"
 _LONGEST_TITLE, _LONGEST_PURPOSE = 200, 2000
 
 
+def must_be_served(mechanism: Any) -> None:
+    """Refuse a mechanism that the pages cannot run."""
+    if mechanism.kind == "partitions":
+        remedy = "Fit a codebook for campaigns; partitions are collected in files."
+        errors.refuse("campaign", "mechanism", "one that pages support", "partitions", remedy)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
     """The fixed part of a campaign.
@@ -95,9 +102,7 @@ class Campaign:
                 errors.refuse(where, "time", "with a zone, as in 2026-12-01T08:00Z", str(moment))
         if self.opens and self.closes and not self.opens < self.closes:
             errors.refuse(where, "closes", f"after {self.opens}", str(self.closes))
-        if self.mechanism.kind == "partitions":
-            remedy = "Fit a codebook for campaigns; partitions are collected in files."
-            errors.refuse("campaign", "mechanism", "one that pages support", "partitions", remedy)
+        must_be_served(self.mechanism)
         self.mechanism.shared("collection")
         _epsilon(self.certificate.guarantee)
 

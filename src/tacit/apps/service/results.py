@@ -118,7 +118,8 @@ def _unbiased(evidence: Evidence) -> Reals:
 
 
 def _shift(evidence: Evidence, reports: Reports) -> finite.ShiftTest:
-    return finite.shift_test(evidence, reports.mechanism.counts_)
+    mechanism = reports.mechanism
+    return finite.shift_test(evidence, mechanism.counts_, mechanism.count_variance_)
 
 
 def _of_labels(reports: Reports, confidence: float) -> dict[str, Any]:

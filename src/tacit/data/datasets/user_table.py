@@ -75,7 +75,10 @@ def _read(path: Path) -> tuple[TableSchema, str, tuple[Any, ...] | None, tuple[s
         raise errors.InvalidData(f"{path}: it must be JSON.") from None
     where = str(path)
     if not isinstance(plain, dict) or "label" not in plain:
-        raise errors.InvalidData(f"{where}: it must be an object with a key 'label'.")
+        raise errors.InvalidData(
+            f"{where}: it must be an object with a key 'label'. Add for example "
+            '"label": {"column": "loyal", "classes": ["no", "yes"]}.'
+        )
     label, classes = _label(where, plain.pop("label"))
     theirs = plain.pop("join", [])
     given = _schema(where, plain)

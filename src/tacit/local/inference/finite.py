@@ -150,11 +150,23 @@ class ShiftTest:
     p_value: float
 
 
-def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
+def shift_test(
+    evidence: Evidence, inhouse: Integers, count_variance: Reals | float = 0.0
+) -> ShiftTest:
     """Compare unbiased codeword shares from reports with in-house counts.
 
     Under "no shift" the covariance of the difference is known from the channel and the shares:
     nothing has to be estimated from the reports, however few they are.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        What was reported.
+    inhouse : array, (codewords,)
+        In-house counts of the codewords.
+    count_variance : float or array, (codewords,)
+        The variance of the noise of these counts, 0 without a central guarantee. Raising
+        negative counts to 0 only brings them closer to the exact ones.
     """
     k = evidence.codewords
     if not len(evidence) or not inhouse.sum() or k < 2:
@@ -166,6 +178,9 @@ def shift_test(evidence: Evidence, inhouse: Integers) -> ShiftTest:
     share = (inhouse + 0.5) / (inhouse + 0.5).sum()
     covariance = _vote_covariance(evidence, share) / ((p - q) ** 2 * len(evidence))
     covariance += (np.diag(share) - np.outer(share, share)) / inhouse.sum()
+    # Noise e on the counts moves their shares by (e − share · Σe) / Σ counts.
+    moved = (np.eye(k) - share[:, None]) / inhouse.sum()
+    covariance += (moved * count_variance) @ moved.T
     inverse = np.linalg.pinv(covariance, rcond=1e-9, hermitian=True)
     statistic = float(difference @ inverse @ difference)
     return ShiftTest(statistic, k - 1, float(chi2.sf(statistic, k - 1)))
@@ -245,6 +260,15 @@ def interval(draws: Reals, confidence: float) -> Reals:
     confidence = errors.probability("interval", "confidence", confidence, zero=False)
     ends = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     return np.moveaxis(ends, 0, -1)
+
+
+def label_shares(evidence: Evidence) -> Reals:
+    """Estimate the shares of labels: the point of the simplex nearest to the unbiased estimate."""
+    counts = evidence.channel.estimate_counts(evidence.sets).counts
+    shares = counts.reshape(-1, evidence.classes).sum(axis=0) / len(evidence)
+    falling = np.sort(shares)[::-1]
+    excess = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
+    return np.asarray(np.maximum(shares - excess[falling > excess][-1], 0.0))
 
 
 def share_interval(evidence: Evidence, axis: int, confidence: float) -> Reals:

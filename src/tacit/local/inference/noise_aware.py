@@ -129,7 +129,7 @@ class NoiseAwareClassifier(Stored):
     def _fit_table(self, reports: Reports) -> None:
         self._evidence = evidence_of(reports)
         counts = self.mechanism_.counts_
-        self.shift_ = finite.shift_test(self._evidence, counts)
+        self.shift_ = finite.shift_test(self._evidence, counts, self.mechanism_.count_variance_)
         trusted = self.prior == "inhouse" or (
             self.prior == "auto" and self.shift_.p_value >= SIGNIFICANCE
         )

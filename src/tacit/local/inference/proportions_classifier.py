@@ -77,9 +77,11 @@ class ProportionsClassifier(Stored):
         rounds = [reports] if isinstance(reports, Reports) else list(reports)
         _must_belong_together(where, rounds)
         self._forget_fit()
+        self.__dict__.pop("_pooled", None)
         last = rounds[-1]
         vectors, classes = last.mechanism.vectors(self.inhouse), np.asarray(last.mechanism.classes)
         parts = self._parts(rounds, vectors)
+        self._pooled = _pooled(rounds)
         blocks = last.mechanism.blocks_
         self.mixture_ = mixture.fit(parts, vectors, blocks, len(classes), self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
@@ -160,6 +162,27 @@ class ProportionsClassifier(Stored):
         best = self.predict_proba(rows).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    def class_shares(
+        self, confidence: float = 0.95
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Estimate the shares of the labels among people, and their intervals (classes, 2).
+
+        How likely a report is to name a label depends on the person's label, and not on the
+        partition. So the reports of all partitions and rounds together give an unbiased estimate,
+        here the nearest shares that are not negative and sum to 1, and one exact interval
+        (`finite.share_interval`), widened to include the estimate where necessary. Partitions by
+        themselves have too few reports: maximum likelihood in each of them overstates rare labels.
+        """
+        check_is_fitted(self, "mixture_")
+        if not hasattr(self, "_pooled"):
+            raise errors.InvalidParameter(
+                "class_shares: the classifier must hold its reports, as after fit. Fit it again."
+            )
+        confidence = errors.probability("class_shares", "confidence", confidence, zero=False)
+        shares = finite.label_shares(self._pooled)
+        lower, upper = finite.share_interval(self._pooled, 0, confidence).T
+        return shares, np.stack([np.minimum(lower, shares), np.maximum(upper, shares)], axis=-1)
+
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self)
@@ -185,6 +208,14 @@ def _by_partition(reports: Reports) -> list[Evidence]:
         Evidence(sets[assigned == index], channel.law, channel.class_count)
         for index in range(channel.partitions)
     ]
+
+
+def _pooled(rounds: Sequence[Reports]) -> Evidence:
+    """Put the reports of all partitions together: they agree on labels, though not on cells."""
+    channel = rounds[0].channel
+    assert isinstance(channel, PartitionedChannel)
+    sets = np.concatenate([reports.columns["symbols"] for reports in rounds])
+    return Evidence(sets, channel.law, channel.class_count)
 
 
 def _must_belong_together(where: str, rounds: Sequence[Reports]) -> None:

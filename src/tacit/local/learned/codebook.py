@@ -79,6 +79,9 @@ class Codebook(Learned[SymbolChannel]):
 
     Attributes
     ----------
+    counts_, count_variance_ : array, (codewords,)
+        In-house rows of each codeword, and the variance of the noise of these counts: 0 without
+        `central_epsilon`.
     inhouse_ : Protection
         The protection of the in-house rows: see `tacit.inhouse`.
 
@@ -197,6 +200,7 @@ class Codebook(Learned[SymbolChannel]):
             private.links,
             private.prototypes,
         )
+        self.count_variance_ = np.full(self.codewords_, private.count_variance)
 
     def _fit_plain(
         self, kind: str | Features, given: Schema, rows: Rows, seed: int, device: str
@@ -215,6 +219,7 @@ class Codebook(Learned[SymbolChannel]):
         self._set(given, learned, Quantizer(projection, cells, groups))
         codes = groups[quantizers.nearest(vectors, cells)]
         self.counts_ = np.bincount(codes, minlength=self.codewords_)
+        self.count_variance_ = np.zeros(self.codewords_)
         linked = self.codewords_ < len(cells)
         self.links_ = quantizers.links(vectors, cells, groups) if linked else None
         self.prototypes_ = quantizers.means(features_of.Raw(given), rows, codes, self.codewords_)
@@ -253,6 +258,7 @@ class Codebook(Learned[SymbolChannel]):
         other.classes, other.subset_size, other.links_ = None, subset_size, None
         weights = np.maximum(self.counts_, 1)
         other.counts_ = np.bincount(mapping, self.counts_, len(used)).astype(np.int64)
+        other.count_variance_ = np.bincount(mapping, self.count_variance_, len(used))
         share = np.zeros((len(used), self.codewords_))
         share[mapping, np.arange(self.codewords_)] = weights
         other.prototypes_ = (share / share.sum(1, keepdims=True) @ self.prototypes_).astype(
@@ -268,6 +274,7 @@ class Codebook(Learned[SymbolChannel]):
         other._schema = other.features = None
         other.features_ = other.quantizer_ = None  # type: ignore[assignment]
         other.counts_ = np.zeros_like(self.counts_)
+        other.count_variance_ = np.zeros_like(self.count_variance_)
         other.links_ = other.prototypes_ = None  # type: ignore[assignment]
         return other
 

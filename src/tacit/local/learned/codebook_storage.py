@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tacit.data import schema
 from tacit.local.inhouse import Protection
@@ -42,6 +43,8 @@ def parts(mechanism: Codebook) -> tuple[dict[str, Any], codec.Arrays]:
         **codec.nested(weights, "features"),
     }
     optional = {"matrix": stored.projection.matrix, "links": mechanism.links_}
+    if mechanism.count_variance_.any():
+        optional["count_variance"] = mechanism.count_variance_
     arrays |= {name: array for name, array in optional.items() if array is not None}
     return parameters, arrays
 
@@ -60,6 +63,7 @@ def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: codec.Arra
     }
     made.counts_, made.links_ = whole["counts"], floats.get("links")
     made.codewords_ = len(made.counts_)
+    made.count_variance_ = _count_variance(made.codewords_, arrays)
     if "schema" not in parameters:
         return made._channel_alone()
     made.prototypes_ = floats["prototypes"]
@@ -71,3 +75,13 @@ def rebuilt(kind: type[Codebook], parameters: dict[str, Any], arrays: codec.Arra
     quantizer.must_fit(made.features, restored, arrays)
     made._set(given, made.features, restored)
     return made
+
+
+def _count_variance(codewords: int, arrays: codec.Arrays) -> npt.NDArray[np.float64]:
+    """Read the variance of the noise of the counts; 0 where the counts have none."""
+    if "count_variance" not in arrays:
+        return np.zeros(codewords)
+    variance = arrays["count_variance"].astype(np.float64)
+    if variance.shape != (codewords,) or not bool((np.isfinite(variance) & (variance >= 0)).all()):
+        raise errors.InvalidData("Codebook: count_variance must be a finite number per codeword.")
+    return variance

@@ -125,6 +125,8 @@ class Private:
 
     quantizer: Quantizer
     counts: Integers
+    count_variance: float
+    """The variance of the noise of each count."""
     links: Floats | None
     prototypes: Floats
 
@@ -163,7 +165,9 @@ def fit(
     codes = groups[ranked[:, 0]]
     counts = budget.take(statistics.counts(codes, made.codewords, **budget.share(SHARES["counts"])))
     prototypes = _prototypes(schema, rows, codes, np.maximum(counts, 1), budget)
-    return Private(made, np.maximum(counts, 0), links, prototypes)
+    # The noise of a count has σ = z, as its sensitivity is 1, and is rounded.
+    variance = budget.multiplier(SHARES["counts"]) ** 2 + 1 / 12
+    return Private(made, np.maximum(counts, 0), variance, links, prototypes)
 
 
 # --- 1. directions that need no rows ---------------------------------------------------------

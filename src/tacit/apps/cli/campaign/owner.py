@@ -318,10 +318,13 @@ def _opened(db: str, secret: Path | None) -> Iterator[Store]:
 
 
 def _mechanism(directory: Path) -> Any:
-    """Load the mechanism and check that it may leave, before a database is created for it."""
+    """Load the mechanism and check it before a database is created for it."""
+    from tacit.apps.service.campaign import must_be_served
     from tacit.privacy import artifact
 
-    return must_have(artifact.load(directory), "release", directory).shared("collection")
+    mechanism = must_have(artifact.load(directory), "release", directory).shared("collection")
+    must_be_served(mechanism)
+    return mechanism
 
 
 def _campaign(store: Store, mechanism: Any, settings: _Settings) -> tuple[Campaign, str | None]:

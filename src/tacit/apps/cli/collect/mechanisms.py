@@ -208,7 +208,10 @@ def export(
 def plan(
     classes: Annotated[int, typer.Option(help="Number of classes.")],
     epsilon: Annotated[float, typer.Option(help="Local ε of one report.")],
-    target_accuracy: Annotated[float, typer.Option(help="Accuracy to reach, in (0, 1).")],
+    target_accuracy: Annotated[
+        float | None,
+        typer.Option(help="Accuracy to reach, in (0, 1).", show_default="needed without --people"),
+    ] = None,
     people: Annotated[
         int | None, typer.Option(help="Number of people, if known: predicts their accuracy.")
     ] = None,
@@ -242,7 +245,7 @@ def plan(
     if as_json:
         return print_json(planned.to_dict())
     lines = [
-        (f"{row.epsilon:g}", f"{row.people:,}", str(row.codewords), f"{row.accuracy:.3f}")
+        (f"{row.epsilon:g}", f"{row.people:,}", str(row.codewords), f"{row.accuracy:.2f}")
         for row in planned.rows
     ]
     print_table(planned.title, ("ε", "people", "codewords", "accuracy"), lines)
@@ -253,13 +256,14 @@ def plan(
 def _fitted(mechanism: Any, kind: str) -> dict[str, Any]:
     """Describe a fitted mechanism."""
     channel = mechanism.channel()
+    sent = {} if channel.report_bytes is None else {"bytes_per_report": channel.report_bytes}
     return {
         "columns": len(mechanism.schema.names),
         "labels": [str(c) for c in mechanism.classes]
         if channel.labelled
         else "none: reports hold no label",
         "codewords": getattr(mechanism, "codewords_", None),
-        "bytes_per_report": channel.report_bytes,
+        **sent,
         "guarantee": str(channel.guarantee),
         "in_house_rows": described(mechanism.inhouse_),
     }

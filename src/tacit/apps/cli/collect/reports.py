@@ -129,9 +129,8 @@ def learn(
     # Rounds of partitions have cells of their own; other files must be of one mechanism.
     released: Any = read if by_partitions else Reports.concatenate(read)
     model: Any = NoiseAwareClassifier(seed=seed, device=device)
-    if by_partitions and (inhouse is None or central_epsilon is not None):
-        remedy = "A model of partitions is taught on in-house rows, and stays in-house."
-        errors.refuse("learn", "--inhouse", "given, without --central-epsilon", inhouse, remedy)
+    if by_partitions:
+        _must_suit_partitions(inhouse, central_epsilon, central_delta)
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, read[0].schema)
         must_take_all("learn", total, rows, central_epsilon)
@@ -161,6 +160,20 @@ def learn(
         "written": str(out),
     }
     print_values(values, as_json, "Learned")
+
+
+def _must_suit_partitions(
+    inhouse: Path | None, central_epsilon: float | None, central_delta: float | None
+) -> None:
+    """Refuse options that models of partitions do not have."""
+    if inhouse is None:
+        condition = "given: reports of partitions are learned with in-house rows"
+        errors.refuse("learn", "--inhouse", condition, None, "Pass the file that fit read.")
+    options = {"--central-epsilon": central_epsilon, "--central-delta": central_delta}
+    for option, value in options.items():
+        if value is not None:
+            remedy = "Fit a codebook with it if the in-house rows must be protected."
+            errors.refuse("learn", option, "absent for reports of partitions", value, remedy)
 
 
 def evaluate(
