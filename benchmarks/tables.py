@@ -65,7 +65,8 @@ def components(images: np.ndarray, labels: np.ndarray, inhouse: int) -> Table:
 def mnist_components() -> Table:
     data = load("mnist", fetch=False)
     chosen = np.random.default_rng(0).permutation(60_000)[:18_000]
-    return components(np.asarray(data.rows)[chosen] / 255.0, np.asarray(data.labels)[chosen], 7000)
+    images = np.asarray(data.rows)[chosen].reshape(len(chosen), -1) / 255.0
+    return components(images, np.asarray(data.labels)[chosen], 7000)
 
 
 def pen_strokes() -> Table:
