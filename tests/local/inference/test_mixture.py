@@ -7,7 +7,8 @@ import pytest
 
 from tacit.local.inference import mixture
 from tacit.local.inference.finite import Evidence
-from tacit.local.inference.mixture import Inputs, Member, Mixture, Part
+from tacit.local.inference.mixture import Member, Mixture, Part
+from tacit.local.inference.views import Inputs
 from tacit.privacy.mechanisms import SubsetSelection
 from tacit.privacy.randomness import Seeded
 
@@ -42,13 +43,12 @@ def parts(vectors):
 
 def test_slopes_agree_with_differences(parts, vectors):
     everything = mixture._Everything(parts, ROWS, CLASSES)
-    used = [np.ones(len(sets), bool) for sets in everything.sets]
     theta = np.random.default_rng(2).dirichlet(np.ones(5 * CELLS * CLASSES))
-    value, slope = everything._likelihood(theta, used)
+    value, slope = everything._likelihood(theta, everything.sets)
     for place in (0, 17, 40):
         moved = theta.copy()
         moved[place] += 1e-7
-        assert (everything._likelihood(moved, used)[0] - value) / 1e-7 == pytest.approx(
+        assert (everything._likelihood(moved, everything.sets)[0] - value) / 1e-7 == pytest.approx(
             slope[place], rel=1e-3, abs=1e-2
         )
 
@@ -56,9 +56,8 @@ def test_slopes_agree_with_differences(parts, vectors):
 def test_the_likelihood_is_that_of_each_partition(parts, vectors):
     everything = mixture._Everything(parts, ROWS, CLASSES)
     theta = np.random.default_rng(2).dirichlet(np.ones(CELLS * CLASSES), size=5)
-    used = [np.ones(len(sets), bool) for sets in everything.sets]
     apart = sum(p.evidence.likelihood(t)[0] for p, t in zip(parts, theta, strict=True))
-    assert everything._likelihood(theta.ravel(), used)[0] == pytest.approx(apart)
+    assert everything._likelihood(theta.ravel(), everything.sets)[0] == pytest.approx(apart)
 
 
 def test_shares_are_means_over_the_rows_of_a_cell(parts, vectors):
@@ -109,15 +108,6 @@ def test_linear_scores_are_those_of_the_member(vectors):
     np.testing.assert_allclose(
         vectors @ scores[1][:-1] + scores[1][-1], Inputs(1, 3)(vectors) @ weights[1], rtol=1e-4
     )
-
-
-def test_kernels_of_landmarks_reproduce_the_kernel(vectors):
-    seen = Inputs.kernels(vectors, slice(0, WIDTH), 1.4, 0)
-    marks = np.zeros((len(seen.landmarks), WIDTH), np.float32)
-    marks[:] = seen.landmarks
-    made = seen(marks)[:, :-1]
-    between = ((marks[:, None] - marks) ** 2).sum(axis=2)
-    np.testing.assert_allclose(made @ made.T, np.exp(-seen.gamma * between), atol=0.02)
 
 
 def test_a_mixture_is_stored_and_rebuilt(parts, vectors):

@@ -9,17 +9,17 @@ what rows of a cell look like. A model of the label implies the shares
 with D the in-house rows of a cell, π the cells' shares among people and ℓ the likelihood of
 `tacit.inference.finite`. One model is fitted through all partitions at once.
 
-Candidates are linear models (of all components, or of the first few) and kernel models (Gaussian
-kernels of two widths on landmarks), in each block of the vectors, over a grid of penalties. They
-are judged by the likelihood of reports from partitions that were held out, which needs no label:
-a model that explains cells it was not fitted to has learned about rows. What remains is the mean of
-the models of the folds, weighted by :math:`e^{(\ell - \max \ell) / T}`: at small ε many explain
-the reports about equally well, and their mean is better than the luckiest one.
+Candidates are linear models (of all components, or of the first few), Gaussian kernels of two
+widths, and diffusions of two lengths (`tacit.inference.views`), in each block of the vectors, over
+a grid of penalties. They are judged by the likelihood of reports from partitions that were held
+out, which needs no label: a model that explains cells it was not fitted to has learned about rows.
+What remains is the mean of the models of the folds, weighted by
+:math:`e^{(\ell - \max \ell) / T}`: at small ε many explain the reports about equally well, and
+their mean is better than the luckiest one.
 
 References
 ----------
 .. [QSCL09] Quadrianto, Smola, Caetano, Le. Estimating labels from label proportions. JMLR 2009.
-.. [WS01] Williams, Seeger. Using the Nyström method to speed up kernel machines. NeurIPS 2001.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 
 from tacit.local.inference.finite import Evidence
+from tacit.local.inference.views import Inputs
 
 Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
@@ -45,64 +46,11 @@ KERNEL_PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 WIDTHS = (0.7, 1.4)
 """Widths of the kernels, times the median distance of in-house rows."""
 
-FEW_COMPONENTS, LANDMARKS, MOST_ROWS = 16, 200, 4_000
+WALKS = (4.0, 32.0)
+"""Steps of the diffusions: short walks tell small clusters apart, long ones join them."""
+
+FEW_COMPONENTS, MOST_ROWS = 16, 4_000
 _STEPS, _GIVE_UP, _LEAST_WEIGHT, _FREE = 50, 3.0, 0.02, 1e-3
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Inputs:
-    r"""What a candidate sees of a vector: some components, or kernels on landmarks.
-
-    Parameters
-    ----------
-    start, stop : int
-        The components.
-    landmarks : array, (m, stop − start), optional
-        For kernel models; the inputs are then :math:`e^{-\gamma \lVert v - c_j \rVert^2}`, made
-        orthonormal by `mixing`.
-    gamma : float
-        γ.
-    mixing : array, (m, m), optional
-        The inverse square root of the kernel matrix of the landmarks.
-    """
-
-    start: int
-    stop: int
-    landmarks: Floats | None = None
-    gamma: float = 0.0
-    mixing: Floats | None = None
-
-    @classmethod
-    def kernels(cls, vectors: Floats, block: slice, width: float, seed: int) -> Inputs:
-        """Choose landmarks and the kernel's width from in-house vectors."""
-        from sklearn.cluster import MiniBatchKMeans
-
-        own = vectors[:, block].astype(np.float64)
-        count = min(LANDMARKS, max(len(own) // 3, 2))
-        settings: dict[str, Any] = {"n_init": 1, "batch_size": 4096, "max_iter": 40}
-        marks = MiniBatchKMeans(count, random_state=seed, **settings).fit(own).cluster_centers_
-        between = _squared_distances(own[:1000], own[:200])
-        typical = float(np.median(between[between > 0])) if (between > 0).any() else 1.0
-        gamma = 1 / (width**2 * typical)
-        values, axes = np.linalg.eigh(np.exp(-gamma * _squared_distances(marks, marks)))
-        mixing = axes / np.sqrt(np.maximum(values, 1e-4))
-        return cls(
-            block.start, block.stop, marks.astype(np.float32), gamma, mixing.astype(np.float32)
-        )
-
-    @property
-    def width(self) -> int:
-        """How many inputs there are, the constant included."""
-        return 1 + (self.stop - self.start if self.mixing is None else self.mixing.shape[1])
-
-    def __call__(self, vectors: Floats) -> Floats:
-        """Compute the inputs, with a constant last."""
-        own = vectors[:, self.start : self.stop]
-        if self.landmarks is not None:
-            assert self.mixing is not None
-            kernels = np.exp(-self.gamma * _squared_distances(own, self.landmarks))
-            own = kernels.astype(np.float32) @ self.mixing
-        return np.hstack([own, np.ones((len(own), 1), np.float32)]).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,7 +104,7 @@ class Mixture:
         ordered = sorted(self.members, key=lambda member: -member.share)
         scores = []
         for member in ordered:
-            if member.inputs.landmarks is None:
+            if member.inputs.linear:
                 for weights in member.weights:
                     whole = np.zeros((width + 1, weights.shape[1]), np.float32)
                     whole[member.inputs.start : member.inputs.stop] = weights[:-1]
@@ -166,15 +114,13 @@ class Mixture:
 
     def parts(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """Return JSON-ready parameters, and arrays by name."""
-        described, arrays = [], {}
+        described: list[dict[str, Any]] = []
+        arrays: dict[str, Floats] = {}
         for index, member in enumerate(self.members):
-            seen = member.inputs
-            plain = {"start": seen.start, "stop": seen.stop, "gamma": seen.gamma}
+            plain, own = member.inputs.parts()
             described.append({**plain, "share": member.share})
-            arrays[f"{index}.weights"] = member.weights
-            if seen.landmarks is not None and seen.mixing is not None:
-                arrays[f"{index}.landmarks"] = seen.landmarks
-                arrays[f"{index}.mixing"] = seen.mixing
+            own = {**own, "weights": member.weights}
+            arrays |= {f"{index}.{name}": array for name, array in own.items()}
         return {"members": described}, arrays
 
     @classmethod
@@ -186,11 +132,10 @@ class Mixture:
         for index, told in enumerate(parameters["members"]):
             own = {
                 name: np.asarray(arrays[f"{index}.{name}"], np.float32)
-                for name in ("landmarks", "mixing")
+                for name in ("landmarks", "mixing", "weights")
                 if f"{index}.{name}" in arrays
             }
-            seen = Inputs(int(told["start"]), int(told["stop"]), gamma=float(told["gamma"]), **own)
-            weights = np.asarray(arrays[f"{index}.weights"], np.float32)
+            seen, weights = Inputs.from_parts(told, own), own["weights"]
             if weights.ndim != 3 or weights.shape[1] != seen.width:
                 raise ValueError("mixture: weights must fit their inputs")
             members.append(Member(seen, weights, float(told["share"])))
@@ -236,11 +181,9 @@ def fit(
     best = max(candidate.value for candidate in fitted)
     odds = [math.exp((candidate.value - best) / TEMPERATURE) for candidate in fitted]
     odds = [odd if odd >= _LEAST_WEIGHT else 0.0 for odd in odds]
-    linear = [
-        odd if c.inputs.landmarks is None else -1.0 for c, odd in zip(fitted, odds, strict=True)
-    ]
+    linear = [odd if c.inputs.linear else -1.0 for c, odd in zip(fitted, odds, strict=True)]
     if max(linear) == 0.0:
-        values = [c.value if c.inputs.landmarks is None else -math.inf for c in fitted]
+        values = [c.value if c.inputs.linear else -math.inf for c in fitted]
         linear[values.index(max(values))] = 1.0
     members = [
         Member(candidate.inputs, candidate.weights, odd / sum(odds))
@@ -263,6 +206,8 @@ def _candidates(
             yield Inputs(block.start, block.start + FEW_COMPONENTS), LINEAR_PENALTIES
         for width in WIDTHS:
             yield Inputs.kernels(vectors, block, width, seed), KERNEL_PENALTIES
+        for steps in WALKS:
+            yield Inputs.diffusion(vectors, block, steps, seed), KERNEL_PENALTIES
 
 
 class _Everything:
@@ -307,8 +252,8 @@ class _Everything:
         for penalty in penalties:
             value, weights = 0.0, []
             for held in self.folds:
-                fitted = self._fitted(inputs, penalty, [~h for h in held])
-                value += self._likelihood(self._shares(inputs, fitted)[1], held)[0]
+                fitted = self._fitted(inputs, penalty, self._chosen([~h for h in held]))
+                value += self._likelihood(self._shares(inputs, fitted)[1], self._chosen(held))[0]
                 weights.append(fitted.astype(np.float32))
             results.append(Candidate(value, seen, np.stack(weights)))
             if value < before - _GIVE_UP:
@@ -316,7 +261,7 @@ class _Everything:
             before = value
         return results
 
-    def _fitted(self, inputs: Floats, penalty: float, used: list[Any]) -> Reals:
+    def _fitted(self, inputs: Floats, penalty: float, reports: list[Any]) -> Reals:
         shape = (inputs.shape[1], self.classes)
         weight = np.full((shape[0], 1), penalty)
         weight[-1] = _FREE  # the constant is next to free
@@ -324,7 +269,7 @@ class _Everything:
         def loss(flat: Reals) -> tuple[float, Reals]:
             weights = flat.reshape(shape)
             odds, theta = self._shares(inputs, weights)
-            value, slope = self._likelihood(theta, used)
+            value, slope = self._likelihood(theta, reports)
             pull = self.spread @ slope.reshape(-1, self.classes).astype(np.float32)
             pull = odds * (pull - (odds * pull).sum(axis=1, keepdims=True))
             gradient = weight * weights - inputs.T @ pull
@@ -341,21 +286,18 @@ class _Everything:
         odds = _softmax(inputs @ weights.astype(np.float32))
         return odds, (self.average @ odds).ravel()
 
-    def _likelihood(self, theta: Reals, used: list[Any]) -> tuple[float, Reals]:
-        """Compute the log-likelihood of the chosen reports, and its slope in θ."""
+    def _chosen(self, used: list[Any]) -> list[Any]:
+        return [sets[chosen] for sets, chosen in zip(self.sets, used, strict=True)]
+
+    def _likelihood(self, theta: Reals, reports: list[Any]) -> tuple[float, Reals]:
+        """Compute the log-likelihood of reports, and its slope in θ."""
         total, slope = 0.0, np.zeros(theta.size)
-        for sets, gain, chosen in zip(self.sets, self.gains, used, strict=True):
-            own = sets[chosen]
+        for own, gain in zip(reports, self.gains, strict=True):
             if len(own):
                 mass = 1 + gain * theta[own].sum(axis=1)
                 total += float(np.log(mass).sum())
                 slope += np.bincount(own.ravel(), np.repeat(gain / mass, own.shape[1]), theta.size)
         return total, slope
-
-
-def _squared_distances(rows: npt.NDArray[Any], marks: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    squared = (rows**2).sum(axis=1)[:, None] + (marks**2).sum(axis=1) - 2 * rows @ marks.T
-    return np.asarray(np.maximum(squared, 0.0))
 
 
 def _softmax(logits: npt.NDArray[Any]) -> Floats:
