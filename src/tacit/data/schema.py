@@ -15,6 +15,7 @@ off in-house rows are facts about these rows, and are not protected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
@@ -46,6 +47,11 @@ Integers = npt.NDArray[np.int64]
 MOST_CATEGORIES = 1024
 """A column with more distinct texts than this is assumed to hold names or identifiers."""
 
+_SHAPES = {
+    "image": ("height", "width"),
+    "colour": ("height", "width", "channels"),
+    "signal": ("points in time", "channels"),
+}
 _BLOCK_CELLS = 1 << 16
 _OUTSIDE, _MISSING, _UNSEEN = ("refuse", "clip"), ("refuse", "indicate"), ("refuse", "other")
 
@@ -79,7 +85,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class ArraySchema:
-    """Rows of equally bounded numbers: images, or vectors that come as one array.
+    """Rows of equally bounded numbers: images, signals, or vectors that come as one array.
 
     Parameters
     ----------
@@ -88,11 +94,15 @@ class ArraySchema:
     lower, upper : float
         Public bounds, the same for every number.
     image : (int, int), optional
-        Height and width if a row is an image; their product is `width`.
+        Height and width if a row is a grey image; their product is `width`.
     outside : {"refuse", "clip"}
         What happens to a number beyond the bounds. NaN and infinity are always refused.
     columns : tuple of str, optional
         Names of the numbers, if rows may also be a table with one column per number.
+    colour : (int, int, int), optional
+        Height, width and channels if a row is an image in colour; their product is `width`.
+    signal : (int, int), optional
+        Points in time and channels if a row is a signal; their product is `width`.
     """
 
     width: int
@@ -101,21 +111,35 @@ class ArraySchema:
     image: tuple[int, int] | None = None
     outside: str = "refuse"
     columns: tuple[str, ...] | None = None
+    colour: tuple[int, int, int] | None = None
+    signal: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         where = "ArraySchema"
         object.__setattr__(self, "width", errors.whole(where, "width", self.width, least=1))
         _set_bounds(self, where)
         errors.choice(where, "outside", self.outside, _OUTSIDE)
-        if self.image is not None:
-            object.__setattr__(self, "image", _shape(where, self.image))
-            if self.image[0] * self.image[1] != self.width:
-                errors.refuse(where, "image", f"of {self.width} pixels in all", self.image)
+        self._set_shapes(where)
         if self.columns is not None:
             object.__setattr__(self, "columns", tuple(map(str, self.columns)))
             _printable(where, *self.columns)
             if len(set(self.columns)) != self.width:
                 errors.refuse(where, "columns", f"{self.width} distinct names", len(self.columns))
+
+    def _set_shapes(self, where: str) -> None:
+        given = [name for name in _SHAPES if getattr(self, name) is not None]
+        if len(given) > 1:
+            errors.refuse(where, given[1], f"None, as {given[0]} is given", getattr(self, given[1]))
+        for name in given:
+            shape = _shape(where, name, getattr(self, name))
+            object.__setattr__(self, name, shape)
+            if math.prod(shape) != self.width:
+                errors.refuse(where, name, f"of {self.width} numbers in all", shape)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of an image or a signal, as arrays of rows have it; None for vectors."""
+        return self.image or self.colour or self.signal
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,7 +147,7 @@ class ArraySchema:
         return self.columns or tuple(f"column {index}" for index in range(self.width))
 
     def rows(self, raw: Any, where: str = "rows") -> Rows:
-        """Check and scale: an array (n, width) or (n, height, width), or a table by `columns`."""
+        """Check and scale: an array (n, width) or (n, *shape), or a table by `columns`."""
         array = self._array(raw, where)
         scaled = np.empty(array.shape, np.float32)
         step = max(_BLOCK_CELLS // self.width, 1)
@@ -137,11 +161,11 @@ class ArraySchema:
                 raise InvalidData(f"{where}: rows must be an array, got a table. Convert it first.")
             raw = stack(chosen(table, self.columns, where), where)
         array = regular(raw, where)
-        if array.ndim == 3 and array.shape[1:] == self.image:
+        if array.ndim > 2 and array.shape[1:] == self.shape:
             array = array.reshape(len(array), -1)
         if array.ndim != 2 or array.shape[1] != self.width:
-            images = f" or (n, {self.image[0]}, {self.image[1]})" if self.image else ""
-            shapes = f"(n, {self.width}){images}"
+            sizes = ", ".join(map(str, self.shape or ()))
+            shapes = f"(n, {self.width})" + (f" or (n, {sizes})" if sizes else "")
             raise InvalidData(f"{where}: rows must be an array {shapes}, got {array.shape}.")
         some(len(array), where)
         if array.dtype.kind not in "iuf":
@@ -169,7 +193,11 @@ class ArraySchema:
 
     def to_plain(self) -> dict[str, Any]:
         """Return JSON-ready data, for `from_plain`."""
-        return {"kind": "array", **_plain(self)}
+        plain = {"kind": "array", **_plain(self)}
+        for name in ("colour", "signal"):
+            if plain[name] is None:
+                del plain[name]  # files of grey images and vectors stay as they were
+        return plain
 
 
 @dataclass(frozen=True)
@@ -348,12 +376,19 @@ def _column_from_plain(data: Any) -> Continuous | Categorical:
     errors.refuse("schema.from_plain", "a column's kind", "continuous or categorical", kind)
 
 
-def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") -> Schema:
+def infer(
+    raw: Any,
+    image: tuple[int, ...] | None = None,
+    where: str = "infer",
+    signal: tuple[int, int] | None = None,
+) -> Schema:
     """Read bounds and categories off in-house rows.
 
     Whatever lies beyond them later is clipped, counts as "other", or, where these rows have
     missing values, is marked as missing. Whole arrays of uint8 are bounded by 0 and 255 instead.
-    A table of images (`image` given) has one column per pixel. Numeric columns are continuous, also
+    A table of images or signals (`image` or `signal` given) has one column per number. Arrays
+    (n, height, width) and (n, height, width, channels) are images, the first unless `signal` is
+    given. Numeric columns are continuous, also
     where their numbers are codes: declare a `TableSchema` to say otherwise.
 
     Notes
@@ -362,11 +397,12 @@ def infer(raw: Any, image: tuple[int, int] | None = None, where: str = "infer") 
     """
     table = columns_of(raw)
     if table is None:
-        return _infer_array(regular(raw, where), image, None, where)
+        return _infer_array(regular(raw, where), image, None, where, signal)
     same_length(table, where)
-    if image is None:
+    if image is None and signal is None:
         return TableSchema(tuple(_infer_column(name, data, where) for name, data in table))
-    return _infer_array(stack(table, where), image, tuple(name for name, _ in table), where)
+    names = tuple(name for name, _ in table)
+    return _infer_array(stack(table, where), image, names, where, signal)
 
 
 def of_bytes(raw: Any, image: tuple[int, int] | None = None, where: str = "of_bytes") -> Schema:
@@ -383,22 +419,27 @@ def of_bytes(raw: Any, image: tuple[int, int] | None = None, where: str = "of_by
 
 def _infer_array(
     array: npt.NDArray[Any],
-    image: tuple[int, int] | None,
+    image: tuple[int, ...] | None,
     names: tuple[str, ...] | None,
     where: str,
+    signal: tuple[int, int] | None = None,
 ) -> ArraySchema:
     some(array.size, where)
-    if array.ndim not in (2, 3) or array.dtype.kind not in "iuf":
+    if array.ndim not in (2, 3, 4) or array.dtype.kind not in "iuf":
         raise InvalidData(f"{where}: rows must be an array of numbers, (n, width) or images.")
-    image = array.shape[1:] if array.ndim == 3 else image
+    if array.ndim > 2 and signal is None:
+        image = array.shape[1:]
     width = array[0].size
+    kind = "signal" if signal is not None else "colour" if len(image or ()) == 3 else "image"
+    shaped: dict[str, Any] = {kind: signal if signal is not None else image}
     if array.dtype == np.uint8:
-        return ArraySchema(width, 0.0, 255.0, image, columns=names)
+        return ArraySchema(width, 0.0, 255.0, columns=names, **shaped)
     # The extremes are NaN if any number is; a mask of the whole array could exhaust memory.
     low, high = float(array.min()), float(array.max())
     if not np.isfinite(low) or not np.isfinite(high):
         raise InvalidData(f"{where}: rows must be finite, without NaN or infinity.")
-    return ArraySchema(width, low, high if high > low else low + 1.0, image, "clip", names)
+    upper = high if high > low else low + 1.0
+    return ArraySchema(width, low, upper, outside="clip", columns=names, **shaped)
 
 
 def _infer_column(name: str, data: npt.NDArray[Any], where: str) -> Continuous | Categorical:
@@ -449,11 +490,10 @@ def _printable(where: str, *names: object) -> None:
         errors.refuse(where, "name", "printable text", names[0])
 
 
-def _shape(where: str, image: Any) -> tuple[int, int]:
-    if not isinstance(image, tuple | list) or len(image) != 2:
-        errors.refuse(where, "image", "(height, width)", image)
-    height, width = (errors.whole(where, "image size", size, least=1) for size in image)
-    return height, width
+def _shape(where: str, name: str, given: Any) -> tuple[int, ...]:
+    if not isinstance(given, tuple | list) or len(given) != len(_SHAPES[name]):
+        errors.refuse(where, name, f"({', '.join(_SHAPES[name])})", given)
+    return tuple(errors.whole(where, f"{name} size", size, least=1) for size in given)
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 r"""Collections: the mechanism, the reports and the model of one campaign, chosen for the rows.
 
-Tables, vectors and signals get partitions (`tacit.learned.partitions`) and a model that is fitted
-through all of them (`tacit.inference.mixture`). Images, and in-house rows that must be protected,
-get a codebook and its student.
+Rows get partitions (`tacit.learned.partitions`) and a model that is fitted through all of them:
+tables, vectors and signals a mixture of models (`tacit.inference.mixture`), images the labels of
+small cells (`tacit.inference.field`). In-house rows that must be protected get a codebook and its
+student.
 
 A collection may run in rounds: what the reports of earlier people taught chooses the cells in which
 later people report. This costs nobody anything. Each person reports once, to a channel that is
@@ -108,7 +109,8 @@ class Collection:
         inhouse: Any,
         *,
         schema: Schema | None = None,
-        image: tuple[int, int] | None = None,
+        image: tuple[int, ...] | None = None,
+        signal: tuple[int, int] | None = None,
         seed: int = 0,
         inhouse_public: bool = False,
         rng: Randomness | None = None,
@@ -118,11 +120,14 @@ class Collection:
         Parameters
         ----------
         inhouse
-            A table, or an array of numbers (n, width). Arrays (n, height, width) are images.
+            A table, or an array of numbers (n, width). Arrays (n, height, width), grey, and
+            (n, height, width, channels), in colour, are images.
         schema : Schema, optional
             Public bounds and categories; read off the rows by default.
-        image : (int, int), optional
-            Height and width, if flat rows are images.
+        image : (int, int) or (int, int, int), optional
+            Height, width and, in colour, channels, if flat rows are images.
+        signal : (int, int), optional
+            Points in time and channels, if rows are signals: windows (n, time, channels), or flat.
         seed : int
             Seed of cells; privacy does not depend on it.
         inhouse_public : bool
@@ -131,11 +136,17 @@ class Collection:
             Draws the noise of a central guarantee.
         """
         mechanism: Partitions | Codebook
-        if self._uses_codebook(inhouse, schema, image):
-            if self.rounds > 1:
-                remedy = "Images and protected in-house rows are collected in one round."
-                errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
+        protected = any(value is not None for value in self._central.values())
+        if self.rounds > 1 and (protected or _images(inhouse, schema, image, signal)):
+            remedy = "Images and protected in-house rows are collected in one round."
+            errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
+        if protected:
             mechanism = Codebook(**self._settings, **self._central)
+            if signal is not None:
+                remedy = "Compute features of them first, and give these with a schema."
+                errors.refuse(
+                    "Collection.fit", "signal", "None with central_epsilon", signal, remedy
+                )
             with _said_by_collection():
                 mechanism.fit(
                     inhouse, schema=schema, image=image, seed=seed,
@@ -144,14 +155,13 @@ class Collection:
         else:
             mechanism = Partitions(**self._settings)
             with _said_by_collection():
-                mechanism.fit(inhouse, schema=schema, seed=seed, inhouse_public=inhouse_public)
+                mechanism.fit(
+                    inhouse, schema=schema, image=image, signal=signal, seed=seed,
+                    inhouse_public=inhouse_public,
+                )  # fmt: skip
         self.mechanism_, self.round_ = mechanism, 1
         self._inhouse, self._seed, self._public = inhouse, seed, inhouse_public
         return self
-
-    def _uses_codebook(self, inhouse: Any, schema: Schema | None, image: Any) -> bool:
-        images = image is not None or getattr(schema, "image", None) is not None
-        return images or getattr(inhouse, "ndim", 2) == 3 or any(self._central.values())
 
     # --- what a mechanism has ------------------------------------------------------------------
 
@@ -206,8 +216,8 @@ class Collection:
         mechanism = self._fitted()
         if not isinstance(mechanism, Partitions) or not isinstance(model, ProportionsClassifier):
             raise errors.InvalidParameter(
-                "Collection.adapt: the collection must be of a table or of vectors, without "
-                "central_epsilon. Others are collected in one round."
+                "Collection.adapt: the collection must be of a table, of vectors or of signals, "
+                "without central_epsilon. Others are collected in one round."
             )
         if artifact.fingerprint(model.mechanism_) != artifact.fingerprint(mechanism):
             raise errors.InvalidParameter(
@@ -228,6 +238,11 @@ class Collection:
         if not hasattr(self, "mechanism_"):
             raise NotFitted("Collection: it must be fitted first. Call fit.")
         return self.mechanism_
+
+
+def _images(inhouse: Any, schema: Schema | None, image: Any, signal: Any) -> bool:
+    declared = any(getattr(schema, name, None) is not None for name in ("image", "colour"))
+    return declared or image is not None or (signal is None and getattr(inhouse, "ndim", 2) > 2)
 
 
 _NAMES = {

@@ -54,7 +54,7 @@ def test_ranked_cells_come_in_order(places):
     vectors = rng.normal(size=(300, 4)).astype(np.float32)
     cells = rng.normal(size=(5, 4)).astype(np.float32)
     distance = ((vectors[:, None].astype(float) - cells[None]) ** 2).sum(axis=2)
-    found = quantizer._ranked(vectors, cells, places)
+    found = quantizer.ranked(vectors, cells, places)
     assert found.shape == (300, places)
     assert np.mean(found == distance.argsort(axis=1)[:, :places]) > 0.999
 

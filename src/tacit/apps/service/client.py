@@ -330,7 +330,7 @@ def together(rows: Any, schema: Any) -> tuple[Any, bool]:
     if columns_of(rows) is not None:
         return rows, False
     array = np.asarray(rows)
-    shapes = {(getattr(schema, "width", None),), getattr(schema, "image", None)}
+    shapes = {(getattr(schema, "width", None),), getattr(schema, "shape", None)}
     alone = array.shape in shapes
     return (array[None] if alone else array), alone
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tacit.local import origins
 from tacit.local.channels import PartitionedChannel
-from tacit.local.inference import finite, mixture
+from tacit.local.inference import field, finite, mixture
 from tacit.local.inference.finite import Evidence, ShiftTest
 from tacit.local.inference.noise_aware import PRIORS, SIGNIFICANCE, ShiftWarning, must_be_none
 from tacit.local.inference.stored import Stored, parts_of, restored
@@ -41,9 +41,10 @@ class ProportionsClassifier(Stored):
 
     Attributes
     ----------
-    mixture_ : Mixture
+    mixture_ : Mixture or Field
         The models that explain held-out reports best, and their shares: see
-        `tacit.inference.mixture`.
+        `tacit.inference.mixture`. Where partitions join the same small cells, as those of images,
+        the labels of these cells: see `tacit.inference.field`.
     shift_ : ShiftTest
         A test of whether the people look like the in-house rows.
     guarantee_ : Guarantee
@@ -82,8 +83,7 @@ class ProportionsClassifier(Stored):
         vectors, classes = last.mechanism.vectors(self.inhouse), np.asarray(last.mechanism.classes)
         parts = self._parts(rounds, vectors)
         self._pooled = _pooled(rounds)
-        blocks = last.mechanism.blocks_
-        self.mixture_ = mixture.fit(parts, vectors, blocks, len(classes), self.seed)
+        self.mixture_ = _fitted(parts, vectors, rounds, self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
         self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
         own = Protection.none(self.inhouse_public, TAUGHT)
@@ -135,6 +135,10 @@ class ProportionsClassifier(Stored):
         of the model, and `inhouse`, in which the cells are computed.
         """
         check_is_fitted(self, "mixture_")
+        if isinstance(self.mixture_, field.Field):
+            raise errors.InvalidParameter(
+                "next_round: rows must not be images. They are collected in one round."
+            )
         return self.mechanism_.adapted(
             self.mixture_.linear_scores(self.mechanism_.blocks_[-1].stop),
             inhouse,
@@ -196,8 +200,29 @@ class ProportionsClassifier(Stored):
         """Rebuild what `parts` took apart."""
         made = restored(cls, parameters, arrays, network=False)
         own = codec.part(arrays, "mixture")
-        made.mixture_ = mixture.Mixture.from_parts(parameters["mixture"], own)
+        told = parameters["mixture"]
+        if told.get("kind") == "field":
+            made.mixture_ = field.Field.from_parts(own)
+        else:
+            made.mixture_ = mixture.Mixture.from_parts(told, own)
         return made
+
+
+def _fitted(
+    parts: Sequence[mixture.Part],
+    vectors: npt.NDArray[np.float32],
+    rounds: Sequence[Reports],
+    seed: int,
+) -> mixture.Mixture | field.Field:
+    """Fit the model that suits the partitions: of small cells if they share these, else of rows."""
+    last = rounds[-1].mechanism
+    if last.cells_.groups is None:
+        return mixture.fit(parts, vectors, last.blocks_, len(last.classes), seed)
+    groups = [own for reports in rounds for own in reports.mechanism.cells_.groups]
+    grouped = [
+        field.Part(part.evidence, own, part.shares) for part, own in zip(parts, groups, strict=True)
+    ]
+    return field.fit(grouped, vectors, last.cells_.centres[0], len(last.classes))
 
 
 def _by_partition(reports: Reports) -> list[Evidence]:

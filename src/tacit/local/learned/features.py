@@ -8,6 +8,8 @@ raw        numbers in [0, 1], one-hot codes                        all          
 quantile   numbers through their distribution, weighed codes       all           quantiles
 random     random Fourier features of raw (arrays), quantile       all           as those
 scales     quantiles, then numbers in a common unit                all           quantiles, means
+signals    levels, bands, correlations of channels, as scales      signals       as scales
+patches    pooled responses of local filters                       colour images patches
 autoencoder, invariant  trained, with torch                        see modules   training
 ========== ======================================================= ============= =============
 
@@ -38,7 +40,8 @@ from tacit.privacy import errors, rowwise, silence
 Floats = npt.NDArray[np.float32]
 Parts = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
 
-FIXED = ("scattering", "raw", "quantile", "random", "scales")
+FIXED = ("scattering", "raw", "quantile", "random", "scales", "signals", "patches")
+_IN_MODULES = ("scales", "signals", "patches")
 TRAINED = ("autoencoder", "invariant")
 
 QUANTILES = 100
@@ -88,13 +91,16 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
         return Quantile.fit(schema, rows)
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
-    if kind == "scales":
-        from tacit.local.learned.scales import Scales
-
-        return Scales.fit(schema, rows)
+    if kind in _IN_MODULES:
+        return _class_of(kind).fit(schema, rows, seed)
     train = import_module(f"tacit.local.learned.{kind}").fit
     trained: Features = train(schema, rows, seed, device=device)
     return trained
+
+
+def _class_of(kind: str) -> Any:
+    """Return the class of features that have a module of their own."""
+    return getattr(import_module(f"tacit.local.learned.{kind}"), kind.capitalize())
 
 
 def on(features: Features, device: str) -> Features:
@@ -116,10 +122,8 @@ def from_parts(
         return Quantile.from_parts(schema, arrays)
     if kind == "random":
         return RandomFourier.from_parts(schema, arrays)
-    if kind == "scales":
-        from tacit.local.learned.scales import Scales
-
-        return Scales.from_parts(schema, arrays)
+    if kind in _IN_MODULES:
+        return _class_of(kind).from_parts(schema, arrays)
     build = import_module(f"tacit.local.learned.{kind}").from_parts
     trained: Features = build(schema, params, arrays)
     return trained

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Rows, Schema
-from tacit.local.learned import scattering
+from tacit.local.learned import patches, scattering, signals
+from tacit.local.learned.cells import Cells
 from tacit.local.learned.features import Features
 from tacit.local.learned.scales import MOST_UNITS
 from tacit.privacy import errors
@@ -75,17 +76,22 @@ def partitions_encoder(
     features: Features,
     mean: npt.NDArray[Any],
     matrix: npt.NDArray[Any],
-    centres: npt.NDArray[Any],
-    offsets: npt.NDArray[Any],
+    cells: Cells,
 ) -> bytes:
     """Export rows to `cells`, int64 (n, P): the cell of a row in every partition."""
     graph = Graph()
     x = apply_features(features, schema, *graph.rows(schema))
     z = (x - _float32(mean)) @ _float32(matrix)
-    count, cells, width = centres.shape
-    scores = z @ _float32(-centres.reshape(-1, width).T) + _float32(offsets.ravel())
-    apart = scores.reshape(-1, count, cells)
-    return graph.finish("cells", graph.node("ArgMin", apart, axis=2, keepdims=0), whole=count)
+    count, each, width = cells.centres.shape
+    flat = cells.centres.reshape(-1, width)
+    scores = z @ _float32(-flat.T) + _float32(cells.offsets.ravel())
+    if cells.groups is None:
+        apart = scores.reshape(-1, count, each)
+        return graph.finish("cells", graph.node("ArgMin", apart, axis=2, keepdims=0), whole=count)
+    small = graph.node("ArgMin", scores, axis=1, keepdims=0)
+    groups = np.ascontiguousarray(cells.groups.T, np.int64)
+    joined = graph.node("Gather", groups, small, axis=0)
+    return graph.finish("cells", joined, whole=cells.partitions)
 
 
 def network_encoder(schema: Schema, network: Any, name: str = "latent") -> bytes:
@@ -245,6 +251,13 @@ def apply_features(
     if features.kind == "scattering":
         assert numbers is not None
         return _scattering(features, numbers)
+    if features.kind == "patches":
+        assert numbers is not None
+        return _patches(features, numbers)
+    if features.kind == "signals":
+        assert numbers is not None
+        told = _of_signals(features, numbers)
+        return apply_features(features.scales, features.scales.quantile.schema, told, None)
     if features.kind == "random":
         base = apply_features(features.base, schema, numbers, codes)
         angles = base @ features.weights + features.phases
@@ -317,6 +330,54 @@ def _scattering(features: Any, numbers: Value) -> Value:
     stacked = graph.node("Transpose", numbers, perm=[1, 0]).reshape(*features.image, -1)
     channels: Value = scattering.scatter(stacked, scattering.bank(*features.image), graph)
     return graph.node("Transpose", channels.reshape(features.dimension, -1), perm=[1, 0])
+
+
+def _of_signals(features: Any, numbers: Value) -> Value:
+    """Move signals to the last axis, and what is told of them back to the first one."""
+    graph = numbers.graph
+    stacked = graph.node("Transpose", numbers, perm=[1, 0])
+    told: Value = signals.describe(stacked, features.signal, graph)
+    return graph.node("Transpose", told, perm=[1, 0])
+
+
+def _patches(features: Any, numbers: Value) -> Value:
+    """Add local filters as convolutions: normalisation of patches is linear but for one quotient."""
+    graph, (height, width, channels) = numbers.graph, features.schema.colour
+    side, stride = patches.SIDE, patches.STRIDE
+    images = graph.node(
+        "Transpose", numbers.reshape(-1, height, width, channels), perm=[0, 3, 1, 2]
+    )
+    # A patch is (channel, down, across), as in `patches.transform`.
+    kernels = features.filters.T.reshape(-1, channels, side, side)
+    even = np.full((1, channels, side, side), 1 / (channels * side * side), np.float32)
+    settings: dict[str, Any] = {"strides": [stride, stride], "kernel_shape": [side, side]}
+    mean = graph.node("Conv", images, even, **settings)
+    square = graph.node("Conv", images * images, even, **settings)
+    spread = graph.sqrt(graph.node("Relu", square - mean * mean)) + np.float32(patches.FLOOR)
+    sums = kernels.sum(axis=(1, 2, 3)).reshape(1, -1, 1, 1)
+    centred = graph.node("Conv", images, _float32(kernels), **settings) - mean * _float32(sums)
+    responses = centred / spread - features.bias.reshape(1, -1, 1, 1)
+    limit, minus = np.float32(patches.THRESHOLD), np.float32(-1)
+    both = [graph.node("Relu", part - limit) for part in (responses, responses * minus)]
+    sizes = [(size - side) // stride + 1 for size in (height, width)]
+    pooled = [_quarters(part, sizes, len(features.bias)) for part in both]
+    return graph.concat([*pooled, _quarters(images, [height, width], channels)], axis=1)
+
+
+def _quarters(maps: Value, sizes: Sequence[int], channels: int) -> Value:
+    """Average maps (n, F, height, width) over quarters, as rows (n, quarters · F)."""
+    graph = maps.graph
+    shares = []
+    for size in sizes:
+        parts = np.array_split(np.arange(size), patches.QUARTERS)
+        share = np.zeros((len(parts), size), np.float32)
+        for index, part in enumerate(parts):
+            share[index, part] = 1 / len(part)
+        shares.append(share)
+    across = maps @ np.ascontiguousarray(shares[1].T)
+    down = shares[0] @ across
+    last = graph.node("Transpose", down, perm=[0, 2, 3, 1])
+    return last.reshape(-1, patches.QUARTERS**2 * channels)
 
 
 # --- torch networks --------------------------------------------------------------------------

@@ -6,19 +6,16 @@ times as many cells, and one model is fitted through all of them. The assignment
 the row, every report has the whole ε, and the law is the same in all partitions
 (`tacit.channels.PartitionedChannel`).
 
-Every partition is the arg-min of affine functions of a row's vector v,
-
-.. math:: k_p(v) = \arg\min_k \; b_{pk} - c_{pk} \cdot v,
-
-which covers cells of k-means (:math:`b = \lVert c \rVert^2 / 2`), quantiles along a direction, and
-cells in the space of a linear model's scores, by which later rounds divide people (`adapted`).
+Tables, vectors and signals have partitions with cells of their own, in features on two scales
+(`tacit.learned.scales`, `tacit.learned.signals`). Images have partitions that join the same small
+cells, in features of images: see `tacit.learned.cells`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
 from typing import Any, ClassVar, Self
@@ -27,16 +24,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import labels, schema
-from tacit.data.schema import Rows, Schema
+from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.channels import PartitionedChannel
 from tacit.local.inhouse import Protection, together
 from tacit.local.learned import features as features_of
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned
+from tacit.local.learned.cells import Cells, joined
 from tacit.local.learned.features import Features, blocks
 from tacit.local.learned.quantizer import Projection
 from tacit.local.learned.rule import codewords_for
 from tacit.local.learned.scales import Scales
+from tacit.local.learned.signals import Signals
 from tacit.privacy import artifact, codec, errors
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
@@ -52,38 +51,6 @@ COMPONENTS = 64
 
 _ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE = 8, 10_000, 1e-6
 _SETTINGS = ("epsilon", "classes", "people", "partitions", "unit")
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """The cells of all partitions.
-
-    Parameters
-    ----------
-    centres : array, (P, K, q)
-        c.
-    offsets : array, (P, K)
-        b.
-    """
-
-    centres: Floats
-    offsets: Floats
-
-    @classmethod
-    def stacked(cls, parts: Sequence[tuple[Floats, Floats]]) -> Cells:
-        """Put partitions together, each as centres and offsets."""
-        centres, offsets = zip(*parts, strict=True)
-        return cls(np.stack(centres).astype(np.float32), np.stack(offsets).astype(np.float32))
-
-    def __call__(self, vectors: Floats) -> Integers:
-        """Return the cell of each vector in each partition, (n, P)."""
-        count, cells, width = self.centres.shape
-        flat = self.centres.reshape(-1, width)
-        found = np.empty((len(vectors), count), np.int64)
-        for start in range(0, len(vectors), 4096):
-            scores = self.offsets.ravel() - vectors[start : start + 4096] @ flat.T
-            found[start : start + 4096] = scores.reshape(-1, count, cells).argmin(axis=2)
-        return found
 
 
 class Partitions(Learned[PartitionedChannel]):
@@ -159,15 +126,31 @@ class Partitions(Learned[PartitionedChannel]):
         raw: Any,
         *,
         schema: Schema | None = None,
+        image: tuple[int, ...] | None = None,
+        signal: tuple[int, int] | None = None,
         seed: int = 0,
         inhouse_public: bool = False,
     ) -> Self:
         """Learn features and the cells of all partitions from in-house rows.
 
-        `inhouse_public` states that the in-house rows are public; certificates say so.
+        Parameters
+        ----------
+        raw
+            A table, or an array (n, width). Arrays (n, height, width) and (n, height, width,
+            channels) are images, the first unless `signal` is given.
+        schema : Schema, optional
+            Public bounds and categories; read off the rows by default.
+        image : (int, int) or (int, int, int), optional
+            Height, width and, in colour, channels, if flat rows are images.
+        signal : (int, int), optional
+            Points in time and channels, if rows are signals.
+        seed : int
+            Seed of cells; privacy does not depend on it.
+        inhouse_public : bool
+            State that the in-house rows are public; certificates say so.
         """
         self._forget_fit()
-        given = schema or inferred(raw)
+        given = schema or inferred(raw, image, signal)
         rows = given.rows(raw, "Partitions.fit")
         wanted = self.codewords or codewords_for(
             float(self.epsilon), self.people, len(self.classes)
@@ -178,7 +161,17 @@ class Partitions(Learned[PartitionedChannel]):
             raise errors.InvalidData(
                 f"Partitions.fit: in-house rows must be at least {fewest}. Give more rows."
             )
-        learned = Scales.fit(given, rows)
+        if isinstance(given, ArraySchema) and (given.image or given.colour):
+            self._fit_images(given, rows, cells, seed)
+        else:
+            self._fit_columns(given, rows, cells, seed)
+        self.inhouse_, self.seeded_ = Protection.none(inhouse_public), False
+        return self
+
+    def _fit_columns(self, given: Schema, rows: Rows, cells: int, seed: int) -> None:
+        """Fit cells of k-means in principal components of each block of features."""
+        signal = isinstance(given, ArraySchema) and given.signal is not None
+        learned = (Signals if signal else Scales).fit(given, rows)
         projection, self.blocks_ = _projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
         parts = []
@@ -186,8 +179,20 @@ class Partitions(Learned[PartitionedChannel]):
             block = self.blocks_[index % len(self.blocks_)]
             parts.append(_k_means(vectors, block, cells, seed + index))
         self._set(given, learned, projection, Cells.stacked(parts))
-        self.inhouse_, self.seeded_ = Protection.none(inhouse_public), False
-        return self
+
+    def _fit_images(self, given: Schema, rows: Rows, cells: int, seed: int) -> None:
+        """Fit small cells in damped components of features of images, and join them."""
+        kind = "scattering" if given.image else "patches"  # type: ignore[union-attr]
+        learned = features_of.fit(kind, given, rows, seed)
+        count = min(COMPONENTS, learned.dimension - 1, len(rows) - 1)
+        projection = quantizers.fit_projection(learned, rows, count, True, seed)
+        assert projection.matrix is not None
+        vectors = quantizers.project(learned, rows, projection)
+        made = joined(vectors, cells, self.partitions, seed)
+        if made.count < 2:
+            raise errors.InvalidData("Partitions.fit: in-house rows must not be all alike.")
+        self.blocks_ = (slice(0, count),)
+        self._set(given, learned, projection, made)
 
     def adapted(
         self,
@@ -215,6 +220,10 @@ class Partitions(Learned[PartitionedChannel]):
             Whether the scores were learned from reports with seeded noise, which protects nobody:
             then the mechanism is not handed out.
         """
+        if self.cells_.groups is not None:
+            raise errors.InvalidParameter(
+                "Partitions.adapted: rows must not be images. They are collected in one round."
+            )
         vectors = self.vectors(raw)
         parts = []
         for index in range(self.partitions):
@@ -235,7 +244,7 @@ class Partitions(Learned[PartitionedChannel]):
         self._forget_channels()
         self._schema, self.features_, self.projection_ = given, learned, projection
         self.cells_ = cells
-        self.codewords_ = int(cells.centres.shape[1])
+        self.codewords_ = cells.count
 
     # --- the channel ---------------------------------------------------------------------------
 
@@ -299,9 +308,7 @@ class Partitions(Learned[PartitionedChannel]):
 
         mean, matrix = self.projection_.mean, self.projection_.matrix
         assert matrix is not None
-        return partitions_encoder(
-            self.schema, self.features_, mean, matrix, self.cells_.centres, self.cells_.offsets
-        )
+        return partitions_encoder(self.schema, self.features_, mean, matrix, self.cells_)
 
     def parts(self) -> tuple[dict[str, Any], artifact.Arrays]:
         """Return JSON-ready parameters and weights."""
@@ -324,6 +331,8 @@ class Partitions(Learned[PartitionedChannel]):
             "mean": self.projection_.mean,
             "matrix": self.projection_.matrix,
         }
+        if self.cells_.groups is not None:
+            arrays["groups"] = self.cells_.groups
         return parameters, {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
 
     @classmethod
@@ -346,24 +355,27 @@ class Partitions(Learned[PartitionedChannel]):
         learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
         made.blocks_ = tuple(slice(int(a), int(b)) for a, b in parameters["blocks"])
         own = {name: np.asarray(arrays[name], np.float32) for name in _WEIGHTS}
-        made._must_fit(learned, own)
-        made._set(
-            given,
-            learned,
-            Projection(own["mean"], own["matrix"]),
-            Cells(own["centres"], own["offsets"]),
-        )
+        groups = np.asarray(arrays["groups"], np.int64) if "groups" in arrays else None
+        made._must_fit(learned, own, groups)
+        cells = Cells(own["centres"], own["offsets"], groups)
+        made._set(given, learned, Projection(own["mean"], own["matrix"]), cells)
         return made
 
-    def _must_fit(self, learned: Features, own: Mapping[str, Floats]) -> None:
+    def _must_fit(
+        self, learned: Features, own: Mapping[str, Floats], groups: Integers | None
+    ) -> None:
         """Refuse weights whose shapes do not fit each other, before anything is encoded."""
+        sizes = (self.partitions, self.codewords)
+        if groups is not None:
+            sizes = (1, groups.shape[-1])
         width = own["matrix"].shape[-1] if own["matrix"].ndim == 2 else -1
         ends = [0, *(block.stop for block in self.blocks_)]
         fits = (
             own["mean"].shape == (learned.dimension,)
             and own["matrix"].shape == (learned.dimension, width)
-            and own["centres"].shape == (self.partitions, self.codewords, width)
-            and own["offsets"].shape == (self.partitions, self.codewords)
+            and own["centres"].shape == (*sizes, width)
+            and own["offsets"].shape == sizes
+            and (groups is None or self._groups_fit(groups))
             and [block.start for block in self.blocks_] == ends[:-1]
             and all(start < stop for start, stop in itertools.pairwise(ends))
             and ends[-1] == width
@@ -374,17 +386,23 @@ class Partitions(Learned[PartitionedChannel]):
                 "Partitions: weights must fit each other. Was the file made by hand?"
             )
 
+    def _groups_fit(self, groups: Integers) -> bool:
+        shaped = groups.ndim == 2 and len(groups) == self.partitions and groups.size > 0
+        return bool(shaped and groups.min() >= 0 and groups.max() + 1 == self.codewords)
+
 
 _WEIGHTS = ("centres", "offsets", "mean", "matrix")
 
 
-def inferred(raw: Any) -> Schema:
+def inferred(
+    raw: Any, image: tuple[int, ...] | None = None, signal: tuple[int, int] | None = None
+) -> Schema:
     """Read bounds and categories off in-house rows; numbers may be missing in any column.
 
     People must not be refused because no in-house row lacked a value.
     """
-    read = schema.infer(raw, None, "Partitions.fit")
-    if isinstance(read, schema.ArraySchema):
+    read = schema.infer(raw, image, "Partitions.fit", signal)
+    if isinstance(read, ArraySchema):
         return read
     columns = [
         replace(column, missing="indicate") if isinstance(column, schema.Continuous) else column
@@ -393,7 +411,9 @@ def inferred(raw: Any) -> Schema:
     return schema.TableSchema(tuple(columns))
 
 
-def _projected(learned: Scales, rows: Rows, seed: int) -> tuple[Projection, tuple[slice, ...]]:
+def _projected(
+    learned: Scales | Signals, rows: Rows, seed: int
+) -> tuple[Projection, tuple[slice, ...]]:
     """Fit principal components of each block, most variable first."""
     from sklearn.decomposition import PCA
 

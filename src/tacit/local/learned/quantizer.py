@@ -36,6 +36,8 @@ GROUPINGS = ("linked", "compact")
 MOST_CELLS, ROWS_PER_CELL = 1024, 16
 _PROJECTION_ROWS, _FAR = 10_000, 1e6
 _NEIGHBOURS = ((1, 1.0), (2, 0.5))
+LEAST_LINKED = len(_NEIGHBOURS) + 1
+"""A graph needs more cells than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +136,10 @@ def fit_cells(vectors: Floats, codewords: int, grouping: str, seed: int) -> tupl
     if grouping == "linked":
         count = max(min(MOST_CELLS, len(vectors) // ROWS_PER_CELL), codewords)
     cells = k_means(vectors, count, seed)
-    ranked = _ranked(vectors, cells, 1)[:, 0]
-    cells = cells[np.unique(ranked)]
-    if grouping == "compact" or len(cells) <= max(codewords, 3):
+    cells = cells[np.unique(nearest(vectors, cells))]
+    if grouping == "compact" or len(cells) <= max(codewords, LEAST_LINKED):
         return cells, np.arange(len(cells))
-    return cells, spectral(_graph(vectors, cells), codewords, seed)
+    return cells, spectral(graph(vectors, cells), codewords, seed)
 
 
 def refuse_too_few(codewords: int) -> NoReturn:
@@ -151,7 +152,7 @@ def refuse_too_few(codewords: int) -> NoReturn:
 
 def nearest(vectors: Floats, cells: Floats) -> Integers:
     """Return the nearest cell of each vector; the first one if several are equally near."""
-    return _ranked(vectors, cells, 1)[:, 0]
+    return ranked(vectors, cells, 1)[:, 0]
 
 
 def k_means(vectors: Floats, count: int, seed: int) -> Floats:
@@ -178,7 +179,7 @@ def spectral(graph: npt.NDArray[np.float64], codewords: int, seed: int) -> Integ
 
 def links(vectors: Floats, cells: Floats, groups: Integers) -> Floats:
     """Return the shares of rows between codewords: row k sums to 1 over the others, or to 0."""
-    return links_of(_graph(vectors, cells), groups)
+    return links_of(graph(vectors, cells), groups)
 
 
 def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
@@ -190,16 +191,34 @@ def links_of(graph: npt.NDArray[np.float64], groups: Integers) -> Floats:
     return np.asarray(between / np.where(total > 0, total, 1.0), np.float32)
 
 
-def _graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
+def graph(vectors: Floats, cells: Floats) -> npt.NDArray[np.float64]:
     """Count the graph W + Wᵀ of the module."""
-    ranked = _ranked(vectors, cells, 1 + len(_NEIGHBOURS))
-    graph = np.zeros((len(cells), len(cells)))
+    order = ranked(vectors, cells, 1 + len(_NEIGHBOURS))
+    counts = np.zeros((len(cells), len(cells)))
     for place, weight in _NEIGHBOURS:
-        np.add.at(graph, (ranked[:, 0], ranked[:, place]), weight)
-    return graph + graph.T
+        np.add.at(counts, (order[:, 0], order[:, place]), weight)
+    return counts + counts.T
 
 
-def _ranked(vectors: Floats, cells: Floats, places: int) -> Integers:
+def harmonics(
+    between: npt.NDArray[np.float64], count: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    r"""Compute the smoothest functions on a graph of cells, without the constant one.
+
+    They are eigenvectors of the random walk on the graph, of mean square 1 under its stationary
+    law, and come with their eigenvalues, largest first. Near 1, a function hardly changes within
+    what is linked.
+    """
+    degree = between.sum(axis=1) + 1e-6 * max(between.sum() / len(between), 1.0)
+    walk = (between + np.diag(degree - between.sum(axis=1))) / np.sqrt(np.outer(degree, degree))
+    # The constant keeps the graph connected, whatever the data.
+    values, vectors = np.linalg.eigh(walk + 1e-9)
+    chosen = slice(-2, -count - 1, -1) if count < len(between) else slice(-2, None, -1)
+    functions = vectors / np.sqrt(degree / degree.sum())[:, None]
+    return functions[:, chosen], np.clip(values[chosen], 0.0, 1.0)
+
+
+def ranked(vectors: Floats, cells: Floats, places: int) -> Integers:
     """Return the nearest cells of each vector, in order."""
     return np.concatenate(list(_ranked_blocks(vectors, cells, places)))
 
