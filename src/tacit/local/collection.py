@@ -1,8 +1,9 @@
 r"""Collections: the mechanism, the reports and the model of one campaign, chosen for the rows.
 
 Tables, vectors and signals get partitions (`tacit.learned.partitions`) and a model that is fitted
-through all of them (`tacit.inference.mixture`). Images, and in-house rows that must be protected,
-get a codebook and its student.
+through all of them (`tacit.inference.mixture`); images get a codebook and its student. With a
+central budget, partitions, later rounds and the model are learned on synthetic rows
+(`tacit.learned.private_partitions`), so that all of them may be handed out.
 
 A collection may run in rounds: what the reports of earlier people taught chooses the cells in which
 later people report. This costs nobody anything. Each person reports once, to a channel that is
@@ -133,7 +134,7 @@ class Collection:
         mechanism: Partitions | Codebook
         if self._uses_codebook(inhouse, schema, image):
             if self.rounds > 1:
-                remedy = "Images and protected in-house rows are collected in one round."
+                remedy = "Images are collected in one round."
                 errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
             mechanism = Codebook(**self._settings, **self._central)
             with _said_by_collection():
@@ -142,16 +143,19 @@ class Collection:
                     inhouse_public=inhouse_public, rng=rng,
                 )  # fmt: skip
         else:
-            mechanism = Partitions(**self._settings)
+            mechanism = Partitions(**self._settings, **self._central)
             with _said_by_collection():
-                mechanism.fit(inhouse, schema=schema, seed=seed, inhouse_public=inhouse_public)
+                mechanism.fit(
+                    inhouse, schema=schema, seed=seed, inhouse_public=inhouse_public, rng=rng
+                )
         self.mechanism_, self.round_ = mechanism, 1
         self._inhouse, self._seed, self._public = inhouse, seed, inhouse_public
         return self
 
-    def _uses_codebook(self, inhouse: Any, schema: Schema | None, image: Any) -> bool:
+    @staticmethod
+    def _uses_codebook(inhouse: Any, schema: Schema | None, image: Any) -> bool:
         images = image is not None or getattr(schema, "image", None) is not None
-        return images or getattr(inhouse, "ndim", 2) == 3 or any(self._central.values())
+        return images or getattr(inhouse, "ndim", 2) == 3
 
     # --- what a mechanism has ------------------------------------------------------------------
 
@@ -190,11 +194,13 @@ class Collection:
     ) -> ProportionsClassifier | StudentClassifier:
         """Learn a classifier of clean rows from the reports of all rounds so far.
 
-        It is taught on the in-house rows, and must stay in-house unless these are public.
+        It is taught on the in-house rows, and must stay in-house unless these are public. With
+        `central_epsilon` it is taught on synthetic rows, and may be handed out (images excepted).
         """
-        settings: dict[str, Any] = {"inhouse": self._inhouse, "seed": self._seed}
-        settings["inhouse_public"] = self._public
         by_partitions = isinstance(self._fitted(), Partitions)
+        inhouse = None if by_partitions and self._protected else self._inhouse
+        settings: dict[str, Any] = {"inhouse": inhouse, "seed": self._seed}
+        settings["inhouse_public"] = self._public
         with _said_by_collection():
             if by_partitions:
                 return ProportionsClassifier(**settings).fit(reports)
@@ -206,8 +212,8 @@ class Collection:
         mechanism = self._fitted()
         if not isinstance(mechanism, Partitions) or not isinstance(model, ProportionsClassifier):
             raise errors.InvalidParameter(
-                "Collection.adapt: the collection must be of a table or of vectors, without "
-                "central_epsilon. Others are collected in one round."
+                "Collection.adapt: the collection must be of a table or of vectors. Others are "
+                "collected in one round."
             )
         if artifact.fingerprint(model.mechanism_) != artifact.fingerprint(mechanism):
             raise errors.InvalidParameter(
@@ -217,12 +223,15 @@ class Collection:
             remedy = "Plan more rounds when the collection is made."
             errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
         other = Collection(**self._settings, rounds=self.rounds, **self._central)
-        other.mechanism_ = model.next_round(
-            self._inhouse, inhouse_public=self._public, seed=self._seed
-        )
+        inhouse = None if self._protected else self._inhouse
+        other.mechanism_ = model.next_round(inhouse, inhouse_public=self._public, seed=self._seed)
         other.round_ = self.round_ + 1
         other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
         return other
+
+    @property
+    def _protected(self) -> bool:
+        return self._central["central_epsilon"] is not None
 
     def _fitted(self) -> Partitions | Codebook:
         if not hasattr(self, "mechanism_"):

@@ -29,17 +29,20 @@ import numpy.typing as npt
 from tacit.data import labels, schema
 from tacit.data.schema import Rows, Schema
 from tacit.local.channels import PartitionedChannel
-from tacit.local.inhouse import Protection, together
+from tacit.local.inhouse import Protection, Target, together
 from tacit.local.learned import features as features_of
+from tacit.local.learned import private_partitions
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned
 from tacit.local.learned.features import Features, blocks
+from tacit.local.learned.private_partitions import SYNTHETIC, RowModel
 from tacit.local.learned.quantizer import Projection
 from tacit.local.learned.rule import codewords_for
 from tacit.local.learned.scales import Scales
 from tacit.privacy import artifact, codec, errors
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
+from tacit.privacy.randomness import Randomness
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -104,11 +107,19 @@ class Partitions(Learned[PartitionedChannel]):
         would have fewer than 50 people.
     unit : Unit
         The unit of a report: "person" if everyone reports one row once.
+    central_epsilon, central_delta : float, optional
+        The total cost to the in-house rows. Cells are then those of synthetic rows, drawn from
+        noisy statistics (`tacit.learned.private_partitions`). Without it the in-house rows are not
+        protected, and what was learned must stay in-house.
 
     Attributes
     ----------
     inhouse_ : Protection
-        The in-house rows are not protected: cells are computed from them without noise.
+        The protection of the in-house rows: none without `central_epsilon`.
+    synthetic_ : RowModel or None
+        What synthetic rows are drawn from, with `central_epsilon`.
+    split_ : dict
+        What each part of `synthetic_` cost the in-house rows: the sum of Δ²/σ² of its noise.
     seeded_ : bool
         Whether the cells follow reports with seeded noise, which protects nobody.
 
@@ -116,6 +127,9 @@ class Partitions(Learned[PartitionedChannel]):
     -----
     ε-DP for any two rows, labels included: whichever partition is assigned, subset selection over
     its symbols treats any two of them alike, and the assignment does not depend on the row.
+
+    Towards the in-house rows: (central ε, central δ) for one row or a blank in its place. It covers
+    everything that is saved, models that are learned on synthetic rows, and later rounds.
 
     Examples
     --------
@@ -129,6 +143,8 @@ class Partitions(Learned[PartitionedChannel]):
 
     kind: ClassVar[str] = "partitions"
     features_: Features
+    synthetic_: RowModel | None
+    split_: dict[str, float]
 
     def __init__(
         self,
@@ -139,8 +155,11 @@ class Partitions(Learned[PartitionedChannel]):
         codewords: int | None = None,
         partitions: int | None = None,
         unit: Unit | str = Unit.RECORD,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
     ) -> None:
         where = "Partitions"
+        self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes: tuple[Any, ...] = labels.declare(where, classes)
@@ -161,13 +180,15 @@ class Partitions(Learned[PartitionedChannel]):
         schema: Schema | None = None,
         seed: int = 0,
         inhouse_public: bool = False,
+        rng: Randomness | None = None,
     ) -> Self:
         """Learn features and the cells of all partitions from in-house rows.
 
-        `inhouse_public` states that the in-house rows are public; certificates say so.
+        `inhouse_public` states that the in-house rows are public; certificates say so. `rng` draws
+        the noise of a central guarantee.
         """
         self._forget_fit()
-        given = schema or inferred(raw)
+        given = schema or inferred(raw, private=self.central is not None)
         rows = given.rows(raw, "Partitions.fit")
         wanted = self.codewords or codewords_for(
             float(self.epsilon), self.people, len(self.classes)
@@ -178,7 +199,15 @@ class Partitions(Learned[PartitionedChannel]):
             raise errors.InvalidData(
                 f"Partitions.fit: in-house rows must be at least {fewest}. Give more rows."
             )
-        learned = Scales.fit(given, rows)
+        protection, quantile = Protection.none(inhouse_public), None
+        self.synthetic_, self.split_ = None, {}
+        if self.central is not None:
+            # From here on, rows are synthetic: whatever is computed from them is post-processing.
+            released = private_partitions.fit(given, rows, self.central, seed, rng)
+            self.synthetic_, self.split_ = released.model, released.split
+            protection = released.learning.protection(inhouse_public)
+            rows, quantile = self.synthetic_.draw(SYNTHETIC, seed), self.synthetic_.quantile
+        learned = Scales.fit(given, rows, quantile)
         projection, self.blocks_ = _projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
         parts = []
@@ -186,13 +215,13 @@ class Partitions(Learned[PartitionedChannel]):
             block = self.blocks_[index % len(self.blocks_)]
             parts.append(_k_means(vectors, block, cells, seed + index))
         self._set(given, learned, projection, Cells.stacked(parts))
-        self.inhouse_, self.seeded_ = Protection.none(inhouse_public), False
+        self.inhouse_, self.seeded_ = protection, False
         return self
 
     def adapted(
         self,
         scores: Sequence[Floats],
-        raw: Any,
+        raw: Any = None,
         *,
         taught: Protection,
         inhouse_public: bool = False,
@@ -205,8 +234,9 @@ class Partitions(Learned[PartitionedChannel]):
         ----------
         scores : sequence of arrays, (q + 1, classes)
             Linear scores of a vector; the last row is the constant. Partitions take turns.
-        raw
-            The in-house rows: cells are those of k-means of their scores.
+        raw : optional
+            The in-house rows: cells are those of k-means of their scores. With a central guarantee
+            synthetic rows are used by default, and the guarantee covers these cells as well.
         taught : Protection
             The protection of the in-house rows that the scores were learned on.
         inhouse_public : bool
@@ -215,7 +245,8 @@ class Partitions(Learned[PartitionedChannel]):
             Whether the scores were learned from reports with seeded noise, which protects nobody:
             then the mechanism is not handed out.
         """
-        vectors = self.vectors(raw)
+        vectors = self.synthetic_vectors(seed) if raw is None else self.vectors(raw)
+        own = [] if raw is None else [Protection.none(inhouse_public)]
         parts = []
         for index in range(self.partitions):
             linear = scores[index % len(scores)]
@@ -227,7 +258,7 @@ class Partitions(Learned[PartitionedChannel]):
             parts.append((centres @ linear[:-1].T, offsets))
         other = self._copy()
         other._set(self.schema, self.features_, self.projection_, Cells.stacked(parts))
-        other.inhouse_ = together([self.inhouse_, taught, Protection.none(inhouse_public)])
+        other.inhouse_ = together([self.inhouse_, taught, *own])
         other.seeded_ = self.seeded_ or seeded
         return other
 
@@ -253,7 +284,7 @@ class Partitions(Learned[PartitionedChannel]):
         other = self._copy()
         other._schema = None
         other.features_ = other.projection_ = other.cells_ = None  # type: ignore[assignment]
-        other.blocks_ = ()
+        other.blocks_, other.synthetic_, other.split_ = (), None, {}
         return other
 
     def _shown(self) -> dict[str, Any]:
@@ -287,6 +318,14 @@ class Partitions(Learned[PartitionedChannel]):
     def vectors(self, raw: Any) -> Floats:
         """Compute projected features of clean rows, in which cells are defined."""
         rows = self.schema.rows(raw, "Partitions")
+        return quantizers.project(self.features_, rows, self.projection_)
+
+    def synthetic_vectors(self, seed: int = 0) -> Floats:
+        """Compute the same of synthetic rows, which the central guarantee covers."""
+        self._must_encode()
+        if self.synthetic_ is None:
+            errors.refuse("Partitions", "inhouse", "given", None, "Pass the in-house rows.")
+        rows = self.synthetic_.draw(SYNTHETIC, seed)
         return quantizers.project(self.features_, rows, self.projection_)
 
     # --- storage -------------------------------------------------------------------------------
@@ -324,7 +363,12 @@ class Partitions(Learned[PartitionedChannel]):
             "mean": self.projection_.mean,
             "matrix": self.projection_.matrix,
         }
-        return parameters, {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
+        stored: artifact.Arrays = {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
+        if self.synthetic_ is not None:
+            kind, own = self.synthetic_.parts()
+            parameters["synthetic"] = {"features": kind, "split": self.split_}
+            stored |= codec.nested(own, "synthetic")
+        return parameters, stored
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Partitions:
@@ -333,15 +377,12 @@ class Partitions(Learned[PartitionedChannel]):
         made = cls(**codec.exact("Partitions", settings, "epsilon"))
         made.inhouse_ = Protection.from_plain(parameters["inhouse"])
         made.seeded_ = bool(parameters["seeded"])
-        if any(part.proved for part in made.inhouse_.parts):
-            stated = str(made.inhouse_.guarantee)
-            errors.refuse(
-                "Partitions", "inhouse", "without a guarantee: cells have no noise", stated
-            )
+        made.synthetic_, made.split_ = None, {}
         if "schema" not in parameters:
             made.codewords_ = errors.whole("Partitions", "codewords", made.codewords, least=2)
             return made._channel_alone()
         given = schema.from_plain(parameters["schema"])
+        made._restore_synthetic(given, parameters, arrays)
         described, weights = parameters["features"], codec.part(arrays, "features")
         learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
         made.blocks_ = tuple(slice(int(a), int(b)) for a, b in parameters["blocks"])
@@ -354,6 +395,22 @@ class Partitions(Learned[PartitionedChannel]):
             Cells(own["centres"], own["offsets"]),
         )
         return made
+
+    def _restore_synthetic(
+        self, given: Schema, parameters: dict[str, Any], arrays: artifact.Arrays
+    ) -> None:
+        """Restore the model of rows; refuse a guarantee without it, or about another split."""
+        proved = [part.certificate for part in self.inhouse_.parts if part.proved]
+        if "synthetic" in parameters:
+            described, own = parameters["synthetic"], codec.part(arrays, "synthetic")
+            self.synthetic_ = RowModel.from_parts(given, described["features"], own)
+            self.split_ = {str(name): float(part) for name, part in described["split"].items()}
+            private_partitions.must_be_charged(self.split_, proved)
+        elif proved:
+            stated = str(self.inhouse_.guarantee)
+            errors.refuse(
+                "Partitions", "inhouse", "without a guarantee: cells have no noise", stated
+            )
 
     def _must_fit(self, learned: Features, own: Mapping[str, Floats]) -> None:
         """Refuse weights whose shapes do not fit each other, before anything is encoded."""
@@ -378,11 +435,14 @@ class Partitions(Learned[PartitionedChannel]):
 _WEIGHTS = ("centres", "offsets", "mean", "matrix")
 
 
-def inferred(raw: Any) -> Schema:
+def inferred(raw: Any, private: bool = False) -> Schema:
     """Read bounds and categories off in-house rows; numbers may be missing in any column.
 
-    People must not be refused because no in-house row lacked a value.
+    People must not be refused because no in-house row lacked a value. With a central guarantee
+    (`private`) nothing is read off the rows: see `tacit.schema.of_bytes`.
     """
+    if private:
+        return schema.of_bytes(raw, None, "Partitions.fit")
     read = schema.infer(raw, None, "Partitions.fit")
     if isinstance(read, schema.ArraySchema):
         return read
