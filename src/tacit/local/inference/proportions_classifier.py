@@ -137,7 +137,9 @@ class ProportionsClassifier(Stored):
         )
         return False
 
-    def next_round(self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0) -> Any:
+    def next_round(
+        self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0
+    ) -> Any:
         """Return the mechanism of a next round, whose cells follow the model's linear scores.
 
         It carries the protection of all in-house rows that it depends on: those of the mechanism,

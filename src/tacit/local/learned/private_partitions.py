@@ -190,9 +190,7 @@ def fit(
     mean, moments = _moments(reduced, axes, kind, learning.budget)
     spent["moments"] = _spent(learning.budget) - sum(spent.values())
     variances, components = _above_noise(moments)
-    vectors = np.asarray(
-        Product.of(components, 2 * axes.widest)(reduced - mean), np.float32
-    )
+    vectors = np.asarray(Product.of(components, 2 * axes.widest)(reduced - mean), np.float32)
     centres, shares = _clusters(vectors, variances, learning.budget, seed)
     spent["clusters"] = _spent(learning.budget) - sum(spent.values())
     model = _mixture(seen, inverse, axes, mean, moments, (variances, components, centres, shares))
@@ -289,9 +287,7 @@ def _above_noise(moments: statistics.Covariance) -> tuple[Reals, Reals]:
 # --- 3. clusters -----------------------------------------------------------------------------
 
 
-def _clusters(
-    vectors: Floats, variances: Reals, budget: Budget, seed: int
-) -> tuple[Floats, Reals]:
+def _clusters(vectors: Floats, variances: Reals, budget: Budget, seed: int) -> tuple[Floats, Reals]:
     """Find centres by noisy k-means, and count the rows of each."""
     rows_each = ROWS_PER_CLUSTER * (1 + budget.noise_multiplier)
     wanted = min(max(int(len(vectors) / rows_each), FEWEST_CLUSTERS), MOST_CLUSTERS)
