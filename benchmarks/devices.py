@@ -15,7 +15,8 @@ import json
 import numpy as np
 
 import tacit
-from tacit.local.learned import invariant, quantizer
+from tacit.local import graphs
+from tacit.local.learned import invariant
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
     features = invariant.fit(schema, rows[:2000], 0, epochs=1, batch=500)
     here, there = features.transform(rows), features.on(args.device).transform(rows)
     cells = here[:: len(here) // 1024][:1024]
-    moved = quantizer.nearest(here, cells) != quantizer.nearest(there, cells)
+    moved = graphs.nearest(here, cells) != graphs.nearest(there, cells)
     mechanism = tacit.VLM(epsilon=1).fit(images[:2000], epochs=1)
     steps = np.abs(mechanism.encode(images) - mechanism.on(args.device).encode(images))
     result = {

@@ -63,6 +63,57 @@ def codebook(name: str, schema: Any, slow: bool = True, **options: Any) -> Path:
 ADJACENCY = "zero-out"
 
 
+TABLE = schemas.TableSchema(
+    (
+        schemas.Continuous("a", 0.0, 1.0, missing="indicate", outside="clip"),
+        schemas.Continuous("b", 0.0, 1.0, missing="indicate", outside="clip"),
+        schemas.Categorical("c", ("low", "high"), unseen="other"),
+    )
+)
+
+
+def as_table(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Two numbers, which may be missing, and a category, which may be another."""
+    with np.errstate(all="ignore"):
+        third = np.where(rows[:, 2] < 0.4, "low", np.where(rows[:, 2] < 0.8, "high", "strange"))
+    finite = np.where(np.isfinite(rows), np.clip(rows, -9, 9), np.nan)
+    return {"a": finite[:, 0], "b": finite[:, 1], "c": third}
+
+
+def partitions(name: str, schema: Any, columns: int, rows: int, slow: bool = True) -> Path:
+    """Cells of synthetic rows; `rows` decides whether quantiles are used."""
+    table = isinstance(schema, schemas.TableSchema)
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        made = tacit.Partitions(epsilon=4, people=200, codewords=6, classes=2, **CENTRAL)
+        made.fit(as_table(data[0]) if table else data[0], schema=schema, rng=coins)
+        return Outcome(left(made), made.inhouse_.certificate.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        base_rows = base(columns, rows)
+        yield from neighbours(base_rows, "add-remove", 0, 1, everything, finite=not table)
+
+    return Path(f"Partitions {name}", ADJACENCY, run, pairs, ("Partitions",), slow=slow)
+
+
+def second_round() -> Path:
+    """What leaves of a collection in two rounds: model, and mechanism of the second round."""
+    people = np.random.default_rng(3).uniform(0, 1, (300, COLUMNS))
+
+    def run(data: Columns, coins: Coins) -> Outcome:
+        options = {"epsilon": 4, "people": 600, "classes": 2, "rounds": 2, **CENTRAL}
+        first = tacit.Collection(**options).fit(data[0], schema=SCHEMA, rng=coins)
+        reports = first.release(people, (people[:, 0] > 0.5).astype(int), rng=Seeded(1))
+        model = first.learn(reports)
+        second = first.adapt(model).mechanism_
+        return Outcome((left(model), left(second)), second.inhouse_.certificate.event)
+
+    def pairs(everything: bool) -> Iterator[Pair]:
+        yield from neighbours(base(), "add-remove", 0, 1, everything, finite=True)
+
+    return Path("Collection, central", ADJACENCY, run, pairs, ("Collection",), slow=True)
+
+
 def bigger() -> Path:
     """One row more where sizes are set from the number of rows: n is public, or noisy."""
 
@@ -119,6 +170,10 @@ def paths() -> list[Path]:
         codebook("wide", schemas.ArraySchema(300, 0.0, 1.0, outside="clip")),
         codebook("scattering", PICTURES),
         codebook("random", SCHEMA, features="random"),
+        partitions("raw", SCHEMA, COLUMNS, 400, slow=False),
+        partitions("quantile", TABLE, 3, 3000, slow=False),
+        partitions("wide", schemas.ArraySchema(300, 0.0, 1.0, outside="clip"), 300, 400),
+        second_round(),
         bigger(),
         student(),
         variational(),

@@ -96,6 +96,8 @@ def offered() -> set[str]:
         "queries.Several",
         "Curator.above_threshold",
         "Codebook",
+        "Collection",
+        "Partitions",
         "VLM",
         "StudentClassifier",
         "Codebook.release",

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from tacit.central.training.tracing import Unfit
 from tacit.data import lines
 from tacit.federated.torch_model import TorchModel
 from tacit.local.channels import PartitionedChannel
+from tacit.local.learned import private_features, private_partitions
+from tacit.local.learned.features import Quantile
 
 from .refuter import Verdict, refute
 from .registry import ROOT, paths
@@ -151,6 +155,27 @@ def test_a_partition_that_the_row_chooses(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(PartitionedChannel, "release", by_the_row)
     assert found("Partitions.release").refuted
+
+
+def test_quantiles_of_inhouse_rows_without_noise(monkeypatch: Any) -> None:
+    def exact(schema: Any, rows: Any, budget: Any) -> Any:
+        noisy(schema, rows, budget)  # charged, and thrown away
+        return Quantile.fit(schema, rows)
+
+    noisy = private_features._quantile
+    monkeypatch.setattr(private_features, "_quantile", exact)
+    assert found("Partitions quantile").refuted
+
+
+def test_clusters_of_inhouse_rows_counted_without_noise(monkeypatch: Any) -> None:
+    def exact(codes: Any, categories: int, **share: Any) -> Any:
+        charged = counts(codes, categories, **share)
+        return replace(charged, value=np.bincount(codes, minlength=categories))
+
+    counts = private_partitions.statistics.counts
+    mutant = SimpleNamespace(**{**vars(private_partitions.statistics), "counts": exact})
+    monkeypatch.setattr(private_partitions, "statistics", mutant)
+    assert found("Partitions raw").refuted
 
 
 FLOAT_PRODUCTS = """

@@ -2,8 +2,9 @@ r"""Collections: the mechanism, the reports and the model of one campaign, chose
 
 Rows get partitions (`tacit.learned.partitions`) and a model that is fitted through all of them:
 tables, vectors and signals a mixture of models (`tacit.inference.mixture`), images the labels of
-small cells (`tacit.inference.field`). In-house rows that must be protected get a codebook and its
-student.
+small cells (`tacit.inference.field`). With a central budget, partitions of tables, their later
+rounds and the model are learned on synthetic rows (`tacit.learned.private_partitions`), so that all
+of them may be handed out; images get a codebook and its student.
 
 A collection may run in rounds: what the reports of earlier people taught chooses the cells in which
 later people report. This costs nobody anything. Each person reports once, to a channel that is
@@ -135,30 +136,19 @@ class Collection:
         rng : Randomness, optional
             Draws the noise of a central guarantee.
         """
-        mechanism: Partitions | Codebook
-        protected = any(value is not None for value in self._central.values())
-        if self.rounds > 1 and (protected or _images(inhouse, schema, image, signal)):
-            remedy = "Images and protected in-house rows are collected in one round."
+        images = _images(inhouse, schema, image, signal)
+        if self.rounds > 1 and images:
+            remedy = "Images are collected in one round."
             errors.refuse("Collection.fit", "rounds", "1", self.rounds, remedy)
-        if protected:
+        mechanism: Any = Partitions(**self._settings, **self._central)
+        shape: dict[str, Any] = {"image": image, "signal": signal}
+        if self._protected and images:
             mechanism = Codebook(**self._settings, **self._central)
-            if signal is not None:
-                remedy = "Compute features of them first, and give these with a schema."
-                errors.refuse(
-                    "Collection.fit", "signal", "None with central_epsilon", signal, remedy
-                )
-            with _said_by_collection():
-                mechanism.fit(
-                    inhouse, schema=schema, image=image, seed=seed,
-                    inhouse_public=inhouse_public, rng=rng,
-                )  # fmt: skip
-        else:
-            mechanism = Partitions(**self._settings)
-            with _said_by_collection():
-                mechanism.fit(
-                    inhouse, schema=schema, image=image, signal=signal, seed=seed,
-                    inhouse_public=inhouse_public,
-                )  # fmt: skip
+            shape.pop("signal")
+        with _said_by_collection():
+            mechanism.fit(
+                inhouse, schema=schema, **shape, seed=seed, inhouse_public=inhouse_public, rng=rng
+            )
         self.mechanism_, self.round_ = mechanism, 1
         self._inhouse, self._seed, self._public = inhouse, seed, inhouse_public
         return self
@@ -200,11 +190,13 @@ class Collection:
     ) -> ProportionsClassifier | StudentClassifier:
         """Learn a classifier of clean rows from the reports of all rounds so far.
 
-        It is taught on the in-house rows, and must stay in-house unless these are public.
+        It is taught on the in-house rows, and must stay in-house unless these are public. With
+        `central_epsilon` it is taught on synthetic rows, and may be handed out (images excepted).
         """
-        settings: dict[str, Any] = {"inhouse": self._inhouse, "seed": self._seed}
-        settings["inhouse_public"] = self._public
         by_partitions = isinstance(self._fitted(), Partitions)
+        inhouse = None if by_partitions and self._protected else self._inhouse
+        settings: dict[str, Any] = {"inhouse": inhouse, "seed": self._seed}
+        settings["inhouse_public"] = self._public
         with _said_by_collection():
             if by_partitions:
                 return ProportionsClassifier(**settings).fit(reports)
@@ -216,8 +208,8 @@ class Collection:
         mechanism = self._fitted()
         if not isinstance(mechanism, Partitions) or not isinstance(model, ProportionsClassifier):
             raise errors.InvalidParameter(
-                "Collection.adapt: the collection must be of a table, of vectors or of signals, "
-                "without central_epsilon. Others are collected in one round."
+                "Collection.adapt: the collection must be of a table, of vectors or of signals. "
+                "Others are collected in one round."
             )
         if artifact.fingerprint(model.mechanism_) != artifact.fingerprint(mechanism):
             raise errors.InvalidParameter(
@@ -227,17 +219,21 @@ class Collection:
             remedy = "Plan more rounds when the collection is made."
             errors.refuse("Collection.adapt", "round", f"below {self.rounds}", self.round_, remedy)
         other = Collection(**self._settings, rounds=self.rounds, **self._central)
-        other.mechanism_ = model.next_round(
-            self._inhouse, inhouse_public=self._public, seed=self._seed
-        )
+        inhouse = None if self._protected else self._inhouse
+        other.mechanism_ = model.next_round(inhouse, inhouse_public=self._public, seed=self._seed)
         other.round_ = self.round_ + 1
         other._inhouse, other._seed, other._public = self._inhouse, self._seed, self._public
         return other
 
+    @property
+    def _protected(self) -> bool:
+        return self._central["central_epsilon"] is not None
+
     def _fitted(self) -> Partitions | Codebook:
         if not hasattr(self, "mechanism_"):
             raise NotFitted("Collection: it must be fitted first. Call fit.")
-        return self.mechanism_
+        mechanism: Partitions | Codebook = self.mechanism_
+        return mechanism
 
 
 def _images(inhouse: Any, schema: Schema | None, image: Any, signal: Any) -> bool:

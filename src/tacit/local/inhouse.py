@@ -54,8 +54,9 @@ WHOSE = (FITTED, TAUGHT)
 _REMEDIES = {
     FITTED: "Fit the mechanism with central_epsilon and central_delta, or state that the rows are "
     "public.",
-    TAUGHT: "Fit a StudentClassifier with central_epsilon and central_delta (no other classifier "
-    "that is taught on in-house rows has them), or state that the rows are public.",
+    TAUGHT: "Fit a StudentClassifier with central_epsilon and central_delta, or learn from reports "
+    "of partitions with central_epsilon without the in-house rows, or state that the rows are "
+    "public.",
 }
 _SCOPE: dict[str, Any] = {"adjacency": Adjacency.ZERO_OUT, "unit": Unit.RECORD}
 _LARGEST_DELTA = 0.01
@@ -242,6 +243,20 @@ class Protection:
         learned = [part for part in every if part.learned] or every[:1]
         # Compared by identity: two equal releases are still two.
         return Protection(tuple({id(part): part for part in learned}.values()))
+
+    def sharing(self, other: Protection) -> Protection:
+        """Return the same parts; those that are known to be parts of the other are its objects.
+
+        Two files may hold one release: read back, it must not count twice in `beside`. Each part of
+        the other stands for one part at most.
+        """
+        theirs = [(part.to_plain(), part) for part in other.parts]
+        mine = []
+        for part in self.parts:
+            plain = part.to_plain()
+            at = next((i for i, (body, _) in enumerate(theirs) if body == plain), None)
+            mine.append(part if at is None else theirs.pop(at)[1])
+        return Protection(tuple(mine))
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:

@@ -288,7 +288,6 @@ def test_every_kind_of_features_is_stored_and_runs_under_onnx(kind, given, rows,
     onnxruntime = pytest.importorskip("onnxruntime")
     assert onnxruntime
     from tacit.local.learned import onnx as graphs
-    from tacit.local.learned import quantizer
 
     mechanism = Codebook(epsilon=1, codewords=12, features=kind).fit(rows, schema=given)
     codes = mechanism.encode(rows)
@@ -305,7 +304,7 @@ def test_every_kind_of_features_is_stored_and_runs_under_onnx(kind, given, rows,
     distance = np.sort(((vectors[:, None] - cells[None]) ** 2).sum(axis=2), axis=1)
     gap = (distance[:, 1] - distance[:, 0]) / (distance[:, 1] + (vectors**2).sum(axis=1))
     assert np.all(gap[different] < 1e-3)
-    assert quantizer.nearest(vectors, cells).max() < len(cells)
+    assert graphs.nearest(vectors, cells).max() < len(cells)
 
 
 def test_features_follow_the_rows():

@@ -286,21 +286,21 @@ def test_prototypes_of_other_codewords_do_not_move(record):
 def test_mutants_are_rejected(mutant, record, monkeypatch):
     """Each lets one row move the others a little, or move more than the noise is made for."""
     if mutant == "centred on the rows":
-        honest = pq._reduced
+        honest = pq.on_axes
 
         def centred(*given):
             found = honest(*given)
             return found - found.mean(axis=0)
 
-        monkeypatch.setattr(pq, "_reduced", centred)
+        monkeypatch.setattr(pq, "on_axes", centred)
     elif mutant == "rounded together":
-        honest = pq._reduced
+        honest = pq.on_axes
 
         def noisy(features, given, axes):
             found = honest(features, given, axes)
             return found + 1e-3 * np.float32(len(given) % 7)
 
-        monkeypatch.setattr(pq, "_reduced", noisy)
+        monkeypatch.setattr(pq, "on_axes", noisy)
     else:
         honest_ranks = pq.ranks
 
@@ -844,12 +844,12 @@ def test_a_row_has_the_same_digits_in_any_company(kind):
     """At any place, among any others, in a full block or in one that is filled up."""
     data = PICTURES.rows(PIXELS)
     features, axes = reduced(kind, PICTURES, data)
-    whole = pq._reduced(features, data, axes)
+    whole = pq.on_axes(features, data, axes)
     assert whole.shape == (len(PIXELS), 40)
     order = np.random.default_rng(1).permutation(len(PIXELS))
-    assert np.array_equal(pq._reduced(features, data[order], axes), whole[order])
+    assert np.array_equal(pq.on_axes(features, data[order], axes), whole[order])
     for count in (1, 2, 3, 7, 1023, 1025, 1026):
-        few = pq._reduced(features, data[order[:count]], axes)
+        few = pq.on_axes(features, data[order[:count]], axes)
         assert np.array_equal(few, whole[order[:count]]), count
 
 

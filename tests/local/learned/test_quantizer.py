@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.data.schema import ArraySchema
+from tacit.local import graphs
 from tacit.local.learned import quantizer
 from tacit.local.learned.features import Raw
 from tacit.local.learned.quantizer import Projection, Quantizer
@@ -35,7 +36,7 @@ def test_nearest_is_the_nearest_across_blocks(count):
     vectors = rng.normal(size=(count, 3)).astype(np.float32)
     cells = rng.normal(size=(17, 3)).astype(np.float32)
     distance = ((vectors[:, None].astype(float) - cells[None]) ** 2).sum(axis=2)
-    found = quantizer.nearest(vectors, cells)
+    found = graphs.nearest(vectors, cells)
     assert found.shape == (count,)
     chosen = np.take_along_axis(distance, found[:, None], axis=1)[:, 0]
     # Up to the rounding of float32: then either cell will do.
@@ -45,7 +46,7 @@ def test_nearest_is_the_nearest_across_blocks(count):
 
 def test_of_equal_cells_the_first_is_nearest():
     cells = np.array([[5, 5], [1, 1], [1, 1], [0, 9]], np.float32)
-    assert quantizer.nearest(np.ones((3, 2), np.float32), cells).tolist() == [1, 1, 1]
+    assert graphs.nearest(np.ones((3, 2), np.float32), cells).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("places", [2, 3, 5])
@@ -54,7 +55,7 @@ def test_ranked_cells_come_in_order(places):
     vectors = rng.normal(size=(300, 4)).astype(np.float32)
     cells = rng.normal(size=(5, 4)).astype(np.float32)
     distance = ((vectors[:, None].astype(float) - cells[None]) ** 2).sum(axis=2)
-    found = quantizer.ranked(vectors, cells, places)
+    found = graphs.ranked(vectors, cells, places)
     assert found.shape == (300, places)
     assert np.mean(found == distance.argsort(axis=1)[:, :places]) > 0.999
 
@@ -117,9 +118,9 @@ def test_linked_codewords_follow_the_shape_of_clusters():
     cells, groups = quantizer.fit_cells(points, 2, "linked", 0)
     assert len(cells) > 20
     assert np.unique(groups).tolist() == [0, 1]
-    assert purity(groups[quantizer.nearest(points, cells)], inner) > 0.98
+    assert purity(groups[graphs.nearest(points, cells)], inner) > 0.98
     cells, groups = quantizer.fit_cells(points, 2, "compact", 0)
-    assert purity(groups[quantizer.nearest(points, cells)], inner) < 0.9
+    assert purity(groups[graphs.nearest(points, cells)], inner) < 0.9
 
 
 @pytest.mark.parametrize("grouping", quantizer.GROUPINGS)
@@ -127,7 +128,7 @@ def test_linked_codewords_follow_the_shape_of_clusters():
 def test_every_cell_and_codeword_is_used(grouping, codewords):
     points, _ = rings()
     cells, groups = quantizer.fit_cells(points, codewords, grouping, 3)
-    nearest = quantizer.nearest(points, cells)
+    nearest = graphs.nearest(points, cells)
     assert np.unique(nearest).size == len(cells) == len(groups)
     assert np.unique(groups).tolist() == list(range(groups.max() + 1))
     assert groups.max() + 1 <= codewords

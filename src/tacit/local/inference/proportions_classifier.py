@@ -30,8 +30,9 @@ class ProportionsClassifier(Stored):
 
     Parameters
     ----------
-    inhouse : rows
-        In-house rows without labels, preferably those that the mechanism was fitted on.
+    inhouse : rows, optional
+        In-house rows without labels, preferably those that the mechanism was fitted on. A mechanism
+        with a central guarantee has synthetic rows, which are used by default.
     prior : {"auto", "inhouse", "none"}
         Whether the in-house shares of cells help, as in `NoiseAwareClassifier`.
     seed : int
@@ -46,11 +47,12 @@ class ProportionsClassifier(Stored):
         `tacit.inference.mixture`. Where partitions join the same small cells, as those of images,
         the labels of these cells: see `tacit.inference.field`.
     shift_ : ShiftTest
-        A test of whether the people look like the in-house rows.
+        A test of whether the people look like the rows that the model is taught on.
     guarantee_ : Guarantee
         Towards those who reported: learning is post-processing.
     inhouse_ : Protection
-        Towards the in-house rows: none, as the model is taught on them without noise.
+        Towards the in-house rows: none if the model is taught on them, as this adds no noise; that
+        of the mechanism if it is taught on synthetic rows.
     """
 
     kind: ClassVar[str] = "proportions"
@@ -73,24 +75,29 @@ class ProportionsClassifier(Stored):
         where = "ProportionsClassifier.fit"
         must_be_none(where, y)
         errors.choice(where, "prior", self.prior, PRIORS)
-        if self.inhouse is None:
-            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         rounds = [reports] if isinstance(reports, Reports) else list(reports)
         _must_belong_together(where, rounds)
+        taught = self.inhouse is not None
+        if not taught and rounds[-1].mechanism.synthetic_ is None:
+            errors.refuse(where, "inhouse", "given", None, "Pass the in-house rows.")
         self._forget_fit()
         self.__dict__.pop("_pooled", None)
         last = rounds[-1]
-        vectors, classes = last.mechanism.vectors(self.inhouse), np.asarray(last.mechanism.classes)
+        mechanism, classes = last.mechanism, np.asarray(last.mechanism.classes)
+        vectors = (
+            mechanism.vectors(self.inhouse) if taught else mechanism.synthetic_vectors(self.seed)
+        )
         parts = self._parts(rounds, vectors)
         self._pooled = _pooled(rounds)
         self.mixture_ = _fitted(parts, vectors, rounds, self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
         self.reports_, self.guarantee_ = sum(map(len, rounds)), last.guarantee
-        own = Protection.none(self.inhouse_public, TAUGHT)
-        self.inhouse_ = together([*(reports.mechanism.inhouse_ for reports in rounds), own])
+        own = [Protection.none(self.inhouse_public, TAUGHT)] if taught else []
+        self.inhouse_ = together([*_protections(rounds), *own])
         stream = Seeded(0) if any(reports.seeded for reports in rounds) else None
         said = dict.fromkeys(reports.mechanism.inhouse_.sentence for reports in rounds[:-1])
-        self.certificate_ = certify(last.mechanism, last.channel, stream, (*said, CARRIED))
+        carried = (CARRIED,) if taught else ()
+        self.certificate_ = certify(last.mechanism, last.channel, stream, (*said, *carried))
         return self
 
     def _parts(
@@ -120,6 +127,8 @@ class ProportionsClassifier(Stored):
             return self.prior == "inhouse"
         if self.shift_.p_value >= SIGNIFICANCE:
             return True
+        if self.inhouse is None:
+            return False  # synthetic rows differ from the in-house ones: no sign of a shift
         warnings.warn(
             f"The people's cells differ from the in-house ones (p = {self.shift_.p_value:.2g}): "
             "their shares are estimated from reports alone.",
@@ -128,11 +137,14 @@ class ProportionsClassifier(Stored):
         )
         return False
 
-    def next_round(self, inhouse: Any, *, inhouse_public: bool = False, seed: int = 0) -> Any:
+    def next_round(
+        self, inhouse: Any = None, *, inhouse_public: bool = False, seed: int = 0
+    ) -> Any:
         """Return the mechanism of a next round, whose cells follow the model's linear scores.
 
         It carries the protection of all in-house rows that it depends on: those of the mechanism,
-        of the model, and `inhouse`, in which the cells are computed.
+        of the model, and `inhouse`, in which the cells are computed. Without `inhouse` they are
+        computed in synthetic rows, which a mechanism with a central guarantee has.
         """
         check_is_fitted(self, "mixture_")
         if isinstance(self.mixture_, field.Field):
@@ -216,7 +228,7 @@ def _fitted(
 ) -> mixture.Mixture | field.Field:
     """Fit the model that suits the partitions: of small cells if they share these, else of rows."""
     last = rounds[-1].mechanism
-    if last.cells_.groups is None:
+    if not last.cells_.shared:
         return mixture.fit(parts, vectors, last.blocks_, len(last.classes), seed)
     groups = [own for reports in rounds for own in reports.mechanism.cells_.groups]
     grouped = [
@@ -241,6 +253,17 @@ def _pooled(rounds: Sequence[Reports]) -> Evidence:
     assert isinstance(channel, PartitionedChannel)
     sets = np.concatenate([reports.columns["symbols"] for reports in rounds])
     return Evidence(sets, channel.law, channel.class_count)
+
+
+def _protections(rounds: Sequence[Reports]) -> list[Protection]:
+    """Return the protections of all rounds; one release that several rounds follow counts once."""
+    first = rounds[0].mechanism
+    found = [first.inhouse_]
+    for reports in rounds[1:]:
+        other = reports.mechanism
+        same = first.synthetic_ is not None and first.synthetic_.same(other.synthetic_)
+        found.append(other.inhouse_.sharing(first.inhouse_) if same else other.inhouse_)
+    return found
 
 
 def _must_belong_together(where: str, rounds: Sequence[Reports]) -> None:

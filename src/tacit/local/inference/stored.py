@@ -98,6 +98,7 @@ def restored(
     nested = model.mechanism_.inhouse_
     model.inhouse_ = Protection.from_plain(parameters["inhouse"], learned=nested.learned)
     model.inhouse_.must_hold(nested)
+    model.inhouse_ = model.inhouse_.sharing(nested)
     if network:
         own = codec.part(arrays, "network")
         model.network_ = Network.from_parts(parameters["network"], own)

@@ -28,15 +28,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.local import graphs
+
 Floats = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.float64]
 
 LANDMARKS, DIFFUSION_LANDMARKS, ROWS_PER_LANDMARK, HARMONICS = 200, 400, 8, 96
 NEAREST = 3
 """A row mixes the inputs of this many landmarks."""
-
-_LINKS = ((1, 1.0), (2, 0.5))
-"""Weights of the links from the nearest landmark to the second and third nearest."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,20 +79,23 @@ class Inputs:
     def diffusion(cls, vectors: Floats, block: slice, steps: float, seed: int) -> Inputs:
         """Choose landmarks, and link them by the in-house rows between them."""
         own = vectors[:, block].astype(np.float64)
-        count = min(DIFFUSION_LANDMARKS, max(len(own) // ROWS_PER_LANDMARK, NEAREST + 1))
-        marks = _landmarks(own, count, seed)
-        distances = squared_distances(own, marks)
-        order = np.argsort(distances, axis=1)[:, : NEAREST + 1]
-        used = np.unique(order[:, 0])
-        if len(used) > NEAREST:  # landmarks that no row is nearest to are not linked
-            marks, distances = marks[used], distances[:, used]
-            order = np.argsort(distances, axis=1)[:, : NEAREST + 1]
-        mixing = _harmonics(order, len(marks), steps)
+        most = max(len(own) // ROWS_PER_LANDMARK, graphs.LEAST_LINKED + 1)
+        marks = _landmarks(own, min(DIFFUSION_LANDMARKS, most), seed)
+        used = np.unique(graphs.nearest(own, marks))
+        if len(used) > graphs.LEAST_LINKED:  # landmarks that no row is nearest to are not linked
+            marks = marks[used]
+        mixing = np.ones((len(marks), 1))
+        if len(marks) > graphs.LEAST_LINKED:
+            functions, values = graphs.harmonics(graphs.graph(own, marks), HARMONICS)
+            mixing = functions * values ** (steps / 2)
+        order = graphs.ranked(own, marks, 2)
         size = np.sqrt((mixing[order[:, 0]] ** 2).sum(axis=1).mean())
-        first, second = np.take_along_axis(distances, order[:, :2], axis=1).T
-        gamma = 1 / (2 * max(float(np.median(second - first)), 1e-9))
+        first, *others = (((own - marks[place]) ** 2).sum(axis=1) for place in order.T)
+        apart = float(np.median(others[0] - first)) if others else 0.0
         mixing = mixing / max(float(size), 1e-12)
-        return cls(block.start, block.stop, _single(marks), _single(mixing), gamma, NEAREST)
+        nearest = min(NEAREST, len(marks))
+        gamma = 1 / (2 * max(apart, 1e-9))
+        return cls(block.start, block.stop, _single(marks), _single(mixing), gamma, nearest)
 
     @property
     def linear(self) -> bool:
@@ -155,20 +157,6 @@ def _landmarks(own: Reals, count: int, seed: int) -> Reals:
     settings: dict[str, Any] = {"n_init": 1, "batch_size": 4096, "max_iter": 40}
     clustering = MiniBatchKMeans(min(count, len(own)), random_state=seed, **settings)
     return np.asarray(clustering.fit(own).cluster_centers_)
-
-
-def _harmonics(order: npt.NDArray[np.int64], count: int, steps: float) -> Reals:
-    """Compute the harmonics of the links after a walk, one row per landmark; no constant."""
-    links = np.full((count, count), 1e-6)  # keeps the graph connected, whatever the rows
-    for place, weight in _LINKS:
-        if place < order.shape[1]:
-            np.add.at(links, (order[:, 0], order[:, place]), weight)
-    links = links + links.T
-    sums = links.sum(axis=1)
-    values, axes = np.linalg.eigh(links / np.sqrt(sums[:, None] * sums))
-    kept = slice(-2, -2 - HARMONICS, -1)  # the last one is constant
-    walked = np.clip(values[kept], 0.0, 1.0) ** (steps / 2)
-    return np.asarray(axes[:, kept] * walked / np.sqrt(sums)[:, None])
 
 
 def _single(array: npt.NDArray[Any]) -> Floats:

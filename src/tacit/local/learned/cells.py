@@ -5,13 +5,14 @@ A partition is the arg-min of affine functions of a row's vector v,
 .. math:: k_p(v) = \arg\min_k \; b_{pk} - c_{pk} \cdot v,
 
 which covers cells of k-means (:math:`b = \lVert c \rVert^2 / 2`), quantiles along a direction, and
-cells in the space of a linear model's scores. With `groups` there is one set of small cells, and
-partition p maps small cell m to :math:`g_{pm}`: finding all partitions of a row then costs one
-search, and a learner knows the rows' density from the small cells (`tacit.inference.field`).
+cells in the space of a linear model's scores. With `groups` these are small cells, and partition p
+maps small cell m to :math:`g_{pm}`. Partitions that share one set of small cells cost one search,
+and a learner knows the rows' density from these cells (`tacit.inference.field`).
 
-`joined` makes such partitions, by turns of two kinds: *linked* ones follow the graph of small cells
-that many rows lie between, *compact* ones follow their distances. Which is better depends on
-whether classes are clusters, which cannot be known without labels.
+*Linked* partitions join small cells that many rows lie between, *compact* ones join by distance.
+Which is better depends on whether classes are clusters, which cannot be known without labels.
+`joined` makes both by turns from shared small cells; `linked` has small cells of its own for every
+partition, so that these differ more.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tacit.local import graphs
 from tacit.local.learned import quantizer as quantizers
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
 MOST_CELLS, ROWS_PER_CELL = 1024, 16
-"""Small cells: at most so many, with so many in-house rows each."""
+"""The largest number of small cells, and the in-house rows that each should have."""
+
+MOST_IN_SETS, ROWS_IN_SETS = 400, 10
+"""The same if every partition has small cells of its own."""
 
 _BLOCK = 4096
 
@@ -40,9 +45,9 @@ class Cells:
 
     Parameters
     ----------
-    centres : array, (P, K, q), or (1, M, q) with `groups`
+    centres : array, (P, K, q); with `groups` (P, M, q), or (1, M, q) if they are shared
         c.
-    offsets : array, (P, K), or (1, M)
+    offsets : array, (P, K), (P, M) or (1, M)
         b.
     groups : array of int, (P, M), optional
         g: the cell of each small cell, in each partition.
@@ -68,6 +73,11 @@ class Cells:
         """P."""
         return len(self.centres) if self.groups is None else len(self.groups)
 
+    @property
+    def shared(self) -> bool:
+        """Whether all partitions join the same small cells."""
+        return self.groups is not None and len(self.centres) == 1
+
     def __call__(self, vectors: Floats) -> Integers:
         """Return the cell of each vector in each partition, (n, P)."""
         count, cells, width = self.centres.shape
@@ -76,21 +86,24 @@ class Cells:
         for start in range(0, len(vectors), _BLOCK):
             scores = self.offsets.ravel() - vectors[start : start + _BLOCK] @ flat.T
             found[start : start + _BLOCK] = scores.reshape(-1, count, cells).argmin(axis=2)
-        return found if self.groups is None else self.groups[:, found[:, 0]].T
+        if self.groups is None:
+            return found
+        places = np.arange(len(self.groups)) * self.groups.shape[1]
+        return np.asarray(self.groups.ravel()[found + places])
 
 
 def joined(vectors: Floats, codewords: int, partitions: int, seed: int) -> Cells:
     """Fit small cells, and join them into partitions of both kinds by turns."""
     count = max(min(MOST_CELLS, len(vectors) // ROWS_PER_CELL), codewords)
     centres = quantizers.k_means(vectors, count, seed)
-    own = quantizers.nearest(vectors, centres)
+    own = graphs.nearest(vectors, centres)
     used, own = np.unique(own, return_inverse=True)
     centres = centres[used]
     weights = np.bincount(own).astype(np.float64)
     codewords = min(codewords, len(centres))
     kinds: list[npt.NDArray[Any]] = [centres]
-    if len(centres) > quantizers.LEAST_LINKED:
-        linked, values = quantizers.harmonics(quantizers.graph(vectors, centres), codewords)
+    if len(centres) > graphs.LEAST_LINKED:
+        linked, values = graphs.harmonics(graphs.graph(vectors, centres), codewords)
         kinds.insert(0, linked * values)
     groups = [
         _grouped(kinds[index % len(kinds)], codewords, weights, seed + index)
@@ -98,6 +111,37 @@ def joined(vectors: Floats, codewords: int, partitions: int, seed: int) -> Cells
     ]
     offsets = (centres**2).sum(axis=1) / 2
     return Cells(centres[None], offsets[None].astype(np.float32), np.stack(groups))
+
+
+def linked(
+    vectors: Floats, blocks: Sequence[slice], codewords: int, partitions: int, seed: int
+) -> Cells:
+    """Fit linked partitions, each with small cells of its own in one of the blocks by turns."""
+    sets, small = [], _small(len(vectors))
+    for index in range(partitions):
+        block = blocks[index % len(blocks)]
+        own, groups = quantizers.fit_cells(
+            vectors[:, block], codewords, "linked", seed + index, small
+        )
+        centres = np.zeros((len(own), vectors.shape[1]), np.float32)
+        centres[:, block] = own
+        sets.append((centres, groups))
+    most = max(len(groups) for _, groups in sets)
+    # Copies of the last cell fill up: of equally near cells the first one counts.
+    padded = [np.minimum(np.arange(most), len(groups) - 1) for _, groups in sets]
+    centres = np.stack([own[chosen] for (own, _), chosen in zip(sets, padded, strict=True)])
+    joins = np.stack([groups[chosen] for (_, groups), chosen in zip(sets, padded, strict=True)])
+    return Cells(centres, ((centres**2).sum(axis=2) / 2).astype(np.float32), joins)
+
+
+def enough_to_link(rows: int, codewords: int) -> bool:
+    """Whether this many in-house rows give every codeword several small cells to join."""
+    return _small(rows) >= 3 * codewords
+
+
+def _small(rows: int) -> int:
+    """Return the number of small cells in each of several sets: fewer than if there is one set."""
+    return min(MOST_IN_SETS, rows // ROWS_IN_SETS)
 
 
 def _grouped(places: npt.NDArray[Any], count: int, weights: Any, seed: int) -> Integers:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tacit.data import labels, schema
 from tacit.data.schema import Rows, Schema
+from tacit.local import graphs
 from tacit.local.channels import SymbolChannel
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import codebook_storage, private_quantizer
@@ -217,7 +218,7 @@ class Codebook(Learned[SymbolChannel]):
         if len(cells) < 2:
             raise errors.InvalidData("Codebook.fit: in-house rows must not be all alike.")
         self._set(given, learned, Quantizer(projection, cells, groups))
-        codes = groups[quantizers.nearest(vectors, cells)]
+        codes = groups[graphs.nearest(vectors, cells)]
         self.counts_ = np.bincount(codes, minlength=self.codewords_)
         self.count_variance_ = np.zeros(self.codewords_)
         linked = self.codewords_ < len(cells)

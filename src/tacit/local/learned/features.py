@@ -92,7 +92,8 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
     if kind in _IN_MODULES:
-        return _class_of(kind).fit(schema, rows, seed)
+        own: Features = _class_of(kind).fit(schema, rows, seed)
+        return own
     train = import_module(f"tacit.local.learned.{kind}").fit
     trained: Features = train(schema, rows, seed, device=device)
     return trained
@@ -123,7 +124,8 @@ def from_parts(
     if kind == "random":
         return RandomFourier.from_parts(schema, arrays)
     if kind in _IN_MODULES:
-        return _class_of(kind).from_parts(schema, arrays)
+        own: Features = _class_of(kind).from_parts(schema, arrays)
+        return own
     build = import_module(f"tacit.local.learned.{kind}").from_parts
     trained: Features = build(schema, params, arrays)
     return trained
@@ -224,8 +226,8 @@ class Raw:
 
     @property
     def dimension(self) -> int:
-        marks = len(_indicated(self.schema))
-        return _count_numbers(self.schema) + marks + sum(_slots(self.schema))
+        marks = len(indicated(self.schema))
+        return _count_numbers(self.schema) + marks + sum(slots(self.schema))
 
     def transform(self, rows: Rows) -> Floats:
         return _layout(self.schema, rows, np.nan_to_num(rows.numbers, nan=0.5))
@@ -303,7 +305,7 @@ class Quantile:
         out = np.empty((len(rows), self.dimension), np.float32)
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
-            layout = _layout(self.schema, block, self._levels(block.numbers))
+            layout = _layout(self.schema, block, self.levels(block.numbers))
             out[start : start + _BLOCK] = (layout - self.offset) * self.scale
         return out
 
@@ -311,7 +313,8 @@ class Quantile:
         """Compute the same: every number is computed by itself."""
         return self.transform(rows)
 
-    def _levels(self, numbers: Floats) -> Floats:
+    def levels(self, numbers: Floats) -> Floats:
+        """Return u(x) of each number, and the middle for missing ones."""
         levels = np.empty_like(numbers)
         for index, (column, points) in enumerate(zip(numbers.T, self.quantiles, strict=True)):
             below = np.searchsorted(points, column, "left")
@@ -400,14 +403,14 @@ def _count_numbers(schema: Schema) -> int:
     return schema.width if isinstance(schema, ArraySchema) else len(schema.continuous)
 
 
-def _indicated(schema: Schema) -> list[int]:
+def indicated(schema: Schema) -> list[int]:
     """Return the indices of numbers that may be missing."""
     if isinstance(schema, ArraySchema):
         return []
     return [i for i, column in enumerate(schema.continuous) if column.missing == "indicate"]
 
 
-def _slots(schema: Schema) -> list[int]:
+def slots(schema: Schema) -> list[int]:
     """Return the number of indicators of each column of codes; unseen values have the last."""
     if isinstance(schema, ArraySchema):
         return []
@@ -415,24 +418,24 @@ def _slots(schema: Schema) -> list[int]:
 
 
 def _layout(schema: Schema, rows: Rows, numbers: Floats) -> Floats:
-    parts = [numbers, np.isnan(rows.numbers[:, _indicated(schema)]).astype(np.float32)]
-    for codes, slots in zip(rows.codes.T, _slots(schema), strict=True):
+    parts = [numbers, np.isnan(rows.numbers[:, indicated(schema)]).astype(np.float32)]
+    for codes, size in zip(rows.codes.T, slots(schema), strict=True):
         # −1 counts from the end: the last slot is for missing or unseen values.
-        parts.append(np.eye(slots, dtype=np.float32)[codes])
+        parts.append(np.eye(size, dtype=np.float32)[codes])
     return np.concatenate(parts, axis=1)
 
 
 def indicator_counts(schema: Schema, rows: Rows) -> npt.NDArray[np.int64]:
     """Count the rows in which each indicator is 1: in each row, at most one per column."""
-    counts = [np.isnan(rows.numbers[:, _indicated(schema)]).sum(axis=0)]
-    for codes, slots in zip(rows.codes.T, _slots(schema), strict=True):
-        counts.append(np.bincount(codes % slots, minlength=slots))
+    counts = [np.isnan(rows.numbers[:, indicated(schema)]).sum(axis=0)]
+    for codes, size in zip(rows.codes.T, slots(schema), strict=True):
+        counts.append(np.bincount(codes % size, minlength=size))
     return np.concatenate(counts)
 
 
 def _weights(schema: Schema, share: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     variance = share * (1 - share)
-    starts = len(_indicated(schema)) + np.cumsum([0, *_slots(schema)])
+    starts = len(indicated(schema)) + np.cumsum([0, *slots(schema)])
     pieces = np.split(variance, starts)
     totals = [pieces[0], *(np.full(piece.size, piece.sum()) for piece in pieces[1:])]
     return np.asarray(1 / np.maximum(np.sqrt(np.concatenate(totals)), LEAST_DEVIATION))

@@ -85,12 +85,12 @@ def partitions_encoder(
     count, each, width = cells.centres.shape
     flat = cells.centres.reshape(-1, width)
     scores = z @ _float32(-flat.T) + _float32(cells.offsets.ravel())
+    apart = scores.reshape(-1, count, each)
+    small = graph.node("ArgMin", apart, axis=2, keepdims=0)
     if cells.groups is None:
-        apart = scores.reshape(-1, count, each)
-        return graph.finish("cells", graph.node("ArgMin", apart, axis=2, keepdims=0), whole=count)
-    small = graph.node("ArgMin", scores, axis=1, keepdims=0)
-    groups = np.ascontiguousarray(cells.groups.T, np.int64)
-    joined = graph.node("Gather", groups, small, axis=0)
+        return graph.finish("cells", small, whole=count)
+    places = (np.arange(cells.partitions) * each).astype(np.int64)
+    joined = graph.node("Gather", cells.groups.ravel(), small + places, axis=0)
     return graph.finish("cells", joined, whole=cells.partitions)
 
 
@@ -341,7 +341,7 @@ def _of_signals(features: Any, numbers: Value) -> Value:
 
 
 def _patches(features: Any, numbers: Value) -> Value:
-    """Add local filters as convolutions: normalisation of patches is linear but for one quotient."""
+    """Add local filters as convolutions; normalising a patch is linear but for one quotient."""
     graph, (height, width, channels) = numbers.graph, features.schema.colour
     side, stride = patches.SIDE, patches.STRIDE
     images = graph.node(

@@ -26,12 +26,14 @@ import numpy.typing as npt
 from tacit.data import labels, schema
 from tacit.data.schema import ArraySchema, Rows, Schema
 from tacit.local.channels import PartitionedChannel
-from tacit.local.inhouse import Protection, together
+from tacit.local.inhouse import Protection, Target, together
 from tacit.local.learned import features as features_of
+from tacit.local.learned import private_partitions
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned
-from tacit.local.learned.cells import Cells, joined
-from tacit.local.learned.features import Features, blocks
+from tacit.local.learned.cells import Cells, enough_to_link, joined, linked
+from tacit.local.learned.features import Features, Quantile, blocks
+from tacit.local.learned.private_partitions import SYNTHETIC, RowModel
 from tacit.local.learned.quantizer import Projection
 from tacit.local.learned.rule import codewords_for
 from tacit.local.learned.scales import Scales
@@ -39,6 +41,7 @@ from tacit.local.learned.signals import Signals
 from tacit.privacy import artifact, codec, errors
 from tacit.privacy.guarantees import Unit
 from tacit.privacy.mechanisms import SubsetSelection
+from tacit.privacy.randomness import Randomness
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -48,6 +51,9 @@ MOST_PARTITIONS, LEAST_PEOPLE = 8, 50
 
 COMPONENTS = 64
 """Most principal components of each block of features."""
+
+MANY_COLUMNS = 16
+"""Tables with at least this many columns, all of them numbers, get linked cells."""
 
 _ROWS_PER_CELL, _SAMPLE, _NEGLIGIBLE = 8, 10_000, 1e-6
 _SETTINGS = ("epsilon", "classes", "people", "partitions", "unit")
@@ -71,11 +77,19 @@ class Partitions(Learned[PartitionedChannel]):
         would have fewer than 50 people.
     unit : Unit
         The unit of a report: "person" if everyone reports one row once.
+    central_epsilon, central_delta : float, optional
+        The total cost to the in-house rows. Cells are then those of synthetic rows, drawn from
+        noisy statistics (`tacit.learned.private_partitions`). Without it the in-house rows are not
+        protected, and what was learned must stay in-house.
 
     Attributes
     ----------
     inhouse_ : Protection
-        The in-house rows are not protected: cells are computed from them without noise.
+        The protection of the in-house rows: none without `central_epsilon`.
+    synthetic_ : RowModel or None
+        What synthetic rows are drawn from, with `central_epsilon`.
+    split_ : dict
+        What each part of `synthetic_` cost the in-house rows: the sum of Δ²/σ² of its noise.
     seeded_ : bool
         Whether the cells follow reports with seeded noise, which protects nobody.
 
@@ -83,6 +97,9 @@ class Partitions(Learned[PartitionedChannel]):
     -----
     ε-DP for any two rows, labels included: whichever partition is assigned, subset selection over
     its symbols treats any two of them alike, and the assignment does not depend on the row.
+
+    Towards the in-house rows: (central ε, central δ) for one row or a blank in its place. It covers
+    everything that is saved, models that are learned on synthetic rows, and later rounds.
 
     Examples
     --------
@@ -96,6 +113,8 @@ class Partitions(Learned[PartitionedChannel]):
 
     kind: ClassVar[str] = "partitions"
     features_: Features
+    synthetic_: RowModel | None
+    split_: dict[str, float]
 
     def __init__(
         self,
@@ -106,8 +125,11 @@ class Partitions(Learned[PartitionedChannel]):
         codewords: int | None = None,
         partitions: int | None = None,
         unit: Unit | str = Unit.RECORD,
+        central_epsilon: float | None = None,
+        central_delta: float | None = None,
     ) -> None:
         where = "Partitions"
+        self.central = Target.of(where, central_epsilon, central_delta)
         self.unit = Unit.of(where, unit)
         self.epsilon: Fraction = errors.epsilon_in_range(where, epsilon)
         self.classes: tuple[Any, ...] = labels.declare(where, classes)
@@ -130,6 +152,7 @@ class Partitions(Learned[PartitionedChannel]):
         signal: tuple[int, int] | None = None,
         seed: int = 0,
         inhouse_public: bool = False,
+        rng: Randomness | None = None,
     ) -> Self:
         """Learn features and the cells of all partitions from in-house rows.
 
@@ -148,37 +171,63 @@ class Partitions(Learned[PartitionedChannel]):
             Seed of cells; privacy does not depend on it.
         inhouse_public : bool
             State that the in-house rows are public; certificates say so.
+        rng : Randomness, optional
+            Draws the noise of a central guarantee.
         """
         self._forget_fit()
-        given = schema or inferred(raw, image, signal)
+        given = schema or inferred(raw, image, signal, private=self.central is not None)
         rows = given.rows(raw, "Partitions.fit")
         wanted = self.codewords or codewords_for(
             float(self.epsilon), self.people, len(self.classes)
         )
-        cells = min(wanted, len(rows) // _ROWS_PER_CELL)
-        if cells < 2:
+        if len(rows) < 2 * _ROWS_PER_CELL:
             fewest = 2 * _ROWS_PER_CELL
             raise errors.InvalidData(
                 f"Partitions.fit: in-house rows must be at least {fewest}. Give more rows."
             )
+        cells = min(wanted, len(rows) // _ROWS_PER_CELL)
+        protection, quantile = Protection.none(inhouse_public), None
+        self.synthetic_, self.split_ = None, {}
+        if self.central is not None:
+            _must_be_a_table(given)
+            # From here on, rows are synthetic: whatever is computed from them is post-processing.
+            released = private_partitions.fit(given, rows, self.central, seed, rng)
+            self.synthetic_, self.split_ = released.model, released.split
+            protection = released.learning.protection(inhouse_public)
+            rows, quantile = self.synthetic_.draw(SYNTHETIC, seed), self.synthetic_.quantile
         if isinstance(given, ArraySchema) and (given.image or given.colour):
             self._fit_images(given, rows, cells, seed)
         else:
-            self._fit_columns(given, rows, cells, seed)
-        self.inhouse_, self.seeded_ = Protection.none(inhouse_public), False
+            self._fit_columns(given, rows, cells, seed, quantile)
+        self.inhouse_, self.seeded_ = protection, False
         return self
 
-    def _fit_columns(self, given: Schema, rows: Rows, cells: int, seed: int) -> None:
-        """Fit cells of k-means in principal components of each block of features."""
-        signal = isinstance(given, ArraySchema) and given.signal is not None
-        learned = (Signals if signal else Scales).fit(given, rows)
+    def _fit_columns(
+        self, given: Schema, rows: Rows, cells: int, seed: int, quantile: Quantile | None
+    ) -> None:
+        """Fit cells in principal components of each block of features.
+
+        Where all columns are numbers, and many, classes tend to be clusters, and cells are linked.
+        Other tables get half as many cells, of k-means: the model is smooth, and noise costs more
+        than the shape of cells.
+        """
+        learned: Signals | Scales
+        if isinstance(given, ArraySchema) and given.signal is not None:
+            learned = Signals.fit(given, rows)
+        else:
+            learned = Scales.fit(given, rows, quantile=quantile)
         projection, self.blocks_ = _projected(learned, rows, seed)
         vectors = quantizers.project(learned, rows, projection)
-        parts = []
-        for index in range(self.partitions):
-            block = self.blocks_[index % len(self.blocks_)]
-            parts.append(_k_means(vectors, block, cells, seed + index))
-        self._set(given, learned, projection, Cells.stacked(parts))
+        many = len(learned.blocks) > 1 and learned.blocks[1] >= MANY_COLUMNS
+        if many and enough_to_link(len(rows), cells):
+            made = linked(vectors, self.blocks_, cells, self.partitions, seed)
+        else:
+            cells = cells if self.codewords else max(cells // 2, 2)
+            turns = [self.blocks_[i % len(self.blocks_)] for i in range(self.partitions)]
+            made = Cells.stacked(
+                [_k_means(vectors, block, cells, seed + i) for i, block in enumerate(turns)]
+            )
+        self._set(given, learned, projection, made)
 
     def _fit_images(self, given: Schema, rows: Rows, cells: int, seed: int) -> None:
         """Fit small cells in damped components of features of images, and join them."""
@@ -197,7 +246,7 @@ class Partitions(Learned[PartitionedChannel]):
     def adapted(
         self,
         scores: Sequence[Floats],
-        raw: Any,
+        raw: Any = None,
         *,
         taught: Protection,
         inhouse_public: bool = False,
@@ -210,8 +259,9 @@ class Partitions(Learned[PartitionedChannel]):
         ----------
         scores : sequence of arrays, (q + 1, classes)
             Linear scores of a vector; the last row is the constant. Partitions take turns.
-        raw
-            The in-house rows: cells are those of k-means of their scores.
+        raw : optional
+            The in-house rows: cells are those of k-means of their scores. With a central guarantee
+            synthetic rows are used by default, and the guarantee covers these cells as well.
         taught : Protection
             The protection of the in-house rows that the scores were learned on.
         inhouse_public : bool
@@ -220,11 +270,12 @@ class Partitions(Learned[PartitionedChannel]):
             Whether the scores were learned from reports with seeded noise, which protects nobody:
             then the mechanism is not handed out.
         """
-        if self.cells_.groups is not None:
+        if self.cells_.shared:
             raise errors.InvalidParameter(
                 "Partitions.adapted: rows must not be images. They are collected in one round."
             )
-        vectors = self.vectors(raw)
+        vectors = self.synthetic_vectors(seed) if raw is None else self.vectors(raw)
+        own = [] if raw is None else [Protection.none(inhouse_public)]
         parts = []
         for index in range(self.partitions):
             linear = scores[index % len(scores)]
@@ -236,7 +287,7 @@ class Partitions(Learned[PartitionedChannel]):
             parts.append((centres @ linear[:-1].T, offsets))
         other = self._copy()
         other._set(self.schema, self.features_, self.projection_, Cells.stacked(parts))
-        other.inhouse_ = together([self.inhouse_, taught, Protection.none(inhouse_public)])
+        other.inhouse_ = together([self.inhouse_, taught, *own])
         other.seeded_ = self.seeded_ or seeded
         return other
 
@@ -262,7 +313,7 @@ class Partitions(Learned[PartitionedChannel]):
         other = self._copy()
         other._schema = None
         other.features_ = other.projection_ = other.cells_ = None  # type: ignore[assignment]
-        other.blocks_ = ()
+        other.blocks_, other.synthetic_, other.split_ = (), None, {}
         return other
 
     def _shown(self) -> dict[str, Any]:
@@ -298,6 +349,14 @@ class Partitions(Learned[PartitionedChannel]):
         rows = self.schema.rows(raw, "Partitions")
         return quantizers.project(self.features_, rows, self.projection_)
 
+    def synthetic_vectors(self, seed: int = 0) -> Floats:
+        """Compute the same of synthetic rows, which the central guarantee covers."""
+        self._must_encode()
+        if self.synthetic_ is None:
+            errors.refuse("Partitions", "inhouse", "given", None, "Pass the in-house rows.")
+        rows = self.synthetic_.draw(SYNTHETIC, seed)
+        return quantizers.project(self.features_, rows, self.projection_)
+
     # --- storage -------------------------------------------------------------------------------
 
     def onnx(self) -> bytes | None:
@@ -331,9 +390,14 @@ class Partitions(Learned[PartitionedChannel]):
             "mean": self.projection_.mean,
             "matrix": self.projection_.matrix,
         }
+        stored: artifact.Arrays = {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
         if self.cells_.groups is not None:
-            arrays["groups"] = self.cells_.groups
-        return parameters, {**arrays, **codec.nested(weights, "features")}  # type: ignore[dict-item]
+            stored["groups"] = self.cells_.groups
+        if self.synthetic_ is not None:
+            kind, own = self.synthetic_.parts()
+            parameters["synthetic"] = {"features": kind, "split": self.split_}
+            stored |= codec.nested(own, "synthetic")
+        return parameters, stored
 
     @classmethod
     def from_parts(cls, parameters: dict[str, Any], arrays: artifact.Arrays) -> Partitions:
@@ -342,15 +406,12 @@ class Partitions(Learned[PartitionedChannel]):
         made = cls(**codec.exact("Partitions", settings, "epsilon"))
         made.inhouse_ = Protection.from_plain(parameters["inhouse"])
         made.seeded_ = bool(parameters["seeded"])
-        if any(part.proved for part in made.inhouse_.parts):
-            stated = str(made.inhouse_.guarantee)
-            errors.refuse(
-                "Partitions", "inhouse", "without a guarantee: cells have no noise", stated
-            )
+        made.synthetic_, made.split_ = None, {}
         if "schema" not in parameters:
             made.codewords_ = errors.whole("Partitions", "codewords", made.codewords, least=2)
             return made._channel_alone()
         given = schema.from_plain(parameters["schema"])
+        made._restore_synthetic(given, parameters, arrays)
         described, weights = parameters["features"], codec.part(arrays, "features")
         learned = features_of.from_parts(described["kind"], given, described["settings"], weights)
         made.blocks_ = tuple(slice(int(a), int(b)) for a, b in parameters["blocks"])
@@ -361,13 +422,29 @@ class Partitions(Learned[PartitionedChannel]):
         made._set(given, learned, Projection(own["mean"], own["matrix"]), cells)
         return made
 
+    def _restore_synthetic(
+        self, given: Schema, parameters: dict[str, Any], arrays: artifact.Arrays
+    ) -> None:
+        """Restore the model of rows; refuse a guarantee without it, or about another split."""
+        proved = [part.certificate for part in self.inhouse_.parts if part.proved]
+        if "synthetic" in parameters:
+            described, own = parameters["synthetic"], codec.part(arrays, "synthetic")
+            self.synthetic_ = RowModel.from_parts(given, described["features"], own)
+            self.split_ = {str(name): float(part) for name, part in described["split"].items()}
+            private_partitions.must_be_charged(self.split_, proved)
+        elif proved:
+            stated = str(self.inhouse_.guarantee)
+            errors.refuse(
+                "Partitions", "inhouse", "without a guarantee: cells have no noise", stated
+            )
+
     def _must_fit(
         self, learned: Features, own: Mapping[str, Floats], groups: Integers | None
     ) -> None:
         """Refuse weights whose shapes do not fit each other, before anything is encoded."""
         sizes = (self.partitions, self.codewords)
         if groups is not None:
-            sizes = (1, groups.shape[-1])
+            sizes = (1 if len(own["centres"]) == 1 else self.partitions, groups.shape[-1])
         width = own["matrix"].shape[-1] if own["matrix"].ndim == 2 else -1
         ends = [0, *(block.stop for block in self.blocks_)]
         fits = (
@@ -394,13 +471,27 @@ class Partitions(Learned[PartitionedChannel]):
 _WEIGHTS = ("centres", "offsets", "mean", "matrix")
 
 
+def _must_be_a_table(given: Schema) -> None:
+    if isinstance(given, ArraySchema) and (given.image or given.colour or given.signal):
+        remedy = "Use Codebook for images; compute features of signals first."
+        condition = "absent for images and signals"
+        errors.refuse("Partitions.fit", "central_epsilon", condition, "given", remedy)
+
+
 def inferred(
-    raw: Any, image: tuple[int, ...] | None = None, signal: tuple[int, int] | None = None
+    raw: Any,
+    image: tuple[int, ...] | None = None,
+    signal: tuple[int, int] | None = None,
+    *,
+    private: bool = False,
 ) -> Schema:
     """Read bounds and categories off in-house rows; numbers may be missing in any column.
 
-    People must not be refused because no in-house row lacked a value.
+    People must not be refused because no in-house row lacked a value. With a central guarantee
+    (`private`) nothing is read off the rows: see `tacit.schema.of_bytes`.
     """
+    if private:
+        return schema.of_bytes(raw, image, "Partitions.fit")  # type: ignore[arg-type]
     read = schema.infer(raw, image, "Partitions.fit", signal)
     if isinstance(read, ArraySchema):
         return read

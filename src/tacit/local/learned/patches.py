@@ -139,7 +139,8 @@ def _patches(images: Floats) -> Floats:
 
 def _normalized(patches: Floats) -> Floats:
     centred = patches - patches.mean(axis=2, keepdims=True)
-    return centred / (np.sqrt((centred**2).mean(axis=2, keepdims=True)) + np.float32(FLOOR))
+    spread = np.sqrt((centred**2).mean(axis=2, keepdims=True)) + np.float32(FLOOR)
+    return np.asarray(centred / spread)
 
 
 def _quarters(maps: Floats) -> Floats:

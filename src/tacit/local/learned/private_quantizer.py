@@ -66,7 +66,7 @@ MOST_AXES, MOST_COMPONENTS, FEWEST_COMPONENTS, PUBLIC_COMPONENTS = 256, 32, 8, 1
 ROWS_PER_CELL, CANDIDATES, STEPS = 175, 8, 5
 _SYNTHETIC, _BLOCK = 4096, 1024
 _WIDEST = 4.0  # norms are searched up to this many times the root of the number of features
-_INSIDE, _BEYOND, _ROOM = 0.8, 1.15, 1.05
+_INSIDE, _BEYOND, ROOM = 0.8, 1.15, 1.05
 _LINKS = ((1, 2), (2, 1))  # rank and weight: twice those of `quantizer`, so that they are integers
 _OUTSTANDING = 2.0
 _BITS = 11  # coordinates in ranks: products of integers below 2^24 are exact in float32
@@ -146,13 +146,14 @@ def fit(
     if len(rows) < codewords:
         quantizer.refuse_too_few(codewords)
     axes = public_axes(schema, features, seed)
-    reduced = _reduced(features, rows, axes)
+    reduced = on_axes(features, rows, axes)
     mean, matrix, spread = _components(reduced, axes, budget, damped)
     vectors = np.asarray(Product.of(matrix, 2 * axes.widest)(reduced - mean), np.float32)
-    bound = _ROOM * float(np.linalg.norm(spread))
+    bound = ROOM * float(np.linalg.norm(spread))
     count = _count(len(rows), codewords, grouping)
     linked = codewords < count
-    cells = _cells(vectors, count, linked, bound, spread, budget, seed)
+    steps = SHARES["steps"] + (0 if linked else SHARES["graph"])
+    cells = moved_cells(vectors, count, bound, spread, (SHARES["start"], steps), budget, seed)
     groups, links = np.arange(count), None
     ranked = ranks(vectors, cells, bound, 1 + len(_LINKS) if linked else 1)
     if linked:
@@ -206,7 +207,7 @@ def public_axes(schema: Schema, features: Features, seed: int) -> Axes:
     return Axes(analysis.mean_, analysis.components_.T, widest, analysis.explained_variance_)
 
 
-def _reduced(features: Features, rows: Rows, axes: Axes) -> Floats:
+def on_axes(features: Features, rows: Rows, axes: Axes) -> Floats:
     """Project rows on the public directions, each row by itself."""
     product = Product.of(axes.directions, axes.widest)
     parts = [product(features_of.alone(features, one) - axes.center) for one in blocks(rows)]
@@ -220,10 +221,10 @@ def _components(
     reduced: Floats, axes: Axes, budget: Budget, damped: bool
 ) -> tuple[Floats, Floats, Floats]:
     """Estimate mean, projection, and the standard deviation of every projected coordinate."""
-    inside = _norm_within(reduced, axes.widest, "norms", budget)
+    inside = norm_within(reduced, axes.widest, SHARES["norms"], budget)
     mean = budget.take(statistics.mean(reduced, inside, **budget.share(SHARES["mean"]))).point
     around = (reduced - mean).astype(np.float32)
-    inside = _norm_within(around, axes.widest, "distances", budget)
+    inside = norm_within(around, axes.widest, SHARES["distances"], budget)
     most = min(MOST_COMPONENTS, reduced.shape[1])
     share = budget.share(SHARES["covariance"])
     released = budget.take(statistics.pca(reduced, most, inside, mean, **share))
@@ -242,15 +243,15 @@ def _components(
     return mean, matrix, spread
 
 
-def _norm_within(vectors: Floats, widest: float, name: str, budget: Budget) -> float:
+def norm_within(vectors: Floats, widest: float, share: float, budget: Budget) -> float:
     """Estimate a length that most vectors do not exceed.
 
     It is slightly more than the 80 % quantile: with few rows, noise would move a higher quantile to
     the end of the range.
     """
     norms = rowwise.lengths(vectors.astype(np.float64))
-    share = budget.share(SHARES[name])
-    released = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **share))
+    spent = budget.share(share)
+    released = budget.take(statistics.quantiles(norms, [_INSIDE], 0.0, widest, cells=1024, **spent))
     return max(_BEYOND * float(released[0]), widest / 1024)
 
 
@@ -264,23 +265,25 @@ def _count(rows: int, codewords: int, grouping: str) -> int:
     return max(min(quantizer.MOST_CELLS, rows // ROWS_PER_CELL), codewords)
 
 
-def _cells(
+def moved_cells(
     vectors: Floats,
     count: int,
-    linked: bool,
     bound: float,
     spread: Floats,
+    shares: tuple[float, float],
     budget: Budget,
     seed: int,
 ) -> Floats:
-    """Run noisy k-means from the fullest of many public candidates."""
+    """Run noisy k-means from the fullest of many public candidates.
+
+    `shares` are those of the candidates' counts and of the steps.
+    """
     public = np.random.default_rng(seed)
     drawn = public.standard_normal((CANDIDATES * count, len(spread))).astype(np.float32) * spread
     codes = ranks(vectors, drawn, bound, 1)[:, 0]
-    seen = budget.take(statistics.counts(codes, len(drawn), **budget.share(SHARES["start"])))
+    seen = budget.take(statistics.counts(codes, len(drawn), **budget.share(shares[0])))
     cells = drawn[np.argsort(-seen, kind="stable")[:count]]
-    part = SHARES["steps"] + (0 if linked else SHARES["graph"])
-    moved = statistics.kmeans(vectors, count, bound, STEPS, cells, **budget.share(part))
+    moved = statistics.kmeans(vectors, count, bound, STEPS, cells, **budget.share(shares[1]))
     return np.asarray(budget.take(moved).centers, np.float32)
 
 

@@ -44,9 +44,11 @@ class Scales:
     reach: ClassVar[float] = FARTHEST
 
     @classmethod
-    def fit(cls, schema: Schema, rows: Rows, seed: int = 0) -> Scales:
-        """Compute quantiles, means and the common unit; nothing is drawn."""
-        quantile = Quantile.fit(schema, rows)
+    def fit(
+        cls, schema: Schema, rows: Rows, seed: int = 0, quantile: Quantile | None = None
+    ) -> Scales:
+        """Compute quantiles (unless they are given), means and the common unit; draw nothing."""
+        quantile = quantile or Quantile.fit(schema, rows)
         if rows.codes.shape[1] or rows.numbers.shape[1] < 2:
             return cls(quantile, np.empty(0, np.float32), np.empty(0, np.float32))
         numbers = _without_missing(rows.numbers).astype(np.float64)

@@ -133,8 +133,14 @@ def adapt(
         Path,
         typer.Argument(help="Directory that learn wrote, from partitions.", metavar="MODEL"),
     ],
-    inhouse: Annotated[Path, typer.Option(help="In-house rows, as for fit.")],
     out: Out,
+    inhouse: Annotated[
+        Path | None,
+        typer.Option(
+            help="In-house rows, as for fit.",
+            show_default="synthetic rows, if the mechanism was fitted with --central-epsilon",
+        ),
+    ] = None,
     label: Annotated[str | None, typer.Option(help="Column to leave out: the label.")] = None,
     rows: Annotated[
         int, typer.Option(help="Largest number of rows of --inhouse to use.")
@@ -152,9 +158,11 @@ def adapt(
     if learned.kind != "proportions":
         remedy = "Fit with --kind partitions, and learn with --inhouse."
         errors.refuse("adapt", "MODEL", "learned from partitions", learned.kind, remedy)
-    table, _ = tables.sample(inhouse, rows, seed, learned.mechanism_.schema)
-    with naming(inhouse):
+    table = None
+    if inhouse is not None:
+        table, _ = tables.sample(inhouse, rows, seed, learned.mechanism_.schema)
         table = tables.without_label(table, label, inhouse)
+    with naming(inhouse or model):
         mechanism = learned.next_round(table, inhouse_public=inhouse_public, seed=seed)
     mechanism.save(out)
     values = {"kind": "partitions", **_fitted(mechanism, "partitions"), "written": str(out)}
@@ -281,12 +289,11 @@ def _mechanism(kind: str, options: dict[str, Any]) -> Any:
     if kind == "partitions":
         from tacit.local.learned.partitions import Partitions
 
-        for name in ("image", "features", "central_epsilon", "central_delta"):
+        for name in ("image", "features"):
             if options[name] is not None:
                 option = f"--{name.replace('_', '-')}"
                 errors.refuse("fit", option, "absent with --kind partitions", options[name])
-        own = {name: options[name] for name in ("epsilon", "unit", "people", "codewords")}
-        return Partitions(**own, classes=common["classes"])
+        return Partitions(**common, **{name: options[name] for name in ("people", "codewords")})
     if kind == "direct":
         from tacit.local.learned.direct import Direct
 

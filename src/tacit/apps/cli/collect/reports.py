@@ -130,7 +130,9 @@ def learn(
     released: Any = read if by_partitions else Reports.concatenate(read)
     model: Any = NoiseAwareClassifier(seed=seed, device=device)
     if by_partitions:
-        _must_suit_partitions(inhouse, central_epsilon, central_delta)
+        known = inhouse is not None or read[-1].mechanism.synthetic_ is not None
+        _must_suit_partitions(known, central_epsilon, central_delta)
+        model = ProportionsClassifier(seed=seed)
     if inhouse is not None:
         table, total = tables.sample(inhouse, rows, seed, read[0].schema)
         must_take_all("learn", total, rows, central_epsilon)
@@ -163,16 +165,16 @@ def learn(
 
 
 def _must_suit_partitions(
-    inhouse: Path | None, central_epsilon: float | None, central_delta: float | None
+    known: bool, central_epsilon: float | None, central_delta: float | None
 ) -> None:
-    """Refuse options that models of partitions do not have."""
-    if inhouse is None:
+    """Refuse options that models of partitions do not have, and reports without any rows."""
+    if not known:
         condition = "given: reports of partitions are learned with in-house rows"
         errors.refuse("learn", "--inhouse", condition, None, "Pass the file that fit read.")
     options = {"--central-epsilon": central_epsilon, "--central-delta": central_delta}
     for option, value in options.items():
         if value is not None:
-            remedy = "Fit a codebook with it if the in-house rows must be protected."
+            remedy = "Fit the partitions with it, and learn without --inhouse."
             errors.refuse("learn", option, "absent for reports of partitions", value, remedy)
 
 
