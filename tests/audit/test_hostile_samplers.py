@@ -211,7 +211,7 @@ def sharper(name: str, subject: subjects.Subject, factor: int) -> Any:
     return subjects.SUBJECTS[name](factor * EPSILON, 0.0).channel
 
 
-def audited(name: str, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> subjects.Report:
+def audited(name: str, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> subjects.MechanismAudit:
     subject = hostile(name, fault)
     monkeypatch.setitem(subjects.SUBJECTS, name, lambda epsilon, delta: subject)
     return subjects.audit(name, epsilon=EPSILON)

@@ -13,7 +13,7 @@ import pytest
 from tacit.audit import guesses, intervals
 from tacit.audit.canaries import OneRun
 from tacit.audit.membership import (
-    Report,
+    AttackReport,
     advantage_ceiling,
     allowed_advantage,
     cross_entropy,
@@ -284,7 +284,7 @@ def test_reports_are_plain_and_say_what_they_are() -> None:
     members, others = overfitted(7, 100)
     for coins in (False, True):
         report = loss_threshold(members, others, claim=claim(1.0, "add-remove"), coins=coins)
-        assert isinstance(report, Report)
+        assert isinstance(report, AttackReport)
         plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
         assert plain["certified"] is coins
         assert plain["words"] == report.words

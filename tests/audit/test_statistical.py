@@ -400,8 +400,8 @@ def test_inputs_outside_the_mechanism_are_refused() -> None:
 
 
 def test_a_report_is_refuted_by_either_audit() -> None:
-    def report(exact: float | None, lower: float) -> subjects.Report:
-        return subjects.Report("x", 1.0, 0.0, exact, lower, 0.99, 1000)
+    def report(exact: float | None, lower: float) -> subjects.MechanismAudit:
+        return subjects.MechanismAudit("x", 1.0, 0.0, exact, lower, 0.99, 1000)
 
     assert not report(1.0, 0.9).refuted
     assert not report(None, 0.9).refuted

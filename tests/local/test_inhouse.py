@@ -523,7 +523,7 @@ def test_nor_does_the_copy_in_memory_hold_anything():
     """Whatever a caller does with it: features that were handed in are not among its parts."""
     from tacit.local.learned import features
 
-    given = features.Quantile.fit(BOUNDS, BOUNDS.rows(INHOUSE))
+    given = features.QuantileTransform.fit(BOUNDS, BOUNDS.rows(INHOUSE))
     whole = codebook(features=given)
     assert given in vars(whole).values()
     kept = vars(whole.shared("join"))

@@ -199,7 +199,7 @@ def recording(tape: Tape) -> Iterator[Tape]:
     undo: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, made: Any) -> None:
-        undo.append((owner, name, owner.__dict__[name]))
+        undo.append((owner, name, vars(owner).get(name)))  # None where a class inherits it
         setattr(owner, name, made)
 
     try:
@@ -213,7 +213,10 @@ def recording(tape: Tape) -> Iterator[Tape]:
         yield tape
     finally:
         for owner, name, original in reversed(undo):
-            setattr(owner, name, original)
+            if original is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
 
 def _sampler(tape: Tape, law: str, draw: Any) -> Any:

@@ -53,7 +53,7 @@ def test_rows_of_layers_that_are_believed_to_be_examples(monkeypatch: Any) -> No
         except Unfit:
             made = node.meta["val"]
             rowed = getattr(made, "shape", ())[:1] == (self.count,)
-            return rowwise.Rows(0) if rowed else None
+            return rowwise.RowAxis(0) if rowed else None
 
     monkeypatch.setattr(rowwise.States, "_called", believed)
     monkeypatch.setattr(probing, "_agrees", lambda *given: True)

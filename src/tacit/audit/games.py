@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from tacit.audit import guesses as guessing
 from tacit.audit.guesses import Proof
-from tacit.audit.membership import Report, Setting, described
+from tacit.audit.membership import AttackReport, Setting, described
 from tacit.audit.shadows import (
     Answers,
     Confidences,
@@ -64,12 +64,12 @@ _FEWEST = 40
 class Played:
     """The results of all attacks in one game."""
 
-    reports: tuple[Report, ...]
+    reports: tuple[AttackReport, ...]
     certainty: float
     """Certainty of all reports together."""
 
     @property
-    def best(self) -> Report:
+    def best(self) -> AttackReport:
         """Return the report of the attack that proves the most."""
         return max(self.reports, key=lambda report: (report.epsilon, report.advantage.value))
 

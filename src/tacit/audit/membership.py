@@ -222,7 +222,7 @@ class RateAt:
 
 
 @dataclass(frozen=True)
-class Report:
+class AttackReport:
     """How well an attack separates members from others, and what that proves."""
 
     attack: str
@@ -318,7 +318,7 @@ def loss_threshold(
     coins: bool = False,
     blank: bool = False,
     rng: Randomness | None = None,
-) -> Report:
+) -> AttackReport:
     """Run the attack of Yeom et al.: a loss of at most a threshold means a member.
 
     Parameters
@@ -377,7 +377,7 @@ def from_scores(
     coins: bool = False,
     blank: bool = False,
     rng: Randomness | None = None,
-) -> Report:
+) -> AttackReport:
     """Report on an attack whose scores are larger where a record seems to be a member.
 
     The parameters are those of `loss_threshold`; the best threshold is used.
@@ -412,7 +412,7 @@ def described(
     setting: Setting,
     proof: Proof | None,
     place: float | None = None,
-) -> Report:
+) -> AttackReport:
     """Report on scores, with a threshold at `place` or where it is best."""
     counted = (members, others)
     if place is None:
@@ -420,7 +420,7 @@ def described(
         counted = (members[1::2], others[1::2])
     right, false = (scores >= place for scores in counted)
     confidence = setting.confidence
-    return Report(
+    return AttackReport(
         attack=attack,
         members=len(members),
         others=len(others),

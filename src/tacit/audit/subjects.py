@@ -284,7 +284,7 @@ SUBJECTS: dict[str, Callable[[float, float], Subject]] = {
 
 
 @dataclass(frozen=True)
-class Report:
+class MechanismAudit:
     """The outcome of one audit."""
 
     mechanism: str
@@ -338,7 +338,7 @@ def audit(
     delta: float = 0.0,
     samples: int | None = None,
     confidence: float = 0.99,
-) -> Report:
+) -> MechanismAudit:
     """Try to refute a mechanism's claim, by its exact law if that is finite, and by sampling."""
     errors.choice("audit", "mechanism", name, list(SUBJECTS))
     epsilon = float(errors.epsilon_in_range("audit", epsilon))
@@ -359,7 +359,7 @@ def audit(
         confidence=1 - (1 - _SHARE_OF_LAW) * (1 - confidence),
     )
     agreement = _agreement(subject, samples)
-    return Report(
+    return MechanismAudit(
         mechanism=name,
         claimed_epsilon=claim.epsilon,
         claimed_delta=claim.delta,

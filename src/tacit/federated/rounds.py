@@ -462,7 +462,7 @@ class _Loop:
     def _answers(
         self, number: int, index: int, sent: Global, clients: Sequence[int]
     ) -> dict[int, tuple[Reply, State, int]]:
-        """Answers of those who are not silent, with their bytes."""
+        """Return the answers of the clients that sent one, with their bytes."""
         answers: dict[int, tuple[Reply, State, int]] = {}
         if self.server.coordinator.hides_failures:
             with silence.watching() as watch:

@@ -39,7 +39,7 @@ _FARTHEST = 2**62
 """No released number lies farther from zero."""
 
 
-class Form(NamedTuple):
+class ColumnForm(NamedTuple):
     """The shape of one row of a released column, and the values that it may hold."""
 
     shape: tuple[int, ...]
@@ -121,7 +121,7 @@ class ReportChannel(Shown, ABC):
         """Compute the natural logarithm of the exact probability of each report."""
 
     @abstractmethod
-    def forms(self) -> dict[str, Form]:
+    def forms(self) -> dict[str, ColumnForm]:
         """List the columns of a report."""
 
     def check(self, columns: Columns) -> Columns:
@@ -183,8 +183,8 @@ class SymbolChannel(ReportChannel):
     def log_prob(self, released: Columns, raw: Any) -> Reals:
         return self.law.log_prob(released["symbols"], raw)
 
-    def forms(self) -> dict[str, Form]:
-        return {"symbols": Form((self.law.event.size,), 0, self.law.categories - 1)}
+    def forms(self) -> dict[str, ColumnForm]:
+        return {"symbols": ColumnForm((self.law.event.size,), 0, self.law.categories - 1)}
 
     def check(self, columns: Columns) -> Columns:
         """Return sets of symbols as the narrowest integers; refuse any other column."""
@@ -250,9 +250,9 @@ class PartitionedChannel(ReportChannel):
             raise errors.InvalidData("channel: symbols must be those of declared cells and labels.")
         return symbols
 
-    def forms(self) -> dict[str, Form]:
-        sets = Form((self.law.event.size,), 0, self.law.categories - 1)
-        return {"partition": Form((), 0, self.partitions - 1), "symbols": sets}
+    def forms(self) -> dict[str, ColumnForm]:
+        sets = ColumnForm((self.law.event.size,), 0, self.law.categories - 1)
+        return {"partition": ColumnForm((), 0, self.partitions - 1), "symbols": sets}
 
     def check(self, columns: Columns) -> Columns:
         """Return partitions and sets of symbols; refuse what the channel cannot have released."""
@@ -335,8 +335,8 @@ class LatentChannel(ReportChannel):
             total = total + self.label.log_prob(released["label"], codes)
         return np.asarray(total)
 
-    def forms(self) -> dict[str, Form]:
-        latent = {"latent": Form((self.dimension,), -_FARTHEST, _FARTHEST)}
+    def forms(self) -> dict[str, ColumnForm]:
+        latent = {"latent": ColumnForm((self.dimension,), -_FARTHEST, _FARTHEST)}
         return latent | _label_form(self.label)
 
     def _apart(self, raw: Any) -> tuple[Integers, Integers]:
@@ -421,10 +421,10 @@ class FeatureChannel(ReportChannel):
             total += self.label.log_prob(released["label"], codes)
         return total
 
-    def forms(self) -> dict[str, Form]:
+    def forms(self) -> dict[str, ColumnForm]:
         forms = {
-            "numbers": Form((self.numbers,), -_FARTHEST, _FARTHEST),
-            "codes": Form((len(self.places),), 0, np.array(self.places, np.int64) - 1),
+            "numbers": ColumnForm((self.numbers,), -_FARTHEST, _FARTHEST),
+            "codes": ColumnForm((len(self.places),), 0, np.array(self.places, np.int64) - 1),
         }
         return {name: form for name, form in forms.items() if form.shape[0]} | _label_form(
             self.label
@@ -456,9 +456,9 @@ def _beside(encoded: Any, codes: Any, flip: RandomizedResponse | None) -> Intege
     return np.concatenate([whole, errors.integers("channel", codes)[:, None]], axis=1)
 
 
-def _label_form(flip: RandomizedResponse | None) -> dict[str, Form]:
-    return {} if flip is None else {"label": Form((), 0, flip.categories - 1)}
+def _label_form(flip: RandomizedResponse | None) -> dict[str, ColumnForm]:
+    return {} if flip is None else {"label": ColumnForm((), 0, flip.categories - 1)}
 
 
-def _described(name: str, form: Form) -> str:
+def _described(name: str, form: ColumnForm) -> str:
     return f"{name!r} ({form.shape[0]} wide)" if form.shape else f"{name!r}"

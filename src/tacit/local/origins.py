@@ -23,7 +23,7 @@ _FORM = re.compile(r"([^\[\]]+)(?:\[(\d+:\d+(?:,\d+:\d+)*)\])?")
 
 
 def fresh() -> tuple[str, ...]:
-    """The number of a new release."""
+    """Draw the number of a new release."""
     return (secrets.token_hex(16),)
 
 
@@ -40,7 +40,7 @@ def settled(where: str, releases: Iterable[str], rows: int) -> tuple[str, ...]:
 
 
 def chosen(where: str, releases: tuple[str, ...], which: Any) -> tuple[str, ...]:
-    """The releases of the rows that are chosen, in their order."""
+    """Return the releases of the chosen rows, in their order."""
     pieces = list(_parsed(where, releases))
     sizes = [int((stops - starts).sum()) for _, starts, stops in pieces]
     owner = np.repeat(np.arange(len(pieces)), sizes)[which]
@@ -56,10 +56,10 @@ def chosen(where: str, releases: tuple[str, ...], which: Any) -> tuple[str, ...]
 
 def must_be_once(where: str, releases: Iterable[str]) -> None:
     """Refuse a row of a release that is there twice."""
-    found: dict[str, list[tuple[Integers, Integers]]] = {}
+    runs_of: dict[str, list[tuple[Integers, Integers]]] = {}
     for name, starts, stops in _parsed(where, releases):
-        found.setdefault(name, []).append((starts, stops))
-    for parts in found.values():
+        runs_of.setdefault(name, []).append((starts, stops))
+    for parts in runs_of.values():
         starts, stops = (np.concatenate(ends) for ends in zip(*parts, strict=True))
         order = np.argsort(starts, kind="stable")
         if bool(np.any(starts[order][1:] < stops[order][:-1])):
@@ -70,7 +70,7 @@ def must_be_once(where: str, releases: Iterable[str]) -> None:
 
 
 def _parsed(where: str, releases: Iterable[str]) -> Iterator[tuple[str, Integers, Integers]]:
-    """The number of each part, and the first rows and the ends of its runs."""
+    """Parse the number of each part, and the first rows and the ends of its runs."""
     for text in releases:
         form = _FORM.fullmatch(text)
         if form is None or form[2] is None:
@@ -82,7 +82,7 @@ def _parsed(where: str, releases: Iterable[str]) -> Iterator[tuple[str, Integers
 
 
 def _written(pieces: list[Any], owner: Integers, first: Integers, sizes: Integers) -> Iterator[str]:
-    """One text for each stretch of runs that are from the same part."""
+    """Write one text for each stretch of runs that are from the same part."""
     turns = np.append(np.flatnonzero(np.append(True, np.diff(owner) != 0)), owner.size)
     for begin, end in pairwise(turns.tolist()):
         runs = zip(first[begin:end].tolist(), sizes[begin:end].tolist(), strict=True)

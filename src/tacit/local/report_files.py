@@ -170,7 +170,7 @@ def _room(file: Any, most_bytes: int, where: str) -> Columns:
 
 
 def _encoded(metadata: Any) -> int:
-    """The size of all pages, decompressed, as the file states it: dictionaries may hold more."""
+    """Return the decompressed size of all pages, as the file states it; decoded it may be more."""
     groups = (metadata.row_group(at) for at in range(metadata.num_row_groups))
     return sum(
         group.column(at).total_uncompressed_size

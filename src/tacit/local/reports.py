@@ -128,7 +128,7 @@ class Reports:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Reports:
-        """Chosen rows, each at most once; they stay rows of their release."""
+        """Choose rows, each at most once; they stay rows of their release."""
         columns = {name: column[chosen] for name, column in self.columns.items()}
         releases = origins.chosen("reports", self.releases, chosen)
         return Reports(self.mechanism, columns, self.channel, self.seeded, releases)

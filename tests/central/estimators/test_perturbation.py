@@ -18,8 +18,8 @@ from tacit.central.estimators.losses import HuberHinge, Logistic, PenalizedObjec
 from tacit.central.estimators.minimum import minimum
 from tacit.central.estimators.perturbation import (
     LearningProblem,
-    ObjectivePerturbation,
     OutputPerturbation,
+    PerturbedObjective,
 )
 from tacit.central.estimators.scores import RowScaling
 from tacit.privacy import events
@@ -180,7 +180,7 @@ def test_the_bound_of_output_perturbation_is_reached():
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_one_record_moves_the_gradient_by_its_sensitivity_at_most(loss, delta):
     """Whatever the weights are: the gradient of one record's loss is what the noise must hide."""
-    sensitivity = float(ObjectivePerturbation(problem(loss, delta=delta)).event.sensitivity)
+    sensitivity = float(PerturbedObjective(problem(loss, delta=delta)).event.sensitivity)
     rows, signs = ball(40, 3, 5)
     box = Box.of("test", "bounds", (-3, 3), 2)
     corners, _ = RowScaling.of("test", box, 9.0, intercept=True).rows(np.array([[3.0, 3], [-3, 3]]))
@@ -200,7 +200,7 @@ def test_one_record_moves_the_gradient_by_its_sensitivity_at_most(loss, delta):
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 30.0])
 def test_epsilon_is_spent_and_not_exceeded(delta, count, epsilon):
-    for kind in (ObjectivePerturbation, OutputPerturbation):
+    for kind in (PerturbedObjective, OutputPerturbation):
         event = kind(problem(delta=delta, count=count, epsilon=epsilon)).event
         spent = guarantee_of(event, delta or None).epsilon  # type: ignore[union-attr]
         assert 0.999 * epsilon < spent <= epsilon
@@ -210,7 +210,7 @@ def test_epsilon_is_spent_and_not_exceeded(delta, count, epsilon):
 def test_noise_is_as_large_as_the_event_says(delta):
     """With almost no data and a strong penalty the solution is the linear term over the penalty."""
     given = problem(delta=delta, penalty=4.0, dimension=50)
-    solver = ObjectivePerturbation(given)
+    solver = PerturbedObjective(given)
     rows = np.zeros((1, 50))
     drawn = np.array([solver.solve(rows, np.array([1]), Seeded(seed))[0][0] for seed in range(60)])
     scale = float(solver.event.scale) / 4.0
@@ -223,7 +223,7 @@ def test_noise_is_as_large_as_the_event_says(delta):
 
 
 def test_noise_on_top_is_drawn_too(monkeypatch):
-    solver = ObjectivePerturbation(problem(dimension=200))
+    solver = PerturbedObjective(problem(dimension=200))
     monkeypatch.setattr(perturbation, "_term", lambda law, size, stream: np.zeros(size))
     found, _ = solver.solve(np.zeros((1, 200)), np.array([0]), Seeded(1))
     assert found.std() == pytest.approx(float(solver.event.output_scale) * solver._grid[0], rel=0.2)
@@ -231,12 +231,12 @@ def test_noise_on_top_is_drawn_too(monkeypatch):
 
 def test_a_penalty_that_costs_more_than_epsilon_is_refused():
     with pytest.raises(InvalidParameter, match=r"test: alpha must be above 0\.1455"):
-        _ = ObjectivePerturbation(problem(penalty=0.1)).event
+        _ = PerturbedObjective(problem(penalty=0.1)).event
     with pytest.raises(InvalidParameter, match=r"alpha must be at least 2\^-10"):
         _ = OutputPerturbation(problem(penalty=1e-6)).event
 
 
 def test_events_name_the_unit_and_one_record_more_or_less():
-    for kind in (ObjectivePerturbation, OutputPerturbation):
+    for kind in (PerturbedObjective, OutputPerturbation):
         scope = events.scope_of(kind(problem(unit="person")).event)
         assert (scope["adjacency"], scope["unit"]) == ("add-remove", "person")

@@ -20,7 +20,7 @@ from tacit.central.posteriors.hellinger import build, counts, exact_epsilon, exp
 from tacit.privacy.errors import InvalidParameter
 from tacit.privacy.guarantees import ApproxDP, PureDP
 from tacit.privacy.mechanisms import Geometric, IntegerTable
-from tacit.privacy.mechanisms.exact_pairs import Comparison
+from tacit.privacy.mechanisms.exact_pairs import NeighbourPairs
 from tacit.privacy.mechanisms.integer_rows import ScaledRows, Symmetry
 
 PRIORS = [(1, 1), (0.5, 0.5), (4, 4), (1, 10)]
@@ -357,7 +357,7 @@ def work(*arguments, **options):
     """
     with (
         counted(hellinger_calibration, "_shares") as calibrating,
-        counted(Comparison, "_hockey_stick") as certifying,
+        counted(NeighbourPairs, "_hockey_stick") as certifying,
         counted(ScaledRows, "weights") as long,
     ):
         table = build(*arguments, **options)

@@ -329,7 +329,7 @@ def test_the_codebook_must_be_private_too():
 def test_nor_may_it_be_unproven():
     from tacit.local.learned import features
 
-    given = features.Quantile.fit(SCHEMA, SCHEMA.rows(INHOUSE))
+    given = features.QuantileTransform.fit(SCHEMA, SCHEMA.rows(INHOUSE))
     made = Codebook(epsilon=4, classes=NAMES, codewords=6, features=given, **CENTRAL)
     made.fit(INHOUSE, schema=SCHEMA)
     with pytest.raises(

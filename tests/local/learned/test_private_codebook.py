@@ -649,7 +649,7 @@ def test_a_trained_contrastive_encoder_stays_inside(tmp_path):
 
 def test_features_that_were_fitted_elsewhere(autoencoder, tmp_path):
     """Nobody knows on what: unproven, unless their owner says that it was not on these rows."""
-    given = features_of.Quantile.fit(VECTORS, VECTORS.rows(vectors(200)))
+    given = features_of.QuantileTransform.fit(VECTORS, VECTORS.rows(vectors(200)))
     for features in (given, autoencoder.features_):
         made = Codebook(epsilon=1, codewords=3, features=features, **CENTRAL)
         made.fit(vectors(300), schema=VECTORS)
@@ -829,7 +829,9 @@ def reduced(kind, schema, given):
     features = {
         "scattering": lambda: features_of.Scattering(schema),
         "raw": lambda: features_of.Raw(schema),
-        "quantile": lambda: features_of.Quantile.fit(PICTURES, PICTURES.rows(PIXELS[:200])),
+        "quantile": lambda: features_of.QuantileTransform.fit(
+            PICTURES, PICTURES.rows(PIXELS[:200])
+        ),
         "random": lambda: features_of.RandomFourier.fit(schema, given, 0),
     }[kind]()
     rng = np.random.default_rng(0)

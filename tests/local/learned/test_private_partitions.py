@@ -14,7 +14,7 @@ from tacit.local.inference import mixture
 from tacit.local.inference.proportions_classifier import ProportionsClassifier
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import private_partitions as pp
-from tacit.local.learned.features import Quantile, Raw
+from tacit.local.learned.features import QuantileTransform, Raw
 from tacit.local.learned.partitions import Partitions
 from tacit.local.reports import Reports
 from tacit.privacy import artifact, errors, events
@@ -146,7 +146,7 @@ def test_rows_that_lack_everything_are_no_exception():
 
 
 def test_synthetic_rows_look_like_the_inhouse_rows(mechanism):
-    assert isinstance(mechanism.synthetic_.features, Quantile)
+    assert isinstance(mechanism.synthetic_.features, QuantileTransform)
     drawn = mechanism.synthetic_.draw(4000, 1)
     own = TABLE.rows(people(4000, seed=5)[0])
     assert drawn.numbers.shape == own.numbers.shape

@@ -146,7 +146,7 @@ def test_floats_only_save_time(monkeypatch, delta):
     for clear in (exact_pairs._CLEAR, 2.0):
         monkeypatch.setattr(exact_pairs, "_CLEAR", clear)
         found = [
-            exact_pairs.Comparison(ScaledRows(logs), np.array(line(6))).violation(
+            exact_pairs.NeighbourPairs(ScaledRows(logs), np.array(line(6))).violation(
                 Fraction(7, 10), delta
             )
             for logs in tables

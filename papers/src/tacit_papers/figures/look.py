@@ -38,7 +38,7 @@ class Look:
     size: float = 5.0
 
     def options(self) -> dict[str, Any]:
-        """Arguments for matplotlib."""
+        """Return arguments for matplotlib."""
         return {
             "color": self.colour,
             "marker": self.marker,

@@ -75,13 +75,13 @@ def _curves(axes: Axes) -> dict[str, list[_Point]]:
         (str(one.get_label()), one.lines[0]) for one in axes.containers if hasattr(one, "lines")
     ]
     lines = [(str(one.get_label()), one) for one in _lines(axes) if not _is_level(axes, one)]
-    found: dict[str, list[_Point]] = {}
+    points_of: dict[str, list[_Point]] = {}
     for label, line in [*bars, *lines]:
         if not label.startswith("_"):
             places = zip(line.get_xdata(), line.get_ydata(), strict=True)
             points = [_Point(float(x), float(y)) for x, y in places]
-            found.setdefault(_plain(label), []).extend(points)
-    return {label: sorted(points) for label, points in found.items() if points}
+            points_of.setdefault(_plain(label), []).extend(points)
+    return {label: sorted(points) for label, points in points_of.items() if points}
 
 
 def _curve(axes: Axes, label: str, points: Sequence[_Point]) -> str:
@@ -127,12 +127,12 @@ def _is_level(axes: Axes, line: Any) -> bool:
 
 
 def _levels(axes: Axes) -> list[str]:
-    found = {
+    heights = {
         _plain(str(line.get_label())): float(line.get_ydata()[0])
         for line in _lines(axes)
         if _is_level(axes, line) and not str(line.get_label()).startswith("_")
     }
-    return [f"Line “{label}” at {_number(height)}." for label, height in found.items()]
+    return [f"Line “{label}” at {_number(height)}." for label, height in heights.items()]
 
 
 # --- rows and cells ---------------------------------------------------------------------------

@@ -100,14 +100,14 @@ def stored(cell: Cell) -> Ran:
 
 
 def _outputs(ran: Ran) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     if ran.printed:
         lines = ran.printed.splitlines(keepends=True)
-        found.append({"output_type": "stream", "name": "stdout", "text": lines})
+        outputs.append({"output_type": "stream", "name": "stdout", "text": lines})
     if ran.svg is not None:
         data = {"image/svg+xml": ran.svg.splitlines(keepends=True), "text/plain": [ran.alt]}
-        found.append({"output_type": "display_data", "metadata": {}, "data": data})
-    return found
+        outputs.append({"output_type": "display_data", "metadata": {}, "data": data})
+    return outputs
 
 
 def store(path: Path) -> None:

@@ -142,7 +142,7 @@ def write(pages: dict[str, str], out: Path) -> list[str]:
 
 
 def on_config(config: Any) -> Any:
-    """MkDocs: add the page of every study to the navigation."""
+    """Add the page of every study to the navigation (a hook of MkDocs)."""
     for section in config.nav:
         if "Results" in section:
             section["Results"] += navigation()
@@ -155,7 +155,7 @@ def navigation() -> list[dict[str, str]]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """MkDocs: add the files that lie outside of docs."""
+    """Add the files that lie outside of docs (a hook of MkDocs)."""
     from mkdocs.structure.files import File
 
     outside = {"changelog.md": ROOT / "CHANGELOG.md"}
@@ -170,7 +170,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """MkDocs: list public names, and rewrite links.
+    """List public names, and rewrite links (a hook of MkDocs).
 
     Records and figures lie beside the pages, notebooks are pages.
     """
@@ -181,7 +181,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """MkDocs: link every panel to its file; a script enlarges it in place."""
+    """Link every panel to its file; a script enlarges it in place (a hook of MkDocs)."""
     return PANEL.sub(r'<a class="enlarge" href="\2" title="Enlarge">\1</a>', content)
 
 

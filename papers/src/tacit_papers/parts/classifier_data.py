@@ -40,7 +40,7 @@ _SET_BY_HAND = (
 )
 
 
-class LabelledRows(NamedTuple):
+class RowsAndTargets(NamedTuple):
     """Rows and their targets."""
 
     X: Reals
@@ -109,13 +109,13 @@ class Case:
 
     def split(
         self, encoding: Encoding, seed: int, most: int | None = None
-    ) -> tuple[LabelledRows, LabelledRows]:
+    ) -> tuple[RowsAndTargets, RowsAndTargets]:
         """Split at random into training and test rows; `most` limits their number."""
         order = np.random.default_rng(seed).permutation(len(self.target))[:most]
         cut = len(order) - round(TEST * len(order))
         train, test = order[:cut], order[cut:]
         X, y = encoding.X, self.target
-        return LabelledRows(X[train], y[train]), LabelledRows(X[test], y[test])
+        return RowsAndTargets(X[train], y[train]), RowsAndTargets(X[test], y[test])
 
 
 def load(name: str, progress: Progress | None = None) -> Case:

@@ -19,7 +19,7 @@ from tacit.central import estimators
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness
 from tacit_papers.parts import classifier_peer
-from tacit_papers.parts.classifier_data import Case, Encoding, LabelledRows
+from tacit_papers.parts.classifier_data import Case, Encoding, RowsAndTargets
 
 TACIT, PEER, PLAIN = "tacit", "diffprivlib", "scikit-learn"
 
@@ -115,7 +115,7 @@ def plain(estimator: str, columns: int, seed: int) -> Any:
     return linear_model.LinearRegression()
 
 
-def fitted(model: Any, train: LabelledRows) -> tuple[Any, bool]:
+def fitted(model: Any, train: RowsAndTargets) -> tuple[Any, bool]:
     """Fit a model; return it, and whether it warned that ε leaves mostly noise."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -144,7 +144,7 @@ class Peer:
     def score(
         self,
         case: Case,
-        parts: tuple[LabelledRows, LabelledRows],
+        parts: tuple[RowsAndTargets, RowsAndTargets],
         estimator: str,
         epsilon: float,
         seed: int,

@@ -24,7 +24,7 @@ from tacit_papers.engine.running import Measured, generator
 from tacit_papers.engine.tables import Table, trials
 from tacit_papers.parts import classifier_data
 from tacit_papers.parts import classifier_models as models
-from tacit_papers.parts.classifier_data import Case, Encoding, LabelledRows
+from tacit_papers.parts.classifier_data import Case, Encoding, RowsAndTargets
 from tacit_papers.parts.classifier_models import PEER, PLAIN, TACIT, Peer
 from tacit_papers.parts.references import largest
 
@@ -86,7 +86,7 @@ class Classifiers:
         if find_spec("torch") is None and any(name.startswith("MLP") for name in self.estimators):
             remedy = "pip install 'tacit[learn]', or leave it out of --estimators."
             errors.refuse("study", "estimators", "without MLP where torch is missing", "", remedy)
-        self._last: tuple[Any, tuple[LabelledRows, LabelledRows]] | None = None
+        self._last: tuple[Any, tuple[RowsAndTargets, RowsAndTargets]] | None = None
 
     def record(self) -> Record:
         """Return an empty record."""
@@ -172,7 +172,7 @@ class Classifiers:
 
     def _parts(
         self, trial: int, encoding: Encoding | None = None
-    ) -> tuple[LabelledRows, LabelledRows]:
+    ) -> tuple[RowsAndTargets, RowsAndTargets]:
         rows = encoding or self.case.indicators
         if self._last is None or self._last[0] != (trial, rows):
             most = _QUICK_ROWS if self.parameters.quick else None

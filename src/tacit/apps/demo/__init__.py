@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.apps.demo.collection import Collection, DemoData
+from tacit.apps.demo.collection import DemoCollection, DemoData
 from tacit.apps.demo.folder import DemoFolder
 from tacit.apps.demo.person import Person
 from tacit.privacy import errors
@@ -139,7 +139,7 @@ def run(out: Path, epsilon: float, progress: Progress | None = None) -> Demonstr
 
 def _all_measured(
     setting: DemoData, names: list[str], epsilons: list[float], progress: Progress
-) -> dict[str, dict[float, list[Collection]]]:
+) -> dict[str, dict[float, list[DemoCollection]]]:
     """Make several collections for each mechanism and ε."""
     from threadpoolctl import threadpool_limits
 
@@ -151,10 +151,10 @@ def _all_measured(
 
 def _measured(
     setting: DemoData, name: str, epsilons: list[float], progress: Progress
-) -> dict[float, list[Collection]]:
+) -> dict[float, list[DemoCollection]]:
     """Make several collections for each ε."""
     mechanism_at = setting.fitted(name, lambda *parts: progress(f"fit {name}", *parts))
-    collections: dict[float, list[Collection]] = {}
+    collections: dict[float, list[DemoCollection]] = {}
     for done, epsilon in enumerate(epsilons, start=1):
         mechanism = mechanism_at(epsilon)
         collections[epsilon] = [setting.collect(mechanism) for _ in range(DRAWS)]

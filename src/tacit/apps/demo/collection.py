@@ -26,7 +26,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Collection:
+class DemoCollection:
     """One report of each person, and the classifier learned from these reports."""
 
     reports: Reports
@@ -75,7 +75,7 @@ class DemoData:
         )
         return fitted.at
 
-    def collect(self, mechanism: Any) -> Collection:
+    def collect(self, mechanism: Any) -> DemoCollection:
         """Release all reports, fit a classifier to them alone, and test it on clean rows."""
         reports = mechanism.release(*self.rows("people"))
         rows, digits = self.rows("test")
@@ -84,7 +84,7 @@ class DemoData:
         if isinstance(mechanism, Direct):  # each column has its own small part of ε
             linear = {"hidden": (), "output_bias": False}
         model = NoiseAwareClassifier(prior="inhouse", seed=SEED, **linear).fit(reports)
-        return Collection(reports, model, float(np.mean(model.predict(rows) == digits)))
+        return DemoCollection(reports, model, float(np.mean(model.predict(rows) == digits)))
 
     def no_privacy(self) -> float:
         """Measure the accuracy of a classifier that sees everybody's raw row and label."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.apps import plots
-from tacit.apps.demo.collection import Collection
+from tacit.apps.demo.collection import DemoCollection
 from tacit.local.reports import Reports
 from tacit.privacy import errors, files
 from tacit.privacy.certificate import Artifact, Certificate
@@ -49,7 +49,7 @@ class DemoFolder:
                 errors.refuse("demo", "--out", condition, str(path), "Choose another.")
 
     def write(
-        self, collection: Collection, pictures: tuple[Any, Any]
+        self, collection: DemoCollection, pictures: tuple[Any, Any]
     ) -> tuple[Certificate, str | None]:
         """Write all files, then replace the old ones.
 

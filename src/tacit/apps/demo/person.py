@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.apps.demo.collection import Collection, DemoData
+from tacit.apps.demo.collection import DemoCollection, DemoData
 from tacit.local.reports import Reports
 
 Picture = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ class Person:
     inclusion: float
 
     @classmethod
-    def of(cls, setting: DemoData, shown: Mapping[str, Collection]) -> Person:
+    def of(cls, setting: DemoData, shown: Mapping[str, DemoCollection]) -> Person:
         """Describe the first person, with the reports that each mechanism released."""
         rows, digits = setting.rows("people")
         first = {name: shown[name].reports[:1] for name in TITLES if name in shown}

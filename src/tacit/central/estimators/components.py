@@ -40,7 +40,7 @@ from tacit.central.estimators.network import LENGTH
 from tacit.central.estimators.scores import NORM_PART
 from tacit.central.statistics.moments import Covariance, spend_covariance
 from tacit.central.statistics.released import Spending
-from tacit.central.statistics.sums import Mean, spend_mean
+from tacit.central.statistics.sums import PrivateMean, spend_mean
 from tacit.privacy import errors, gaussian, rowwise
 from tacit.privacy.events import Event
 from tacit.privacy.randomness import Randomness, Seeded
@@ -118,7 +118,7 @@ class PrivateComponents:
         moments = spend_covariance(spending, rows, self.bound, center, 1 - MEAN_SHARE)
         return self._map(frame, about, moments), spending.released(None).event
 
-    def _map(self, frame: Affine, about: Mean, moments: Covariance) -> Affine:
+    def _map(self, frame: Affine, about: PrivateMean, moments: Covariance) -> Affine:
         values, vectors = np.linalg.eigh(moments.matrix - np.outer(about.point, about.point))
         directions = vectors[:, ::-1][:, : self.count]
         spread = float(np.maximum(values[::-1][: self.count], 0).sum())

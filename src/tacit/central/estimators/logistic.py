@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from tacit.central.estimators.base import DELTA, Bounds, Reals
 from tacit.central.estimators.classifier import UNSOLVED, LinearClassifier, Solver
 from tacit.central.estimators.losses import Logistic
-from tacit.central.estimators.perturbation import LearningProblem, ObjectivePerturbation
+from tacit.central.estimators.perturbation import LearningProblem, PerturbedObjective
 from tacit.central.estimators.sampled import SampledDescent
 from tacit.central.estimators.softmax import NoisyDescent
 from tacit.central.estimators.taylor import Functional
@@ -184,7 +184,7 @@ class LogisticRegression(LinearClassifier):
         steps = self._usual_steps(name) if self.steps is None else self.steps
         if name == "objective":
             settings = (Logistic(), size, scores, epsilon, delta, self.alpha, self.unit)
-            return ObjectivePerturbation(LearningProblem(where, *settings))
+            return PerturbedObjective(LearningProblem(where, *settings))
         if name == "functional":
             return Functional(where, size, scores, epsilon, delta, self.alpha, self.unit)
         if name == "gradient":

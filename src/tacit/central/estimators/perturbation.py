@@ -106,7 +106,7 @@ class LearningProblem:
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class PerturbedObjective:
     """Objective perturbation: minimisers of objectives with a random linear term."""
 
     problem: LearningProblem

@@ -52,7 +52,7 @@ def parts(fitted: PrivateEstimator) -> tuple[dict[str, Any], Arrays]:
 
 
 def rebuilt(parameters: dict[str, Any], arrays: Arrays) -> PrivateEstimator:
-    """What `parts` took apart; what does not fit together is refused."""
+    """Rebuild what `parts` took apart; refuse what does not fit together."""
     name, reader = parameters["class"], Reader("estimator", arrays, _records())
     kind = _class_of(name)
     settings = {key: reader.value(value) for key, value in parameters["settings"].items()}
@@ -74,14 +74,14 @@ def rebuilt(parameters: dict[str, Any], arrays: Arrays) -> PrivateEstimator:
 
 
 def _known() -> tuple[str, ...]:
-    """The names of the estimators: all public names but that of a warning."""
+    """List the names of the estimators: all public names except that of a warning."""
     from tacit.central import estimators
 
     return tuple(name for name in vars(estimators)["__all__"] if name != "MostlyNoise")
 
 
 def _class_of(name: Any) -> Any:
-    """The class of that name: one of a few, and never what a file says it is."""
+    """Return the estimator of that name; a file cannot name any other class."""
     from tacit.central import estimators
 
     return getattr(estimators, errors.choice("estimator", "class", name, _known()))
@@ -118,7 +118,7 @@ def _read(reader: Reader, plain: Any) -> Any:
 
 
 def _packed(trees: list[Tree]) -> dict[str, npt.NDArray[Any]]:
-    """All trees in one array a field: they have the same levels, here one after the other."""
+    """Store all trees in one array per field, one after the other: they have the same levels."""
     return {
         "features": np.array([np.concatenate(tree.features) for tree in trees]),
         "cuts": np.array([np.concatenate(tree.cuts) for tree in trees]),

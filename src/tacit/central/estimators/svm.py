@@ -13,8 +13,8 @@ from tacit.central.estimators.fourier import Fourier
 from tacit.central.estimators.losses import HuberHinge
 from tacit.central.estimators.perturbation import (
     LearningProblem,
-    ObjectivePerturbation,
     OutputPerturbation,
+    PerturbedObjective,
 )
 from tacit.privacy import errors
 from tacit.privacy.accounting.ledger import LedgerLike
@@ -214,7 +214,7 @@ def _solver_of(estimator: LinearSVC | SVC, dimension: int) -> Solver:
     )
     match errors.choice(where, "algorithm", estimator.algorithm, ALGORITHMS):
         case "objective":
-            return ObjectivePerturbation(problem)
+            return PerturbedObjective(problem)
         case "output":
             return OutputPerturbation(problem)
     return DualPerturbation(problem, bool(estimator.fit_intercept))

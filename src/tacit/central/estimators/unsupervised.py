@@ -172,7 +172,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Shell):  # type: ig
         moments = spend_covariance(spending, rows, bound, box.center, 1 - MEAN_SHARE)
         return spending.released((about, moments))
 
-    def _read(self, value: tuple[statistics.Mean, statistics.Covariance], box: Box) -> None:
+    def _read(self, value: tuple[statistics.PrivateMean, statistics.Covariance], box: Box) -> None:
         about, moments = value
         self.mean_ = about.point
         offset = about.point - box.center

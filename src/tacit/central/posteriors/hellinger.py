@@ -38,7 +38,7 @@ from tacit.central.posteriors.hellinger_distance import counts, places
 from tacit.central.posteriors.hellinger_scores import SENSITIVITIES, Scores, gamma, score
 from tacit.privacy import errors
 from tacit.privacy.guarantees import Adjacency, Unit
-from tacit.privacy.mechanisms.exact_pairs import Comparison
+from tacit.privacy.mechanisms.exact_pairs import NeighbourPairs
 from tacit.privacy.mechanisms.integer_rows import ScaledRows
 from tacit.privacy.mechanisms.integer_table import IntegerTable
 
@@ -97,7 +97,7 @@ def build(
     whom: dict[str, Any] = {"adjacency": Adjacency.REPLACE_ONE, "unit": unit}
     if calibration == "paper":
         rows = ScaledRows(-chosen * scores.scaled(), scores.symmetry)
-        actual = Comparison(rows, scores.pairs).smallest_epsilon(delta)
+        actual = NeighbourPairs(rows, scores.pairs).smallest_epsilon(delta)
         return IntegerTable(rows, scores.pairs, epsilon=max(actual, 1e-9), delta=delta, **whom)
     for slack in (1e-12, 1e-9, 1e-6, 1e-3):
         # The exponent was chosen in floats; the guarantee is decided in integers.
@@ -112,4 +112,4 @@ def build(
 def exact_epsilon(scores: Scores, exponent: float, delta: float) -> float:
     """Return the smallest ε at δ of any exponent, computed from its integer table, for studies."""
     rows = ScaledRows(-exponent * scores.scaled(), scores.symmetry)
-    return Comparison(rows, scores.pairs).smallest_epsilon(delta)
+    return NeighbourPairs(rows, scores.pairs).smallest_epsilon(delta)

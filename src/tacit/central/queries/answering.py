@@ -10,14 +10,14 @@ from tacit.central.queries import model, order
 from tacit.central.queries.compile import Expression, constant, fill
 from tacit.central.queries.declarations import Declarations
 from tacit.central.queries.engine import Engine
-from tacit.central.queries.estimates import Estimate, estimates
+from tacit.central.queries.estimates import NoisyValue, estimates
 from tacit.central.queries.plan import Noised, Picked, QueryPlan
 from tacit.central.queries.releases import rows_release
 from tacit.central.queries.scan import Scan
 from tacit.privacy import errors
 from tacit.privacy.randomness import Randomness, uniform_below
 
-Estimates = dict[model.Query, list[Estimate]]
+Estimates = dict[model.Query, list[NoisyValue]]
 """For each query, one estimate per group, in the order of the keys."""
 
 
@@ -82,7 +82,7 @@ def _counted(query: model.Query) -> model.Query:
     return model.Count() if isinstance(query, model.Histogram) else query
 
 
-def _picked(scan: Scan, plan: QueryPlan, pick: Picked, rng: Randomness) -> list[Estimate]:
+def _picked(scan: Scan, plan: QueryPlan, pick: Picked, rng: Randomness) -> list[NoisyValue]:
     query = pick.query
     if isinstance(query, model.Quantile):
         assert pick.grid is not None
@@ -95,7 +95,7 @@ def _picked(scan: Scan, plan: QueryPlan, pick: Picked, rng: Randomness) -> list[
     sums = scan.parts([rows_release()])
     counts = [sums[code][0][0] if code in sums else 0 for code in range(plan.cells)]
     chosen = order.top_k(query, counts, plan.contribution, pick.epsilon, rng)
-    return [Estimate(chosen, None)]
+    return [NoisyValue(chosen, None)]
 
 
 def group_of(
@@ -125,7 +125,7 @@ def group_of(
 
 
 def arranged(
-    declared: Declarations, plan: QueryPlan, query: model.Query, estimated: list[Estimate]
+    declared: Declarations, plan: QueryPlan, query: model.Query, estimated: list[NoisyValue]
 ) -> Any:
     """Arrange estimates as an answer shows them: (the only estimate, estimates by key)."""
     keys: list[Any] = list(itertools.product(*declared.keys_of(plan.by)))
@@ -133,7 +133,7 @@ def arranged(
         keys = [key for (key,) in keys]
     if isinstance(query, model.TopK):
         names = declared.keys[query.column]
-        return Estimate([names[place] for place in estimated[0].value], None), None
+        return NoisyValue([names[place] for place in estimated[0].value], None), None
     if isinstance(query, model.Histogram):
         size = len(query.edges) - 1
         estimated = [_bins(estimated[i : i + size]) for i in range(0, len(estimated), size)]
@@ -144,6 +144,6 @@ def arranged(
     return None, dict(zip(keys, estimated, strict=True))
 
 
-def _bins(bins: list[Estimate]) -> Estimate:
+def _bins(bins: list[NoisyValue]) -> NoisyValue:
     """Join the counts of a histogram; each keeps its own 95 % interval."""
-    return Estimate([one.value for one in bins], [one.interval for one in bins])  # type: ignore[arg-type]
+    return NoisyValue([one.value for one in bins], [one.interval for one in bins])  # type: ignore[arg-type]

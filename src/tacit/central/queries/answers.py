@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.central.queries import model
-from tacit.central.queries.estimates import Estimate
+from tacit.central.queries.estimates import NoisyValue
 from tacit.privacy import events, plain, shown
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.guarantees import ApproxDP, Guarantee, PureDP
@@ -46,8 +46,8 @@ class Answer:
     """
 
     query: model.Query | model.Several
-    estimate: Estimate | None
-    groups: Mapping[Key, Estimate] | None
+    estimate: NoisyValue | None
+    groups: Mapping[Key, NoisyValue] | None
     parts: tuple[Answer, ...]
     guarantee: Guarantee
     remaining: dict[str, float]

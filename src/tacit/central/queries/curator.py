@@ -22,7 +22,7 @@ from tacit.central.queries.engine import open_engine
 from tacit.central.queries.plan import QueryPlan, plan
 from tacit.central.queries.releases import rows_release
 from tacit.central.queries.scan import Scan
-from tacit.central.queries.spending import Spending, budget_of, shown, with_neighbours_of
+from tacit.central.queries.spending import QueryBudget, budget_of, shown, with_neighbours_of
 from tacit.central.queries.streams import AboveThreshold
 from tacit.central.queries.table import check_where
 from tacit.privacy import errors, events
@@ -121,7 +121,7 @@ class Curator:
                 stated = with_neighbours_of(stated, ledger, name)
             limits = {"unit": unit, "rows": rows, "groups": groups, "budget": stated}
             self._declared = declare(self._engine.compiler.columns, bounds, keys, **limits)
-            self._spending = Spending(stated, ledger, name)
+            self._spending = QueryBudget(stated, ledger, name)
         except BaseException:
             self._engine.close()
             raise

@@ -26,7 +26,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class NoisyValue:
     """A noisy value and its 95 % interval; a choice among keys has no interval."""
 
     value: Any
@@ -45,7 +45,7 @@ def estimates(
     noisy: list[list[int]],
     noise: Noise,
     rows: int | None = None,
-) -> list[Estimate]:
+) -> list[NoisyValue]:
     """Estimate the statistic of a query from the release that contains it, once per group.
 
     `rows` is the number of rows if it is public and the query is about all of them, else None.
@@ -55,7 +55,7 @@ def estimates(
     return [_estimate(query, release, entries, noise) for entries in noisy]
 
 
-def _estimate(query: model.Query, release: Release, noisy: list[int], noise: Noise) -> Estimate:
+def _estimate(query: model.Query, release: Release, noisy: list[int], noise: Noise) -> NoisyValue:
     match query, release.kind:
         case model.Count(), "rows" | "present":
             return _count(noisy[0], noise)
@@ -70,12 +70,14 @@ def _estimate(query: model.Query, release: Release, noisy: list[int], noise: Noi
     raise AssertionError(f"no {query.label} in a {release.kind}")
 
 
-def _count(noisy: int, noise: Noise) -> Estimate:
+def _count(noisy: int, noise: Noise) -> NoisyValue:
     reach = noise.reach(LEVEL)
-    return Estimate(noisy, (max(noisy - reach, 0), max(noisy + reach, 0)))
+    return NoisyValue(noisy, (max(noisy - reach, 0), max(noisy + reach, 0)))
 
 
-def _shared_count(query: model.Count, release: Release, noisy: list[int], noise: Noise) -> Estimate:
+def _shared_count(
+    query: model.Count, release: Release, noisy: list[int], noise: Noise
+) -> NoisyValue:
     """Count rows by the sum of all entries: those of a row sum to a known number."""
     all_rows = query.column is None
     ones = [1.0] * len(noisy)
@@ -86,7 +88,7 @@ def _shared_count(query: model.Count, release: Release, noisy: list[int], noise:
     total = _linear(noisy, noise, tuple(one / release.whole for one in ones))
     assert total.interval is not None
     low, high = total.interval
-    return Estimate(total.value, (max(low, 0.0), max(high, 0.0)))
+    return NoisyValue(total.value, (max(low, 0.0), max(high, 0.0)))
 
 
 def _sum_coefficients(release: Release) -> tuple[float, ...]:
@@ -99,7 +101,7 @@ def _sum_coefficients(release: Release) -> tuple[float, ...]:
     return weights + (0.0,) * release.nulls
 
 
-def _sum(release: Release, noisy: list[int], noise: Noise) -> Estimate:
+def _sum(release: Release, noisy: list[int], noise: Noise) -> NoisyValue:
     """Estimate a sum; rounded values widen its interval by half a step for each possible row."""
     total = _linear(noisy, noise, _sum_coefficients(release))
     if _grid(release).whole:
@@ -108,18 +110,18 @@ def _sum(release: Release, noisy: list[int], noise: Noise) -> Estimate:
     assert total.interval is not None
     assert rows.interval is not None
     slack = rows.interval[1] * _grid(release).step / 2
-    return Estimate(total.value, (total.interval[0] - slack, total.interval[1] + slack))
+    return NoisyValue(total.value, (total.interval[0] - slack, total.interval[1] + slack))
 
 
-def _linear(noisy: list[int], noise: Noise, coefficients: tuple[float, ...]) -> Estimate:
+def _linear(noisy: list[int], noise: Noise, coefficients: tuple[float, ...]) -> NoisyValue:
     value = math.fsum(a * y for a, y in zip(coefficients, noisy, strict=True))
     reach = reach_of(noise, coefficients, LEVEL)
-    return Estimate(value, (value - reach, value + reach))
+    return NoisyValue(value, (value - reach, value + reach))
 
 
 def _means(
     release: Release, noisy: list[list[int]], noise: Noise, rows: int | None
-) -> list[Estimate]:
+) -> list[NoisyValue]:
     r"""Estimate means as positions p between the bounds, and intervals by inverting a test.
 
     At the exact p, the sum :math:`W(p) = (1 - p)S^+ - pS^-` is zero without noise; with noise,
@@ -148,7 +150,7 @@ def _means(
     low, high = np.minimum(low, place), np.maximum(high, place)
     half = 0.0 if grid.whole else grid.step / 2
     return [
-        Estimate(
+        NoisyValue(
             grid.value(float(p)),
             (
                 max(grid.value(float(a)) - half, grid.lower),
@@ -208,7 +210,7 @@ def _edge(inside: Any, places: Reals, index: npt.NDArray[np.intp], way: int) -> 
     return np.asarray(beyond)
 
 
-def _variance(release: Release, noisy: list[int], noise: Noise) -> Estimate:
+def _variance(release: Release, noisy: list[int], noise: Noise) -> NoisyValue:
     r"""Estimate σ² from Bernstein sums: :math:`(B_0B_2 - B_1^2/4)/(B_0 + B_1 + B_2)^2`.
 
     σ² is in units of (U − L)², and never above ¼. For the interval, all three sums lie within their
@@ -234,7 +236,7 @@ def _variance(release: Release, noisy: list[int], noise: Noise) -> Estimate:
     half = 0.0 if grid.whole else grid.step / 2
     low_end = max(math.sqrt(least * square) - half, 0.0) ** 2
     high_end = min((math.sqrt(most * square) + half) ** 2, square / 4)
-    return Estimate(value * square, (low_end, high_end))
+    return NoisyValue(value * square, (low_end, high_end))
 
 
 def _peak(middle: float, fixed: float, low: float, high: float) -> float:

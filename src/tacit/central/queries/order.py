@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.central.queries.contribution import Contribution
-from tacit.central.queries.estimates import LEVEL, Estimate
+from tacit.central.queries.estimates import LEVEL, NoisyValue
 from tacit.central.queries.grid import Grid
 from tacit.central.queries.model import Quantile, TopK
 from tacit.privacy import events
@@ -86,7 +86,7 @@ def quantile(
     contribution: Contribution,
     epsilon: Fraction,
     rng: Randomness,
-) -> Estimate:
+) -> NoisyValue:
     """Pick the value and the ends of the interval for one group."""
     cells = cells_of(query, grid)
     table = [counts.get(cell, 0) for cell in range(cells)]
@@ -104,7 +104,7 @@ def quantile(
     value, low, high = (edges_of(grid, cells, pick) for pick in picks)
     ends = (min(low[0], high[1]), max(low[0], high[1]))
     middle = (value[0] + value[1]) / 2
-    return Estimate(min(max(middle, ends[0]), ends[1]), ends)
+    return NoisyValue(min(max(middle, ends[0]), ends[1]), ends)
 
 
 def rank_scores(table: list[int], level: Fraction, shift: int) -> Reals:

@@ -55,7 +55,7 @@ def with_neighbours_of(budget: Guarantee, ledger: LedgerLike | None, account: st
     return replace(budget, adjacency=adjacency) if adjacency.model == "central" else budget
 
 
-class Spending:
+class QueryBudget:
     """The remaining budget, and the one way to spend it."""
 
     def __init__(

@@ -11,13 +11,13 @@ from tacit.central.statistics.moments import Components, Covariance, covariance,
 from tacit.central.statistics.order import quantiles
 from tacit.central.statistics.released import Released
 from tacit.central.statistics.standardization import Standardizer, standardize
-from tacit.central.statistics.sums import Mean, counts, mean, vector_sum
+from tacit.central.statistics.sums import PrivateMean, counts, mean, vector_sum
 
 __all__ = [
     "Clusters",
     "Components",
     "Covariance",
-    "Mean",
+    "PrivateMean",
     "Released",
     "Standardizer",
     "counts",

@@ -95,7 +95,7 @@ def vector_sum(
 
 
 @dataclass(frozen=True, eq=False)
-class Mean:
+class PrivateMean:
     """A private mean: the point, the noisy number of records, and the noise of a coordinate."""
 
     point: Reals
@@ -114,7 +114,7 @@ def mean(
     delta: float | None = None,
     unit: Unit = Unit.RECORD,
     rng: Randomness | np.random.Generator | None = None,
-) -> Released[Mean]:
+) -> Released[PrivateMean]:
     r"""Compute the mean of rows, as a noisy sum divided by a noisy count.
 
     .. math:: \tilde m = c + \frac{\tilde S}{\max(\tilde n, 1)},
@@ -142,7 +142,7 @@ def mean(
 
 def spend_mean(
     spending: Spending, array: npt.NDArray[Any], bound: Any, center: Any, share: Fraction
-) -> Mean:
+) -> PrivateMean:
     """Compute the mean for a share of a budget."""
     ball = Ball(spending.where, bound, center, array.shape[1], SUM_BITS)
     total, rows_counted = ball.total(array)
@@ -150,7 +150,7 @@ def spend_mean(
     noisy = spending.add(total, ball.radius, share - part) * ball.step
     count = max(int(spending.add(np.array([rows_counted]), 1, part)[0]), 1)
     sigma = float(spending.sigma(ball.radius, share - part)) * ball.step
-    return Mean(ball.center + project_l2(noisy / count, ball.bound), count, sigma / count)
+    return PrivateMean(ball.center + project_l2(noisy / count, ball.bound), count, sigma / count)
 
 
 def count_share(dimension: int) -> Fraction:

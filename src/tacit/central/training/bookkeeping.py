@@ -22,7 +22,7 @@ from tacit.central.training.alone import dense
 from tacit.central.training.layers import Layer, Pairs, Rule
 from tacit.central.training.mapped import refuse_unknown
 from tacit.central.training.operators import blanks_may_raise, is_random, name_of
-from tacit.central.training.row_calls import Call, Rows
+from tacit.central.training.row_calls import Call, RowAxis
 from tacit.central.training.rowwise import States, verified
 from tacit.central.training.tracing import Total, Unfit, losses_graph, state_of
 
@@ -43,7 +43,7 @@ class Group:
     rule: Rule
     layer: Layer
     trained: dict[str, nn.Parameter]
-    inputs: list[tuple[int, Rows]] = field(default_factory=list)
+    inputs: list[tuple[int, RowAxis]] = field(default_factory=list)
     outputs: list[int] = field(default_factory=list)
 
 
@@ -306,13 +306,13 @@ def _key(states: States, node: fx.Node, of: dict[fx.Node, nn.Parameter]) -> Any:
         if name not in ("embedding", "rms_norm") or key == "weight"
     ]
     public = [one for one in node.all_input_nodes if one in states.trained]
-    if not isinstance(rows, Rows) or not all(one in of and one in weights for one in public):
+    if not isinstance(rows, RowAxis) or not all(one in of and one in weights for one in public):
         return None
     given = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, fx.Node)]
     if len(given) != len(set(given)):
         # A weight that is also the bias: its two gradients add up before they are squared.
         return None
-    plain = rows == Rows(0)
+    plain = rows == RowAxis(0)
     if name in (*_CONVOLUTIONS, "group_norm", "instance_norm") and not plain:
         return None
     others = [repr(one) for one in node.args if not isinstance(one, fx.Node)]
@@ -344,14 +344,14 @@ def _leaf(value: Tensor) -> Tensor:
     return value if value.requires_grad else value.requires_grad_()
 
 
-def _merged(row: Tensor, rows: Rows) -> Tensor:
+def _merged(row: Tensor, rows: RowAxis) -> Tensor:
     """Reshape one example as the operator takes it: its axis has outer · inner places."""
     if rows.outer == rows.inner == 1:
         return row.unsqueeze(rows.axis)
     return row.flatten(rows.axis, rows.axis + 1)
 
 
-def _args_of_one(node: fx.Node, rows: Rows) -> tuple[Any, ...]:
+def _args_of_one(node: fx.Node, rows: RowAxis) -> tuple[Any, ...]:
     if name_of(node) != "expand":
         return node.args
     sizes = list(node.args[1])  # type: ignore[arg-type]

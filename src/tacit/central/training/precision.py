@@ -31,13 +31,13 @@ def whole_products() -> Iterator[None]:
     with ExitStack() as stack:
         for device in _DEVICES:
             stack.enter_context(torch.autocast(device, enabled=False))
-        kept = _Settings()
+        kept = _Float32Settings()
         stack.callback(kept.put_back)
         kept.switch_off()
         yield
 
 
-class _Settings:
+class _Float32Settings:
     """Torch's settings for float32: the global one, and since 2.9 one for each kind of product."""
 
     def __init__(self) -> None:

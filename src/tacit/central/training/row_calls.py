@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowAxis:
     """The place of the examples: on this axis, of size outer · n · inner."""
 
     axis: int
@@ -24,7 +24,7 @@ class Rows:
 
 
 State = Any
-"""None for public values, `Rows`, or a list of states for several outputs."""
+"""None for public values, `RowAxis`, or a list of states for several outputs."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Call:
         """Return an argument, or its default."""
         return argument(self.node, name)
 
-    def rows(self, value: Any) -> Rows | None:
+    def rows(self, value: Any) -> RowAxis | None:
         state = self.states.of[value] if isinstance(value, fx.Node) else None
-        return state if isinstance(state, Rows) else None
+        return state if isinstance(state, RowAxis) else None
 
     def public(self, *names: str) -> None:
         """Refuse the call if one of these has rows."""
@@ -58,7 +58,7 @@ class Call:
     def out(self) -> tuple[int, ...]:
         return self.shape(self.node)
 
-    def own(self, name: str = "self") -> tuple[Rows, tuple[int, ...]]:
+    def own(self, name: str = "self") -> tuple[RowAxis, tuple[int, ...]]:
         """Return state and shape of an argument that must have rows."""
         value = self.arg(name)
         rows = self.rows(value)
@@ -66,7 +66,7 @@ class Call:
             self.refuse()
         return rows, self.shape(value)
 
-    def single(self) -> tuple[Rows, tuple[int, ...]]:
+    def single(self) -> tuple[RowAxis, tuple[int, ...]]:
         """Do the same for `self`, if nothing else may have rows."""
         if any(self.rows(one) for one in self.node.all_input_nodes if one is not self.arg("self")):
             self.refuse()

@@ -15,19 +15,19 @@ from typing import Any
 
 import torch
 
-from tacit.central.training.row_calls import Call, Rows, State, value_of
+from tacit.central.training.row_calls import Call, RowAxis, State, value_of
 
 Rule = Callable[[Call], State]
 
 
 def pointwise(call: Call) -> State:
-    """Every element of the result depends on the elements at its place, after broadcasting."""
+    """Allow an operator whose results depend only on the elements at their place, broadcast."""
     return _aligned(call, call.node.all_input_nodes, call.out)
 
 
 def _aligned(call: Call, values: Sequence[Any], out: tuple[int, ...]) -> State:
     """Return the state that all of these share when broadcast from the right."""
-    shared: Rows | None = None
+    shared: RowAxis | None = None
     for value in values:
         own = call.rows(value)
         if own is None:
@@ -41,7 +41,7 @@ def _aligned(call: Call, values: Sequence[Any], out: tuple[int, ...]) -> State:
 
 
 def _same(call: Call) -> State:
-    """The values stay where they are; other arguments give only a type or a shape."""
+    """Allow operators that move no value; their other arguments give only a type or a shape."""
     return call.own()[0]
 
 
@@ -51,7 +51,7 @@ def _prelu(call: Call) -> State:
 
 
 def _reduced(call: Call) -> State:
-    """Reduction over axes other than that of the rows."""
+    """Allow a reduction over axes other than that of the rows."""
     own, shape = call.single()
     dims = call.arg("dim")
     dims = [dims] if isinstance(dims, int) else dims
@@ -71,7 +71,7 @@ def _outputs(call: Call, state: State) -> State:
 
 
 def _along(call: Call) -> State:
-    """Operation along an axis other than that of the rows, which stays (softmax, sort, slice)."""
+    """Allow an operation along an axis other than that of the rows (softmax, sort, slice)."""
     own, shape = call.single()
     dim = call.arg("dim")
     if dim is None or dim % len(shape) == own.axis:
@@ -81,7 +81,7 @@ def _along(call: Call) -> State:
 
 
 def _paired_along(call: Call) -> State:
-    """`gather` and `scatter` along another axis, with indices and sources of the same rows."""
+    """Allow `gather` and `scatter` along another axis if indices and sources have the same rows."""
     own, shape = call.own()
     for value in call.node.all_input_nodes:
         if call.rows(value) != own or call.shape(value)[own.axis] != shape[own.axis]:
@@ -95,7 +95,7 @@ def _indexed_along(call: Call) -> State:
 
 
 def _selected(call: Call) -> State:
-    """One index of another axis, which is removed."""
+    """Allow one index of another axis, which is removed."""
     own, shape = call.single()
     dim = call.arg("dim") % len(shape)
     if dim == own.axis:
@@ -113,7 +113,7 @@ def _rolled(call: Call) -> State:
 
 
 def _reshaped(call: Call) -> State:
-    """Rows must be whole in one of the new axes.
+    """Allow a new shape if the rows are whole in one of its axes.
 
     In flat order there are `before` groups of n rows of `after` elements.
     """
@@ -125,7 +125,7 @@ def _reshaped(call: Call) -> State:
         outer, rest = divmod(before, max(1, math.prod(out[:axis])))
         inner, odd = divmod(size, max(1, outer * count))
         if not rest and not odd and outer and inner * math.prod(out[axis + 1 :]) == after:
-            return Rows(axis, outer, inner)
+            return RowAxis(axis, outer, inner)
     return call.refuse()
 
 
@@ -146,26 +146,26 @@ def _permuted(call: Call) -> State:
 
 
 def _expanded(call: Call) -> State:
-    """Expansion of new or single places on other axes; `expand_as` takes only a shape."""
+    """Allow new axes and larger ones other than the rows'; `expand_as` takes only a shape."""
     return _aligned(call, [call.arg("self")], call.out)
 
 
 def shared_out(call: Call) -> State:
-    """A trained value given to every row, such as a class token: rows are on the only new axis.
+    """Allow a trained value for every row, such as a class token: rows are on the only new axis.
 
     A public value may be treated as one with rows wherever it has n places.
     """
     own, out = call.shape(call.arg("self")), call.out
     lifted = (1,) * (len(out) - len(own)) + own
     new = [axis for axis, size in enumerate(out) if size == call.states.count != lifted[axis]]
-    return Rows(new[0]) if len(new) == 1 else None
+    return RowAxis(new[0]) if len(new) == 1 else None
 
 
 def _joined(call: Call) -> State:
-    """`cat` along another axis; `stack` along a new one."""
+    """Allow `cat` along another axis, and `stack` along a new one."""
     tensors, dim = call.arg("tensors"), call.arg("dim") % len(call.out)
     stacked = call.name == "stack"
-    shared: Rows | None = None
+    shared: RowAxis | None = None
     for value in tensors:
         own = call.rows(value)
         if own is not None and stacked:
@@ -177,7 +177,7 @@ def _joined(call: Call) -> State:
 
 
 def _product(call: Call) -> State:
-    """Matrix products: rows outside of both matrices, or on an outer axis of one."""
+    """Allow matrix products with rows outside of both matrices, or on an outer axis of one."""
     first, second = (call.arg(name) for name in _FACTORS[call.name])
     one, other = call.rows(first), call.rows(second)
     wide, high, out = call.shape(first), call.shape(second), call.out
@@ -199,7 +199,9 @@ def _product(call: Call) -> State:
     return _agreed(call, placed, (wide, one), (high, other))
 
 
-def _agreed(call: Call, placed: list[Rows], *factors: tuple[tuple[int, ...], Rows | None]) -> State:
+def _agreed(
+    call: Call, placed: list[RowAxis], *factors: tuple[tuple[int, ...], RowAxis | None]
+) -> State:
     sizes = {shape[own.axis] for shape, own in factors if own is not None}
     if len(set(placed)) != 1 or sizes != {call.out[placed[0].axis]}:
         call.refuse()
@@ -207,7 +209,7 @@ def _agreed(call: Call, placed: list[Rows], *factors: tuple[tuple[int, ...], Row
 
 
 def _added_product(call: Call) -> State:
-    """A product plus a term that is broadcast."""
+    """Allow a product plus a term that is broadcast."""
     state = _product(call)
     added = _aligned(call, [call.arg("self")], call.out)
     return state if added in (None, state) else call.refuse()
@@ -250,7 +252,7 @@ def _normalised_channels(call: Call) -> State:
 
 
 def _spatial(axes: int) -> Rule:
-    """Operators on the last axes of (rows, channels, …)."""
+    """Make the rule of operators on the last axes of (rows, channels, …)."""
 
     def rule(call: Call) -> State:
         value = call.node.args[0]
@@ -275,7 +277,7 @@ def _channel_drop(call: Call) -> State:
 
 
 def _alone_loss(call: Call) -> State:
-    """Losses without reduction: classes on axis 1, rows on axis 0."""
+    """Allow losses without reduction: classes on axis 1, rows on axis 0."""
     call.public("weight")
     if call.arg("reduction") != 0:
         call.refuse()
@@ -300,7 +302,7 @@ def _attention(call: Call) -> State:
 
 
 def _similar(call: Call) -> State:
-    """Cosine of two values along an axis that is removed."""
+    """Allow the cosine of two values along an axis that is removed."""
     shapes = [call.shape(call.arg(name)) for name in ("x1", "x2")]
     wide = tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     own = _aligned(call, [call.arg("x1"), call.arg("x2")], wide)
@@ -309,7 +311,7 @@ def _similar(call: Call) -> State:
 
 
 def _einsum(call: Call) -> State:
-    """The letter of the rows must be in the result, and the same in all operands with rows."""
+    """Allow it if one letter is that of the rows in the result and in all operands with rows."""
     equation = call.arg("equation").replace(" ", "")
     if "." in equation or "->" not in equation:
         call.refuse()
@@ -326,7 +328,7 @@ def _einsum(call: Call) -> State:
 
 
 def _indexed(call: Call) -> State:
-    """x[:, index] with public indices, or x[arange(n), index] with one index per row."""
+    """Allow x[:, index] with public indices, and x[arange(n), index] with one index per row."""
     own, shape = call.own()
     indices = list(call.arg("indices"))
     given = [place for place, one in enumerate(indices) if one is not None]
@@ -336,16 +338,16 @@ def _indexed(call: Call) -> State:
         if boolean:
             call.refuse()
         return replace(own, axis=own.axis + (len(index) - 1) * (given[0] < own.axis))
-    if given == [0, 1] and own == Rows(0) and len(shape) >= 2:
+    if given == [0, 1] and own == RowAxis(0) and len(shape) >= 2:
         each, chosen = indices
         counted = each.target is torch.ops.aten.arange.default and each.args[0] == shape[0]
-        if counted and call.rows(chosen) == Rows(0) and call.shape(chosen) == (shape[0],):
+        if counted and call.rows(chosen) == RowAxis(0) and call.shape(chosen) == (shape[0],):
             return own
     return call.refuse()
 
 
 def _fresh(call: Call) -> State:
-    """Shaped like a value, without its content: public."""
+    """Allow new values in the shape of another, without its content: they are public."""
     return None if len(call.node.all_input_nodes) == 1 else call.refuse()
 
 

@@ -39,7 +39,7 @@ import torch
 from torch import Tensor, fx
 
 from tacit.central.training.operators import refuse_draws_by_value
-from tacit.central.training.row_calls import Call, Rows, State, value_of
+from tacit.central.training.row_calls import Call, RowAxis, State, value_of
 from tacit.central.training.row_rules import RULES, pointwise, shared_out
 from tacit.central.training.tracing import Unfit, refuse_trapping
 
@@ -52,14 +52,14 @@ def verified(graph: fx.Graph, batch: Sequence[fx.Node], trained: Sequence[fx.Nod
     states = States(count, set(trained))
     for node in graph.nodes:
         if node.op == "placeholder":
-            states.of[node] = Rows(0) if node in batch else None
+            states.of[node] = RowAxis(0) if node in batch else None
         elif node.op == "get_attr":
             states.of[node] = None
         elif node.op == "call_function":
             states.of[node] = states.call(node)
         elif node.op == "output":
             (losses,) = node.args
-            if states.of.get(losses) != Rows(0):
+            if states.of.get(losses) != RowAxis(0):
                 raise Unfit("its losses are not in the order of the rows")
         else:
             raise Unfit(f"{node.op} is not an operator")
@@ -125,12 +125,12 @@ class States:
             raise Unfit(f"{name} is called in an unknown way")
         pairs = zip(stated, made, strict=True) if several else [(stated, made)]
         for state, value in pairs:
-            if isinstance(state, Rows):
+            if isinstance(state, RowAxis):
                 size = state.outer * self.count * state.inner
                 if state.axis >= value.dim() or value.shape[state.axis] != size:
                     raise Unfit(f"{name} does not give rows where they should be")
 
-    def split(self, value: Tensor, rows: Rows) -> Tensor:
+    def split(self, value: Tensor, rows: RowAxis) -> Tensor:
         """Return a view or copy with examples on the first axis, then outer and inner."""
         if rows.outer == rows.inner == 1:
             return value.movedim(rows.axis, 0)

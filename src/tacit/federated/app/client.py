@@ -172,7 +172,7 @@ def _for_server(error: errors.TacitError) -> errors.TacitError:
 
 
 def _for_owner(error: errors.TacitError) -> errors.TacitError:
-    """What the client's owner may read: what was wrong, where the server hears `FAILED`."""
+    """Tell the client's owner what was wrong, where the server gets `FAILED`."""
     return error.__cause__ if isinstance(error.__cause__, errors.TacitError) else error
 
 
@@ -184,7 +184,7 @@ def _in_its_app(error: BaseException) -> str:
 
 
 def _own(compute: Callable[[], T]) -> T:
-    """What a model computes on the client's rows; whatever it raises, the server hears the same.
+    """Run the model on the client's rows; whatever it raises, the server gets the same reply.
 
     `BudgetExceeded` too: a client without a silo keeps no budget.
     """

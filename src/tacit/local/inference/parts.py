@@ -72,7 +72,7 @@ class Counts(NamedTuple):
 
 
 def chances(law: Law, each: int) -> Chances:
-    """Exact probabilities for a part that has `each` symbols for either answer."""
+    """Return the exact probabilities for a part that has `each` symbols for either answer."""
     if law.size == 1:
         inside, outside = law.own + (each - 1) * law.other, each * law.other
         return Chances(inside, outside, outside, inside + outside, 2 * outside, 1)
@@ -87,7 +87,7 @@ def chances(law: Law, each: int) -> Chances:
 
 
 def showing(law: Law, size: int) -> tuple[float, float, int]:
-    """Probabilities of showing a part of `size` symbols, from inside and outside, and `least`.
+    """Return how likely a part of `size` symbols is shown from inside and outside, and `least`.
 
     `least` is the number of named symbols that best separates voters inside from those outside.
     """
@@ -108,7 +108,7 @@ def showing(law: Law, size: int) -> tuple[float, float, int]:
 
 
 def _ahead(law: Law, each: int, side: int, named: bool) -> float:
-    """The probability that more symbols of one answer are named than of the other.
+    """Return the probability that more symbols of one answer are named than of the other.
 
     `side` says which answer the voter's own symbol belongs to (1 for this one, −1 for the other, 0
     for a symbol of no answer in this part), and `named` whether it is among the named ones. The
@@ -145,7 +145,7 @@ def count(votes: Votes, axis: int | None, least: int) -> Counts:
 def interval(
     counts: Counts, voters: int, law: Chances, confidence: float, *, everybody: bool = False
 ) -> tuple[Reals, Reals]:
-    """Ends of the interval of each part.
+    """Return the ends of the interval of each part.
 
     With `everybody`, all voters are known to be in the part, and its share need not be bounded.
     """
@@ -174,7 +174,7 @@ def interval(
 
 
 def _accuracy(rho: Reals, share: Reals, law: Chances) -> Reals:
-    """The accuracy at which a share `rho` of the leaning votes leans towards "right"."""
+    """Return the accuracy at which a share `rho` of the leaning votes leans towards "right"."""
     u, v, w = law[:3]
     slope = w * (2 * rho - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -183,7 +183,7 @@ def _accuracy(rho: Reals, share: Reals, law: Chances) -> Reals:
 
 
 def clopper_pearson(counts: Any, total: Any, risk: float) -> tuple[Reals, Reals]:
-    """Exact confidence limits of a binomial probability, each at half the risk."""
+    """Return exact confidence limits of a binomial probability, each at half the risk."""
     counts, total = np.asarray(counts), np.asarray(total)
     rest = total - counts
     lower = betaincinv(np.maximum(counts, 1), rest + 1, risk / 2)

@@ -33,7 +33,7 @@ class Stored(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The protection of the in-house rows that the mechanism or the model was fitted on."""
 
     def _forget_fit(self) -> None:
-        """Be unfitted until a fit has succeeded, so that nothing is stated about another model."""
+        """Make it unfitted until a fit succeeds, so that nothing is stated about another model."""
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 

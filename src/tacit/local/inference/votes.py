@@ -257,7 +257,7 @@ class Votes:
         return len(self.symbols)
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Votes:
-        """Chosen votes, each at most once; they stay votes of their release."""
+        """Choose votes, each at most once; they stay votes of their release."""
         groups = None if self.groups is None else tuple(np.array(self.groups, object)[chosen])
         known = (self.about, self.seeded, origins.chosen("Votes", self.releases, chosen))
         return Votes(self.ballot, self.symbols[chosen], groups, *known)

@@ -99,7 +99,7 @@ class Learned(ABC, Generic[ChannelT]):
         return other
 
     def _forget_fit(self) -> None:
-        """Be unfitted until a fit has succeeded, so that nothing is stated about other rows."""
+        """Make it unfitted until a fit succeeds, so that nothing is stated about other rows."""
         self._forget_channels()
         self.__dict__.pop("_schema", None)
         self.inhouse_ = Protection.none()

@@ -161,7 +161,7 @@ class ConvEncoder(nn.Module):
         return cls(**{**settings, **shapes})
 
     def settings(self) -> dict[str, Any]:
-        """The shape, JSON-ready."""
+        """Return the shape as plain values, for JSON."""
         shape = {"image": list(self.image), "outputs": self.outputs, "widths": list(self.widths)}
         return {**shape, "hidden": self.hidden, "unit": self.unit}
 

@@ -88,7 +88,7 @@ def fit(kind: str, schema: Schema, rows: Rows, seed: int = 0, *, device: str = "
     if kind == "raw":
         return Raw(schema)
     if kind == "quantile":
-        return Quantile.fit(schema, rows)
+        return QuantileTransform.fit(schema, rows)
     if kind == "random":
         return RandomFourier.fit(schema, rows, seed)
     if kind in _IN_MODULES:
@@ -120,7 +120,7 @@ def from_parts(
     if kind == "raw":
         return Raw(schema)
     if kind == "quantile":
-        return Quantile.from_parts(schema, arrays)
+        return QuantileTransform.from_parts(schema, arrays)
     if kind == "random":
         return RandomFourier.from_parts(schema, arrays)
     if kind in _IN_MODULES:
@@ -144,34 +144,34 @@ def alone(features: Features, rows: Rows) -> Floats:
 
 
 def provably_alone(features: Features) -> bool:
-    """Whether features have an `alone` that this library wrote: any other may mix rows."""
+    """Check whether features have an `alone` that this library wrote: any other may mix rows."""
     return hasattr(features, "alone") and as_written(features)
 
 
 def transform(features: Features, rows: Rows) -> Floats:
-    """One vector a row, from a block where features are this library's, else row by row."""
+    """Compute one vector per row: in blocks if the features are this library's, else row by row."""
     return features.transform(rows) if takes_blocks(features) else _one_by_one(features, rows)
 
 
 def _one_by_one(features: Features, rows: Rows) -> Floats:
-    """One vector a row, of features that meet one row at a time, in memory of its own.
+    """Compute one vector per row, one row at a time, each in memory of its own.
 
-    That is all that is needed of those that were handed in, if they are functions of a row at all.
-    Where they raise, or give anything but one vector, it is zero: an error would tell of the row.
+    This is enough for features that a user wrote, if they are functions of a row at all. Where they
+    raise, or return anything but one vector, the result is zero: an error would reveal the row.
     """
-    found = np.zeros((len(rows), features.dimension), np.float32)
+    vectors = np.zeros((len(rows), features.dimension), np.float32)
     with silence.watching() as watch:
         for index in range(len(rows)):
             with watch.silent():
                 one = rows[np.array([index])]
                 vector = np.asarray(features.transform(one), np.float32)
-                if vector.shape == (1, found.shape[1]):
-                    found[index] = vector[0]
-    return found
+                if vector.shape == (1, vectors.shape[1]):
+                    vectors[index] = vector[0]
+    return vectors
 
 
 def reach(features: Features) -> float:
-    """What no feature of a row is expected to be beyond: how coarse a grid must be."""
+    """Return the largest feature expected of any row, which decides how coarse a grid must be."""
     return float(getattr(features, "reach", FARTHEST)) if takes_blocks(features) else FARTHEST
 
 
@@ -241,7 +241,7 @@ class Raw:
 
 
 @dataclass(frozen=True, eq=False)
-class Quantile:
+class QuantileTransform:
     r"""Numbers mapped through their in-house distribution, with equal weight for all columns.
 
     .. math:: u(x) = \frac{\#\{q_i < x\} + \#\{q_i \le x\}}{2 \cdot 101}, \qquad
@@ -269,7 +269,7 @@ class Quantile:
     reach: ClassVar[float] = 16.0  # 1 / LEAST_DEVIATION, and √12 / 2 for numbers
 
     @classmethod
-    def fit(cls, schema: Schema, rows: Rows) -> Quantile:
+    def fit(cls, schema: Schema, rows: Rows) -> QuantileTransform:
         """Compute quantiles, and frequencies of categories and of missing numbers."""
         levels = np.linspace(0, 1, QUANTILES + 1)
         quantiles = np.empty((rows.numbers.shape[1], levels.size), np.float32)
@@ -279,7 +279,9 @@ class Quantile:
         return cls.of(schema, quantiles, indicator_counts(schema, rows) / len(rows))
 
     @classmethod
-    def of(cls, schema: Schema, quantiles: Floats, share: npt.NDArray[np.float64]) -> Quantile:
+    def of(
+        cls, schema: Schema, quantiles: Floats, share: npt.NDArray[np.float64]
+    ) -> QuantileTransform:
         """Build from quantiles of numbers, and the frequency of each indicator."""
         numbers = quantiles.shape[0]
         offset = np.concatenate([np.full(numbers, 0.5), share])
@@ -287,7 +289,9 @@ class Quantile:
         return cls(schema, quantiles, offset.astype(np.float32), scale.astype(np.float32))
 
     @classmethod
-    def from_parts(cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> Quantile:
+    def from_parts(
+        cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> QuantileTransform:
         """Rebuild the features; refuse weights that do not fit the schema."""
         width = Raw(schema).dimension
         return cls(
@@ -339,7 +343,7 @@ class RandomFourier:
     columns for quantiles, a twelfth of it for numbers in [0, 1]. No data is read for it.
     """
 
-    base: Raw | Quantile
+    base: Raw | QuantileTransform
     weights: Floats
     phases: Floats
     kind: ClassVar[str] = "random"
@@ -349,12 +353,12 @@ class RandomFourier:
     def fit(cls, schema: Schema, rows: Rows, seed: int) -> RandomFourier:
         """Draw the weights; quantiles of tables are read off the rows."""
         table = isinstance(schema, TableSchema)
-        return cls.draw(schema, Quantile.fit(schema, rows) if table else Raw(schema), seed)
+        return cls.draw(schema, QuantileTransform.fit(schema, rows) if table else Raw(schema), seed)
 
     @classmethod
-    def draw(cls, schema: Schema, base: Raw | Quantile, seed: int) -> RandomFourier:
+    def draw(cls, schema: Schema, base: Raw | QuantileTransform, seed: int) -> RandomFourier:
         """Draw the weights of random features of the given features."""
-        variance = len(schema.names) / (1 if isinstance(base, Quantile) else 12)
+        variance = len(schema.names) / (1 if isinstance(base, QuantileTransform) else 12)
         rng = np.random.default_rng(seed)
         weights = rng.normal(scale=variance**-0.5, size=(base.dimension, RANDOM))
         phases = rng.uniform(0, 2 * np.pi, RANDOM)
@@ -364,7 +368,7 @@ class RandomFourier:
     def from_parts(cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> RandomFourier:
         """Rebuild the features; refuse weights that do not fit the schema."""
         table = isinstance(schema, TableSchema)
-        base = Quantile.from_parts(schema, arrays) if table else Raw(schema)
+        base = QuantileTransform.from_parts(schema, arrays) if table else Raw(schema)
         weights = _array(arrays, "weights", (base.dimension, RANDOM))
         return cls(base, weights, _array(arrays, "phases", (RANDOM,)))
 

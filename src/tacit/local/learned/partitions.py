@@ -32,7 +32,7 @@ from tacit.local.learned import private_partitions
 from tacit.local.learned import quantizer as quantizers
 from tacit.local.learned.base import Learned
 from tacit.local.learned.cells import Cells, enough_to_link, joined, linked
-from tacit.local.learned.features import Features, Quantile, blocks
+from tacit.local.learned.features import Features, QuantileTransform, blocks
 from tacit.local.learned.private_partitions import SYNTHETIC, RowModel
 from tacit.local.learned.quantizer import Projection
 from tacit.local.learned.rule import codewords_for
@@ -203,7 +203,7 @@ class Partitions(Learned[PartitionedChannel]):
         return self
 
     def _fit_columns(
-        self, given: Schema, rows: Rows, cells: int, seed: int, quantile: Quantile | None
+        self, given: Schema, rows: Rows, cells: int, seed: int, quantile: QuantileTransform | None
     ) -> None:
         """Fit cells in principal components of each block of features.
 

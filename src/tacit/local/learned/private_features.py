@@ -11,7 +11,7 @@ from tacit.central import statistics as statistics
 from tacit.data.schema import Rows, Schema, TableSchema
 from tacit.local.inhouse import Protection, Target
 from tacit.local.learned import features as features_of
-from tacit.local.learned.features import Features, Quantile, RandomFourier, Raw, Scattering
+from tacit.local.learned.features import Features, QuantileTransform, RandomFourier, Raw, Scattering
 from tacit.local.learned.private_quantizer import Budget
 from tacit.local.learned.provenance import as_written
 from tacit.privacy import events
@@ -108,7 +108,7 @@ class Learning:
         )
 
 
-def _quantile(schema: Schema, rows: Rows, budget: Budget) -> Quantile:
+def _quantile(schema: Schema, rows: Rows, budget: Budget) -> QuantileTransform:
     numbers = rows.numbers.shape[1]
     each = 1 / (numbers + 1)
     levels = np.linspace(0, 1, features_of.QUANTILES + 1)
@@ -116,7 +116,7 @@ def _quantile(schema: Schema, rows: Rows, budget: Budget) -> Quantile:
     for index, column in enumerate(rows.numbers.T):
         share = budget.share(each)
         quantiles[index] = budget.take(statistics.quantiles(column, levels, 0.0, 1.0, **share))
-    return Quantile.of(schema, quantiles, _shares(schema, rows, budget, each))
+    return QuantileTransform.of(schema, quantiles, _shares(schema, rows, budget, each))
 
 
 def _shares(schema: Schema, rows: Rows, budget: Budget, part: float) -> npt.NDArray[np.float64]:

@@ -40,7 +40,7 @@ from tacit.data.schema import Rows, Schema, TableSchema
 from tacit.local.inhouse import Target
 from tacit.local.learned import features as features_of
 from tacit.local.learned import private_quantizer as private
-from tacit.local.learned.features import Quantile, Raw
+from tacit.local.learned.features import QuantileTransform, Raw
 from tacit.local.learned.private_features import SHARE, Learning
 from tacit.local.learned.private_quantizer import Axes, Budget
 from tacit.privacy import errors, events
@@ -78,7 +78,7 @@ class RowModel:
 
     Parameters
     ----------
-    features : Quantile or Raw
+    features : QuantileTransform or Raw
         How rows are seen.
     inverse : array, (p, 101)
         Private quantiles of each number, from 0 to 1; empty rows with raw features.
@@ -96,7 +96,7 @@ class RowModel:
         Standard deviation of each feature besides the components.
     """
 
-    features: Quantile | Raw
+    features: QuantileTransform | Raw
     inverse: Floats
     mean: Floats
     directions: Floats
@@ -106,9 +106,9 @@ class RowModel:
     rest: Floats
 
     @property
-    def quantile(self) -> Quantile | None:
+    def quantile(self) -> QuantileTransform | None:
         """Private quantile features, if these are used."""
-        return self.features if isinstance(self.features, Quantile) else None
+        return self.features if isinstance(self.features, QuantileTransform) else None
 
     def draw(self, count: int, seed: int) -> Rows:
         """Draw synthetic rows from a public seed."""
@@ -181,9 +181,9 @@ def fit(
     kind = "quantile" if _quantiles_help(rows, target) else "raw"
     learning = Learning(kind, schema, rows, target, seed, rng)
     seen, inverse = learning.features(), np.empty((rows.numbers.shape[1], 0), np.float32)
-    if isinstance(seen, Quantile):
+    if isinstance(seen, QuantileTransform):
         inverse, seen = seen.quantiles, _with_atoms(seen)
-    assert isinstance(seen, Quantile | Raw)
+    assert isinstance(seen, QuantileTransform | Raw)
     spent = {"features": _spent(learning.budget)}
     axes = private.public_axes(schema, seen, seed)
     reduced = private.on_axes(seen, rows, axes)
@@ -231,7 +231,7 @@ def _quantiles_help(rows: Rows, target: Target) -> bool:
     return bool(_QUANTILE_NOISE * multiplier <= _USEFUL * len(rows))
 
 
-def _with_atoms(seen: Quantile) -> Quantile:
+def _with_atoms(seen: QuantileTransform) -> QuantileTransform:
     """Put half of the quantiles in a crowded cell on either edge of it.
 
     Where many rows have one value, such as 0, its quantiles lie in one cell of the private
@@ -246,7 +246,7 @@ def _with_atoms(seen: Quantile) -> Quantile:
             upper = 1 + _BELOW if cell == _CELLS - 1 else (cell + 1) / _CELLS - _BELOW
             row[inside] = np.where(np.arange(inside.size) < inside.size / 2, lower, upper)
         row.sort()
-    return Quantile(seen.schema, points.astype(np.float32), seen.offset, seen.scale)
+    return QuantileTransform(seen.schema, points.astype(np.float32), seen.offset, seen.scale)
 
 
 # --- 2. moments ------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def _clusters(vectors: Floats, variances: Reals, budget: Budget, seed: int) -> t
 
 
 def _mixture(
-    seen: Quantile | Raw,
+    seen: QuantileTransform | Raw,
     inverse: Floats,
     axes: Axes,
     mean: Floats,
@@ -318,7 +318,7 @@ def _mixture(
     directions = axes.directions @ components
     explained = (directions**2) @ variances
     whole = ((axes.directions @ moments.matrix) * axes.directions).sum(axis=1)
-    if isinstance(seen, Quantile):
+    if isinstance(seen, QuantileTransform):
         whole[: len(inverse)] = _level_variances(seen, inverse)
     rest = np.maximum(whole - explained, _LEAST_VARIANCE * np.abs(whole))
     rest[len(inverse) :] = 0.0  # indicators are probabilities: drawing from them is their variance
@@ -327,7 +327,7 @@ def _mixture(
     return RowModel(seen, inverse, *floats)
 
 
-def _level_variances(seen: Quantile, inverse: Floats) -> Reals:
+def _level_variances(seen: QuantileTransform, inverse: Floats) -> Reals:
     """Return the variance of each number's feature: 1, or less where many rows have one value."""
     count = len(inverse)
     levels = seen.levels(np.ascontiguousarray(inverse.T)) - seen.offset[:count]
@@ -342,7 +342,7 @@ def _rows(model: RowModel, vectors: Reals, public: np.random.Generator) -> Rows:
     seen, count, inverse = model.features, len(vectors), model.inverse
     numbers = np.clip(vectors[:, : len(inverse)], 0.0, 1.0)
     chances = vectors[:, len(inverse) :]
-    if isinstance(seen, Quantile):
+    if isinstance(seen, QuantileTransform):
         ranks = vectors[:, : len(inverse)].argsort(axis=0).argsort(axis=0)
         levels = np.linspace(0, 1, inverse.shape[1])
         for index, points in enumerate(inverse):

@@ -35,12 +35,12 @@ def vouch(kind: type) -> type:
 
 
 def takes_blocks(features: Any) -> bool:
-    """Whether features may be given a block of rows: the library's own, or vouched for."""
+    """Check whether features may take a block of rows: the library's own, or vouched for."""
     return type(features) in _VOUCHED or as_written(features)
 
 
 def as_written(thing: Any) -> bool:
-    """Whether an object, and whatever it is made of, is of this library's classes unchanged."""
+    """Check whether an object and all its parts are of this library's classes, unchanged."""
     kind = type(thing)
     if kind in _PLAIN:
         return True
@@ -60,7 +60,7 @@ def as_written(thing: Any) -> bool:
 
 
 def _ours(kind: type) -> bool:
-    """Whether a class is found under its own name in a module of this library."""
+    """Check whether a class is found under its own name in a module of this library."""
     home = sys.modules.get(kind.__module__)
     return kind.__module__.startswith("tacit.") and getattr(home, kind.__name__, None) is kind
 

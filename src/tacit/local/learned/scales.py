@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Rows, Schema
-from tacit.local.learned.features import FARTHEST, Floats, Parts, Quantile
+from tacit.local.learned.features import FARTHEST, Floats, Parts, QuantileTransform
 
 MOST_UNITS = 64.0
 """The farthest that a value in the common unit may lie from its mean."""
@@ -30,14 +30,14 @@ class Scales:
 
     Parameters
     ----------
-    quantile : Quantile
+    quantile : QuantileTransform
         The first block.
     mean, unit : array, (p,)
         Subtracted from numbers in [0, 1], then multiplied with them; empty where there is no
         second block.
     """
 
-    quantile: Quantile
+    quantile: QuantileTransform
     mean: Floats
     unit: Floats
     kind: ClassVar[str] = "scales"
@@ -45,10 +45,10 @@ class Scales:
 
     @classmethod
     def fit(
-        cls, schema: Schema, rows: Rows, seed: int = 0, quantile: Quantile | None = None
+        cls, schema: Schema, rows: Rows, seed: int = 0, quantile: QuantileTransform | None = None
     ) -> Scales:
         """Compute quantiles (unless they are given), means and the common unit; draw nothing."""
-        quantile = quantile or Quantile.fit(schema, rows)
+        quantile = quantile or QuantileTransform.fit(schema, rows)
         if rows.codes.shape[1] or rows.numbers.shape[1] < 2:
             return cls(quantile, np.empty(0, np.float32), np.empty(0, np.float32))
         numbers = _without_missing(rows.numbers).astype(np.float64)
@@ -60,7 +60,7 @@ class Scales:
     @classmethod
     def from_parts(cls, schema: Schema, arrays: Mapping[str, npt.NDArray[Any]]) -> Scales:
         """Rebuild the features; refuse weights that do not fit the schema."""
-        quantile = Quantile.from_parts(schema, arrays)
+        quantile = QuantileTransform.from_parts(schema, arrays)
         mean, unit = (np.asarray(arrays[name], np.float32) for name in ("mean", "unit"))
         numbers = len(quantile.quantiles)
         fits = mean.shape == unit.shape and mean.shape in ((0,), (numbers,))

@@ -1,13 +1,18 @@
-"""Protocols: what every mechanism offers, and what a channel adds to it."""
+"""Protocols: what every mechanism offers, and what a channel adds to it.
+
+`ThroughNoise` is the base of mechanisms that transform data and then add another mechanism's noise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from tacit.privacy.events import Event
 from tacit.privacy.guarantees import Guarantee
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.shown import Shown
 
 
 @runtime_checkable
@@ -53,3 +58,18 @@ class FiniteChannel(Channel, Protocol):
     def adjacent(self, first: Any, second: Any) -> bool:
         """Test whether the guarantee covers this pair of inputs."""
         ...
+
+
+class ThroughNoise(Shown):
+    """A mechanism whose guarantee is that of the noise that it adds; subclasses name the event."""
+
+    def __post_init__(self) -> None:
+        _ = self._noise  # its checks
+
+    @cached_property
+    def _noise(self) -> Channel:
+        raise NotImplementedError
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self._noise.guarantee

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy import errors, rowwise
-from tacit.privacy.mechanisms.base import Channel
+from tacit.privacy.mechanisms.base import Channel, ThroughNoise
 from tacit.privacy.randomness import Randomness
 
 Integers = npt.NDArray[np.int64]
@@ -106,6 +106,22 @@ class GridBall:
         """Compute the log-probability of such a release, one number per vector."""
         steps = np.atleast_1d(errors.reals(self.where, released)) / self.step
         return np.asarray(noise.log_prob(steps, self.clip(raw)).sum(axis=-1))
+
+
+class ClippedVector(ThroughNoise):
+    """A mechanism that clips a person's own vector to a ball, and adds noise to its grid steps."""
+
+    @cached_property
+    def ball(self) -> GridBall:
+        """The grid and the ball that vectors are clipped to."""
+        raise NotImplementedError
+
+    def release(self, raw: Any, rng: Randomness | None = None) -> Reals:
+        return self.ball.release(self._noise, raw, rng)
+
+    def log_prob(self, released: Any, raw: Any) -> Reals:
+        """Compute the log-probability of each vector."""
+        return self.ball.log_prob(self._noise, released, raw)
 
 
 def clip_l1(values: Integers, radius: int) -> Integers:

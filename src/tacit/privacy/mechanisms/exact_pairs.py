@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tacit.privacy.mechanisms.integer_rows import Integers, Reals, Rows
+from tacit.privacy.mechanisms.integer_rows import Integers, Reals, WeightRows
 from tacit.privacy.rounding import exp_floor
 
 _BITS = 128
@@ -21,10 +21,10 @@ _CLEAR = 2.0**-47
 leading bits), 2^-52 for a total, and 2^-53 for each of four operations."""
 
 
-class Comparison:
+class NeighbourPairs:
     """All pairs of neighbours, in both directions."""
 
-    def __init__(self, rows: Rows, pairs: Integers) -> None:
+    def __init__(self, rows: WeightRows, pairs: Integers) -> None:
         self._rows = rows
         representatives = rows.representatives(np.concatenate([pairs, pairs[:, ::-1]]))
         self._pairs = [(int(x), int(y)) for x, y in representatives]
@@ -93,7 +93,7 @@ class Comparison:
         return largest
 
     def _log_odds(self, x: int, y: int) -> float:
-        """Largest ln P(r | x)/P(r | y)."""
+        """Return the largest ln P(r | x)/P(r | y)."""
         (first, up), (second, down) = self._rows.leading(x), self._rows.leading(y)
         possible = first > 0
         with np.errstate(divide="ignore"):
@@ -104,7 +104,7 @@ class Comparison:
 
 
 def _pair_epsilon(first: Reals, second: Reals, delta: float) -> float:
-    r""":math:`\max_L \ln\frac{A_L - \delta}{B_L}` over the L outputs of largest ratio."""
+    r"""Return :math:`\max_L \ln\frac{A_L - \delta}{B_L}` over the L outputs of largest ratio."""
     with np.errstate(divide="ignore", invalid="ignore"):
         order = np.argsort(-first / second)
         held = np.cumsum(first[order]) - delta

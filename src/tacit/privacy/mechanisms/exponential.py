@@ -132,7 +132,10 @@ class PermuteAndFlip(_Selection):
         return np.array(chosen, dtype=np.int64).reshape(scores.shape[:-1])
 
     def log_prob(self, released: Any, raw: Any) -> Reals:
-        r""":math:`p_i \int_0^1 \prod_{j \ne i}(1 - p_j + p_j t)\,dt`; the quadrature is exact."""
+        r"""Return the log of :math:`p_i \int_0^1 \prod_{j \ne i}(1 - p_j + p_j t)\,dt`.
+
+        The integrand is a polynomial, on which the quadrature is exact.
+        """
         scores = _scores("PermuteAndFlip", raw)
         log_heads = -_exponents(self._rate, scores)
         heads = np.exp(log_heads)

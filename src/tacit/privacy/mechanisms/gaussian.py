@@ -177,7 +177,7 @@ class Gaussian(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LocalGaussian(Shown):
+class LocalGaussian(bounding.ClippedVector):
     """A person's own vector, ℓ2-clipped, with noise for any two inputs: (ε, δ)-local DP.
 
     The sibling of `LocalLaplace`: put on the grid, clipped in integers to ⌊radius/grid⌋ steps, then
@@ -189,9 +189,6 @@ class LocalGaussian(Shown):
     radius: float
     grid: float | None = None
     unit: Unit = Unit.RECORD
-
-    def __post_init__(self) -> None:
-        _ = self._noise
 
     @cached_property
     def ball(self) -> bounding.GridBall:
@@ -211,17 +208,6 @@ class LocalGaussian(Shown):
     @property
     def event(self) -> events.Gaussian:
         return self._noise.event
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self._noise.guarantee
-
-    def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.float64]:
-        return self.ball.release(self._noise, raw, rng)
-
-    def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Compute the log-probability of each vector."""
-        return self.ball.log_prob(self._noise, released, raw)
 
 
 def _target(

@@ -26,7 +26,7 @@ _MOST_BITS = 2**15
 _BLOCK = 2**20
 
 
-class Rows(Protocol):
+class WeightRows(Protocol):
     """Integer weights, one row per input."""
 
     @property
@@ -35,7 +35,7 @@ class Rows(Protocol):
         ...
 
     def __len__(self) -> int:
-        """Number of inputs."""
+        """Return the number of inputs."""
         ...
 
     def weights(self, row: int) -> list[int]:
@@ -138,7 +138,7 @@ class Symmetry:
         return cls(np.arange(size)[None])
 
     def __len__(self) -> int:
-        """Number of inputs."""
+        """Return the number of inputs."""
         return len(self._stored)
 
     def stored(self, row: int) -> int:

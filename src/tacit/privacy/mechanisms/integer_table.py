@@ -22,8 +22,14 @@ import numpy.typing as npt
 
 from tacit.privacy import errors, events
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
-from tacit.privacy.mechanisms.exact_pairs import Comparison
-from tacit.privacy.mechanisms.integer_rows import Integers, ListedRows, Rows, ScaledRows, Symmetry
+from tacit.privacy.mechanisms.exact_pairs import NeighbourPairs
+from tacit.privacy.mechanisms.integer_rows import (
+    Integers,
+    ListedRows,
+    ScaledRows,
+    Symmetry,
+    WeightRows,
+)
 from tacit.privacy.randomness import Inversion, Randomness, source
 from tacit.privacy.shown import Shown
 
@@ -96,7 +102,7 @@ class IntegerTable(Shown):
             errors.refuse("IntegerTable", "pairs", condition, f"{len(listed)} pairs", remedy)
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> WeightRows:
         """The integers."""
         listed = not isinstance(self.weights, ListedRows | ScaledRows)
         return ListedRows(self.weights) if listed else self.weights
@@ -132,8 +138,8 @@ class IntegerTable(Shown):
         errors.refuse("IntegerTable", "pairs", "pairs of different rows", self.pairs)
 
     @cached_property
-    def _comparison(self) -> Comparison:
-        return Comparison(self.rows, self._pairs)
+    def _comparison(self) -> NeighbourPairs:
+        return NeighbourPairs(self.rows, self._pairs)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -205,7 +211,7 @@ class IntegerTable(Shown):
 class _Law:
     """Exact draws from one row: a uniform real compared with cumulative sums, bit by bit."""
 
-    def __init__(self, rows: Rows, row: int) -> None:
+    def __init__(self, rows: WeightRows, row: int) -> None:
         self._rows, self._row = rows, row
         weights = rows.weights(row)
         self._columns = np.array([r for r, weight in enumerate(weights) if weight])

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tacit.privacy import errors, events
 from tacit.privacy.guarantees import Adjacency, Guarantee, Unit
 from tacit.privacy.mechanisms import bounding
+from tacit.privacy.mechanisms.base import ThroughNoise
 from tacit.privacy.randomness import Randomness, discrete_laplace, source
 from tacit.privacy.shown import Shown
 
@@ -101,7 +102,7 @@ class DiscreteLaplace(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Geometric(Shown):
+class Geometric(ThroughNoise):
     r"""A count in a public range plus two-sided geometric noise, clamped to the range [GRS09]_.
 
     Notes
@@ -124,7 +125,7 @@ class Geometric(Shown):
         upper = errors.whole("Geometric", "upper", self.upper, least=lower + 1)
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
-        _ = self._noise
+        super().__post_init__()
 
     @cached_property
     def _noise(self) -> DiscreteLaplace:
@@ -138,10 +139,6 @@ class Geometric(Shown):
     @property
     def event(self) -> events.Laplace:
         return self._noise.event
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self._noise.guarantee
 
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.int64]:
         values = self._clamp(errors.held_integers("Geometric", raw))
@@ -169,7 +166,7 @@ class Geometric(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Laplace(Shown):
+class Laplace(ThroughNoise):
     """Real answers of known ℓ1 sensitivity, on a grid: the central Laplace mechanism [DMNS06]_.
 
     Parameters
@@ -196,9 +193,6 @@ class Laplace(Shown):
     adjacency: Adjacency
     unit: Unit = Unit.RECORD
 
-    def __post_init__(self) -> None:
-        _ = self._noise
-
     @cached_property
     def step(self) -> float:
         """The grid step in use."""
@@ -223,10 +217,6 @@ class Laplace(Shown):
     def event(self) -> events.Laplace:
         return self._noise.event
 
-    @property
-    def guarantee(self) -> Guarantee:
-        return self._noise.guarantee
-
     def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.float64]:
         return self._noise.release(self._steps(raw), rng).astype(np.float64) * self.step
 
@@ -246,7 +236,7 @@ class Laplace(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LocalLaplace(Shown):
+class LocalLaplace(bounding.ClippedVector):
     """A person's own vector, ℓ1-clipped, with noise for any two inputs: ε-local DP.
 
     Parameters
@@ -270,9 +260,6 @@ class LocalLaplace(Shown):
     grid: float | None = None
     unit: Unit = Unit.RECORD
 
-    def __post_init__(self) -> None:
-        _ = self._noise
-
     @cached_property
     def ball(self) -> bounding.GridBall:
         """The grid and the ball that vectors are clipped to."""
@@ -290,17 +277,6 @@ class LocalLaplace(Shown):
     @property
     def event(self) -> events.Laplace:
         return self._noise.event
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self._noise.guarantee
-
-    def release(self, raw: Any, rng: Randomness | None = None) -> npt.NDArray[np.float64]:
-        return self.ball.release(self._noise, raw, rng)
-
-    def log_prob(self, released: Any, raw: Any) -> npt.NDArray[np.float64]:
-        """Compute the log-probability of each vector."""
-        return self.ball.log_prob(self._noise, released, raw)
 
 
 def log_mass(scale: Fraction, difference: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

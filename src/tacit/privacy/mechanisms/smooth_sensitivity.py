@@ -33,7 +33,9 @@ _SLACK = 1e-12
 
 
 def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
-    r""":math:`S = \max_k e^{-\beta k} A_k`, A_k the largest local sensitivity within distance k.
+    r"""Return :math:`S = \max_k e^{-\beta k} A_k`.
+
+    A_k is the largest local sensitivity within distance k.
 
     It is β-smooth if the list goes to the largest distance there is, as A_k(x) ≤ A_{k+1}(x').
     """
@@ -46,7 +48,7 @@ def smooth_bound(sensitivity_at_distance: Any, beta: float) -> float:
 
 
 def median_sensitivities(raw: Any, lower: int, upper: int) -> npt.NDArray[np.int64]:
-    r"""A_k of the median of integers in a public range, for k = 0, …, n [NRS07]_, section 3.1.
+    r"""Return A_k of the median of integers in a public range, k = 0, …, n [NRS07]_, section 3.1.
 
     .. math:: A_k = \max_{0 \le t \le k+1} x_{m+t} - x_{m+t-k-1}
 

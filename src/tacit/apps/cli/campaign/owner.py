@@ -88,7 +88,7 @@ _NO_TLS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Settings:
+class _CampaignSettings:
     """A campaign's settings on the command line; None for an option that was not given."""
 
     title: str
@@ -184,7 +184,7 @@ def serve(
     )
     limit = float(errors.positive("serve", "--rate", rate))
     mechanism = _mechanism(artifact)
-    settings = _Settings(
+    settings = _CampaignSettings(
         title=title,
         purpose=purpose,
         question=question,
@@ -223,7 +223,7 @@ def create(
 ) -> None:
     """Create a campaign in a database without serving it; print the owner's key once."""
     mechanism = _mechanism(artifact)
-    settings = _Settings(
+    settings = _CampaignSettings(
         title=title,
         purpose=purpose,
         question=question,
@@ -327,7 +327,9 @@ def _mechanism(directory: Path) -> Any:
     return mechanism
 
 
-def _campaign(store: Store, mechanism: Any, settings: _Settings) -> tuple[Campaign, str | None]:
+def _campaign(
+    store: Store, mechanism: Any, settings: _CampaignSettings
+) -> tuple[Campaign, str | None]:
     """Find or create the campaign of this mechanism and title; return its key if it is new."""
     from tacit.privacy import artifact
 

@@ -24,7 +24,7 @@ from tacit.privacy.guarantees import Adjacency, ApproxDP, Guarantee, PureDP, Uni
 if TYPE_CHECKING:
     from tacit.apps.cli.train.rows import Records
     from tacit.audit.attributes import AttributeReport
-    from tacit.audit.membership import Report
+    from tacit.audit.membership import AttackReport
 
 _SHADOWS = 16
 _MOST_VALUES, _BINS = 16, 10
@@ -146,14 +146,14 @@ def audit(
 
 
 def _saved_model(given: dict[str, Any]) -> AuditResult:
-    from tacit.apps.cli.train.rows import Reader, loaded, losses
+    from tacit.apps.cli.train.rows import ModelFileReader, loaded, losses
 
     model = loaded(given["model"])
     if given["coins"] and _counts(model):
         remedy = "With coins that number varies. Use --data POOL --game, which plays in pairs."
         reason = "a model whose number of records is public"
         errors.refuse("audit", "--coins", "left out for this model", reason, remedy)
-    reader = Reader.of(model, given["label"], given["schema"])
+    reader = ModelFileReader.of(model, given["label"], given["schema"])
     members, others = (reader.read(given[side]) for side in ("members", "others"))
     claim = model.guarantee_
     sides = [losses(model, one.rows, one.labels) for one in (members, others)]
@@ -165,7 +165,9 @@ def _saved_model(given: dict[str, Any]) -> AuditResult:
     return AuditResult(name, claim, reports, attribute=attribute, notes=_notes(given))
 
 
-def _thresholds(sides: list[Any], claim: Guarantee | None, given: dict[str, Any]) -> list[Report]:
+def _thresholds(
+    sides: list[Any], claim: Guarantee | None, given: dict[str, Any]
+) -> list[AttackReport]:
     from tacit.audit.membership import loss_threshold
 
     known = {"claim": claim, "coins": given["coins"], "blank": given["blank"], **_settings(given)}
@@ -232,12 +234,12 @@ def _options(text: str | None, members: Any, others: Any) -> Any:
 
 
 def _game(given: dict[str, Any]) -> AuditResult:
-    from tacit.apps.cli.train.rows import Reader, loaded, losses
+    from tacit.apps.cli.train.rows import ModelFileReader, loaded, losses
     from tacit.audit.games import play
 
     attacks = _attacks(given["attacks"])
     model = loaded(given["model"])
-    pool = Reader.of(model, given["label"], given["schema"]).read(given["data"])
+    pool = ModelFileReader.of(model, given["label"], given["schema"]).read(given["data"])
     game = "pairs" if _counts(model) else "coins"
     with stages_progress(transient=True) as show, _once():
         played = play(

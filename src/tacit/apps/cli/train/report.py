@@ -12,7 +12,7 @@ from tacit.privacy.guarantees import Guarantee
 
 if TYPE_CHECKING:
     from tacit.audit.attributes import AttributeReport
-    from tacit.audit.membership import Report
+    from tacit.audit.membership import AttackReport
 
 Line = tuple[str, str, str, str, str]
 
@@ -29,7 +29,7 @@ class AuditResult:
 
     name: str
     claim: Guarantee | None
-    reports: Sequence[Report]
+    reports: Sequence[AttackReport]
     game: str | None = None
     attribute: tuple[str, AttributeReport] | None = None
     notes: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class AuditResult:
         return any(report.refuted for report in self.reports)
 
     @property
-    def best(self) -> Report:
+    def best(self) -> AttackReport:
         """Return the report with the largest proved ε, or else the largest estimate."""
         return max(self.reports, key=lambda one: (one.epsilon, one.estimated_epsilon))
 
@@ -68,7 +68,7 @@ class AuditResult:
         for note in self.notes:
             print_text(note)
 
-    def _lines(self, report: Report) -> Iterator[Line]:
+    def _lines(self, report: AttackReport) -> Iterator[Line]:
         yield _line(report.attack, "advantage", report.advantage, report.ceiling)
         if report is not self.reports[0] and not report.certified:
             return  # the same scores at another threshold: all else is equal
@@ -101,7 +101,7 @@ class AuditResult:
         }
 
 
-def _rates(report: Report) -> Iterator[Line]:
+def _rates(report: AttackReport) -> Iterator[Line]:
     from tacit.audit.membership import true_positive_ceiling
 
     tested = report.tested

@@ -29,7 +29,7 @@ class Records(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reader:
+class ModelFileReader:
     """A reader of files: columns by the model's names, by a schema, or all in their order."""
 
     model: Any
@@ -38,7 +38,7 @@ class Reader:
     schema: TableSchema | None
 
     @classmethod
-    def of(cls, model: Any, label: str, schema: Path | None) -> Reader:
+    def of(cls, model: Any, label: str, schema: Path | None) -> ModelFileReader:
         """Make the reader of a loaded estimator, which then takes rows without names."""
         given = None if schema is None else read_schema(schema)
         if given is not None and not isinstance(given, TableSchema):
