@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.schema import ArraySchema, Schema
-from tacit.local.channels import FeatureChannel, LatentChannel, ReportChannel, SymbolChannel
+from tacit.local.channels import (
+    FeatureChannel,
+    LatentChannel,
+    PartitionedChannel,
+    ReportChannel,
+    SymbolChannel,
+)
 from tacit.local.inference.votes import Ballot
 from tacit.local.learned.direct import STEPS
 from tacit.privacy import artifact, errors, events
@@ -86,6 +92,12 @@ def _channel(
             }
         case SymbolChannel() if encoder is not None:
             return _law(channel.symbols)
+        case PartitionedChannel() if encoder is not None:
+            return {
+                "kind": "partitions",
+                "partitions": channel.partitions,
+                "law": _law(channel.law),
+            }
         case LatentChannel() if encoder is not None and isinstance(channel.noise, DiscreteLaplace):
             return {
                 "kind": "latent",
@@ -128,7 +140,10 @@ def _law(channel: Channel | None) -> dict[str, Any] | None:
 def _prototypes(mechanism: Any, channel: ReportChannel) -> dict[str, Any]:
     """Describe each codeword's picture, in bytes, and the share of the frame that it fills."""
     if channel.symbols is None:
-        return {"codewords": None, "prototypes": None, "frame": _frame(mechanism.schema, None)}
+        cells = None
+        if isinstance(channel, PartitionedChannel):
+            cells = channel.law.categories // channel.class_count
+        return {"codewords": cells, "prototypes": None, "frame": _frame(mechanism.schema, None)}
     shown = np.clip(mechanism.prototypes_, 0, 1)
     return {
         "codewords": mechanism.codewords_,
@@ -156,8 +171,8 @@ def _answering(model: Any) -> dict[str, Any]:
     """Describe how the model answers: a label per codeword, or the layers of a network."""
     if hasattr(model, "table_"):
         return {"codewords": model.given_codeword().argmax(axis=1).tolist(), "network": None}
-    network = model.network_
-    if model.level != "latent":
+    network = getattr(model, "network_", None)
+    if network is None or model.level != "latent":
         return {"codewords": None, "network": None}
     layers = zip(network.weights, network.biases, strict=True)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -81,7 +82,7 @@ class ProportionsClassifier(Stored):
         last = rounds[-1]
         vectors, classes = last.mechanism.vectors(self.inhouse), np.asarray(last.mechanism.classes)
         parts = self._parts(rounds, vectors)
-        self._pooled = _pooled(rounds)
+        self._pooled = pooled(rounds)
         blocks = last.mechanism.blocks_
         self.mixture_ = mixture.fit(parts, vectors, blocks, len(classes), self.seed)
         self.mechanism_, self.classes_ = last.mechanism, classes
@@ -187,6 +188,7 @@ class ProportionsClassifier(Stored):
         """Return JSON-ready parameters and arrays."""
         parameters, arrays = parts_of(self)
         parameters["mixture"], own = self.mixture_.parts()
+        parameters["shift"] = asdict(self.shift_)
         return parameters, {**arrays, **codec.nested(own, "mixture")}
 
     @classmethod
@@ -197,6 +199,7 @@ class ProportionsClassifier(Stored):
         made = restored(cls, parameters, arrays, network=False)
         own = codec.part(arrays, "mixture")
         made.mixture_ = mixture.Mixture.from_parts(parameters["mixture"], own)
+        made.shift_ = ShiftTest(**parameters["shift"])
         return made
 
 
@@ -210,7 +213,7 @@ def _by_partition(reports: Reports) -> list[Evidence]:
     ]
 
 
-def _pooled(rounds: Sequence[Reports]) -> Evidence:
+def pooled(rounds: Sequence[Reports]) -> Evidence:
     """Put the reports of all partitions together: they agree on labels, though not on cells."""
     channel = rounds[0].channel
     assert isinstance(channel, PartitionedChannel)

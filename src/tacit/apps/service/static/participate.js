@@ -35,9 +35,12 @@ async function begin() {
   mustBeSecure();
   id = campaignId();
   const open = new Api(id);
-  [campaign, described] = await Promise.all([open.json(""), open.json("/device", { keep: "default" })]);
+  campaign = await open.json("");
   if (campaign.id !== id) throw new Error("The server describes another survey. Nothing was sent. Try again later.");
-  if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes("/encoder")));
+  // The round is named, because the next one may begin between two requests.
+  const round = `?round=${Number(campaign.round)}`;
+  described = await open.json(`/device${round}`, { keep: "default" });
+  if (usable()) device = await deviceOf(described, described.encoder && (await open.bytes(`/encoder${round}`)));
   mustAgree(campaign, described, device);
   describe();
   if (token === null) return arrive();
@@ -101,7 +104,7 @@ function describe() {
   }
   find("limits").replaceChildren(...lines(campaign.certificate.not_protected));
   find("explanation").replaceChildren(...explained(campaign.explanation));
-  find("certificate").href = `/v1/campaigns/${id}/certificate`;
+  find("certificate").href = `/v1/campaigns/${id}/certificate?round=${Number(campaign.round)}`;
   find("elsewhere").hidden = usable();
   find("elsewhere").replaceChildren(
     "A browser cannot take part in this survey. Use a computer on which Tacit is installed: ",

@@ -28,19 +28,21 @@ export function own(described, answer) {
 
 // --- one report ---------------------------------------------------------------------------------
 
-function setOf({ symbols }, device, described, encoded, answer) {
-  const mine = device.symbol(encoded, answer.label), names = described.classes;
+function setOf({ symbols, partition }, device, described, encoded, answer) {
+  const cell = partition === undefined ? encoded : encoded[partition];
+  const mine = device.symbol(cell, answer.label), names = described.classes;
   const shown = someOf(symbols, mine, described.schema.image ? MOST_TILES : MOST_LINES);
   const tiles = shown.map((symbol) => {
     const codeword = Math.floor(symbol / device.classes), label = names?.[symbol % device.classes];
-    const caption = [label === undefined ? `Group ${codeword + 1}` : String(label)];
+    const caption = label !== undefined ? [String(label)] : device.prototypes ? [`Group ${codeword + 1}`] : [];
     if (symbol === mine) caption.push(make("strong", {}, "yours"));
     return make("figure", { class: symbol === mine ? "mine" : "" },
       exampleOf(device, described.schema, codeword), make("figcaption", {}, ...caption));
   });
   const more = symbols.length - shown.length;
   if (more > 0) tiles.push(make("span", { class: "more" }, `and ${more} more`));
-  return make("div", { class: "tiles" }, ...tiles);
+  const way = partition === undefined ? [] : [make("span", { class: "summary" }, `Way ${partition + 1}`)];
+  return make("div", { class: "tiles" }, ...way, ...tiles);
 }
 
 /** Picks a few symbols at random, and always the person's own if it is there; the first few would look alike. */
@@ -52,6 +54,7 @@ function someOf(symbols, mine, most) {
 
 /** Shows what a codeword stands for: a picture, or the centre of a group of rows. */
 function exampleOf(device, schema, codeword) {
+  if (!device.prototypes) return make("span", { class: "summary" }, `Group ${codeword + 1}`);
   const values = Array.from(device.prototype(codeword), (byte) => byte / 255);
   if (!schema.image) return make("span", { class: "summary" }, inWords(schema, values));
   const canvas = make("canvas", { class: "tile", role: "img", "aria-label": `Sample ${codeword + 1}` });
