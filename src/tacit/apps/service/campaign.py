@@ -160,6 +160,8 @@ class Campaign:
 
         Reports of all rounds have one law and one cost; only the cells may be others.
         """
+        if not hasattr(mechanism, "release"):
+            raise errors.InvalidData("campaign: the artifact must be a mechanism, got a model.")
         made = replace(self, mechanism=mechanism, round=self.round + 1)
         if not self.adaptive:
             remedy = "Only campaigns with partitions have rounds."

@@ -356,7 +356,7 @@ class Store:
         rounds = self.status(name).round
         if number is None and rounds > 1:
             raise Problem("bad-request", f"The campaign has {rounds} rounds: name one of them.")
-        mark = self.campaign(name, number or 1).fingerprint
+        mark = self.campaign(name, 1 if number is None else number).fingerprint
         for reports in self.reports(name):
             if artifact.fingerprint(reports.mechanism) == mark:
                 return reports

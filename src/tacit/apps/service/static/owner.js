@@ -188,10 +188,11 @@ const FILES = { "reports.parquet": "reports.parquet", certificate: "certificate.
 /** Shows how to learn with in-house rows, which are not on this server. */
 function commands(votes) {
   const rest = `${location.origin}/c/${id} --inhouse FILE --label COLUMN --inhouse-public`;
-  const lines = [...(votes ? [] : [`tacit campaign learn ${rest}`]),
-    ...(campaign.state === "closed" ? [] : [`tacit campaign next ${rest}`])];
-  find("commands").hidden = lines.length === 0;
-  find("command-lines").textContent = lines.join("\n");
+  const parts = [
+    ...(votes ? [] : [`# learn and publish a model\ntacit campaign learn ${rest}`]),
+    ...(campaign.state === "closed" ? [] : [`# open the next round\ntacit campaign next ${rest}`])];
+  find("commands").hidden = parts.length === 0;
+  find("command-lines").textContent = parts.join("\n\n");
 }
 
 /** Saves the reports of each round in a file of its own: each has a mechanism of its own. */

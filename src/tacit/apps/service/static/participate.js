@@ -52,6 +52,13 @@ async function begin() {
   }
 }
 
+/** Whether a page can run the models that are learned from such reports. */
+const runsModels = () => campaign.artifact.kind !== "partitions";
+
+/** Returns what to type on a computer on which Tacit is installed. */
+const command = (more = "") => make("code", {},
+  `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv ${more}`.trim());
+
 const usable = () => described.channel !== null && askable(described.schema);
 
 /** Starts with an invitation code, trimmed so that what this browser stored under it is found again. */
@@ -107,8 +114,7 @@ function describe() {
   find("certificate").href = `/v1/campaigns/${id}/certificate?round=${Number(campaign.round)}`;
   find("elsewhere").hidden = usable();
   find("elsewhere").replaceChildren(
-    "A browser cannot take part in this survey. Use a computer on which Tacit is installed: ",
-    make("code", {}, `tacit campaign take-part ${location.origin}/c/${id} --token YOUR-CODE --data row.csv`));
+    "A browser cannot take part in this survey. Use a computer on which Tacit is installed: ", command());
 }
 
 // --- an answer ----------------------------------------------------------------------------------
@@ -239,7 +245,11 @@ function invite() {
   find("vote-box").hidden = campaign.vote_epsilon === null || !(voted || reported);
   if (find("vote-box").hidden) return;
   find("vote-text").textContent = voteState(kept.all, campaign.model, used.vote);
-  find("vote").hidden = Boolean(done) || campaign.model === null || !usable() || campaign.state === "closed";
+  const here = usable() && runsModels();
+  find("vote").hidden = Boolean(done) || campaign.model === null || !(here || voted) || campaign.state === "closed";
+  find("vote-elsewhere").hidden = Boolean(done) || voted || campaign.model === null || here || campaign.state === "closed";
+  find("vote-elsewhere").replaceChildren("A browser cannot run this model. Vote on a computer on which Tacit is installed: ",
+    command("--vote"));
   find("vote").textContent = voted ? "Send it again" : "Try the model";
   find("vote-receipt").hidden = !voteReceipt || Boolean(voteWithdrawn);
   find("vote-receipt").textContent = voteReceipt ?? "";

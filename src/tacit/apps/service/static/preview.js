@@ -10,7 +10,7 @@ const SHOWN = 4, MOST_TILES = 6, MOST_LINES = 3;
 /** Makes elements that show a few example reports of this answer. */
 export function examples(device, described, answer) {
   const rng = new SystemEntropy(), encoded = device.encode(answer.row);
-  const show = { latent: latentOf, features: featuresOf }[described.channel.kind] ?? setOf;
+  const show = { latent: latentOf, features: featuresOf, partitions: wayOf }[described.channel.kind] ?? setOf;
   return Array.from({ length: SHOWN }, (_, at) => {
     const report = device.release(encoded, answer.label, rng);
     return make("li", {}, make("span", { class: "count" }, `Example ${at + 1}`),
@@ -28,21 +28,32 @@ export function own(described, answer) {
 
 // --- one report ---------------------------------------------------------------------------------
 
-function setOf({ symbols, partition }, device, described, encoded, answer) {
-  const cell = partition === undefined ? encoded : encoded[partition];
-  const mine = device.symbol(cell, answer.label), names = described.classes;
+function setOf({ symbols }, device, described, encoded, answer) {
+  const mine = device.symbol(encoded, answer.label), names = described.classes;
   const shown = someOf(symbols, mine, described.schema.image ? MOST_TILES : MOST_LINES);
   const tiles = shown.map((symbol) => {
     const codeword = Math.floor(symbol / device.classes), label = names?.[symbol % device.classes];
-    const caption = label !== undefined ? [String(label)] : device.prototypes ? [`Group ${codeword + 1}`] : [];
+    const caption = [label === undefined ? `Group ${codeword + 1}` : String(label)];
     if (symbol === mine) caption.push(make("strong", {}, "yours"));
     return make("figure", { class: symbol === mine ? "mine" : "" },
       exampleOf(device, described.schema, codeword), make("figcaption", {}, ...caption));
   });
   const more = symbols.length - shown.length;
   if (more > 0) tiles.push(make("span", { class: "more" }, `and ${more} more`));
-  const way = partition === undefined ? [] : [make("span", { class: "summary" }, `Way ${partition + 1}`)];
-  return make("div", { class: "tiles" }, ...way, ...tiles);
+  return make("div", { class: "tiles" }, ...tiles);
+}
+
+/** Names the way of sorting, and groups and choices in it. */
+function wayOf({ partition, symbols }, device, described, encoded, answer) {
+  const mine = device.symbol(encoded[partition], answer.label);
+  const shown = someOf(symbols, mine, MOST_TILES).map((symbol) => {
+    const label = described.classes?.[symbol % device.classes];
+    const name = `group ${Math.floor(symbol / device.classes) + 1}${label === undefined ? "" : ` with “${label}”`}`;
+    return make("li", {}, name, ...(symbol === mine ? [" ", make("strong", {}, "yours")] : []));
+  });
+  const more = symbols.length - shown.length;
+  if (more > 0) shown.push(make("li", { class: "more" }, `and ${more} more`));
+  return make("div", { class: "way" }, `Way ${partition + 1} of ${device.partitions}:`, make("ul", {}, ...shown));
 }
 
 /** Picks a few symbols at random, and always the person's own if it is there; the first few would look alike. */
@@ -54,7 +65,6 @@ function someOf(symbols, mine, most) {
 
 /** Shows what a codeword stands for: a picture, or the centre of a group of rows. */
 function exampleOf(device, schema, codeword) {
-  if (!device.prototypes) return make("span", { class: "summary" }, `Group ${codeword + 1}`);
   const values = Array.from(device.prototype(codeword), (byte) => byte / 255);
   if (!schema.image) return make("span", { class: "summary" }, inWords(schema, values));
   const canvas = make("canvas", { class: "tile", role: "img", "aria-label": `Sample ${codeword + 1}` });

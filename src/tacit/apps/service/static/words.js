@@ -66,8 +66,8 @@ const surer = (prior, epsilon, source) => `Someone who is ${percent(prior)} sure
 function sent(image, device) {
   if (device?.partitions) {
     return `${inWays(device)} Your browser picks one of these ways at random, without looking at your answers, and `
-      + `finds your group in it. It then sends the number of the way and a list of groups, chosen at random, to `
-      + `${location.host}. Your group may or may not be on the list.`;
+      + `finds your group in it. It then sends the number of the way, and a list of groups${device.classes > 1
+        ? " with choices" : ""} that is chosen at random, to ${location.host}. Yours may or may not be on the list.`;
   }
   if (device?.channel) {
     const samples = image ? "sample drawings" : "groups of similar answers";
