@@ -56,7 +56,7 @@ def test_two_rounds_from_files(
     done("learn", tmp_path / "r1.parquet", *inhouse, "--out", tmp_path / "m1")
     adapted = done("adapt", tmp_path / "m1", *inhouse, "--out", tmp_path / "two")
     assert adapted["guarantee"] == fitted["guarantee"]
-    assert fitted["bytes_per_report"] == 4
+    assert fitted["bytes_per_report"] == 3
     done(
         "privatize", tmp_path / "two", work / "second.csv", *label, "--out", tmp_path / "r2.parquet"
     )

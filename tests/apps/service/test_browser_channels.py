@@ -211,7 +211,8 @@ def partitions_drawn(call, raw, mutant=""):
             const {{ SystemEntropy }} = await import('/randomness.js'), rng = new SystemEntropy();
             {mutant}
             const seen = [0, 0, 0];
-            for (let at = 0; at < given.draws; at++) seen[channel.release(given.raw, rng).partition]++;
+            for (let at = 0; at < given.draws; at++)
+              seen[channel.release(given.raw, rng).partition]++;
             return seen; }}""",
         {"law": partitioned_law(partitioned()), "raw": raw, "draws": DRAWS},
     )
