@@ -472,42 +472,69 @@ def test_a_database_of_another_layout_is_refused_unchanged(tmp_path: Path) -> No
     assert not (tmp_path / "campaign.db.secret").exists()
 
 
+@pytest.fixture(name="run")
+def _run(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    """Commands whose requests reach the campaign's house."""
+    made = Client.__init__
+    monkeypatch.setattr(
+        Client,
+        "__init__",
+        lambda self, url, **given: made(self, url, **{**given, "transport": campaign.wire}),
+    )
+
+    def run(*arguments: Any) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["campaign", *map(str, arguments), "--json"])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
 def test_commands_learn_and_open_rounds(
-    campaign: Campaign,
-    first: Partitions,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    campaign: Campaign, first: Partitions, tmp_path: Path, run: Callable[..., Any]
 ) -> None:
     import pandas as pd
 
     filled(campaign, first, 200)
     table, labels = rows(300, 1)
     pd.DataFrame({**table, "tired": labels}).to_csv(tmp_path / "rows.csv", index=False)
-    made = Client.__init__
-    monkeypatch.setattr(
-        Client, "__init__",
-        lambda self, url, **given: made(self, url, **{**given, "transport": campaign.wire}),
-    )  # fmt: skip
-    inhouse = ("--inhouse", str(tmp_path / "rows.csv"), "--label", "tired")
-    key = ("--key", campaign.key, "--json")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main(["campaign", *arguments, *key])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    code, _, err = run("learn", campaign.url)
+    owner = (campaign.url, "--key", campaign.key)
+    inhouse = ("--inhouse", tmp_path / "rows.csv", "--label", "tired")
+    code, _, err = run("learn", *owner)
     assert (code, "--inhouse must be given" in err) == (2, True)
-    code, _, err = run("next", campaign.url, *inhouse)
+    code, _, err = run("next", *owner, *inhouse)
     assert (code, "--inhouse-public must be" in err) == (2, True)
-    code, out, err = run("next", campaign.url, *inhouse, "--inhouse-public")
+    code, out, err = run("next", *owner, *inhouse, "--inhouse-public")
     assert code == 0, err
     assert json.loads(out)["round"] == 2
-    code, out, err = run("learn", campaign.url, *inhouse, "--inhouse-public")
+    code, out, err = run("learn", *owner, *inhouse, "--inhouse-public")
     assert code == 0, err
     assert json.loads(out)["reports"] == 200
-    code, out, err = run("reports", campaign.url, "--round", "1", "--out", str(tmp_path / "r"))
+    code, out, err = run("reports", *owner, "--round", 1, "--out", tmp_path / "r")
     assert code == 0, err
     assert len(Reports.read(tmp_path / "r")) == 200
+
+
+def test_a_pinned_mechanism_is_that_of_the_draw(
+    campaign: Campaign,
+    first: Partitions,
+    second: Partitions,
+    tmp_path: Path,
+    run: Callable[..., Any],
+) -> None:
+    row, label = one()
+    (tmp_path / "me.json").write_text(json.dumps({**row, "tired": label}))
+    tokens, state = [campaign.token(), campaign.token()], tmp_path / "state"
+    mine = ("--data", tmp_path / "me.json", "--state", state, "--yes")
+    pinned = ("take-part", campaign.url, "--mechanism", artifact.fingerprint(first))
+    code, out, err = run(*pinned, "--token", tokens[0], *mine)
+    assert code == 0, err
+    assert "partitions (round 1)" in err
+    opened(campaign, first, second)
+    again = run(*pinned, "--token", tokens[0], "--state", state)
+    assert (again[0], json.loads(again[1])["receipt"]) == (0, json.loads(out)["receipt"])
+    code, _, err = run(*pinned, "--token", tokens[1], *mine)
+    assert (code, "Nothing was drawn" in err) == (2, True)

@@ -227,10 +227,14 @@ def _show(terms: Campaign, vote: bool, folder: Path) -> None:
         "",
         f"  - To be sent now: {now}.",
         *([f"  - The same token also allows {later}."] if later else []),
-        f"  - Mechanism: {terms.mechanism.kind}, SHA-256 {terms.fingerprint}",
+        f"  - Mechanism: {terms.mechanism.kind}{_round(terms)}, SHA-256 {terms.fingerprint}",
         f"  - Stored in {folder}: what was drawn, so that it is not drawn twice. Never the row.",
     ]
     print_text("\n".join([*lines, "", terms.certificate.explain()]))
+
+
+def _round(terms: Campaign) -> str:
+    return f" (round {terms.round})" if terms.adaptive else ""
 
 
 class _Person:
