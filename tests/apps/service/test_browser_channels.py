@@ -109,12 +109,17 @@ def test_the_same_words_give_the_same_report(call, channel):
         stream, raw = Recorded(seed), seed % channel.categories
         expected = channel.release(np.array([raw]), stream)[0].tolist()
         cases.append({"words": stream.said, "raw": raw, "expected": expected})
+    draws_the_same(call, law(channel), cases)
+
+
+def draws_the_same(call, told, cases):
+    """The browser makes the same of recorded words, and uses all of them."""
     got = call(
         "channels",
         f"""(m, {{ law, cases }}) => cases.map((given) => {{
             given.law = law; {IMPORT} {STREAM}
             return [channel.release(given.raw, rng), at[0] - given.words.length]; }})""",
-        {"law": law(channel), "cases": cases},
+        {"law": told, "cases": cases},
     )
     assert got == [[case["expected"], 0] for case in cases]
 
@@ -181,14 +186,7 @@ def test_partitions_draw_as_python_does_from_the_same_words(call):
         drawn = channel.release([raw], stream)
         expected = {name: column[0].tolist() for name, column in drawn.items()}
         cases.append({"words": stream.said, "raw": raw, "expected": expected})
-    got = call(
-        "channels",
-        f"""(m, {{ law, cases }}) => cases.map((given) => {{
-            given.law = law; {IMPORT} {STREAM}
-            return [channel.release(given.raw, rng), at[0] - given.words.length]; }})""",
-        {"law": partitioned_law(channel), "cases": cases},
-    )
-    assert got == [[case["expected"], 0] for case in cases]
+    draws_the_same(call, partitioned_law(channel), cases)
 
 
 def test_a_partition_outside_or_a_missing_cell_is_refused(call):

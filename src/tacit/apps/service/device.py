@@ -63,7 +63,11 @@ def describe(mechanism: Any, channel: ReportChannel, encoder: bytes | None) -> d
 
 
 def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
-    """Describe the model's answers and the channel of a vote on them, JSON-ready."""
+    """Describe the model's answers and the channel of a vote on them, JSON-ready.
+
+    Both `codewords` and `network` are None if pages cannot run the model.
+    """
+    runs = hasattr(model, "table_") or hasattr(model, "network_")
     return {
         "format": BALLOT,
         "model": artifact.fingerprint(model),
@@ -71,7 +75,7 @@ def ballot(model: Any, ballot: Ballot) -> dict[str, Any]:
         "answers": [_plain(label) for label in model.classes_],
         "classes": None if ballot.classes is None else list(ballot.classes),
         "channel": _law(ballot.channel),
-        **_answering(model),
+        **(_answering(model) if runs else {"codewords": None, "network": None}),
     }
 
 
@@ -171,8 +175,8 @@ def _answering(model: Any) -> dict[str, Any]:
     """Describe how the model answers: a label per codeword, or the layers of a network."""
     if hasattr(model, "table_"):
         return {"codewords": model.given_codeword().argmax(axis=1).tolist(), "network": None}
-    network = getattr(model, "network_", None)
-    if network is None or model.level != "latent":
+    network = model.network_
+    if model.level != "latent":
         return {"codewords": None, "network": None}
     layers = zip(network.weights, network.biases, strict=True)
     return {
