@@ -32,15 +32,14 @@ SHIFTED = 0.001
 
 _BLOCK_ROWS = 1 << 16
 
-OTHERS = (
-    "People's answers are distributed differently from the in-house rows, so the model is learned "
-    "from the reports alone."
-)
-
-
 OTHERS_IN_CELLS = (
     "People's answers are distributed differently from the in-house rows, so the shares of cells "
     "that the model was learned with are estimated from the reports alone."
+)
+
+OTHERS = (
+    "People's answers are distributed differently from the in-house rows, so the model is learned "
+    "from the reports alone."
 )
 
 
